@@ -1,0 +1,39 @@
+r"""Errors and warnings, all within BoTorch's own tree.
+
+Catching :class:`botorch.exceptions.errors.BotorchError` (or ``BotorchWarning``)
+therefore catches everything that this package raises on purpose.
+"""
+
+from __future__ import annotations
+
+from botorch.exceptions.errors import BotorchError, InputDataError, UnsupportedError
+from botorch.exceptions.warnings import BotorchWarning
+
+__all__ = [
+    "ComparisonDataError",
+    "LaplaceConvergenceWarning",
+    "PathwiseResidualWarning",
+    "SearchSpaceError",
+    "StaleQueryError",
+    "UnsupportedError",
+]
+
+
+class ComparisonDataError(InputDataError):
+    """Judgement data that cannot be used; names the argument and the row."""
+
+
+class SearchSpaceError(InputDataError):
+    """A domain, or a candidate for it, that cannot be used; names the argument."""
+
+
+class StaleQueryError(BotorchError):
+    """An answer to a query that is unknown, or that was already told."""
+
+
+class LaplaceConvergenceWarning(BotorchWarning):
+    """Newton's method stopped before the gradient of the log posterior vanished."""
+
+
+class PathwiseResidualWarning(BotorchWarning):
+    """A pathwise prior draw that lacks a visible part of the prior's variance."""

@@ -1,0 +1,7 @@
+r"""GPyTorch kernels over pairs of items, over any GPyTorch base kernel."""
+
+from botorch_pref.kernels.additive_pair import AdditivePairKernel
+from botorch_pref.kernels.base import PairKernel
+from botorch_pref.kernels.dueling import DuelingKernel, dueling_variance
+
+__all__ = ["AdditivePairKernel", "DuelingKernel", "PairKernel", "dueling_variance"]

@@ -1,0 +1,23 @@
+r"""Laplace inference over blocks of judgements: functions of tensors that know no model."""
+
+from botorch_pref.laplace.evidence import log_evidence
+from botorch_pref.laplace.implicit import represent
+from botorch_pref.laplace.mode import LaplaceMode, find_mode
+from botorch_pref.laplace.observations import Block, Observations, SparseMap
+from botorch_pref.laplace.predict import Representer
+from botorch_pref.laplace.sides import AnswerSide, ItemSide, Side, choose_side
+
+__all__ = [
+    "AnswerSide",
+    "Block",
+    "ItemSide",
+    "LaplaceMode",
+    "Observations",
+    "Representer",
+    "Side",
+    "SparseMap",
+    "choose_side",
+    "find_mode",
+    "log_evidence",
+    "represent",
+]

@@ -1,0 +1,76 @@
+r"""The Laplace evidence and its gradient.
+
+Notation as in :mod:`botorch_pref.laplace.sides`; ``a`` are the representer weights (the
+score at the mode), ``alpha = G^T a``. With ``s`` the derivative of ``-1/2 log det`` with
+respect to the latent values and ``t = (I + W P)^-1 s``,
+
+    d log Z / d C            = 1/2 alpha alpha^T - 1/2 Gamma + sym(G^T t alpha^T)
+    d log Z / d prior_latent = a + t
+
+where the terms in ``t`` carry the movement of the mode (Rasmussen and Williams 2006,
+sec. 5.5.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from botorch_pref.laplace.mode import LaplaceMode, find_mode
+from botorch_pref.laplace.sides import Side
+
+
+def log_evidence(
+    side: Side, *, start: Tensor | None = None
+) -> tuple[Tensor, LaplaceMode]:
+    r"""The log marginal likelihood under the Laplace approximation.
+
+    Args:
+        side: The prior and the observations.
+        start: Newton's coordinates to start from; zero by default.
+
+    Returns:
+        The ``...``-dim log evidence, differentiable with respect to the side's
+        ``covariance`` and ``prior_latent``, and the mode.
+    """
+    mode = find_mode(side, start=start)
+    return _Evidence.apply(side.covariance, side.prior_latent, side, mode), mode
+
+
+class _Evidence(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, covariance: Tensor, prior_latent: Tensor, side: Side, mode: LaplaceMode
+    ) -> Tensor:
+        _, curvature, third = side.observations.derivatives(mode.latent)
+        factor = side.factor(curvature)
+        ctx.side, ctx.mode, ctx.factor, ctx.third = side, mode, factor, third
+        ctx.shapes = covariance.shape, prior_latent.shape
+        return mode.log_joint - 0.5 * factor.log_det
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        side, mode, factor = ctx.side, ctx.mode, ctx.factor
+        gamma = factor.gamma()
+        moved = factor.solve_adjoint(factor.log_det_slope(gamma, ctx.third))
+        alpha = side.map.adjoint(mode.weights)
+        grad_covariance = symmetric_outer(
+            0.5 * alpha + side.map.adjoint(moved), alpha
+        ).sub_(gamma, alpha=0.5)
+        covariance_shape, latent_shape = ctx.shapes
+        return (
+            (grad[..., None, None] * grad_covariance).sum_to_size(covariance_shape),
+            (grad.unsqueeze(-1) * (mode.weights + moved)).sum_to_size(latent_shape),
+            None,
+            None,
+        )
+
+
+def symmetric_outer(left: Tensor, right: Tensor) -> Tensor:
+    """The symmetric part of ``left right^T``, for ``... x s`` vectors."""
+    outer = left.unsqueeze(-1) * right.unsqueeze(-2)
+    return 0.5 * (outer + outer.transpose(-1, -2))

@@ -1,0 +1,87 @@
+r"""The posterior's weights and precision update, differentiated through the mode.
+
+Notation as in :mod:`botorch_pref.laplace.evidence`. The mode is a fixed point
+``eta = prior_latent + P a(eta)``, so by the implicit function theorem
+
+    d eta   = (I + P W)^-1 (G dC alpha + d prior_latent),      d a = -W d eta
+    d Gamma = -Gamma dC Gamma + T^T (G^T dW G) T,   T = I - C Gamma,   dW = -third d eta
+
+which needs no derivative of a root or of a Newton step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from botorch_pref.laplace.evidence import symmetric_outer
+from botorch_pref.laplace.mode import LaplaceMode, find_mode
+from botorch_pref.laplace.predict import Representer
+from botorch_pref.laplace.sides import Side
+
+
+def represent(side: Side, variance_weight: Tensor | None = None) -> Representer:
+    r"""Find the mode and what predictions need of it.
+
+    Args:
+        side: The prior and the observations.
+        variance_weight: ``... x m``-dim answer-free curvature ``count / kappa`` for the
+            covariance; by default the covariance uses the curvature at the mode.
+
+    Returns:
+        The representer, differentiable with respect to the side's ``covariance`` and
+        ``prior_latent``.
+    """
+    mode = find_mode(side)
+    weights, gamma = _Represent.apply(
+        side.covariance, side.prior_latent, side, mode, variance_weight
+    )
+    return Representer(side, weights, gamma, mode)
+
+
+class _Represent(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        covariance: Tensor,
+        prior_latent: Tensor,
+        side: Side,
+        mode: LaplaceMode,
+        variance_weight: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        _, curvature, third = side.observations.derivatives(mode.latent)
+        factor = side.factor(curvature if variance_weight is None else variance_weight)
+        gamma = factor.gamma()
+        ctx.side, ctx.mode, ctx.gamma = side, mode, gamma
+        ctx.curvature, ctx.third, ctx.factor = curvature, third, factor
+        ctx.answer_free = variance_weight is not None
+        ctx.shapes = covariance.shape, prior_latent.shape
+        return side.map.adjoint(mode.weights), gamma
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad_weights, grad_gamma = grads
+        side, gamma = ctx.side, ctx.gamma
+        factor = side.factor(ctx.curvature) if ctx.answer_free else ctx.factor
+        grad_gamma = 0.5 * (grad_gamma + grad_gamma.transpose(-1, -2))
+        moved = -ctx.curvature * side.map.apply(grad_weights)
+        if not ctx.answer_free:
+            shrink = -side.covariance @ gamma
+            shrink.diagonal(dim1=-2, dim2=-1).add_(1.0)
+            inner = shrink @ grad_gamma @ shrink.transpose(-1, -2)
+            moved = moved - ctx.third * side.map.diagonal(inner)
+        moved = factor.solve_adjoint(moved)
+        alpha = side.map.adjoint(ctx.mode.weights)
+        grad_covariance = symmetric_outer(side.map.adjoint(moved), alpha)
+        grad_covariance = grad_covariance - gamma @ grad_gamma @ gamma
+        covariance_shape, latent_shape = ctx.shapes
+        return (
+            grad_covariance.sum_to_size(covariance_shape),
+            moved.sum_to_size(latent_shape),
+            None,
+            None,
+            None,
+        )

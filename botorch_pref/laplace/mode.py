@@ -1,0 +1,152 @@
+r"""The mode of the posterior, by damped Newton steps, batched."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import LaplaceConvergenceWarning
+from botorch_pref.laplace.sides import Side
+
+MAX_STEPS = 100
+_SUFFICIENT_INCREASE = 1e-4
+
+
+class LaplaceMode(NamedTuple):
+    r"""The mode and how it was found.
+
+    Attributes:
+        latent: ``... x m``-dim latent values ``eta`` at the mode.
+        weights: ``... x m``-dim score there, which are the representer weights.
+        coordinates: Newton's coordinates, a start for a related problem.
+        log_joint: ``...``-dim log likelihood minus half the squared prior norm.
+        gradient: ``...``-dim largest entry of the gradient, relative to its terms.
+        converged: ``...``-dim booleans.
+        num_steps: ``...``-dim number of Newton steps taken.
+    """
+
+    latent: Tensor
+    weights: Tensor
+    coordinates: Tensor
+    log_joint: Tensor
+    gradient: Tensor
+    converged: Tensor
+    num_steps: Tensor
+
+
+@torch.no_grad()
+def find_mode(
+    side: Side, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
+) -> LaplaceMode:
+    r"""Maximise ``sum log p(eta) - 1/2 |f|^2_K``, which is concave.
+
+    Every batch element takes full Newton steps and halves one that does not increase
+    the objective enough. An element that has converged is frozen; the only value that
+    leaves the device is one boolean a step.
+
+    Args:
+        side: The prior and the observations.
+        start: Newton's coordinates to start from; zero by default.
+        max_steps: The most steps taken.
+
+    Returns:
+        The mode. Elements that did not converge are marked and warned of.
+    """
+    newton = _Newton(side, start)
+    for _ in range(max_steps):
+        newton.evaluate()
+        if bool(newton.done.all()):
+            break
+        newton.advance()
+    mode = newton.result()
+    if not bool(mode.converged.all()):
+        _warn_of_non_convergence(mode, max_steps)
+    return mode
+
+
+class _Newton:
+    """A damped Newton iteration over a batch: a base, a direction and a step size."""
+
+    def __init__(self, side: Side, start: Tensor | None) -> None:
+        self.side = side
+        shape = torch.broadcast_shapes(
+            side.covariance.shape[:-2],
+            side.prior_latent.shape[:-1],
+            side.observations.batch_shape,
+        )
+        new = side.covariance.new_full
+        self.eps = torch.finfo(side.covariance.dtype).eps
+        self.scale = side.gradient_scale()
+        size = (*shape, side.covariance.shape[-1])
+        self.base = new(size, 0.0) if start is None else start
+        self.direction = torch.zeros_like(self.base)
+        self.step, self.slope = new(shape, 1.0), new(shape, 0.0)
+        self.base_objective = new(shape, -torch.inf)
+        self.base_gradient = new(shape, torch.inf)
+        self.done = torch.zeros(shape, dtype=torch.bool, device=self.base.device)
+        self.num_steps = torch.zeros(shape, dtype=torch.long, device=self.base.device)
+
+    @property
+    def loose(self) -> float:
+        """The relative gradient below which an element counts as converged."""
+        return 0.5 * self.eps**0.5
+
+    def evaluate(self) -> None:
+        """Look at the current candidates, and find out which elements are done."""
+        side, observations = self.side, self.side.observations
+        self.z = self.base + self.step.unsqueeze(-1) * self.direction
+        shift = side.latent(self.z)
+        self.latent = side.prior_latent + shift
+        penalty = side.penalty(self.z, shift)
+        self.objective = observations.log_prob(self.latent).sum(-1) - penalty
+        self.score, self.curvature, _ = observations.derivatives(self.latent)
+        self.gradient = side.gradient(self.score, self.z)
+        self.size = self.gradient.abs().amax(-1) / self.scale
+        noise = 10 * self.eps * (1.0 + self.objective.abs())
+        gain = _SUFFICIENT_INCREASE * self.step * self.slope
+        self.rising = self.objective >= self.base_objective + gain - noise
+        self.rising |= self.step < self.eps
+        # Newton converges quadratically: below ``loose`` it goes on for as long as the
+        # gradient still falls, that is to the rounding floor.
+        settled = self.size <= 100 * self.eps
+        settled |= (self.size <= self.loose) & (self.size > 0.5 * self.base_gradient)
+        self.done = self.done | (self.rising & settled) | ~torch.isfinite(self.size)
+
+    def advance(self) -> None:
+        """Aim anew from the candidates that rose, halve the step of the others."""
+        direction, slope = self.side.newton(self.gradient, self.curvature)
+        move = self.rising & ~self.done
+        self.base = torch.where(move.unsqueeze(-1), self.z, self.base)
+        self.direction = torch.where(move.unsqueeze(-1), direction, self.direction)
+        self.base_objective = torch.where(move, self.objective, self.base_objective)
+        self.base_gradient = torch.where(move, self.size, self.base_gradient)
+        self.slope = torch.where(move, slope, self.slope)
+        halved = torch.where(self.done, self.step, 0.5 * self.step)
+        self.step = torch.where(move, 1.0, halved)
+        self.num_steps = self.num_steps + move
+
+    def result(self) -> LaplaceMode:
+        """The candidates as they stand."""
+        return LaplaceMode(
+            latent=self.latent,
+            weights=self.score,
+            coordinates=self.z,
+            log_joint=self.objective,
+            gradient=self.size,
+            converged=self.size <= self.loose,
+            num_steps=self.num_steps,
+        )
+
+
+def _warn_of_non_convergence(mode: LaplaceMode, max_steps: int) -> None:
+    failed = int((~mode.converged).sum())
+    warnings.warn(
+        f"The mode was not found for {failed} of {mode.converged.numel()} models within "
+        f"{max_steps} Newton steps: the largest relative gradient is "
+        f"{mode.gradient.max().item():.1e}.",
+        LaplaceConvergenceWarning,
+        stacklevel=3,
+    )

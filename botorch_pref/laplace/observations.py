@@ -1,0 +1,212 @@
+r"""What was observed: blocks of judgements and the sparse map that they see items through.
+
+Notation: ``n`` items, ``m`` rows, ``f: ... x n`` utilities, ``H: m x n`` sparse with
+``k`` entries a row, ``eta = H f: ... x m`` latent values, ``y`` answers, ``w`` weights.
+A duel is the row ``f[i] - f[j]`` (coefficients ``(1, -1)``), a label the row ``f[i]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Size, Tensor
+
+
+class ElementwiseLikelihood(Protocol):
+    """A log-concave likelihood of one latent value a row."""
+
+    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        """Log probability of each row."""
+
+    def derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """First derivative, minus the second, and the third, of each row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    r"""Rows of one kind of judgement.
+
+    Attributes:
+        items: ``... x m x k``-dim long tensor of item indices.
+        coefficients: ``k`` constants: ``(1, -1)`` for duels, ``(1,)`` for labels.
+        answer: ``... x m``-dim answers in ``[0, 1]``.
+        weight: ``... x m``-dim weights; a row of weight 0 is padding.
+        likelihood: The likelihood of the rows.
+    """
+
+    items: Tensor
+    coefficients: tuple[float, ...]
+    answer: Tensor
+    weight: Tensor
+    likelihood: ElementwiseLikelihood
+
+
+class SparseMap:
+    r"""``H``: every row a combination of ``k`` items.
+
+    Args:
+        items: ``... x m x k``-dim long tensor of item indices.
+        coefficients: ``k``- or ``m x k``-dim tensor of coefficients.
+        num_items: The number ``n`` of items.
+    """
+
+    def __init__(self, items: Tensor, coefficients: Tensor, num_items: int) -> None:
+        self.items = items
+        self.coefficients = coefficients
+        self.num_items = num_items
+
+    def columns(self, matrix: Tensor) -> Tensor:
+        """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
+        terms = [
+            self._take(matrix, self.items[..., j]) * self.coefficients[..., j]
+            for j in range(self.items.shape[-1])
+        ]
+        return sum(terms[1:], start=terms[0])
+
+    def apply(self, vector: Tensor) -> Tensor:
+        """``H f`` for ``f: ... x n``, so ``... x m``."""
+        return self.columns(vector.unsqueeze(-2)).squeeze(-2)
+
+    def adjoint(self, vector: Tensor) -> Tensor:
+        """``H^T v`` for ``v: ... x m``, so ``... x n``."""
+        shape = torch.broadcast_shapes(vector.shape[:-1], self.items.shape[:-2])
+        out = vector.new_zeros(*shape, self.num_items)
+        vector = vector.expand(*shape, vector.shape[-1])
+        for j in range(self.items.shape[-1]):
+            values = vector * self.coefficients[..., j]
+            out = out.scatter_add(-1, self.items[..., j].expand(values.shape), values)
+        return out
+
+    def gram(self, covariance: Tensor) -> Tensor:
+        """``H K H^T`` for ``K: ... x n x n``, so ``... x m x m``."""
+        return self.columns(self.columns(covariance).transpose(-1, -2))
+
+    def laplacian(self, weight: Tensor) -> Tensor:
+        """``H^T diag(w) H`` for ``w: ... x m``, so ``... x n x n``."""
+        n, k = self.num_items, self.items.shape[-1]
+        shape = torch.broadcast_shapes(weight.shape[:-1], self.items.shape[:-2])
+        out = weight.new_zeros(*shape, n * n)
+        weight = weight.expand(*shape, weight.shape[-1])
+        for j in range(k):
+            for i in range(k):
+                index = self.items[..., j] * n + self.items[..., i]
+                values = weight * self.coefficients[..., j] * self.coefficients[..., i]
+                out.scatter_add_(-1, index.expand(values.shape), values)
+        return out.view(*shape, n, n)
+
+    def diagonal(self, matrix: Tensor) -> Tensor:
+        """``diag(H G H^T)`` for ``G: ... x n x n``, so ``... x m``."""
+        k = self.items.shape[-1]
+        flat = matrix.flatten(start_dim=-2)
+        out = torch.zeros((), dtype=matrix.dtype, device=matrix.device)
+        for j in range(k):
+            for i in range(k):
+                index = self.items[..., j] * self.num_items + self.items[..., i]
+                factor = self.coefficients[..., j] * self.coefficients[..., i]
+                out = out + factor * self._take(flat.unsqueeze(-2), index).squeeze(-2)
+        return out
+
+    @staticmethod
+    def _take(matrix: Tensor, index: Tensor) -> Tensor:
+        """Columns of ``... x q x n`` at ``... x m`` indices."""
+        if index.dim() == 1:
+            return matrix.index_select(-1, index)
+        shape = torch.broadcast_shapes(matrix.shape[:-2], index.shape[:-1])
+        matrix = matrix.expand(*shape, *matrix.shape[-2:])
+        index = index.unsqueeze(-2).expand(*shape, matrix.shape[-2], index.shape[-1])
+        return matrix.gather(-1, index)
+
+
+class IdentityMap:
+    """The map of a side whose coordinates are the latent values themselves."""
+
+    def columns(self, matrix: Tensor) -> Tensor:
+        """``C`` itself."""
+        return matrix
+
+    def apply(self, vector: Tensor) -> Tensor:
+        """``f`` itself."""
+        return vector
+
+    def adjoint(self, vector: Tensor) -> Tensor:
+        """``v`` itself."""
+        return vector
+
+    def laplacian(self, weight: Tensor) -> Tensor:
+        """``diag(w)``."""
+        return torch.diag_embed(weight)
+
+    def diagonal(self, matrix: Tensor) -> Tensor:
+        """``diag(G)``."""
+        return matrix.diagonal(dim1=-2, dim2=-1)
+
+
+class Observations:
+    r"""Blocks stacked into one map and one elementwise likelihood.
+
+    Args:
+        blocks: At least one block, all with the same leading batch dimensions.
+        num_items: The number ``n`` of items that the blocks index.
+    """
+
+    def __init__(self, blocks: Sequence[Block], num_items: int) -> None:
+        self.blocks = tuple(blocks)
+        self.num_items = num_items
+        self.map = self._stack_maps()
+        weights = [block.weight for block in self.blocks]
+        self.weight = weights[0] if len(weights) == 1 else torch.cat(weights, dim=-1)
+
+    @property
+    def num_rows(self) -> int:
+        """The number ``m`` of rows."""
+        return self.weight.shape[-1]
+
+    @property
+    def batch_shape(self) -> Size:
+        """Leading dimensions of the rows."""
+        return self.weight.shape[:-1]
+
+    def log_prob(self, latent: Tensor) -> Tensor:
+        """Log probability of each row at ``eta: ... x m``."""
+        parts = [
+            block.likelihood.log_prob(part, block.answer, block.weight)
+            for block, part in zip(self.blocks, self._split(latent), strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+    def derivatives(self, latent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Score, curvature and third derivative of each row at ``eta: ... x m``."""
+        parts = [
+            block.likelihood.derivatives(part, block.answer, block.weight)
+            for block, part in zip(self.blocks, self._split(latent), strict=True)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        score, curvature, third = (torch.cat(p, dim=-1) for p in zip(*parts, strict=True))
+        return score, curvature, third
+
+    def _split(self, latent: Tensor) -> Sequence[Tensor]:
+        if len(self.blocks) == 1:
+            return (latent,)
+        return latent.split([b.answer.shape[-1] for b in self.blocks], dim=-1)
+
+    def _stack_maps(self) -> SparseMap:
+        # A row with fewer items than the widest repeats its first one with factor 0.
+        width = max(len(block.coefficients) for block in self.blocks)
+        items, coefficients = [], []
+        for block in self.blocks:
+            missing = width - len(block.coefficients)
+            padding = block.items[..., :1].expand(*block.items.shape[:-1], missing)
+            items.append(torch.cat([block.items, padding], dim=-1))
+            row = block.weight.new_tensor([*block.coefficients, *([0.0] * missing)])
+            coefficients.append(row.expand(block.items.shape[-2], width))
+        if len(self.blocks) == 1:
+            return SparseMap(items[0], coefficients[0], self.num_items)
+        return SparseMap(
+            torch.cat(items, dim=-2), torch.cat(coefficients, dim=-2), self.num_items
+        )

@@ -1,0 +1,306 @@
+r"""The two sides of one model: the same posterior in ``m`` answers or in ``n`` items.
+
+Notation: ``K: ... x n x n`` prior covariance of the items, ``H`` the sparse map,
+``P = H K H^T: ... x m x m``, ``W = diag(w): ... x m`` curvature, ``S = W^1/2``,
+``C`` the covariance of a side's coordinates (``P`` or ``K``), ``G`` the side's own map
+(the identity or ``H``), so that ``P = G C G^T`` on both sides.
+
+* answer side: ``B = I + S P S``, whose eigenvalues are at least 1;
+* item side: ``M = I + R^T L_W R`` with ``K = R R^T`` and ``L_W = H^T W H``.
+
+Everything that the evidence and its gradient need is one of three quantities:
+``log det(I + W P)``, ``Gamma = G^T S B^-1 S G = (C + L_W^-1)^-1`` and the solution of
+``(I + W P) t = x``. No gradient is ever taken through a root.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+from torch.linalg import solve_triangular
+
+from botorch_pref.laplace.observations import IdentityMap, Observations, SparseMap
+
+
+class Side(ABC):
+    r"""A prior and observations, seen from the answers or from the items.
+
+    Attributes:
+        covariance: ``... x s x s``-dim prior covariance of the side's coordinates.
+        prior_latent: ``... x m``-dim prior mean of the latent values.
+        observations: The observations.
+        map: The map from the side's coordinates to the latent values.
+    """
+
+    map: SparseMap | IdentityMap
+
+    def __init__(
+        self, covariance: Tensor, prior_latent: Tensor, observations: Observations
+    ) -> None:
+        self.covariance = covariance
+        self.prior_latent = prior_latent
+        self.observations = observations
+
+    @abstractmethod
+    def columns(self, cross_covariance: Tensor) -> Tensor:
+        """Covariance of points with the coordinates, from ``... x q x n`` with items."""
+
+    @abstractmethod
+    def latent(self, z: Tensor) -> Tensor:
+        """``eta - prior_latent`` at Newton's coordinates ``z``."""
+
+    @abstractmethod
+    def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
+        """Half the squared prior norm at ``z``, where ``latent = self.latent(z)``."""
+
+    @abstractmethod
+    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
+        """What vanishes at the mode, in Newton's coordinates."""
+
+    @abstractmethod
+    def gradient_scale(self) -> Tensor:
+        """The size of the terms whose difference :meth:`gradient` is, one an element."""
+
+    @abstractmethod
+    def newton(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+        """Newton's direction, and the slope of the objective along it."""
+
+    @abstractmethod
+    def factor(self, curvature: Tensor) -> Factor:
+        """Factor the Hessian at a curvature ``... x m``."""
+
+
+class Factor(ABC):
+    r"""The factored Hessian of a side at one curvature.
+
+    Attributes:
+        log_det: ``...``-dim ``log det(I + W P)``.
+    """
+
+    log_det: Tensor
+
+    @abstractmethod
+    def gamma(self) -> Tensor:
+        """``Gamma: ... x s x s``."""
+
+    @abstractmethod
+    def solve_adjoint(self, x: Tensor) -> Tensor:
+        """``t: ... x m`` with ``(I + W P) t = x``."""
+
+    @abstractmethod
+    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
+        """Derivative of ``-1/2 log det`` with respect to the latent values."""
+
+
+class AnswerSide(Side):
+    """Coordinates are the latent values; the representer weights are one a row."""
+
+    map: IdentityMap
+
+    def __init__(
+        self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
+    ) -> None:
+        super().__init__(
+            observations.map.gram(item_covariance), prior_latent, observations
+        )
+        self.map = IdentityMap()
+
+    def columns(self, cross_covariance: Tensor) -> Tensor:
+        """See the base class."""
+        return self.observations.map.columns(cross_covariance)
+
+    def latent(self, z: Tensor) -> Tensor:
+        """See the base class."""
+        return _matvec(self.covariance, z)
+
+    def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
+        """See the base class."""
+        return 0.5 * (z * latent).sum(-1)
+
+    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
+        """See the base class."""
+        return score - z
+
+    def gradient_scale(self) -> Tensor:
+        """See the base class."""
+        return self.observations.weight.amax(-1).clamp_min(1.0)
+
+    def newton(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        direction = AnswerFactor(self.covariance, curvature).solve_adjoint(gradient)
+        return direction, (gradient * self.latent(direction)).sum(-1)
+
+    def factor(self, curvature: Tensor) -> AnswerFactor:
+        """See the base class."""
+        return AnswerFactor(self.covariance, curvature)
+
+
+class AnswerFactor(Factor):
+    """Cholesky of ``B = I + S P S``."""
+
+    def __init__(self, covariance: Tensor, curvature: Tensor) -> None:
+        self.covariance = covariance
+        self.curvature = curvature
+        self.root = curvature.sqrt()
+        scaled = self.root.unsqueeze(-1) * covariance * self.root.unsqueeze(-2)
+        scaled.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        self.cholesky = torch.linalg.cholesky_ex(scaled).L
+        self.log_det = _log_det(self.cholesky)
+
+    def gamma(self) -> Tensor:
+        """See the base class."""
+        half = solve_triangular(self.cholesky, torch.diag_embed(self.root), upper=False)
+        return half.transpose(-1, -2) @ half
+
+    def solve_adjoint(self, x: Tensor) -> Tensor:
+        """See the base class."""
+        right = self.root * _matvec(self.covariance, x)
+        solution = torch.cholesky_solve(right.unsqueeze(-1), self.cholesky)
+        return x - self.root * solution.squeeze(-1)
+
+    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
+        """See the base class."""
+        # 1/2 var(eta_i | y) * third_i, with the variance (1 - gamma_ii / w_i) / w_i.
+        # A curvature of zero comes with a third derivative of zero.
+        shrunk = gamma.diagonal(dim1=-2, dim2=-1)
+        curvature = self.curvature.clamp_min(torch.finfo(third.dtype).tiny)
+        return 0.5 * (third / curvature) * (1.0 - shrunk / curvature)
+
+
+class ItemSide(Side):
+    """Coordinates are the utilities; the representer weights are one an item."""
+
+    map: SparseMap
+
+    def __init__(
+        self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
+    ) -> None:
+        super().__init__(item_covariance, prior_latent, observations)
+        self.map = observations.map
+        self.root = prior_root(item_covariance.detach())
+
+    def columns(self, cross_covariance: Tensor) -> Tensor:
+        """See the base class."""
+        return cross_covariance
+
+    def latent(self, z: Tensor) -> Tensor:
+        """See the base class."""
+        return self.map.apply(_matvec(self.root, z))
+
+    def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
+        """See the base class."""
+        return 0.5 * z.square().sum(-1)
+
+    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
+        """See the base class."""
+        return _matvec(self.root.transpose(-1, -2), self.map.adjoint(score)) - z
+
+    def gradient_scale(self) -> Tensor:
+        """See the base class."""
+        size = self.covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
+        return (size * self.observations.weight.amax(-1)).clamp_min(1.0)
+
+    def newton(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        cholesky = ItemFactor(self, curvature).cholesky
+        direction = torch.cholesky_solve(gradient.unsqueeze(-1), cholesky).squeeze(-1)
+        return direction, (gradient * direction).sum(-1)
+
+    def factor(self, curvature: Tensor) -> ItemFactor:
+        """See the base class."""
+        return ItemFactor(self, curvature)
+
+
+class ItemFactor(Factor):
+    """Cholesky of ``M = I + R^T L_W R``."""
+
+    def __init__(self, side: ItemSide, curvature: Tensor) -> None:
+        self.map = side.map
+        self.curvature = curvature
+        self.root = side.root
+        self.laplacian = side.map.laplacian(curvature)
+        hessian = self.root.transpose(-1, -2) @ self.laplacian @ self.root
+        hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        self.cholesky = torch.linalg.cholesky_ex(hessian).L
+        self.log_det = _log_det(self.cholesky)
+
+    def gamma(self) -> Tensor:
+        """See the base class."""
+        half = self._half() @ self.laplacian
+        return self.laplacian - half.transpose(-1, -2) @ half
+
+    def solve_adjoint(self, x: Tensor) -> Tensor:
+        """See the base class."""
+        right = _matvec(self.root.transpose(-1, -2), self.map.adjoint(x))
+        solution = torch.cholesky_solve(right.unsqueeze(-1), self.cholesky)
+        change = self.map.apply(_matvec(self.root, solution.squeeze(-1)))
+        return x - self.curvature * change
+
+    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
+        """See the base class."""
+        variance = self.map.columns(self._half()).square().sum(-2)
+        return 0.5 * variance * third
+
+    def _half(self) -> Tensor:
+        # The posterior covariance of the utilities is the square of this.
+        return solve_triangular(self.cholesky, self.root.transpose(-1, -2), upper=False)
+
+
+def choose_side(
+    item_covariance: Tensor,
+    prior_latent: Tensor,
+    observations: Observations,
+    *,
+    side: type[Side] | None = None,
+    jitter: float = 0.0,
+) -> AnswerSide | ItemSide:
+    r"""The cheaper side: answers where there are no more rows than items.
+
+    Args:
+        item_covariance: ``... x n x n``-dim prior covariance of the items.
+        prior_latent: ``... x m``-dim prior mean of the latent values.
+        observations: The observations.
+        side: ``AnswerSide`` or ``ItemSide`` to force one.
+        jitter: Added to the diagonal of ``item_covariance``, on either side alike. A
+            singular covariance needs none.
+
+    Returns:
+        The side, whose ``covariance`` carries the graph of ``item_covariance``.
+    """
+    if jitter:
+        diagonal = torch.full_like(item_covariance[..., 0], jitter)
+        item_covariance = item_covariance + torch.diag_embed(diagonal)
+    if side is None:
+        few_rows = observations.num_rows <= observations.num_items
+        side = AnswerSide if few_rows else ItemSide
+    if issubclass(side, AnswerSide):
+        return AnswerSide(item_covariance, prior_latent, observations)
+    return ItemSide(item_covariance, prior_latent, observations)
+
+
+def prior_root(covariance: Tensor) -> Tensor:
+    r"""``R`` with ``R R^T = K``, by Cholesky, or by eigenvectors where ``K`` is singular.
+
+    Args:
+        covariance: ``... x n x n``-dim positive semi-definite matrix.
+
+    Returns:
+        ``... x n x n``-dim root.
+    """
+    root, info = torch.linalg.cholesky_ex(covariance)
+    failed = info > 0
+    if not bool(failed.any()):
+        return root
+    values, vectors = torch.linalg.eigh(covariance)
+    spectral = vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
+    return torch.where(failed[..., None, None], spectral, root)
+
+
+def _matvec(matrix: Tensor, vector: Tensor) -> Tensor:
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def _log_det(cholesky: Tensor) -> Tensor:
+    return 2.0 * cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)

@@ -1,0 +1,242 @@
+r"""Links between a utility difference and the probability of an answer.
+
+Notation: ``h`` difference, ``mu`` link, ``g = log mu``, ``y`` answer in ``[0, 1]``,
+``w`` weight (how often the duel was answered). Everything is elementwise, nothing is
+clamped, and every value stays finite for finite ``h``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from functools import lru_cache
+
+import numpy as np
+import torch
+from botorch.exceptions.errors import InputDataError
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.functional import logsigmoid
+
+_GAUSS_HERMITE_NODES = 32
+_SERIES_START = 12.0  # below minus this, Mills' ratio comes from its series
+_SERIES_TERMS = 13
+
+
+class BernoulliLikelihood(Module, ABC):
+    r"""``P(first wins) = mu(h)`` with ``mu(h) = link(scale * h)``, ``mu(-h) = 1 - mu(h)``.
+
+    The scale is a constant of the likelihood, not a parameter: in a model the output
+    scale of the kernel is the only scale that is learnt.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        r"""Fix the scale.
+
+        Args:
+            scale: What a difference is multiplied by; positive and finite.
+
+        Raises:
+            InputDataError: If ``scale`` is not positive and finite.
+        """
+        super().__init__()
+        if not (math.isfinite(scale) and scale > 0):
+            raise InputDataError(f"scale must be positive and finite, got {scale}.")
+        self.scale = float(scale)
+
+    def extra_repr(self) -> str:
+        """The scale, for ``repr``."""
+        return f"scale={self.scale:g}"
+
+    def forward(self, difference: Tensor) -> Tensor:
+        """``mu(h)``, the probability that the first item wins."""
+        return self._link(self.scale * difference)
+
+    def log_cdf(self, difference: Tensor) -> Tensor:
+        """``g(h) = log mu(h)``."""
+        return self._log_link(self.scale * difference)
+
+    def log_cdf_derivatives(self, difference: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``g'(h), g''(h), g'''(h)``, with respect to the unscaled difference."""
+        first, second, third = self._log_link_derivatives(self.scale * difference)
+        return self.scale * first, self.scale**2 * second, self.scale**3 * third
+
+    def log_prob(
+        self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0
+    ) -> Tensor:
+        r"""``w [y g(h) + (1 - y) g(-h)]``.
+
+        Args:
+            difference: ``...``-dim differences.
+            answer: ``...``-dim answers in ``[0, 1]``; 0.5 is half a win for each item.
+            weight: ``...``-dim weights, or one for all.
+
+        Returns:
+            ``...``-dim log probabilities.
+        """
+        wins = answer * self.log_cdf(difference)
+        return weight * (wins + (1.0 - answer) * self.log_cdf(-difference))
+
+    def derivatives(
+        self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Score, curvature and third derivative of :meth:`log_prob` in ``h``.
+
+        Args:
+            difference: ``...``-dim differences.
+            answer: ``...``-dim answers in ``[0, 1]``.
+            weight: ``...``-dim weights, or one for all.
+
+        Returns:
+            The first derivative, *minus* the second (never negative), and the third.
+        """
+        won1, won2, won3 = self.log_cdf_derivatives(difference)
+        lost1, lost2, lost3 = self.log_cdf_derivatives(-difference)
+        loss = 1.0 - answer
+        score = weight * (answer * won1 - loss * lost1)
+        curvature = -weight * (answer * won2 + loss * lost2)
+        third = weight * (answer * won3 - loss * lost3)
+        return score, curvature, third
+
+    @abstractmethod
+    def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        r"""``E[mu(h)]`` for ``h ~ N(mean, variance)``.
+
+        Args:
+            mean: ``...``-dim means of the difference.
+            variance: ``...``-dim variances, not negative.
+
+        Returns:
+            ``...``-dim probabilities, to 1e-8.
+        """
+
+    @abstractmethod
+    def _link(self, value: Tensor) -> Tensor:
+        """The link at unit scale."""
+
+    @abstractmethod
+    def _log_link(self, value: Tensor) -> Tensor:
+        """The logarithm of the link at unit scale."""
+
+    @abstractmethod
+    def _log_link_derivatives(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Three derivatives of the log link at unit scale."""
+
+
+class LogitLikelihood(BernoulliLikelihood):
+    r"""Bradley-Terry-Luce: ``mu(h) = 1 / (1 + exp(-scale * h))``."""
+
+    def derivatives(
+        self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See the base class; the curvature does not depend on the answer."""
+        value = self.scale * difference
+        won, lost = torch.sigmoid(value), torch.sigmoid(-value)
+        score = weight * (self.scale * (answer * lost - (1.0 - answer) * won))
+        curvature = weight * (self.scale**2 * won * lost)
+        return score, curvature, curvature * (self.scale * torch.tanh(value / 2))
+
+    def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """See the base class."""
+        # The closest probit is averaged in closed form. What is left is small, smooth
+        # and local: a Gauss-Hermite rule serves a narrow Gaussian, the trapezoidal
+        # rule over the link's own width (exponentially accurate) a wide one.
+        # The floor keeps the gradient finite where items coincide.
+        mean, deviation = self.scale * mean, self.scale * variance.clamp_min(1e-20).sqrt()
+        match = math.pi / 8
+        probit = torch.special.ndtr(
+            mean * math.sqrt(match) / (1 + match * deviation**2).sqrt()
+        )
+
+        def rest(value: Tensor) -> Tensor:
+            return torch.sigmoid(value) - torch.special.ndtr(math.sqrt(match) * value)
+
+        nodes, weights = (torch.as_tensor(v).to(mean) for v in _gauss_hermite())
+        points = mean.unsqueeze(-1) + deviation.unsqueeze(-1) * nodes
+        narrow = (rest(points) * weights).sum(-1)
+        wide_deviation = deviation.clamp_min(0.5)
+        grid = torch.arange(-76, 77, dtype=mean.dtype, device=mean.device) / 2
+        z = (grid - mean.unsqueeze(-1)) / wide_deviation.unsqueeze(-1)
+        density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+        wide = (rest(grid) * density).sum(-1) / (2 * wide_deviation)
+        return probit + torch.where(deviation < 0.5, narrow, wide)
+
+    def _link(self, value: Tensor) -> Tensor:
+        return torch.sigmoid(value)
+
+    def _log_link(self, value: Tensor) -> Tensor:
+        return logsigmoid(value)
+
+    def _log_link_derivatives(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        lost = torch.sigmoid(-value)
+        curvature = torch.sigmoid(value) * lost
+        return lost, -curvature, curvature * torch.tanh(value / 2)
+
+
+class ProbitLikelihood(BernoulliLikelihood):
+    r"""Thurstone: ``mu(h) = Phi(scale * h)``; BoTorch's probit has scale ``2 ** -0.5``."""
+
+    def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """See the base class; here in closed form."""
+        spread = (1 + self.scale**2 * variance).sqrt()
+        return torch.special.ndtr(self.scale * mean / spread)
+
+    def _link(self, value: Tensor) -> Tensor:
+        return torch.special.ndtr(value)
+
+    def _log_link(self, value: Tensor) -> Tensor:
+        return torch.special.log_ndtr(value)
+
+    def _log_link_derivatives(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # With r = phi / Phi: g' = r, g'' = -r (z + r), g''' = r ((z + r)(z + 2r) - 1).
+        # The two bracketed sums cancel in the lower tail, where r ~ -z.
+        ratio = _mills(value)
+        excess = value + ratio
+        second = -ratio * excess
+        third = ratio * (excess * (excess + ratio) - 1.0)
+        tail = value < -_SERIES_START
+        series = _mills_series(torch.where(tail, -value, _SERIES_START))
+        return (
+            torch.where(tail, series[0], ratio),
+            torch.where(tail, series[1], second),
+            torch.where(tail, series[2], third),
+        )
+
+
+def _mills(value: Tensor) -> Tensor:
+    """``phi(z) / Phi(z)``, to rounding for every ``z``."""
+    lower = math.sqrt(2 / math.pi) / torch.special.erfcx(
+        -value.clamp_max(0.0) / math.sqrt(2)
+    )
+    upper = value.clamp_min(0.0)
+    density = torch.exp(-(upper**2) / 2) / math.sqrt(2 * math.pi)
+    return torch.where(value < 0, lower, density / torch.special.ndtr(upper))
+
+
+def _mills_series(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""``g', g'', g'''`` at ``z = -t`` from ``r(t) = t + sum_k c_k t^-(2k+1)``."""
+    inverse_square = t**-2
+    first, second, third = (torch.zeros_like(t) for _ in range(3))
+    for k, c in reversed(list(enumerate(_mills_coefficients()))):
+        order = 2 * k + 1
+        first = first * inverse_square + c
+        second = second * inverse_square - c * order
+        third = third * inverse_square + c * order * (order + 1)
+    return t + first / t, -(1.0 + second * inverse_square), third / t**3
+
+
+@lru_cache
+def _mills_coefficients() -> tuple[float, ...]:
+    # r' = r (r - t) fixes the coefficients: 1, -2, 10, -74, ...
+    c = [1.0]
+    for k in range(1, _SERIES_TERMS):
+        products = sum(c[i] * c[k - 1 - i] for i in range(k))
+        c.append(-(2 * k - 1) * c[-1] - products)
+    return tuple(c)
+
+
+@lru_cache
+def _gauss_hermite() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights for the expectation under a standard normal."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_GAUSS_HERMITE_NODES)
+    return nodes, weights / weights.sum()

@@ -1,0 +1,105 @@
+r"""A Gaussian process with binary labels, under any kernel."""
+
+from __future__ import annotations
+
+import torch
+from botorch.models.transforms.input import InputTransform
+from gpytorch.kernels import Kernel
+from gpytorch.means import ConstantMean, Mean
+from torch import Tensor
+
+from botorch_pref.data import Labels
+from botorch_pref.laplace import Block, Observations
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
+from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.models.laplace_gp import LaplaceGP
+
+
+class BernoulliGP(LaplaceGP):
+    r"""``P(label = 1 | x) = mu(f(x))`` with ``f ~ GP(m, k)``, by Laplace's approximation.
+
+    With a plain kernel this is Gaussian process classification (Rasmussen and Williams
+    2006, ch. 3). Over pairs ``[x, x']`` with a :class:`~botorch_pref.kernels.DuelingKernel`
+    it is the preference model, with an :class:`~botorch_pref.kernels.AdditivePairKernel`
+    it learns which slot is favoured.
+
+    Example:
+        >>> model = BernoulliGP(X, accepted)
+        >>> fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        >>> model.probability(X)
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        *,
+        covar_module: Kernel | None = None,
+        mean_module: Mean | None = None,
+        likelihood: BernoulliLikelihood | None = None,
+        input_transform: InputTransform | None = None,
+    ) -> None:
+        r"""Validate the data and set up the prior.
+
+        Args:
+            train_X: ``batch_shape x n x D``-dim inputs.
+            train_Y: ``batch_shape x n x 1``-dim labels: 1 accept, 0 reject, 0.5 undecided.
+            covar_module: Any kernel; by default that of
+                :class:`~botorch_pref.models.PreferenceGP`.
+            mean_module: The prior mean; by default a constant that is learnt.
+            likelihood: The link; logit by default.
+            input_transform: Applied where inputs meet the kernel, with gradients.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; names argument and row.
+        """
+        data = Labels(train_X, train_Y)
+        batch_shape = train_X.shape[:-2]
+        super().__init__(
+            covar_module=covar_module
+            or default_covar_module(train_X.shape[-1], batch_shape),
+            mean_module=mean_module or ConstantMean(batch_shape=batch_shape),
+            likelihood=likelihood or LogitLikelihood(),
+            input_transform=input_transform,
+        )
+        self.register_buffer("_train_X", data.items, persistent=False)
+        self.register_buffer("_train_Y", data.labels, persistent=False)
+        self.to(train_X)
+        self._learn_transform()
+        self.eval()
+
+    @property
+    def items(self) -> Tensor:
+        """The ``batch_shape x n x D``-dim inputs."""
+        return self._train_X
+
+    @property
+    def train_targets(self) -> Tensor:
+        """The ``batch_shape x n``-dim labels, as GPyTorch names them."""
+        return self._train_Y.squeeze(-1)
+
+    @property
+    def num_observations(self) -> int:
+        """The number of labels."""
+        return self._train_X.shape[-2]
+
+    def observations(self) -> Observations:
+        """See the base class: one block of labels, one an item."""
+        answer = self.train_targets
+        rows = torch.arange(self.num_observations, device=answer.device).unsqueeze(-1)
+        block = Block(rows, (1.0,), answer, torch.ones_like(answer), self.likelihood)
+        return Observations([block], self.num_observations)
+
+    def probability(self, X: Tensor) -> Tensor:
+        r"""``E[mu(f(x))]`` under the posterior.
+
+        Args:
+            X: ``... x q x D``-dim points.
+
+        Returns:
+            ``... x q``-dim probabilities of the label 1.
+        """
+        posterior = self.posterior(X.unsqueeze(-2))
+        return self.likelihood.expected_probability(
+            posterior.mean[..., 0, 0], posterior.variance[..., 0, 0]
+        )

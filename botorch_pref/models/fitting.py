@@ -1,0 +1,88 @@
+r"""What hyperparameters are fitted by, and the defaults they start from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from botorch.utils.constraints import LogTransformedInterval
+from gpytorch import Module
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
+from torch import Size, Tensor
+
+
+class LaplaceMarginalLogLikelihood(MarginalLogLikelihood):
+    r"""The Laplace evidence of a model plus the log density of its priors.
+
+    For :func:`botorch.fit.fit_gpytorch_mll`. BoTorch's own
+    ``PairwiseLaplaceMarginalLogLikelihood`` works on these models as well and fits the
+    very same objective: both defer to the model.
+
+    Example:
+        >>> mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+        >>> fit_gpytorch_mll(mll)
+    """
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        r"""The objective; a sum over the model's batch.
+
+        Args:
+            *args: Ignored: a Laplace evidence is a function of the model alone. They
+                are accepted because GPyTorch calls ``mll(model_output, targets)``.
+            **kwargs: Ignored likewise.
+
+        Returns:
+            A scalar, the log evidence plus the log density of all priors.
+        """
+        return log_hyperposterior(self, self.model.log_evidence())
+
+
+def log_hyperposterior(module: Module, log_evidence: Tensor) -> Tensor:
+    r"""The sum of ``log_evidence`` and of the log densities of a module's priors.
+
+    Args:
+        module: The marginal log likelihood, whose named priors are added.
+        log_evidence: ``batch_shape``-dim log evidence.
+
+    Returns:
+        A scalar.
+    """
+    value = log_evidence.sum()
+    for _, owner, prior, closure, _ in module.named_priors():
+        value = value + prior.log_prob(closure(owner)).sum()
+    return value
+
+
+def default_covar_module(dim: int | None, batch_shape: Size) -> ScaleKernel:
+    r"""A scaled Matern-5/2 kernel with one lengthscale a dimension, for the unit cube.
+
+    The priors are log-normal: the median lengthscale is 0.4, the median output scale 4
+    in logits squared. Both are optimised on the log scale, on which these priors are
+    quadratic.
+
+    Args:
+        dim: The number of dimensions of an item; one shared lengthscale if ``None``.
+        batch_shape: The batch shape of the hyperparameters.
+
+    Returns:
+        The kernel.
+    """
+    lengthscale, output_scale = 0.4, 4.0
+    return ScaleKernel(
+        MaternKernel(
+            nu=2.5,
+            ard_num_dims=dim,
+            batch_shape=batch_shape,
+            lengthscale_prior=LogNormalPrior(math.log(lengthscale), 0.8),
+            lengthscale_constraint=LogTransformedInterval(
+                1e-2, 1e2, initial_value=lengthscale
+            ),
+        ),
+        batch_shape=batch_shape,
+        outputscale_prior=LogNormalPrior(math.log(output_scale), 1.0),
+        outputscale_constraint=LogTransformedInterval(
+            1e-3, 1e4, initial_value=output_scale
+        ),
+    )

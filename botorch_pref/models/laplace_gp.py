@@ -1,0 +1,259 @@
+r"""What every Laplace-approximated model shares: prior, posterior, evidence and cache."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
+from gpytorch.models import GP
+from linear_operator import to_dense, to_linear_operator
+from torch import Size, Tensor
+from torch.nn import Module
+
+from botorch_pref.laplace import Observations, Representer, choose_side, log_evidence, represent
+from botorch_pref.laplace.sides import Side
+from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models.fitting import log_hyperposterior
+
+
+class LaplaceGP(Model, GP):
+    r"""A Gaussian process prior over items, and judgements seen through a sparse map.
+
+    A subclass owns the data and says how the items are observed. Items are kept as they
+    were given; they are transformed where they meet the kernel, so learnable transforms
+    get gradients. One attribute caches the posterior, and it is keyed by the values of
+    all hyperparameters: setting one, fitting, loading a state or moving the model never
+    leaves a stale posterior behind.
+    """
+
+    _num_outputs = 1
+
+    def __init__(
+        self,
+        covar_module: Kernel,
+        mean_module: Mean,
+        likelihood: BernoulliLikelihood,
+        input_transform: InputTransform | None,
+    ) -> None:
+        super().__init__()
+        self.covar_module = covar_module
+        self.mean_module = mean_module
+        self.likelihood = likelihood
+        if input_transform is not None:
+            self.input_transform = input_transform
+        self._posterior_cache: tuple[Any, Tensor, Representer] | None = None
+
+    # ------------------------------------------------------------------ data
+
+    @property
+    @abstractmethod
+    def items(self) -> Tensor:
+        """The ``batch_shape x n x d``-dim items as they were given."""
+
+    @property
+    @abstractmethod
+    def num_observations(self) -> int:
+        """The number of rows that were observed."""
+
+    @abstractmethod
+    def observations(self) -> Observations:
+        """What was observed of the items."""
+
+    def variance_weight(self) -> Tensor | None:
+        """The curvature for the covariance, or ``None`` for that at the mode."""
+        return None
+
+    @property
+    def train_inputs(self) -> tuple[Tensor]:
+        """The items, as GPyTorch names them; never transformed."""
+        return (self.items,)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs: one, the utility."""
+        return self._num_outputs
+
+    @property
+    def batch_shape(self) -> Size:
+        """The batch shape of the data and the hyperparameters."""
+        return torch.broadcast_shapes(self.items.shape[:-2], self.covar_module.batch_shape)
+
+    # ------------------------------------------------------------ transforms
+
+    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
+        r"""Transform inputs by ``input_transform``, or else by the model's own.
+
+        An error inside a transform is raised, not taken for the lack of one.
+        """
+        if input_transform is not None:
+            return input_transform.to(X)(X)
+        own = getattr(self, "input_transform", None)
+        return X if own is None else own(X)
+
+    def transformed_items(self) -> Tensor:
+        """The ``batch_shape x n x d``-dim items as the kernel sees them."""
+        transform = getattr(self, "input_transform", None)
+        return self.items if transform is None else transform.preprocess_transform(self.items)
+
+    def _learn_transform(self) -> None:
+        # Bounds that are learnt from data are learnt once, when data are set.
+        transform = getattr(self, "input_transform", None)
+        if transform is not None:
+            transform.to(self.items)
+            transform.train()
+            with torch.no_grad():
+                transform(self.items)
+
+    def _set_transformed_inputs(self) -> None:
+        """Nothing: BoTorch's hook swaps the data, ours stay as they were given."""
+
+    def _revert_to_original_inputs(self) -> None:
+        """Nothing: see :meth:`_set_transformed_inputs`."""
+
+    # ------------------------------------------------------------- inference
+
+    def prior(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and covariance of the utility at transformed ``... x q x d`` inputs."""
+        return self.mean_module(inputs), to_dense(self.covar_module(inputs))
+
+    def _side(self, items: Tensor) -> Side:
+        observations = self.observations()
+        mean, covariance = self.prior(items)
+        return choose_side(covariance, observations.map.apply(mean), observations)
+
+    def log_evidence(self) -> Tensor:
+        r"""The ``batch_shape``-dim log marginal likelihood of the answers.
+
+        Differentiable with respect to hyperparameters, input transforms and items.
+        """
+        if self.num_observations == 0:
+            return self.items.new_zeros(self.batch_shape)
+        return log_evidence(self._side(self.transformed_items()))[0]
+
+    def compute_custom_loss(self, mll: Module) -> Tensor:
+        """The loss that BoTorch's fitting routines minimise, whatever ``mll`` is used."""
+        return -log_hyperposterior(mll, self.log_evidence())
+
+    def representer(self) -> tuple[Tensor, Representer]:
+        r"""The transformed items and the weights that predictions need, computed once.
+
+        Where the items require a gradient, nothing is cached and the result carries the
+        graph through the mode.
+        """
+        if self.items.requires_grad:
+            items = self.transformed_items()
+            return items, represent(self._side(items), self.variance_weight())
+        key = self._hyperparameters()
+        if self._posterior_cache is None or not _same(self._posterior_cache[0], key):
+            with torch.no_grad():
+                items = self.transformed_items()
+                found = represent(self._side(items), self.variance_weight())
+            self._posterior_cache = (key, items, found)
+        return self._posterior_cache[1:]
+
+    def _hyperparameters(self) -> tuple[tuple[object, ...], Tensor]:
+        tensors = list(self.parameters())
+        transform = getattr(self, "input_transform", None)
+        if transform is not None:
+            tensors.extend(b for b in transform.buffers() if b.is_floating_point())
+        parts = [tensor.detach().reshape(-1).to(self.items) for tensor in tensors]
+        values = torch.cat(parts) if parts else self.items.new_empty(0)
+        modules = (self.covar_module, self.mean_module, self.likelihood)
+        return (*map(id, modules), values.dtype, values.device), values
+
+    def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
+        """``... x q x n`` covariance of transformed inputs and items."""
+        if inputs.dim() > 2 and items.dim() == 2 and not self.covar_module.batch_shape:
+            flat = to_dense(self.covar_module(inputs.flatten(end_dim=-2), items))
+            return flat.view(*inputs.shape[:-1], items.shape[-2])
+        shape = torch.broadcast_shapes(inputs.shape[:-2], items.shape[:-2])
+        return to_dense(
+            self.covar_module(
+                inputs.expand(*shape, *inputs.shape[-2:]),
+                items.expand(*shape, *items.shape[-2:]),
+            )
+        )
+
+    def forward(self, inputs: Tensor) -> MultivariateNormal:
+        r"""The posterior of the utility at transformed inputs ``... x q x d``."""
+        mean, covariance = self.prior(inputs)
+        if self.num_observations:
+            items, found = self.representer()
+            cross = self.cross_covariance(inputs, items)
+            mean, covariance = found.predict(mean, covariance, cross)
+        mean = mean.expand(covariance.shape[:-1])
+        return MultivariateNormal(mean, to_linear_operator(covariance))
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        r"""The joint posterior of the utility at ``q`` points.
+
+        Args:
+            X: ``b x q x d``-dim tensor of points, as given to the model.
+            output_indices: ``[0]`` or ``None``; there is one output.
+            observation_noise: Must be ``False``: a utility is judged, not measured.
+            posterior_transform: An optional transform of the posterior.
+
+        Returns:
+            A posterior over a ``broadcast(b, batch_shape) x q x 1``-dim utility.
+
+        Raises:
+            UnsupportedError: If another output or observation noise is asked for.
+        """
+        if output_indices is not None and list(output_indices) != [0]:
+            raise UnsupportedError(
+                f"output_indices must be None or [0]: {type(self).__name__} has one "
+                f"output, but got {output_indices}."
+            )
+        if isinstance(observation_noise, Tensor) or observation_noise:
+            raise UnsupportedError(
+                f"observation_noise is not defined for {type(self).__name__}: utilities "
+                "are judged, not measured."
+            )
+        self.eval()
+        posterior = GPyTorchPosterior(self.forward(self.transform_inputs(X)))
+        if posterior_transform is None:
+            return posterior
+        return posterior_transform(posterior=posterior, X=X)
+
+    # ----------------------------------------------------------------- state
+
+    def train(self, mode: bool = True) -> LaplaceGP:
+        """Set the mode of all modules; data and posterior do not depend on it."""
+        Module.train(self, mode)
+        return self
+
+    def eval(self) -> LaplaceGP:
+        """The same as ``train(False)``."""
+        return self.train(False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The posterior is found again when asked for. Items with a graph behind them
+        # can be neither copied nor stored; their values can.
+        state = dict(self.__dict__)
+        state["_posterior_cache"] = None
+        state["_buffers"] = {
+            name: None if value is None else value.detach()
+            for name, value in self._buffers.items()
+        }
+        return state
+
+
+def _same(
+    old: tuple[tuple[object, ...], Tensor], new: tuple[tuple[object, ...], Tensor]
+) -> bool:
+    return old[0] == new[0] and old[1].shape == new[1].shape and torch.equal(old[1], new[1])

@@ -1,0 +1,110 @@
+r"""Simulated judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from botorch_pref.likelihoods import LogitLikelihood
+from botorch_pref.problems.base import ItemError, PreferenceProblem
+from botorch_pref.randomness import derive_uniform
+
+
+class PairQuery(Protocol):
+    """What a judge reads of a duel."""
+
+    @property
+    def items(self) -> Tensor:
+        """The ``2 x d``-dim pair."""
+
+    @property
+    def indices(self) -> tuple[int, int] | None:
+        """The pair's indices among the choices, where there are any."""
+
+    @property
+    def annotator(self) -> str | None:
+        """Who is asked."""
+
+
+class LogisticJudge:
+    r"""Answers duels by ``P(first wins) = mu(f(x) - f(x'))``.
+
+    The answer at step ``t`` compares the probability with a uniform number that follows
+    from ``(seed, t, annotator)`` alone: judges with one seed treat all strategies
+    alike, and nothing about them has to be saved.
+    """
+
+    def __init__(
+        self,
+        problem: PreferenceProblem,
+        seed: int = 0,
+        likelihood: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        r"""Set the utility behind the answers.
+
+        Args:
+            problem: The problem whose utility is judged.
+            seed: The seed of the answers.
+            likelihood: The link ``mu``, elementwise in the difference of utilities;
+                ``LogitLikelihood()`` if omitted.
+        """
+        self.problem = problem
+        self.seed = seed
+        self.likelihood = LogitLikelihood() if likelihood is None else likelihood
+
+    def __call__(self, query: PairQuery | Tensor | Sequence[int], t: int) -> float:
+        r"""Answer a duel.
+
+        Args:
+            query: A duel, a ``2 x d``-dim tensor of items, or two indices of choices.
+                Indices come first where a duel has both.
+            t: The step.
+
+        Returns:
+            1.0 if the first item wins, 0.0 if the second.
+
+        Raises:
+            ItemError: If the query is not a pair of items, or of indices.
+        """
+        annotator = getattr(query, "annotator", None)
+        uniform = derive_uniform(self.seed, "label", t, annotator)
+        return float(uniform < self.probability(query))
+
+    def probability(self, query: PairQuery | Tensor | Sequence[int]) -> float:
+        r"""The probability that the first item wins.
+
+        Args:
+            query: As for a call.
+
+        Returns:
+            A probability.
+
+        Raises:
+            ItemError: If the query is not a pair of items, or of indices.
+        """
+        utilities = self._utilities(query)
+        return float(self.likelihood(utilities[0] - utilities[1]))
+
+    def _utilities(self, query: PairQuery | Tensor | Sequence[int]) -> Tensor:
+        """The ``2``-dim utilities of the pair."""
+        pair: Tensor | Sequence[int]
+        if isinstance(query, (Tensor, Sequence)):
+            pair = query
+        elif query.indices is not None:
+            pair = query.indices
+        else:
+            pair = query.items
+        pair = torch.as_tensor(pair, device=self.problem.bounds.device)
+        if not pair.is_floating_point():
+            if pair.shape != (2,):
+                raise ItemError(f"query must be two indices, got shape {tuple(pair.shape)}.")
+            return self.problem.utility(pair)
+        if pair.shape != (2, self.problem.dim):
+            raise ItemError(
+                f"query must be 2 x {self.problem.dim} items, got shape {tuple(pair.shape)}."
+            )
+        utilities: Tensor = self.problem(pair)
+        return utilities

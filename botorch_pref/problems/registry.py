@@ -1,0 +1,91 @@
+r"""Problems by name, for the command line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from botorch.test_functions import synthetic as botorch_synthetic
+from botorch.test_functions.synthetic import SyntheticTestFunction
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.problems.catalyst import Catalyst
+from botorch_pref.problems.synthetic import Ackley, RKHSFunction, SyntheticProblem
+
+_OWN: dict[str, Callable[..., PreferenceProblem]] = {
+    "catalyst": Catalyst,
+    "ackley": Ackley,
+    "rkhs": RKHSFunction,
+}
+_BOTORCH: dict[str, Callable[..., SyntheticTestFunction]] = {
+    "beale": botorch_synthetic.Beale,
+    "branin": botorch_synthetic.Branin,
+    "bukin": botorch_synthetic.Bukin,
+    "cosine8": botorch_synthetic.Cosine8,
+    "dixonprice": botorch_synthetic.DixonPrice,
+    "dropwave": botorch_synthetic.DropWave,
+    "eggholder": botorch_synthetic.EggHolder,
+    "griewank": botorch_synthetic.Griewank,
+    "hartmann3": partial(botorch_synthetic.Hartmann, 3),
+    "hartmann6": partial(botorch_synthetic.Hartmann, 6),
+    "holdertable": botorch_synthetic.HolderTable,
+    "levy": botorch_synthetic.Levy,
+    "michalewicz": botorch_synthetic.Michalewicz,
+    "powell": botorch_synthetic.Powell,
+    "rastrigin": botorch_synthetic.Rastrigin,
+    "rosenbrock": botorch_synthetic.Rosenbrock,
+    "shekel": botorch_synthetic.Shekel,
+    "sixhumpcamel": botorch_synthetic.SixHumpCamel,
+    "styblinskitang": botorch_synthetic.StyblinskiTang,
+    "threehumpcamel": botorch_synthetic.ThreeHumpCamel,
+}
+# Arguments of BoTorch's constructors that mean nothing for a preference problem.
+_NOT_OPTIONS = {"noise_std", "negate", "bounds", "dtype"}
+
+
+def problem_names() -> tuple[str, ...]:
+    """The names that :func:`get_problem` knows."""
+    return (*_OWN, *_BOTORCH)
+
+
+def get_problem(name: str, **options: Any) -> PreferenceProblem:
+    r"""A problem by its name.
+
+    Args:
+        name: One of :func:`problem_names`; case, hyphens and underscores do not matter.
+        options: Arguments of the problem's constructor, such as ``dim``. BoTorch's
+            functions are wrapped in a :class:`SyntheticProblem`.
+
+    Returns:
+        The problem.
+
+    Raises:
+        UnsupportedError: If there is no such problem, or it has no such option; names
+            those there are.
+    """
+    key = name.lower().replace("-", "").replace("_", "")
+    if key in _OWN:
+        factory = _OWN[key]
+        _check_options(key, factory, options)
+        return factory(**options)
+    if key in _BOTORCH:
+        function = _BOTORCH[key]
+        _check_options(key, function, options)
+        return SyntheticProblem(function(**options), name=key)
+    raise UnsupportedError(f"unknown problem {name!r}; there are {', '.join(problem_names())}.")
+
+
+def _check_options(name: str, factory: Callable[..., object], options: dict[str, Any]) -> None:
+    """Raise an ``UnsupportedError`` for an option that the problem does not have."""
+    known = [
+        parameter
+        for parameter in inspect.signature(factory).parameters
+        if parameter not in _NOT_OPTIONS
+    ]
+    for option in options:
+        if option not in known:
+            has = f"its options are {', '.join(known)}" if known else "it has none"
+            raise UnsupportedError(f"problem {name!r} has no option {option!r}; {has}.")

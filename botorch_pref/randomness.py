@@ -1,0 +1,95 @@
+r"""Seeds that follow from what is drawn, so that no generator state is ever stored.
+
+Every draw takes its seed from ``(seed, stream, step, annotator)``. A study that is
+resumed, or taken one step back, then draws what it drew before, and two strategies that
+run under the same seed meet the same judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+SEED_BITS = 63
+
+
+def derive_seed(seed: int, stream: str, step: int, annotator: str | None = None) -> int:
+    r"""The seed of one draw.
+
+    Args:
+        seed: The seed of the whole run.
+        stream: What is drawn: ``"pair"``, ``"tie"``, ``"label"``, ``"optimizer"``, ...
+        step: The step it is drawn at.
+        annotator: Whose draw it is, where there are several.
+
+    Returns:
+        A seed in ``[0, 2**63)``, the same on every machine; a hash of the arguments, so
+        that neighbouring steps and streams share nothing.
+
+    Raises:
+        TypeError: If ``seed`` or ``step`` is not a whole number.
+    """
+    parts = [operator.index(seed), stream, operator.index(step), annotator]
+    digest = hashlib.sha256(json.dumps(parts).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS)
+
+
+def derive_uniform(seed: int, stream: str, step: int, annotator: str | None = None) -> float:
+    r"""A uniform number in ``[0, 1)`` from the hash of :func:`derive_seed` itself.
+
+    Args:
+        seed: The seed of the whole run.
+        stream: What is drawn.
+        step: The step it is drawn at.
+        annotator: Whose draw it is, where there are several.
+
+    Returns:
+        A multiple of ``2**-53`` in ``[0, 1)``.
+
+    Raises:
+        TypeError: If ``seed`` or ``step`` is not a whole number.
+    """
+    bits = derive_seed(seed, stream, step, annotator) >> (SEED_BITS - 53)
+    return bits * 2.0**-53
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    r"""Run a block under seeded global generators, and put them back afterwards.
+
+    BoTorch's optimizers draw from the global generators of torch, and here and there
+    from those of NumPy and of Python. Inside the block all three start from ``seed``;
+    after it, also when it raises, they are where they were. On CUDA this covers the
+    current device, once CUDA is in use.
+
+    Args:
+        seed: A seed in ``[0, 2**63)``, as :func:`derive_seed` returns.
+
+    Yields:
+        Nothing.
+    """
+    # Asking for the current device would start CUDA in a process that never uses it.
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda = torch.cuda.is_available() and started
+    devices = [torch.cuda.current_device()] if cuda else []
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()  # noqa: NPY002 (kept, to be put back)
+    try:
+        with torch.random.fork_rng(devices=devices):
+            # torch.manual_seed would also reseed the devices that are not forked.
+            torch.default_generator.manual_seed(seed)
+            if cuda:
+                torch.cuda.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002 (BoTorch draws from it)
+            yield
+    finally:
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        random.setstate(python_state)

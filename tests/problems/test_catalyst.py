@@ -1,0 +1,111 @@
+from collections import Counter
+from importlib import resources
+
+import pytest
+import torch
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import Catalyst, ItemError
+
+
+def test_facts_of_the_data() -> None:
+    problem = Catalyst()
+    assert problem.name == "catalyst"
+    assert problem.dedupe == "keep"
+    assert problem.dim == 3
+    assert problem.bounds.tolist() == [[0.0] * 3, [1.0] * 3]
+    assert problem.choices.shape == (63, 3)
+    assert problem.choices.dtype == problem.utilities.dtype == torch.double
+    assert len(problem.names) == 63
+    assert len(problem.choices.unique(dim=0)) == 60
+    elements = Counter((problem.choices > 0).sum(dim=-1).tolist())
+    assert elements == {1: 6, 2: 37, 3: 20}
+    off_simplex = (problem.choices.sum(dim=-1) - 1.0).abs() > 1e-9
+    assert off_simplex.sum() == 4
+    assert (problem.choices.sum(dim=-1) - 1.0).abs().max() < 0.0011
+
+    utilities = problem.utilities
+    assert utilities.min().item() == pytest.approx(2.4746, abs=5e-5)
+    assert utilities.mean().item() == pytest.approx(6.549, abs=5e-4)
+    best, runner_up = utilities.topk(2).values.tolist()
+    assert best == problem.optimal_value == pytest.approx(9.3715, abs=5e-5)
+    assert runner_up == pytest.approx(8.6047, abs=5e-5)
+    winner = int(utilities.argmax())
+    assert problem.names[winner] == "Au-0.6-Zn-0.4"
+    assert problem.choices[winner].tolist() == [0.0, 0.6, 0.4]
+
+
+def test_names_spell_the_choices() -> None:
+    problem = Catalyst()
+    for name, row in zip(problem.names, problem.choices.tolist(), strict=True):
+        parts = name.split("-")
+        spelt = dict(zip(parts[::2], map(float, parts[1::2]), strict=True))
+        assert [spelt.get(element, 0.0) for element in ("Ag", "Au", "Zn")] == row
+
+
+def replicates(problem: Catalyst, name: str) -> list[float]:
+    return [
+        utility
+        for other, utility in zip(problem.names, problem.utilities.tolist(), strict=True)
+        if other == name
+    ]
+
+
+def test_replicates_are_kept_or_averaged() -> None:
+    keep, mean = Catalyst("keep"), Catalyst("mean")
+    gold = replicates(keep, "Au-1.0")
+    silver = replicates(keep, "Ag-1.0")
+    assert gold == pytest.approx([6.915, 7.990, 7.317], abs=5e-4)
+    assert silver == pytest.approx([2.475, 6.190], abs=5e-4)
+    assert mean.choices.shape == (60, 3)
+    assert len(set(mean.names)) == 60
+    assert list(mean.names) == list(dict.fromkeys(keep.names))
+    assert replicates(mean, "Au-1.0") == pytest.approx([sum(gold) / 3])
+    assert replicates(mean, "Ag-1.0") == pytest.approx([sum(silver) / 2])
+    single = [name for name, count in Counter(keep.names).items() if count == 1]
+    for name in single:
+        assert replicates(mean, name) == replicates(keep, name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float, torch.double])
+def test_items_are_looked_up(dtype: torch.dtype) -> None:
+    problem = Catalyst(dedupe="mean")
+    for X in (problem.choices, problem.choices[7], problem.choices.view(3, 4, 5, 3)):
+        values = problem(X.to(dtype))
+        assert values.dtype == dtype
+        assert values.shape == X.shape[:-1]
+    assert torch.equal(problem(problem.choices.to(dtype)), problem.utilities.to(dtype))
+    single = Catalyst(dedupe="mean").to(dtype)
+    assert torch.equal(single(single.choices), single.utilities)
+
+
+def test_repeated_measurements_go_by_index() -> None:
+    problem = Catalyst()
+    counts = Counter(problem.names)
+    once = torch.tensor([counts[name] == 1 for name in problem.names])
+    assert torch.equal(problem(problem.choices[once]), problem.utilities[once])
+    row = problem.names.index("Au-1.0")
+    with pytest.raises(ItemError, match=r"Au-1\.0, row \[1\] of X, was measured more"):
+        problem(problem.choices[[0, row]])
+    indices = torch.arange(63)
+    assert torch.equal(problem.utility(indices), problem.utilities)
+
+
+def test_unmeasured_compositions() -> None:
+    problem = Catalyst()
+    with pytest.raises(ItemError, match=r"not a measured composition in row \[1\]"):
+        problem(torch.tensor([[0.0, 0.6, 0.4], [0.0, 0.61, 0.39]], dtype=torch.double))
+    with pytest.raises(ItemError, match="within the bounds"):
+        problem(torch.tensor([0.0, 0.6, 1.4], dtype=torch.double))
+
+
+def test_dedupe_is_checked() -> None:
+    with pytest.raises(UnsupportedError, match="'keep' or 'mean', got 'max'"):
+        Catalyst(dedupe="max")  # type: ignore[arg-type]
+
+
+def test_attribution_is_shipped() -> None:
+    notes = resources.files("botorch_pref.problems") / "data" / "README.md"
+    text = notes.read_text(encoding="utf-8")
+    for part in ("CC-BY-4.0", "2411.11783", "ocx24_ag_au_zn_co2r_300.csv", "Changes"):
+        assert part in text

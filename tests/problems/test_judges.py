@@ -1,0 +1,121 @@
+import pickle
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
+from botorch_pref.problems import Ackley, Catalyst, ItemError, LogisticJudge
+
+
+@dataclass(frozen=True)
+class Pair:
+    items: Tensor
+    indices: tuple[int, int] | None = None
+    annotator: str | None = None
+
+
+def pair_of(problem: Catalyst, first: int, second: int) -> Pair:
+    return Pair(problem.choices[[first, second]], (first, second))
+
+
+def test_probability_is_the_link_of_the_difference() -> None:
+    problem = Catalyst()
+    difference = problem.utilities[4] - problem.utilities[0]
+    query = pair_of(problem, 4, 0)
+    judge = LogisticJudge(problem)
+    expected = torch.sigmoid(difference).item()
+    assert judge.probability(query) == pytest.approx(expected, rel=1e-14)
+    probit = LogisticJudge(problem, likelihood=ProbitLikelihood(scale=0.5))
+    expected = torch.special.ndtr(0.5 * difference).item()
+    assert probit.probability(query) == pytest.approx(expected, rel=1e-12)
+    bare = LogisticJudge(problem, likelihood=torch.sigmoid)
+    assert bare.probability(query) == pytest.approx(judge.probability(query))
+
+
+def test_a_pair_may_come_in_any_form() -> None:
+    problem = Catalyst()
+    judge = LogisticJudge(problem)
+    query = pair_of(problem, 4, 0)
+    forms = [query, query.items, Pair(query.items), (4, 0), [4, 0], torch.tensor([4, 0])]
+    assert len({judge.probability(form) for form in forms}) == 1
+
+
+def test_indices_tell_replicates_apart() -> None:
+    problem = Catalyst()
+    judge = LogisticJudge(problem)
+    first, second = (i for i, name in enumerate(problem.names) if name == "Ag-1.0")
+    assert judge.probability(pair_of(problem, second, first)) > 0.95
+    with pytest.raises(ItemError, match="measured more than once"):
+        judge(Pair(pair_of(problem, second, first).items), t=1)
+
+
+def test_answers_are_repeatable_and_their_noise_is_shared() -> None:
+    problem = Ackley(dim=2)
+    items = torch.tensor([[0.4, 0.6], [0.3, 0.5]], dtype=torch.double)
+    state = torch.get_rng_state()
+    judge = LogisticJudge(problem, seed=5)
+    answers = [judge(items, t) for t in range(1, 200)]
+    assert set(answers) == {0.0, 1.0}
+    again = LogisticJudge(problem, seed=5)
+    assert [again(items, t) for t in reversed(range(1, 200))] == answers[::-1]
+    other = LogisticJudge(problem, seed=6)
+    assert [other(items, t) for t in range(1, 200)] != answers
+    assert torch.equal(torch.get_rng_state(), state)
+    # Common noise: whoever asks the better first item at step t does no worse.
+    better = torch.tensor([[0.5, 0.5], [0.3, 0.5]], dtype=torch.double)
+    assert judge.probability(better) > judge.probability(items)
+    assert all(judge(better, t) >= judge(items, t) for t in range(1, 200))
+
+
+def test_annotators_have_noise_of_their_own() -> None:
+    problem = Ackley()
+    items = torch.tensor([[0.4], [0.4]], dtype=torch.double)
+    judge = LogisticJudge(problem)
+    answers = {
+        name: [judge(Pair(items, annotator=name), t) for t in range(100)]
+        for name in ("ann", "bob", None)
+    }
+    assert answers["ann"] != answers["bob"] != answers[None]
+    assert answers[None] == [judge(items, t) for t in range(100)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("indices", [(10, 0), (0, 10), (3, 40)])
+def test_answers_have_the_right_frequency(seed: int, indices: tuple[int, int]) -> None:
+    judge = LogisticJudge(Catalyst(), seed=seed)
+    probability = judge.probability(indices)
+    runs = 2000
+    share = sum(judge(indices, t) for t in range(runs)) / runs
+    spread = (probability * (1.0 - probability) / runs) ** 0.5
+    assert abs(share - probability) < 4.0 * spread
+
+
+def test_judges_pickle() -> None:
+    judge = LogisticJudge(Catalyst(), seed=2, likelihood=LogitLikelihood(scale=0.3))
+    twin = pickle.loads(pickle.dumps(judge))
+    answers = [judge((1, 2), t) for t in range(50)]
+    assert [twin((1, 2), t) for t in range(50)] == answers
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ((0, 1, 2), "two indices"),
+        (torch.tensor([[0, 1]]), "two indices"),
+        ((0, 63), r"lie in \[0, 63\), got 63"),
+        (torch.zeros(3, 3), "2 x 3 items"),
+        (torch.zeros(3), "2 x 3 items"),
+        (torch.full((2, 3), float("nan")), "not finite"),
+    ],
+)
+def test_bad_queries(query: Tensor | tuple[int, ...], message: str) -> None:
+    with pytest.raises(ItemError, match=message):
+        LogisticJudge(Catalyst())(query, t=1)
+
+
+def test_indices_need_choices() -> None:
+    with pytest.raises(UnsupportedError, match="ackley has no choices"):
+        LogisticJudge(Ackley())((0, 1), t=1)

@@ -1,0 +1,71 @@
+import pytest
+import torch
+from torch.quasirandom import SobolEngine
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import (
+    Ackley,
+    Catalyst,
+    RKHSFunction,
+    SyntheticProblem,
+    get_problem,
+    problem_names,
+)
+
+
+@pytest.mark.parametrize("name", problem_names())
+def test_every_problem(name: str) -> None:
+    problem = get_problem(name)
+    assert problem.name == name
+    assert problem.bounds.tolist() == [[0.0] * problem.dim, [1.0] * problem.dim]
+    if problem.choices is None:
+        sobol = SobolEngine(problem.dim, scramble=True, seed=0)
+        values = problem(sobol.draw(2048, dtype=torch.double))
+        reached = problem(problem.optimizers)
+        best = torch.full_like(reached, problem.optimal_value)
+        assert torch.allclose(reached, best, atol=1e-4)
+    else:
+        values = problem.utilities
+    assert values.isfinite().all()
+    assert values.std() > 0
+    assert values.max() <= problem.optimal_value
+
+
+def test_options() -> None:
+    ackley = get_problem("ackley", dim=2)
+    assert isinstance(ackley, Ackley)
+    assert ackley.dim == 2
+    catalyst = get_problem("catalyst", dedupe="mean")
+    assert isinstance(catalyst, Catalyst)
+    assert len(catalyst.names) == 60
+    rkhs = get_problem("rkhs", num_choices=12)
+    assert isinstance(rkhs, RKHSFunction)
+    assert len(rkhs.utilities) == 12
+    levy = get_problem("levy", dim=5)
+    assert isinstance(levy, SyntheticProblem)
+    assert levy.dim == 5
+
+
+@pytest.mark.parametrize("name", ["SixHumpCamel", "six-hump-camel", "six_hump_camel"])
+def test_spelling(name: str) -> None:
+    assert get_problem(name).name == "sixhumpcamel"
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(UnsupportedError, match="unknown problem 'catalist'") as error:
+        get_problem("catalist")
+    assert all(name in str(error.value) for name in problem_names())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("catalyst", {"dim": 2}, "'catalyst' has no option 'dim'; its options are ded"),
+        ("hartmann6", {"dim": 3}, "'hartmann6' has no option 'dim'; it has none"),
+        ("branin", {"negate": True}, "'branin' has no option 'negate'; it has none"),
+        ("levy", {"noise_std": 1.0}, "'levy' has no option 'noise_std'; its .* dim"),
+    ],
+)
+def test_unknown_option(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        get_problem(name, **options)

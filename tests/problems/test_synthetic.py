@@ -1,0 +1,253 @@
+import math
+
+import pytest
+import torch
+from botorch.test_functions import synthetic as botorch_synthetic
+from botorch.utils.testing import (
+    BaseTestProblemTestCaseMixIn,
+    BotorchTestCase,
+    SyntheticTestFunctionTestCaseMixin,
+)
+from gpytorch.kernels import MaternKernel
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.kernel_ridge import KernelRidge
+from torch.quasirandom import SobolEngine
+
+from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
+from botorch_pref.problems import Ackley, RKHSFunction, SyntheticProblem
+from botorch_pref.problems.synthetic import ACKLEY_BOX_RANGE, ANCHOR_VALUES
+
+
+class TestAsBoTorchTestFunctions(
+    BotorchTestCase, BaseTestProblemTestCaseMixIn, SyntheticTestFunctionTestCaseMixin
+):
+    functions = (
+        Ackley(),
+        Ackley(dim=3, unit_cube=False),
+        Ackley(dim=2, utility_scale=3.0),
+        SyntheticProblem(botorch_synthetic.Branin()),
+        SyntheticProblem(botorch_synthetic.Branin(), unit_cube=False),
+        SyntheticProblem(botorch_synthetic.Hartmann(dim=6)),
+        SyntheticProblem(botorch_synthetic.Cosine8()),
+        SyntheticProblem(botorch_synthetic.Levy(dim=4)),
+    )
+
+
+class TestGridsAsBoTorchTestProblems(BotorchTestCase, BaseTestProblemTestCaseMixIn):
+    functions = (
+        Ackley(num_choices=40),
+        Ackley(num_choices=7, unit_cube=False, utility_scale=3.0),
+        RKHSFunction(),
+    )
+
+
+@pytest.mark.parametrize("unit_cube", [True, False])
+def test_ackley_grid_of_the_paper(unit_cube: bool) -> None:
+    problem = Ackley(num_choices=40, unit_cube=unit_cube)
+    assert problem.choices is not None
+    assert problem.choices.shape == (40, 1)
+    raw = 10.0 * problem.choices[:, 0] - 5.0 if unit_cube else problem.choices[:, 0]
+    assert torch.allclose(raw.diff(), torch.tensor(10.0 / 39.0, dtype=torch.double))
+    expected = 20.0 * (-0.2 * raw.abs()).exp() + (2.0 * math.pi * raw).cos().exp() - 20.0 - math.e
+    assert torch.allclose(problem.utilities, expected, atol=1e-12)
+    assert torch.equal(problem(problem.choices), problem.utilities)
+
+    best = (problem.utilities == problem.optimal_value).nonzero().flatten()
+    assert best.tolist() == [19, 20]  # tied to the last bit
+    assert raw[best].tolist() == pytest.approx([-0.128205, 0.128205], abs=5e-7)
+    assert problem.optimal_value == pytest.approx(-1.22543, abs=5e-6)
+    assert problem.utilities.min().item() == pytest.approx(-14.1969, abs=5e-5)
+    assert torch.equal(problem.utilities, problem.utilities.flip(0))
+
+
+def test_ackley_odd_grid_meets_the_maximum() -> None:
+    problem = Ackley(num_choices=41)
+    assert problem.choices is not None
+    assert problem.choices[20].item() == 0.5
+    assert problem.optimal_value == pytest.approx(0.0, abs=1e-14)
+
+
+@pytest.mark.parametrize("unit_cube", [True, False])
+def test_ackley_scale_on_the_grid(unit_cube: bool) -> None:
+    plain = Ackley(num_choices=40, unit_cube=unit_cube)
+    scaled = Ackley(num_choices=40, unit_cube=unit_cube, utility_scale=3.0)
+    width = scaled.utilities.max() - scaled.utilities.min()
+    assert width.item() == pytest.approx(3.0, rel=1e-12)
+    ratio = scaled.utilities / plain.utilities
+    assert torch.allclose(ratio, ratio[0].expand(40))
+    X = torch.tensor([[0.3], [0.61]], dtype=torch.double)  # off the grid as well
+    assert torch.allclose(scaled(X), ratio[0] * plain(X))
+
+
+def test_ackley_range_of_the_box() -> None:
+    line = torch.linspace(0.0, 1.0, 200_001, dtype=torch.double).unsqueeze(-1)
+    values = Ackley()(line)
+    assert (values.max() - values.min()).item() == pytest.approx(ACKLEY_BOX_RANGE, abs=1e-7)
+
+
+@given(
+    st.integers(2, 5).flatmap(lambda dim: st.lists(st.floats(0.0, 1.0), min_size=dim, max_size=dim))
+)
+def test_ackley_range_is_the_same_in_every_dimension(point: list[float]) -> None:
+    problem = Ackley(dim=len(point), utility_scale=1.0)
+    value = problem(torch.tensor(point, dtype=torch.double)).item()
+    assert -1.0 - 1e-12 <= value <= 1e-12
+    worst = torch.full((len(point),), 0.5 + 0.4597534751, dtype=torch.double)
+    assert problem(worst).item() == pytest.approx(-1.0, abs=1e-9)
+
+
+def test_ackley_has_gradients() -> None:
+    problem = Ackley(dim=2)
+    X = torch.tensor([[0.3, 0.62], [0.9, 0.999]], dtype=torch.double)
+    X.requires_grad_(True)
+    assert torch.autograd.gradcheck(problem._evaluate_true, (X,))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"dim": 0}, SearchSpaceError, "dim must be at least 1"),
+        ({"num_choices": 1}, SearchSpaceError, "num_choices must be at least 2"),
+        ({"dim": 2, "num_choices": 40}, UnsupportedError, "num_choices needs dim=1"),
+        ({"utility_scale": 0.0}, SearchSpaceError, "utility_scale must be positive"),
+        ({"utility_scale": math.inf}, SearchSpaceError, "utility_scale must be"),
+        ({"utility_scale": math.nan}, SearchSpaceError, "utility_scale must be"),
+    ],
+)
+def test_ackley_bad_options(
+    options: dict[str, float], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Ackley(**options)
+
+
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_rkhs_is_kernel_ridge_regression(scale: float) -> None:
+    problem = RKHSFunction(scale=scale)
+    assert problem.choices is not None
+    grid = torch.linspace(0.0, 1.0, 30, dtype=torch.double).unsqueeze(-1)
+    assert torch.allclose(problem.choices, grid, rtol=0.0, atol=1e-15)
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = 0.1
+    anchors = torch.linspace(0.0, 1.0, 10, dtype=torch.double).unsqueeze(-1)
+    with torch.no_grad():
+        gram = kernel(anchors).to_dense().numpy()
+        cross = kernel(grid, anchors).to_dense().numpy()
+    ridge = KernelRidge(alpha=0.05, kernel="precomputed").fit(gram, ANCHOR_VALUES)
+    expected = scale * torch.as_tensor(ridge.predict(cross))
+    assert torch.allclose(problem.utilities, expected, atol=1e-6)
+    assert torch.equal(problem(problem.choices), problem.utilities)
+
+
+def test_rkhs_reference_values() -> None:
+    problem = RKHSFunction(num_choices=100)
+    assert problem.choices is not None
+    assert problem.utilities.min().item() == pytest.approx(-2.363, abs=1e-3)
+    assert problem.optimal_value == pytest.approx(4.843, abs=1e-3)
+    best = problem.choices[problem.utilities.argmax()].item()
+    assert best == pytest.approx(0.3434, abs=5e-5)
+    assert problem.norm == pytest.approx(7.42, abs=5e-3)
+    assert RKHSFunction(scale=1.0).norm == pytest.approx(7.42 / 5.0, abs=1e-3)
+
+
+def test_rkhs_values() -> None:
+    fixed = RKHSFunction()
+    same = RKHSFunction(values=list(ANCHOR_VALUES))
+    assert torch.equal(fixed.utilities, same.utilities)
+    flat = RKHSFunction(values=[0.0, 0.0, 0.0], num_anchors=3)
+    assert torch.equal(flat.utilities, torch.zeros(30, dtype=torch.double))
+    # Without a ridge the function passes through its values.
+    exact = RKHSFunction(ridge=1e-12, scale=1.0)
+    reached = exact(torch.linspace(0.0, 1.0, 10, dtype=torch.double).unsqueeze(-1))
+    values = torch.tensor(ANCHOR_VALUES, dtype=torch.double)
+    assert torch.allclose(reached, values, atol=1e-9)
+
+
+def test_rkhs_random_values() -> None:
+    state = torch.get_rng_state()
+    first = RKHSFunction(values="random", seed=3)
+    assert torch.equal(first.utilities, RKHSFunction(values="random", seed=3).utilities)
+    other = RKHSFunction(values="random", seed=4)
+    assert not torch.allclose(first.utilities, other.utilities)
+    assert torch.equal(torch.get_rng_state(), state)
+    exact = RKHSFunction(values="random", ridge=1e-12, scale=1.0, num_anchors=50)
+    reached = exact(exact.anchors)
+    assert reached.min() >= -0.5 - 1e-6
+    assert reached.max() <= 1.0 + 1e-6
+    assert reached.max() - reached.min() > 1.2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lengthscale": 0.0}, "lengthscale must be positive"),
+        ({"ridge": -1.0}, "ridge must be positive"),
+        ({"scale": math.nan}, "scale must be positive"),
+        ({"num_choices": 1}, "num_choices must be at least 2"),
+        ({"num_anchors": 9}, "values must be 9 finite numbers"),
+        ({"values": [1.0, 2.0]}, "values must be 10 finite numbers"),
+        ({"values": [math.nan] * 10}, "values must be 10 finite numbers"),
+        ({"values": "fixed"}, "values must be numbers, 'random' or None, got 'fixed'"),
+    ],
+)
+def test_rkhs_bad_options(options: dict[str, object], message: str) -> None:
+    with pytest.raises(SearchSpaceError, match=message):
+        RKHSFunction(**options)  # type: ignore[arg-type]
+
+
+def test_synthetic_maps_the_unit_cube_and_maximises() -> None:
+    function = botorch_synthetic.Branin()
+    problem = SyntheticProblem(function)
+    assert problem.name == "branin"
+    assert problem.bounds.tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    X = SobolEngine(2, scramble=True, seed=0).draw(256, dtype=torch.double)
+    raw = torch.tensor([-5.0, 0.0]) + X * 15.0
+    assert torch.allclose(problem(X), -function(raw))
+    assert problem.optimal_value == pytest.approx(-0.397887)
+    assert problem(X).max() <= problem.optimal_value + 1e-6
+
+
+@pytest.mark.parametrize("negate", [True, False])
+@pytest.mark.parametrize("noise_std", [None, 10.0])
+def test_synthetic_does_not_depend_on_sign_or_noise(negate: bool, noise_std: float | None) -> None:
+    X = torch.rand(5, 8, dtype=torch.double)
+    options = {"negate": negate, "noise_std": noise_std}
+    for plain, function in (
+        (botorch_synthetic.Cosine8(), botorch_synthetic.Cosine8(**options)),
+        (botorch_synthetic.Levy(dim=8), botorch_synthetic.Levy(dim=8, **options)),
+    ):
+        expected, problem = SyntheticProblem(plain), SyntheticProblem(function)
+        assert torch.equal(problem(X), expected(X))
+        assert problem.optimal_value == expected.optimal_value
+
+
+def test_synthetic_single_precision_input_leaves_the_problem_alone() -> None:
+    problem = SyntheticProblem(botorch_synthetic.Michalewicz(dim=2))
+    X = torch.tensor([[0.0, 1.0], [0.7, 0.5]])
+    single = problem(X)
+    assert single.dtype == torch.float
+    double = problem(X.double())
+    assert double.dtype == torch.double
+    assert torch.equal(double.float(), single)
+
+
+def test_synthetic_with_choices() -> None:
+    choices = torch.rand(6, 2, dtype=torch.double)
+    problem = SyntheticProblem(botorch_synthetic.Branin(), choices=choices)
+    assert torch.equal(problem.utilities, problem(choices))
+    assert problem.optimal_value == problem(choices).max().item()
+
+
+def test_synthetic_without_a_known_optimum() -> None:
+    problem = SyntheticProblem(botorch_synthetic.Michalewicz(dim=3))
+    assert problem(torch.rand(4, 3)).shape == (4,)
+    with pytest.raises(NotImplementedError, match="optimal value"):
+        _ = problem.optimal_value
+
+
+def test_synthetic_refuses_what_is_no_box_of_real_variables() -> None:
+    with pytest.raises(UnsupportedError, match="ConstrainedGramacy has constraints"):
+        SyntheticProblem(botorch_synthetic.ConstrainedGramacy())
+    with pytest.raises(UnsupportedError, match="AckleyMixed has variables"):
+        SyntheticProblem(botorch_synthetic.AckleyMixed(dim=11))

@@ -1,0 +1,309 @@
+"""The links against mpmath, and the identities that every link must satisfy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from botorch_pref.exceptions import InputDataError
+from botorch_pref.likelihoods import (
+    BernoulliLikelihood,
+    LogitLikelihood,
+    ProbitLikelihood,
+)
+from tests._reference import links
+
+LINKS = {"logit": LogitLikelihood, "probit": ProbitLikelihood}
+SCALES = (0.5, 1.0, 2**-0.5, 3.0)
+# relative accuracy of log mu and of its first, second and third derivative
+TOLERANCES = (1e-8, 1e-8, 1e-8, 1e-6)
+NEGLIGIBLE = 1e-300
+QUICK = settings(max_examples=50, deadline=None, database=None, derandomize=True)
+
+every_link = pytest.mark.parametrize("link", sorted(LINKS))
+every_scale = pytest.mark.parametrize("scale", SCALES)
+dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+def _differences() -> list[float]:
+    """Return 0 and magnitudes up to 1e3, fine where the formulas change over."""
+    magnitudes = np.concatenate(
+        [
+            [1e-12, 1e-9, 1e-6, 1e-3],
+            np.linspace(0.05, 45.0, 90),
+            np.geomspace(46.0, 1e3, 25),
+        ]
+    )
+    return [*(-magnitudes).tolist(), 0.0, *magnitudes.tolist()]
+
+
+def _tensor(values: list[float]) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _check(name: str, got: torch.Tensor, exact: list[links.mpf], rtol: float) -> None:
+    """Compare elementwise; where the truth is negligible ask for finiteness only."""
+    assert torch.isfinite(got).all(), name
+    for value, truth, h in zip(got.tolist(), exact, _differences(), strict=True):
+        if abs(truth) < NEGLIGIBLE:
+            assert abs(value) <= 2 * NEGLIGIBLE, (name, h, value)
+        else:
+            error = float(abs((links.mpf(value) - truth) / truth))
+            assert error <= rtol, (name, h, value, float(truth), error)
+
+
+@every_scale
+@every_link
+def test_log_cdf_and_derivatives_agree_with_mpmath(link: str, scale: float) -> None:
+    likelihood = LINKS[link](scale=scale)
+    h = _tensor(_differences())
+    exact = [links.log_cdf_derivatives(v, link, scale) for v in _differences()]
+    got = (likelihood.log_cdf(h), *likelihood.log_cdf_derivatives(h))
+    names = ("log_cdf", "first", "second", "third")
+    for i, (name, rtol) in enumerate(zip(names, TOLERANCES, strict=True)):
+        _check(name, got[i], [row[i] for row in exact], rtol)
+
+
+@every_scale
+@every_link
+def test_probability_agrees_with_mpmath(link: str, scale: float) -> None:
+    exact = [links.probability(v, link, scale) for v in _differences()]
+    _check("mu", LINKS[link](scale=scale)(_tensor(_differences())), exact, 1e-8)
+
+
+@pytest.mark.parametrize("answer", [0.0, 0.25, 0.5, 1.0])
+@every_link
+def test_log_prob_and_its_derivatives_agree_with_mpmath(link: str, answer: float) -> None:
+    likelihood = LINKS[link](scale=0.7)
+    values = [-900.0, -30.0, -12.5, -2.0, -0.3, 0.0, 1e-4, 0.9, 6.0, 35.0, 800.0]
+    h, y = _tensor(values), torch.full((len(values),), answer, dtype=torch.float64)
+    weight = torch.linspace(0.0, 5.0, len(values), dtype=torch.float64)
+    score, curvature, third = likelihood.derivatives(h, y, weight)
+    got = (likelihood.log_prob(h, y, weight), score, -curvature, third)
+    for i, v in enumerate(values):
+        exact = links.log_prob_derivatives(v, answer, weight[i].item(), link, 0.7)
+        for j in range(4):
+            # the sum of a win and a loss may cancel: measured by the larger summand
+            size = max(
+                abs(float(term[j]))
+                for term in (
+                    links.log_cdf_derivatives(v, link, 0.7),
+                    links.log_cdf_derivatives(-v, link, 0.7),
+                )
+            )
+            bound = TOLERANCES[j] * max(abs(float(exact[j])), 1e-6 * size) + NEGLIGIBLE
+            assert abs(got[j][i].item() - float(exact[j])) <= bound, (v, j)
+
+
+@every_scale
+@every_link
+def test_everything_is_finite_up_to_a_million(link: str, scale: float) -> None:
+    likelihood = LINKS[link](scale=scale)
+    size = torch.logspace(-12, 6, 400, dtype=torch.float64)
+    h = torch.cat([-size, size.new_zeros(1), size]).requires_grad_()
+    for answer in (0.0, 0.5, 1.0):
+        y = torch.full_like(h, answer).detach()
+        value = likelihood.log_prob(h, y)
+        (gradient,) = torch.autograd.grad(value.sum(), h)
+        parts = [value, gradient, *likelihood.derivatives(h.detach(), y)]
+        assert all(torch.isfinite(part).all() for part in parts)
+    probability = likelihood(h)
+    assert ((probability >= 0) & (probability <= 1)).all()
+    for variance in (1e-8, 1.0, 1e4):
+        expected = likelihood.expected_probability(h, torch.full_like(h, variance))
+        assert ((expected >= 0) & (expected <= 1)).all()
+
+
+@every_link
+def test_float32_is_finite_and_stays_float32(link: str) -> None:
+    likelihood = LINKS[link](scale=3.0)
+    size = torch.logspace(-6, 6, 300, dtype=torch.float32)
+    h = torch.cat([-size, size.new_zeros(1), size])
+    y = torch.linspace(0, 1, len(h), dtype=torch.float32)
+    parts = [
+        likelihood(h),
+        likelihood.log_cdf(h),
+        likelihood.log_prob(h, y, torch.ones_like(h)),
+        likelihood.expected_probability(h, torch.full_like(h, 2.0)),
+        *likelihood.log_cdf_derivatives(h),
+        *likelihood.derivatives(h, y),
+    ]
+    for part in parts:
+        assert part.dtype == torch.float32
+        assert torch.isfinite(part).all()
+
+
+@dtypes
+@every_link
+def test_shape_and_broadcasting(link: str, dtype: torch.dtype) -> None:
+    likelihood = LINKS[link]()
+    h = torch.linspace(-3, 3, 24, dtype=dtype).reshape(2, 3, 4)
+    y = torch.tensor([0.0, 0.5, 1.0, 1.0], dtype=dtype)
+    whole = likelihood.log_prob(h, y, 2.0)
+    assert whole.shape == h.shape
+    for i in range(2):
+        row = likelihood.log_prob(h[i], y, torch.full_like(y, 2.0))
+        torch.testing.assert_close(whole[i], row)
+    assert likelihood.expected_probability(h, h.abs()).shape == h.shape
+    assert likelihood(h[0, 0, 0]).shape == ()
+
+
+@every_link
+def test_swapping_the_items_swaps_the_answer(link: str) -> None:
+    likelihood = LINKS[link](scale=3.0)
+    h = _tensor(_differences())
+    for answer in (0.0, 0.25, 0.5, 1.0):  # 1 - answer is exact
+        y = torch.full_like(h, answer)
+        ours = (likelihood.log_prob(h, y, 3.0), *likelihood.derivatives(h, y, 3.0))
+        theirs = (
+            likelihood.log_prob(-h, 1 - y, 3.0),
+            *likelihood.derivatives(-h, 1 - y, 3.0),
+        )
+        for sign, a, b in zip((1, -1, 1, -1), ours, theirs, strict=True):
+            torch.testing.assert_close(a, sign * b, rtol=1e-13, atol=1e-15)
+    torch.testing.assert_close(
+        likelihood(h) + likelihood(-h), torch.ones_like(h), rtol=0, atol=1e-15
+    )
+
+
+@QUICK
+@given(
+    h=st.floats(-1e3, 1e3),
+    weight=st.floats(0, 1e6),
+    link=st.sampled_from(sorted(LINKS)),
+    scale=st.sampled_from(SCALES),
+)
+def test_no_preference_is_half_a_win_each(h: float, weight: float, link: str, scale: float) -> None:
+    likelihood = LINKS[link](scale=scale)
+    difference = _tensor([h])
+    win, loss, tie = (_tensor([a]) for a in (1.0, 0.0, 0.5))
+    half = weight / 2
+    torch.testing.assert_close(
+        likelihood.log_prob(difference, tie, weight),
+        likelihood.log_prob(difference, win, half) + likelihood.log_prob(difference, loss, half),
+        rtol=1e-13,
+        atol=1e-300,
+    )
+    both = zip(
+        likelihood.derivatives(difference, win, half),
+        likelihood.derivatives(difference, loss, half),
+        likelihood.derivatives(difference, tie, weight),
+        strict=True,
+    )
+    for won, lost, tied in both:
+        atol = 1e-13 * max(won.abs().item(), lost.abs().item())
+        torch.testing.assert_close(tied, won + lost, rtol=1e-12, atol=atol)
+
+
+@QUICK
+@given(
+    h=st.floats(-1e6, 1e6),
+    answer=st.floats(0, 1),
+    link=st.sampled_from(sorted(LINKS)),
+    scale=st.floats(1e-3, 1e3),
+)
+def test_log_prob_is_negative_and_concave(h: float, answer: float, link: str, scale: float) -> None:
+    likelihood = LINKS[link](scale=scale)
+    y = _tensor([answer])
+    assert likelihood.log_prob(_tensor([h]), y).item() <= 0
+    assert likelihood.derivatives(_tensor([h]), y)[1].item() >= 0
+
+
+@pytest.mark.parametrize("link", ["logit", "probit"])
+def test_a_weight_of_zero_is_no_answer(link: str) -> None:
+    likelihood = LINKS[link]()
+    h = _tensor([-1e6, -1.0, 0.0, 1e6])
+    y, weight = torch.ones_like(h), torch.zeros_like(h)
+    parts = [likelihood.log_prob(h, y, weight), *likelihood.derivatives(h, y, weight)]
+    assert all((part == 0).all() for part in parts)
+
+
+# cases: (mean, variance); every scale of the deviation against the link's own
+CASES = [
+    *[(m, v) for m in (0.0, 0.3, -2.0, 9.0) for v in (1e-8, 1e-3, 0.1, 0.25, 1.0, 10.0)],
+    *[(m, v) for m in (0.0, -5.0, 60.0, -150.0) for v in (30.0, 1e2, 1e3, 1e4)],
+    (-40.0, 1e-8),
+    (25.0, 1.0),
+    (0.5, 0.2499999),
+    (0.5, 1.0 / 36.0),
+]
+
+
+@every_scale
+@every_link
+def test_expected_probability_agrees_with_quadrature(link: str, scale: float) -> None:
+    likelihood = LINKS[link](scale=scale)
+    mean, variance = (_tensor([case[i] for case in CASES]) for i in (0, 1))
+    got = likelihood.expected_probability(mean, variance).tolist()
+    for value, case in zip(got, CASES, strict=True):
+        exact = links.expected_probability(*case, link, scale)
+        assert abs(value - float(exact)) <= 1e-8, (case, value, float(exact))
+
+
+@every_link
+def test_expected_probability_limits_and_symmetry(link: str) -> None:
+    likelihood = LINKS[link](scale=3.0)
+    mean = torch.linspace(-8, 8, 41, dtype=torch.float64)
+    torch.testing.assert_close(
+        likelihood.expected_probability(mean, torch.zeros_like(mean)),
+        likelihood(mean),
+        rtol=0,
+        atol=1e-8,
+    )
+    for variance in torch.logspace(-8, 4, 25, dtype=torch.float64):
+        spread = variance.expand_as(mean)
+        expected = likelihood.expected_probability(mean, spread)
+        mirrored = likelihood.expected_probability(-mean, spread)
+        torch.testing.assert_close(expected + mirrored, torch.ones_like(mean))
+        assert (expected.diff() >= -1e-12).all()
+
+
+@every_link
+def test_gradients(link: str) -> None:
+    likelihood = LINKS[link](scale=2**-0.5)
+    h = _tensor([-30.0, -13.0, -2.0, -0.1, 0.0, 0.7, 4.0]).requires_grad_()
+    y = _tensor([0.0, 1.0, 0.5, 1.0, 0.25, 0.0, 1.0])
+    weight = _tensor([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 7.0])
+    assert torch.autograd.gradcheck(lambda x: likelihood.log_prob(x, y, weight), h)
+    value = likelihood.log_prob(h, y, weight)
+    (gradient,) = torch.autograd.grad(value.sum(), h)
+    score, _, _ = likelihood.derivatives(h.detach(), y, weight)
+    torch.testing.assert_close(gradient, score, rtol=1e-9, atol=1e-12)
+
+
+@every_link
+def test_gradients_of_expected_probability(link: str) -> None:
+    likelihood = LINKS[link](scale=1.0)
+    mean = _tensor([-3.0, -0.2, 0.0, 1.0, 8.0]).requires_grad_()
+    for variance in (0.1, 1.0, 40.0):
+        spread = torch.full((5,), variance, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(likelihood.expected_probability, (mean, spread))
+    at_zero = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    likelihood.expected_probability(mean, at_zero).sum().backward()
+    assert torch.isfinite(at_zero.grad).all()
+    assert torch.isfinite(mean.grad).all()
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, -math.inf])
+@every_link
+def test_an_invalid_scale_is_refused(link: str, scale: float) -> None:
+    with pytest.raises(InputDataError, match="scale") as caught:
+        LINKS[link](scale=scale)
+    assert isinstance(caught.value, BotorchError)
+
+
+@every_link
+def test_the_scale_is_a_constant(link: str) -> None:
+    likelihood = LINKS[link](scale=3.0)
+    assert isinstance(likelihood, BernoulliLikelihood)
+    assert likelihood.scale == 3.0
+    assert list(likelihood.parameters()) == []
+    assert likelihood.state_dict() == {}
+    h = _tensor([-1.0, 0.4])
+    torch.testing.assert_close(likelihood(h), LINKS[link]()(3.0 * h))
