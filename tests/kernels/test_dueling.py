@@ -237,15 +237,17 @@ def test_gradcheck_at_identical_items(name: str) -> None:
     assert torch.autograd.gradcheck(lambda a: _dense(kernel, a, z), identical)
 
 
-_pairs_of_floats = hnp.arrays(
+# On a lattice: items often meet, but are never so close that the base kernel's own
+# distances, which come from a quadratic expansion, have lost their digits.
+_pairs_on_a_lattice = hnp.arrays(
     np.float64,
     st.tuples(st.integers(1, 6), st.just(4)),
-    elements=st.floats(-3, 3, allow_subnormal=False),
+    elements=st.integers(-192, 192).map(lambda i: i / 64),
 )
 
 
 @QUICK
-@given(a=_pairs_of_floats, b=_pairs_of_floats, name=st.sampled_from(reference.KERNELS))
+@given(a=_pairs_on_a_lattice, b=_pairs_on_a_lattice, name=st.sampled_from(reference.KERNELS))
 def test_any_pairs_swap_and_permute(a: np.ndarray, b: np.ndarray, name: str) -> None:
     kernel, z1, z2 = _kernel(name), torch.from_numpy(a), torch.from_numpy(b)
     covar = _dense(kernel, z1, z2)
@@ -263,7 +265,7 @@ def test_any_pairs_swap_and_permute(a: np.ndarray, b: np.ndarray, name: str) -> 
 
 
 @QUICK
-@given(a=_pairs_of_floats, name=st.sampled_from(reference.KERNELS))
+@given(a=_pairs_on_a_lattice, name=st.sampled_from(reference.KERNELS))
 def test_any_pairs_have_the_covariance_of_differences(a: np.ndarray, name: str) -> None:
     x, x_ = a[:, :2], a[:, 2:]
     k = {

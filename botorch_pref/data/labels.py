@@ -1,0 +1,35 @@
+r"""Accepted and rejected items as tensors, validated once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    r"""Items with a verdict each.
+
+    Args:
+        items: A ``batch_shape x n x d``-dim tensor of items.
+        labels: A ``batch_shape x n x 1``-dim tensor: 1 accept, 0 reject, 0.5 undecided.
+
+    Raises:
+        ComparisonDataError: If an argument has a wrong shape, type or device, or a row with
+            NaN or infinite items, or another label. Names argument and row.
+    """
+
+    items: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        check_items("items", self.items, "n", "d")
+        check_shape("labels", self.labels, self.items.shape[-2], 1)
+        check_like("labels", self.labels, self.items)
+        values = self.labels.squeeze(-1)
+        known = (values == 0) | (values == 0.5) | (values == 1)
+        reason = "a label is 1 (accept), 0 (reject) or 0.5 (undecided)"
+        refuse(finite("items", self.items), Check("labels", values, ~known, reason))

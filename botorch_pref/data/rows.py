@@ -1,0 +1,96 @@
+r"""Rows of unbatched comparisons, matched and merged by sorting: ``O((n + m) log(n + m))``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import UnsupportedError
+
+__all__ = ["match_items", "merge_rows", "winners_first"]
+
+
+def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+    """Finds items among stored ones by exact value.
+
+    Args:
+        stored: An ``n x d``-dim tensor. Of several equal rows the first is meant.
+        items: A ``k x d``-dim tensor.
+
+    Returns:
+        The ``k`` indices, those of new values counted on from ``n`` in order of appearance,
+        and a ``k``-dim boolean mask of each new value's first appearance.
+    """
+    n = stored.shape[0]
+    # Adding zero turns -0.0, which sorting by bits would tell apart, into 0.0.
+    values = torch.cat([stored, items]).detach() + 0.0
+    distinct, group = torch.unique(values, dim=0, return_inverse=True)
+    first = _first_of_group(group, distinct.shape[0])[group[n:]]
+    fresh = first == torch.arange(n, values.shape[0], device=values.device)
+    number = n - 1 + fresh.cumsum(dim=0)
+    return torch.where(first < n, first, number[(first - n).clamp_min(0)]), fresh
+
+
+def merge_rows(
+    num_items: int, pairs: Tensor, wins: Tensor, count: Tensor, annotator: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Sums the rows of each unordered pair (and annotator) and drops those of count 0.
+
+    Args:
+        num_items: What all indices in ``pairs`` lie below.
+        pairs: An ``m x 2``-dim long tensor.
+        wins: An ``m``-dim tensor: wins of the first item of each pair.
+        count: An ``m``-dim tensor of answers.
+        annotator: An ``m``-dim long tensor, or None.
+
+    Returns:
+        The four columns, sorted, each pair with its lower index first.
+    """
+    answered = count > 0
+    pairs, wins, count = pairs[answered], wins[answered], count[answered]
+    wins = torch.where(pairs[:, 0] < pairs[:, 1], wins, count - wins)
+    pairs = pairs.sort(dim=-1).values
+    key = pairs[:, 0] * num_items + pairs[:, 1]
+    if annotator is not None:
+        annotator = annotator[answered]
+        distinct, rank = torch.unique(annotator, return_inverse=True)
+        key = key * distinct.shape[0] + rank
+    distinct, group = torch.unique(key, return_inverse=True)
+    first = _first_of_group(group, distinct.shape[0])
+    # Sums of halves are exact, hence the same in any order of summation.
+    rows = torch.stack([wins, count])
+    total = rows.new_zeros(2, distinct.shape[0]).index_add(1, group, rows)
+    annotator = None if annotator is None else annotator[first]
+    return pairs[first], total[0], total[1], annotator
+
+
+def winners_first(pairs: Tensor, wins: Tensor, count: Tensor) -> Tensor:
+    """Repeats each pair, the winner first, once for every answer.
+
+    Args:
+        pairs: A ``batch_shape x m x 2``-dim long tensor.
+        wins: A ``batch_shape x m``-dim tensor: wins of the first item of each pair.
+        count: A ``batch_shape x m``-dim tensor of answers.
+
+    Returns:
+        A ``batch_shape x M x 2``-dim long tensor.
+
+    Raises:
+        UnsupportedError: If there are ties, or batch elements with unequal numbers of answers.
+    """
+    if (wins != wins.round()).any():
+        raise UnsupportedError("Answers of 0.5 (ties) have no winner, hence no `comparisons`.")
+    times = torch.stack([wins, count - wins], dim=-1).long()
+    total = times.sum(dim=(-2, -1)).flatten()
+    if (total != total[:1]).any():
+        raise UnsupportedError("Batch elements differ in their numbers of answers.")
+    both = torch.stack([pairs, pairs.flip(-1)], dim=-2)
+    rows = both.reshape(-1, 2).repeat_interleave(times.flatten(), dim=0)
+    return rows.reshape(*pairs.shape[:-2], rows.shape[0] // max(total.shape[0], 1), 2)
+
+
+def _first_of_group(group: Tensor, num_groups: int) -> Tensor:
+    """The lowest position in ``group``, a vector of group numbers, of each of the groups."""
+    position = torch.arange(group.shape[0], device=group.device)
+    first = position.new_full((num_groups,), group.shape[0])
+    return first.scatter_reduce(0, group, position, "amin")

@@ -1,0 +1,15 @@
+"""One thread per worker, and device tests only where there is a device."""
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out tests that need a device that is not there."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("cuda"):
+            item.add_marker(pytest.mark.skipif(True, reason="needs a CUDA device"))

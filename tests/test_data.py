@@ -1,0 +1,612 @@
+import copy
+import pickle
+import warnings
+
+import pytest
+import torch
+from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from botorch_pref.data import UNKNOWN_ANNOTATOR, Comparisons
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+
+DTYPES = (torch.float64, torch.float32)
+FIELDS = ("datapoints", "pairs", "wins", "count", "annotator")
+DEVICES = (
+    torch.device("cpu"),
+    pytest.param(
+        torch.device("cuda"),
+        marks=[
+            pytest.mark.cuda,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+        ],
+    ),
+)
+
+X = torch.tensor([[0.0, 0.1], [0.3, 0.2], [0.7, 0.9], [1.0, 0.5]], dtype=torch.float64)
+PAIRS = torch.tensor([[0, 1], [2, 1], [3, 0]])
+WINS = torch.tensor([1.0, 0.0, 1.5], dtype=torch.float64)
+COUNT = torch.tensor([1.0, 2.0, 2.0], dtype=torch.float64)
+NAN, INF = float("nan"), float("inf")
+
+
+def replaced(tensor: Tensor, index: object, value: object) -> Tensor:
+    new = tensor.clone()
+    new[index] = torch.as_tensor(value, dtype=tensor.dtype)
+    return new
+
+
+def build(**changes: Tensor | None) -> Comparisons:
+    given: dict[str, Tensor | None] = {"datapoints": X, "pairs": PAIRS}
+    return Comparisons(**(given | {"wins": WINS, "count": COUNT} | changes))
+
+
+def assert_same(first: Comparisons, second: Comparisons) -> None:
+    for name in FIELDS:
+        one, other = getattr(first, name), getattr(second, name)
+        assert (one is None) == (other is None), name
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=0, atol=0, msg=name)
+
+
+def quiet(dtype: torch.dtype) -> warnings.catch_warnings:
+    """A context in which only the warning of single precision, where due, is expected."""
+    if dtype == torch.float32:
+        return pytest.warns(InputDataWarning, match="double precision in BoTorch")
+    return warnings.catch_warnings()
+
+
+# ------------------------------------------------------------------ construction
+
+
+def test_the_constructor_keeps_what_it_is_given() -> None:
+    data = build(annotator=torch.tensor([0, 4, UNKNOWN_ANNOTATOR]))
+    assert data.datapoints.data_ptr() == X.data_ptr()
+    torch.testing.assert_close(data.wins, WINS)
+    torch.testing.assert_close(data.count, COUNT)
+    assert data.annotator is not None
+    assert data.annotator.tolist() == [0, 4, -1]
+    assert (data.num_items, data.num_comparisons, data.batch_shape) == (4, 5, torch.Size())
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_indices_of_any_integer_type_become_long(dtype: torch.dtype) -> None:
+    assert build(pairs=PAIRS.to(dtype)).pairs.dtype == torch.long
+    data = Comparisons.from_comparisons(X, PAIRS.to(dtype))
+    assert data.pairs.dtype == torch.long
+    assert data.append_indices(PAIRS.to(dtype), torch.ones(3)).pairs.dtype == torch.long
+
+
+def test_it_is_frozen_and_copies_keep_everything() -> None:
+    data = build(annotator=torch.tensor([0, 1, 2]))
+    with pytest.raises(AttributeError):
+        data.wins = WINS  # type: ignore[misc]
+    assert_same(copy.deepcopy(data), data)
+    assert_same(pickle.loads(pickle.dumps(data)), data)
+
+
+def test_unchecked_takes_the_fields_as_they_are() -> None:
+    bad = PAIRS - 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = Comparisons.unchecked(X.float(), bad, WINS, COUNT)
+    assert data.pairs is bad
+    assert data.annotator is None
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (3, 2)])
+def test_a_model_of_the_prior_alone_has_no_rows(shape: tuple[int, int]) -> None:
+    items, none = X[: shape[0]], torch.empty(0, 2, dtype=torch.long)
+    data = Comparisons.from_comparisons(items, none)
+    assert (data.num_items, data.num_comparisons) == (shape[0], 0)
+    assert data.comparisons.shape == (0, 2)
+    assert_same(data.merged(), data)
+    assert_same(Comparisons(*(getattr(data, name) for name in FIELDS)), data)
+    assert data.append(X[None, :2], torch.ones(1)).num_comparisons == 1
+
+
+def test_comparisons_are_a_view_of_the_winners() -> None:
+    torch.testing.assert_close(Comparisons.from_comparisons(X, PAIRS).comparisons, PAIRS)
+    data = build(wins=torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))
+    assert data.comparisons.tolist() == [[0, 1], [1, 2], [1, 2], [3, 0], [0, 3]]
+    with pytest.raises(UnsupportedError, match="ties"):
+        _ = build().comparisons
+
+
+def test_padding_adds_nothing_and_may_name_one_item_twice() -> None:
+    data = build(
+        pairs=torch.cat([PAIRS, torch.tensor([[0, 0]])]),
+        wins=torch.cat([WINS, WINS.new_zeros(1)]),
+        count=torch.cat([COUNT, COUNT.new_zeros(1)]),
+    )
+    assert data.num_comparisons == 5
+    assert_same(data.merged(), build().merged())
+
+
+# -------------------------------------------------------------------- bad input
+
+BAD_FIELDS = [
+    ({"datapoints": replaced(X, (2, 1), NAN)}, r"`datapoints` row 2 is \[0.7, nan\]: NaN or inf"),
+    ({"datapoints": replaced(X, (1, 0), -INF)}, r"`datapoints` row 1 is \[-inf"),
+    ({"datapoints": X.long()}, r"`datapoints` must be floating point .* torch.int64"),
+    ({"datapoints": X.half()}, r"`datapoints` must be floating point .* torch.float16"),
+    ({"datapoints": X[:, :0]}, r"`datapoints` has items without dimensions"),
+    ({"datapoints": X[0]}, r"`datapoints` must have shape \.\.\. x n x d, but has shape \(2,\)"),
+    ({"datapoints": X.tolist()}, r"`datapoints` must be a tensor, not list"),
+    ({"datapoints": X[:0]}, r"`pairs` row 0 is \[0, 1\]: .* out of range for 0 items"),
+    ({"pairs": replaced(PAIRS, (1, 0), 4)}, r"`pairs` row 1 is \[4, 1\]: .* out of range for 4"),
+    ({"pairs": replaced(PAIRS, (2, 1), -1)}, r"`pairs` row 2 is \[3, -1\]: .* out of range"),
+    ({"pairs": replaced(PAIRS, (1, 0), 1)}, r"`pairs` row 1 is \[1, 1\]: .* with itself"),
+    ({"pairs": PAIRS.double()}, r"`pairs` must be of an integer type, but is torch.float64"),
+    ({"pairs": PAIRS > 0}, r"`pairs` must be of an integer type, but is torch.bool"),
+    ({"pairs": PAIRS[:, [0, 1, 1]]}, r"`pairs` must have shape \.\.\. x m x 2"),
+    ({"pairs": PAIRS[0]}, r"`pairs` must have shape"),
+    ({"wins": replaced(WINS, 2, 2.5)}, r"`wins` row 2 is 2.5"),
+    ({"wins": replaced(WINS, 1, -0.5)}, r"`wins` row 1 is -0.5"),
+    ({"wins": replaced(WINS, 1, 0.25)}, r"`wins` row 1 is 0.25: .* multiple of 0.5"),
+    ({"wins": replaced(WINS, 0, NAN)}, r"`wins` row 0 is nan"),
+    ({"wins": WINS[:2]}, r"`wins` must have shape \.\.\. x 3, but has shape \(2,\)"),
+    ({"wins": WINS.float()}, r"`wins` is of type torch.float32, but the datapoints are torch.f"),
+    ({"wins": WINS.to("meta")}, r"`wins` is on meta, but the datapoints are on cpu"),
+    ({"count": replaced(COUNT, 1, 1.5)}, r"`count` row 1 is 1.5: .* whole number"),
+    ({"count": replaced(COUNT, 1, -1.0)}, r"`count` row 1 is -1.0"),
+    ({"count": replaced(COUNT, 1, INF)}, r"`count` row 1 is inf"),
+    ({"count": COUNT.long()}, r"`count` is of type torch.int64"),
+    ({"annotator": torch.tensor([0, 1])}, r"`annotator` must have shape \.\.\. x 3"),
+    ({"annotator": torch.tensor([0, -2, 1])}, r"`annotator` row 1 is -2"),
+    ({"annotator": torch.ones(3)}, r"`annotator` must be of an integer type"),
+    ({"pairs": PAIRS.expand(2, 3, 2), "wins": WINS.expand(3, 3)}, r"do not broadcast: .*`wins` "),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_FIELDS)
+def test_the_constructor_names_argument_and_row(changes: dict[str, Tensor], message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message) as caught:
+        build(**changes)
+    assert isinstance(caught.value, InputDataError)
+
+
+def test_errors_in_batched_data_name_the_batch_element() -> None:
+    pairs = replaced(PAIRS.expand(2, 3, 3, 2), (1, 2, 0, 1), 9)
+    with pytest.raises(ComparisonDataError, match=r"`pairs` batch \(1, 2\) row 0 is \[0, 9\]"):
+        build(pairs=pairs)
+    with pytest.raises(ComparisonDataError, match=r"`comparisons` batch \(1, 2\) row 0"):
+        Comparisons.from_comparisons(X, pairs)
+
+
+def test_long_rows_are_abbreviated() -> None:
+    wide = torch.full((3, 200), NAN, dtype=torch.float64)
+    with pytest.raises(ComparisonDataError, match=r"`datapoints` row 0 is .*\.\.\.: NaN") as caught:
+        Comparisons.from_comparisons(wide, PAIRS[:2])
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    ("items", "comparisons", "message"),
+    [
+        (replaced(X, (3, 0), INF), PAIRS, r"`datapoints` row 3"),
+        (X, replaced(PAIRS, (2, 0), -4), r"`comparisons` row 2 is \[-4, 0\]"),
+        (X, replaced(PAIRS, (0, 1), 0), r"`comparisons` row 0 is \[0, 0\]: .* with itself"),
+        (X, PAIRS * 0.9, r"`comparisons` must be of an integer type"),
+        (X, PAIRS.flatten(), r"`comparisons` must have shape"),
+        (X, PAIRS.to("meta"), r"`comparisons` is on meta"),
+        (X.expand(2, 4, 2), PAIRS.expand(3, 3, 2), r"`datapoints` \(2,\), `comparisons` \(3,\)"),
+        (X.int(), PAIRS, r"`datapoints` must be floating point"),
+    ],
+)
+def test_from_comparisons_names_argument_and_row(
+    items: Tensor, comparisons: Tensor, message: str
+) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        Comparisons.from_comparisons(items, comparisons)
+
+
+ITEMS = X[PAIRS]
+ANSWERS = torch.tensor([1.0, 0.0, 0.5])
+BAD_PAIRS = [
+    (replaced(ITEMS, (1, 0, 1), NAN), ANSWERS, r"`pairs` row 1 is .*: NaN or infinite"),
+    (replaced(ITEMS, 2, ITEMS[2, :1]), ANSWERS, r"`pairs` row 2 is .*compared with itself"),
+    (ITEMS[:, :1], ANSWERS, r"`pairs` must have shape m x 2 x "),
+    (ITEMS[None], ANSWERS[None], r"`pairs` must have shape m x 2 x "),
+    (ITEMS, ANSWERS[:2], r"`answers` must have shape 3, but has shape \(2,\)"),
+    (ITEMS, ANSWERS[None], r"`answers` must have shape 3"),
+    (ITEMS, [1, 0, 1], r"`answers` must be a tensor, not list"),
+    (ITEMS, ANSWERS.to("meta"), r"`answers` is on meta"),
+    (ITEMS, torch.tensor([1.0, 0.0, 0.7]), r"`answers` row 2 is 0.69.*: an answer is 1"),
+    (ITEMS, torch.tensor([1, -1, 0]), r"`answers` row 1 is -1"),
+    (ITEMS, torch.tensor([NAN, 0.0, 1.0]), r"`answers` row 0 is nan"),
+]
+
+
+@pytest.mark.parametrize(("pairs", "answers", "message"), BAD_PAIRS)
+def test_pairs_of_items_name_argument_and_row(pairs: Tensor, answers: Tensor, message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        Comparisons.from_pairs(pairs, answers)
+    with pytest.raises(ComparisonDataError, match=message):
+        build().append(pairs, answers)
+
+
+def test_signed_zeros_do_not_make_two_items() -> None:
+    pair = torch.tensor([[[0.0, 1.0], [-0.0, 1.0]]], dtype=torch.float64)
+    with pytest.raises(ComparisonDataError, match=r"`pairs` row 0 .* with itself"):
+        Comparisons.from_pairs(pair, torch.ones(1))
+    negative = torch.tensor([-0.0, 0.1], dtype=torch.float64)
+    assert negative.signbit()[0]
+    data = build().append(torch.stack([negative, X[1]]).unsqueeze(0), torch.ones(1))
+    assert data.pairs[-1].tolist() == [0, 1]
+    assert data.num_items == 4
+
+
+def test_appended_items_must_be_like_the_stored_ones() -> None:
+    with pytest.raises(ComparisonDataError, match=r"`pairs` is of type torch.float32, but"):
+        build().append(ITEMS.float(), ANSWERS)
+    with pytest.raises(ComparisonDataError, match="`pairs` is on meta"):
+        build().append(ITEMS.to("meta"), ANSWERS)
+    with pytest.raises(ComparisonDataError, match="`pairs` must have shape m x 2 x 2"):
+        build().append(ITEMS[..., :1], ANSWERS)
+    with pytest.raises(ComparisonDataError, match="`pairs` must be floating point"):
+        Comparisons.from_pairs(ITEMS.long(), ANSWERS)
+    with pytest.raises(ComparisonDataError, match="without dimensions"):
+        Comparisons.from_pairs(ITEMS[..., :0], ANSWERS)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "answers", "message"),
+    [
+        (replaced(PAIRS, (0, 0), 4), ANSWERS, r"`pairs` row 0 is \[4, 1\]"),
+        (replaced(PAIRS, (2, 0), -1), ANSWERS, r"`pairs` row 2 is \[-1, 0\]"),
+        (replaced(PAIRS, (1, 1), 2), ANSWERS, r"`pairs` row 1 is \[2, 2\]: .* with itself"),
+        (PAIRS.float(), ANSWERS, r"`pairs` must be of an integer type"),
+        (PAIRS, replaced(ANSWERS, 1, 2.0), r"`answers` row 1 is 2.0"),
+        (PAIRS, ANSWERS[:1], r"`answers` must have shape \.\.\. x 3"),
+        (PAIRS, ANSWERS.to("meta"), r"`answers` is on meta"),
+        (PAIRS.expand(3, 3, 2), ANSWERS.expand(2, 3), r"`pairs` \(3,\), `answers` \(2,\)"),
+    ],
+)
+def test_append_indices_names_argument_and_row(
+    pairs: Tensor, answers: Tensor, message: str
+) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        build().append_indices(pairs, answers)
+
+
+def test_new_items_are_checked() -> None:
+    data, rows = build(), torch.tensor([[0, 1]])
+    for items, comparisons, message in (
+        (replaced(X[:2], (1, 1), NAN), rows, r"`datapoints_new` row 1"),
+        (X[:2], rows + 1, r"`comparisons_new` row 0 is \[1, 2\]: .* out of range for 2 items"),
+        (X[:2], rows * 0, r"`comparisons_new` row 0 is \[0, 0\]: .* with itself"),
+        (X[:2], rows.double(), r"`comparisons_new` must be of an integer type"),
+        (X[:2, :1], rows, r"`datapoints_new` must have shape \.\.\. x k x 2"),
+        (X[:2].float(), rows, r"`datapoints_new` is of type torch.float32"),
+    ):
+        with pytest.raises(ComparisonDataError, match=message):
+            data.with_fresh(items, comparisons)
+    for items, answers, message in (
+        (X[:3], torch.ones(()), r"`items` must have shape \.\.\. x 2 x 2"),
+        (X[:2].float(), torch.ones(()), r"`items` is of type torch.float32"),
+        (X[:2], 1.0, r"`answers` must be a tensor, not float"),
+        (X[:2], torch.ones((), device="meta"), r"`answers` is on meta"),
+        (X[:2].expand(3, 2, 2), torch.ones(2), r"`items` \(3,\).*`answers` \(2,\)"),
+    ):
+        with pytest.raises(ComparisonDataError, match=message):
+            data.append_fresh(items, answers)
+
+
+# ---------------------------------------------------------------- matching items
+
+
+def test_from_pairs_numbers_equal_items_once_as_they_appear() -> None:
+    a, b, c = X[2], X[0], X[1]
+    pairs = torch.stack([torch.stack(p) for p in [(a, b), (c, a), (b, c), (a, b)]])
+    data = Comparisons.from_pairs(pairs, torch.tensor([1, 0, 1, 0]), torch.tensor([5, 5, 6, 6]))
+    torch.testing.assert_close(data.datapoints, torch.stack([a, b, c]))
+    assert data.pairs.tolist() == [[0, 1], [2, 0], [1, 2], [0, 1]]
+    assert data.wins.tolist() == [1, 0, 1, 0]
+    assert data.count.tolist() == [1, 1, 1, 1]
+    assert data.annotator is not None
+    assert data.annotator.tolist() == [5, 5, 6, 6]
+
+
+def test_nearly_equal_items_are_two() -> None:
+    pair = torch.tensor([[[0.5], [0.5 + 1e-15]]], dtype=torch.float64)
+    assert Comparisons.from_pairs(pair, torch.ones(1)).num_items == 2
+
+
+def test_append_matches_the_first_of_equal_datapoints() -> None:
+    items = torch.cat([X, X[:1]])
+    data = Comparisons.from_comparisons(items, torch.tensor([[4, 0]]))
+    new = torch.tensor([[9.0, 9.0]], dtype=torch.float64)
+    grown = data.append(torch.stack([X[:1], new], dim=1), torch.tensor([False]))
+    assert grown.pairs.tolist() == [[4, 0], [0, 5]]
+    assert grown.wins.tolist() == [1, 0]
+    torch.testing.assert_close(grown.datapoints, torch.cat([items, new]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(0, 5), min_size=0, max_size=6),
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(lambda p: p[0] != p[1]), max_size=8
+    ),
+)
+def test_matching_agrees_with_a_dictionary(stored: list[int], pairs: list[tuple[int, int]]) -> None:
+    values = torch.tensor([[0.0], [1.0], [-1.0], [0.1], [0.1 + 1e-16], [3.0]]).double()
+    values = torch.cat([values, torch.arange(6.0).double().unsqueeze(-1)], dim=1)
+    seen: dict[int, int] = {}
+    expected_items = list(stored)
+    for position, value in enumerate(stored):
+        seen.setdefault(value, position)
+    for value in (value for pair in pairs for value in pair):
+        if value not in seen:
+            seen[value] = len(expected_items)
+            expected_items.append(value)
+    data = Comparisons.from_comparisons(values[stored], torch.empty(0, 2, dtype=torch.long))
+    rows = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2)
+    grown = data.append(values[rows], torch.ones(len(pairs)))
+    assert grown.pairs.tolist() == [[seen[a], seen[b]] for a, b in pairs]
+    torch.testing.assert_close(grown.datapoints, values[expected_items])
+
+
+# ------------------------------------------------------------------------ growth
+
+
+def test_append_indices_adds_rows_only() -> None:
+    data = build().append_indices(torch.tensor([[1, 3]]), torch.tensor([0.5]))
+    torch.testing.assert_close(data.datapoints, X)
+    assert data.pairs.tolist() == [*PAIRS.tolist(), [1, 3]]
+    assert data.wins.tolist() == [*WINS.tolist(), 0.5]
+    assert data.count.tolist() == [*COUNT.tolist(), 1.0]
+    assert build().pairs.shape == (3, 2)
+
+
+def test_annotators_of_rows_added_without_one_are_unknown() -> None:
+    row, one = torch.tensor([[1, 3]]), torch.ones(1)
+    before = build(annotator=torch.tensor([2, 1, 0]))
+    for grown in (before.append_indices(row, one), before.append_fresh(X[:2], one[0])):
+        assert grown.annotator is not None
+        assert grown.annotator.tolist() == [2, 1, 0, UNKNOWN_ANNOTATOR]
+    after = build().append(X[None, :2], one, torch.tensor([7]))
+    assert after.annotator is not None
+    assert after.annotator.tolist() == [UNKNOWN_ANNOTATOR] * 3 + [7]
+    with pytest.raises(ComparisonDataError, match="`annotator` row 0 is -3"):
+        build().append_indices(row, one, torch.tensor([-3]))
+
+
+def test_with_fresh_never_matches_and_shifts_indices() -> None:
+    data = build().with_fresh(X[:3], torch.tensor([[2, 0], [1, 0]]))
+    torch.testing.assert_close(data.datapoints, torch.cat([X, X[:3]]))
+    assert data.pairs[3:].tolist() == [[6, 4], [5, 4]]
+    assert data.wins[3:].tolist() == [1, 1]
+
+
+def test_append_fresh_adds_two_items_and_one_row() -> None:
+    data = build().append_fresh(X[1:3], torch.tensor(0.0))
+    torch.testing.assert_close(data.datapoints, torch.cat([X, X[1:3]]))
+    assert data.pairs[3:].tolist() == [[4, 5]]
+    assert (data.wins[3:].tolist(), data.count[3:].tolist()) == ([0.0], [1.0])
+
+
+@pytest.mark.parametrize("stored", [(), (3,), (2, 1)])
+@pytest.mark.parametrize("batch", [(3,), (2, 3), (4, 2, 3)])
+def test_batched_growth_equals_a_loop(stored: tuple[int, ...], batch: tuple[int, ...]) -> None:
+    items = torch.rand(*batch, 2, 2, dtype=torch.float64)
+    answers = (torch.rand(5, *([1] * (3 - len(batch))), *batch) < 0.5).double()
+    rows = torch.tensor([[0, 1], [1, 0]])
+    data = build(datapoints=X.expand(*stored, 4, 2))
+    grown = data.append_fresh(items, answers)
+    fresh = data.with_fresh(items, rows)
+    assert grown.batch_shape == torch.broadcast_shapes(stored, answers.shape)
+    assert fresh.batch_shape == torch.broadcast_shapes(stored, batch)
+    all_items = items.expand(*grown.batch_shape, 2, 2)
+    all_answers = answers.expand(grown.batch_shape)
+    for index in ((0,) * len(grown.batch_shape), tuple(size - 1 for size in grown.batch_shape)):
+        looped = build().append_fresh(all_items[index], all_answers[index])
+        assert_same(element(grown, index), looped)
+    last = tuple(size - 1 for size in fresh.batch_shape)
+    looped = build().with_fresh(items.expand(*fresh.batch_shape, 2, 2)[last], rows)
+    assert_same(element(fresh, last), looped)
+
+
+def element(data: Comparisons, index: tuple[int, ...]) -> Comparisons:
+    found = (getattr(data, name) for name in FIELDS)
+    return Comparisons.unchecked(*(None if value is None else value[index] for value in found))
+
+
+# ------------------------------------------------------------------------ batches
+
+
+def test_batch_shapes_are_broadcast() -> None:
+    data = build(datapoints=X.expand(2, 1, 4, 2), wins=WINS.expand(3, 3))
+    assert data.batch_shape == (2, 3)
+    for name, size in (("datapoints", (4, 2)), ("pairs", (3, 2)), ("wins", (3,)), ("count", (3,))):
+        assert getattr(data, name).shape == (2, 3, *size)
+    assert data.num_comparisons == 5
+    assert data.num_items == 4
+    assert data.merged() is data
+    assert Comparisons.from_comparisons(X, PAIRS.expand(3, 3, 2)).datapoints.shape == (3, 4, 2)
+
+
+def test_batched_comparisons_need_equal_numbers_of_answers() -> None:
+    pairs = torch.stack([PAIRS, PAIRS.flip(0)])
+    data = Comparisons.from_comparisons(X, pairs)
+    torch.testing.assert_close(data.comparisons, pairs)
+    count = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
+    ragged = build(pairs=pairs, wins=count, count=count)
+    assert ragged.num_comparisons == 3
+    with pytest.raises(UnsupportedError, match="differ in their numbers of answers"):
+        _ = ragged.comparisons
+
+
+def test_an_empty_batch_is_allowed() -> None:
+    data = build(datapoints=X.expand(0, 4, 2), wins=WINS.round())
+    assert data.num_comparisons == 0
+    assert data.comparisons.shape == (0, 0, 2)
+
+
+def test_batched_data_do_not_match_items() -> None:
+    with pytest.raises(UnsupportedError, match="append_indices"):
+        build(datapoints=X.expand(2, 4, 2)).append(ITEMS, ANSWERS)
+
+
+# ------------------------------------------------------------------------ merging
+
+
+def test_merging_sums_wins_and_counts() -> None:
+    rows = torch.tensor([[3, 1], [0, 2], [1, 3], [3, 1], [2, 0]])
+    data = Comparisons.from_comparisons(X, torch.empty(0, 2, dtype=torch.long))
+    data = data.append_indices(rows, torch.tensor([1.0, 0.5, 1.0, 1.0, 0.0])).merged()
+    assert data.pairs.tolist() == [[0, 2], [1, 3]]
+    assert data.wins.tolist() == [1.5, 1.0]
+    assert data.count.tolist() == [2.0, 3.0]
+    assert data.wins.dtype == X.dtype
+    torch.testing.assert_close(data.datapoints, X)
+
+
+def test_merging_keeps_annotators_apart() -> None:
+    rows = torch.tensor([[0, 1], [1, 0], [0, 1], [0, 1]])
+    who = torch.tensor([4, 4, UNKNOWN_ANNOTATOR, 2])
+    count = torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    merged = build(pairs=rows, wins=count, count=count, annotator=who).merged()
+    assert merged.annotator is not None
+    assert merged.annotator.tolist() == [UNKNOWN_ANNOTATOR, 4]
+    assert merged.wins.tolist() == [1, 1]
+    assert merged.count.tolist() == [1, 2]
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 2)
+    ).filter(lambda row: row[0] != row[1]),
+    max_size=12,
+)
+Row = tuple[int, int, float, int]
+
+
+def of_rows(rows: list[Row], annotators: bool = False) -> Comparisons:
+    pairs = torch.tensor([row[:2] for row in rows], dtype=torch.long).reshape(-1, 2)
+    answers = torch.tensor([row[2] for row in rows])
+    who = torch.tensor([row[3] for row in rows], dtype=torch.long) if annotators else None
+    none = torch.empty(0, 2, dtype=torch.long)
+    return Comparisons.from_comparisons(X, none).append_indices(pairs, answers, who)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ROWS, st.randoms(use_true_random=False), st.booleans())
+def test_merging_ignores_order(rows: list[Row], random: object, annotators: bool) -> None:
+    shuffled = list(rows)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert_same(of_rows(rows, annotators).merged(), of_rows(shuffled, annotators).merged())
+
+
+@settings(max_examples=50, deadline=None)
+@given(ROWS, st.lists(st.booleans(), min_size=12, max_size=12), st.booleans())
+def test_merging_ignores_which_item_was_shown_first(
+    rows: list[Row], flips: list[bool], annotators: bool
+) -> None:
+    swapped = [
+        (b, a, 1 - answer, who) if flip else (a, b, answer, who)
+        for (a, b, answer, who), flip in zip(rows, flips, strict=False)
+    ]
+    assert_same(of_rows(rows, annotators).merged(), of_rows(swapped, annotators).merged())
+
+
+@settings(max_examples=50, deadline=None)
+@given(ROWS, st.integers(1, 3))
+def test_merging_adds_up_duplicates(rows: list[Row], times: int) -> None:
+    once, often = of_rows(rows).merged(), of_rows(rows * times).merged()
+    torch.testing.assert_close(often.pairs, once.pairs)
+    torch.testing.assert_close(often.wins, times * once.wins)
+    torch.testing.assert_close(often.count, times * once.count)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ROWS)
+def test_merging_agrees_with_a_dictionary_and_is_idempotent(rows: list[Row]) -> None:
+    table: dict[tuple[int, int], list[float]] = {}
+    for a, b, answer, _ in rows:
+        cell = table.setdefault((min(a, b), max(a, b)), [0.0, 0.0])
+        cell[0] += answer if a < b else 1 - answer
+        cell[1] += 1
+    merged = of_rows(rows).merged()
+    assert merged.pairs.tolist() == [list(pair) for pair in sorted(table)]
+    assert merged.wins.tolist() == [table[pair][0] for pair in sorted(table)]
+    assert merged.count.tolist() == [table[pair][1] for pair in sorted(table)]
+    assert merged.num_comparisons == len(rows)
+    assert_same(merged.merged(), merged)
+    assert_same(Comparisons(*(getattr(merged, name) for name in FIELDS)), merged)
+
+
+# --------------------------------------------------------- gradients, types, device
+
+
+def test_gradients_flow_to_stored_and_new_items() -> None:
+    stored, new = X.clone().requires_grad_(), ITEMS.clone().add(2.0).requires_grad_()
+    data = Comparisons.from_comparisons(stored, PAIRS).append(new, ANSWERS)
+    data = data.append_indices(torch.tensor([[0, 4]]), torch.ones(1)).merged()
+    data.datapoints.square().sum().backward()
+    assert stored.grad is not None
+    assert new.grad is not None
+    torch.testing.assert_close(stored.grad, 2 * X)
+    # Items 0 and 1 appear twice in ITEMS; only their first appearance became a datapoint.
+    expected = 2 * new.detach()
+    expected[1, 1] = expected[2, 1] = 0.0
+    torch.testing.assert_close(new.grad, expected)
+
+
+def test_from_pairs_and_the_constructor_keep_the_graph() -> None:
+    items = ITEMS.clone().requires_grad_()
+    assert Comparisons.from_pairs(items, ANSWERS).datapoints.requires_grad
+    assert build(datapoints=items[:, 0], pairs=torch.tensor([[0, 1]] * 3)).datapoints.requires_grad
+
+
+def test_gradients_flow_through_fresh_items() -> None:
+    items = torch.rand(3, 2, 2, dtype=torch.float64, requires_grad=True)
+    stored = X.clone().requires_grad_()
+    data = Comparisons.from_comparisons(stored, PAIRS).append_fresh(items, torch.ones(5, 3))
+    assert data.batch_shape == (5, 3)
+    data = data.with_fresh(items[0], torch.tensor([[1, 0]]))
+    data.datapoints.sum().backward()
+    assert stored.grad is not None
+    assert items.grad is not None
+    torch.testing.assert_close(stored.grad, torch.full_like(X, 15.0))
+    assert items.grad[1].unique().tolist() == [5.0]
+    assert items.grad[0].unique().tolist() == [20.0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_only_constructors_warn_of_single_precision(dtype: torch.dtype) -> None:
+    x, items = X.to(dtype), ITEMS.to(dtype)
+    with quiet(dtype):
+        Comparisons.from_pairs(items, ANSWERS)
+    with quiet(dtype):
+        Comparisons(x, PAIRS, WINS.to(dtype), COUNT.to(dtype))
+    with quiet(dtype):
+        data = Comparisons.from_comparisons(x, PAIRS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = data.append(items + 1, ANSWERS).append_indices(PAIRS, ANSWERS)
+        data = data.with_fresh(x, PAIRS).merged().append_fresh(x[:2], ANSWERS[0])
+    assert {data.datapoints.dtype, data.wins.dtype, data.count.dtype} == {dtype}
+    assert data.pairs.dtype == torch.long
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_everything_stays_on_the_device(device: torch.device) -> None:
+    x, pairs, items = X.to(device), PAIRS.to(device), ITEMS.to(device)
+    answers, who = ANSWERS.to(device), torch.tensor([0, 1, 2], device=device)
+    data = Comparisons.from_pairs(items, answers, who).append(items + 1, answers)
+    data = data.append_indices(pairs, answers, who).with_fresh(x, pairs).merged()
+    reference = Comparisons.from_pairs(ITEMS, ANSWERS, who.cpu()).append(ITEMS + 1, ANSWERS)
+    reference = reference.append_indices(PAIRS, ANSWERS, who.cpu()).with_fresh(X, PAIRS).merged()
+    data, reference = data.append_fresh(x[:2], answers), reference.append_fresh(X[:2], ANSWERS)
+    for name in FIELDS:
+        assert getattr(data, name).device.type == device.type
+        torch.testing.assert_close(getattr(data, name).cpu(), getattr(reference, name))
+    found = Comparisons.from_comparisons(x, pairs)
+    torch.testing.assert_close(found.comparisons.cpu(), PAIRS)
+    with pytest.raises(ComparisonDataError, match="`comparisons` row 0"):
+        Comparisons.from_comparisons(x, pairs * 0)

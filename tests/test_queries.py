@@ -1,0 +1,161 @@
+import copy
+import json
+import pickle
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.queries import Duel, Evaluate, Label, Query
+
+PAIR = torch.tensor([[0.1, 0.2], [0.3, 1 / 3]], dtype=torch.float64)
+QUERIES: list[Query] = [
+    Duel(0, PAIR),
+    Duel(7, PAIR, (3, 1), "ann"),
+    Duel(8, PAIR[[0, 0]], (3, 3)),
+    Label(1, PAIR[0]),
+    Label(2, PAIR[1], 4, "bob"),
+    Evaluate(3, PAIR[0]),
+    Evaluate(4, PAIR[1].float(), 0, ""),
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_json_round_trip(query: Query) -> None:
+    written = json.loads(json.dumps(query.to_json()))
+    for reader in (type(query), Query):
+        read = reader.from_json(written)
+        assert type(read) is type(query)
+        assert read == query
+        assert hash(read) == hash(query)
+        assert read.items.dtype == query.items.dtype
+        assert read.indices == query.indices
+        assert isinstance(read.indices, type(query.indices))
+    assert copy.deepcopy(query) == query
+    assert pickle.loads(pickle.dumps(query)) == query
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5),
+    st.sampled_from([torch.float64, torch.float32]),
+)
+def test_floats_are_read_back_exactly(values: list[float], dtype: torch.dtype) -> None:
+    items = torch.tensor(values, dtype=torch.float64).clamp(-1e38, 1e38).to(dtype)
+    read = Label.from_json(json.loads(json.dumps(Label(0, items).to_json())))
+    assert read.items.dtype == dtype
+    assert torch.equal(read.items, items)
+    assert torch.equal(read.items.signbit(), items.signbit())
+
+
+def test_equality_and_hash() -> None:
+    duel = Duel(1, PAIR, (0, 1), "ann")
+    others = [
+        Duel(2, PAIR, (0, 1), "ann"),
+        Duel(1, PAIR.flip(0), (0, 1), "ann"),
+        Duel(1, PAIR, (1, 0), "ann"),
+        Duel(1, PAIR, (0, 1)),
+        Duel(1, PAIR.float().double().float(), (0, 1), "ann"),
+        Label(1, PAIR[0]),
+    ]
+    assert duel == Duel(1, PAIR.clone(), (0, 1), "ann")
+    assert all(duel != other for other in others)
+    assert Label(1, PAIR[0]) != Evaluate(1, PAIR[0])
+    assert duel != "duel"
+    assert len({duel, Duel(1, PAIR, (0, 1), "ann"), *others}) == 1 + len(others)
+
+
+def test_a_query_is_frozen_and_owns_its_items() -> None:
+    items = PAIR.clone().requires_grad_()
+    duel = Duel(0, items)
+    with pytest.raises(FrozenInstanceError):
+        duel.id = 1  # type: ignore[misc]
+    with torch.no_grad():
+        items.zero_()
+    assert torch.equal(duel.items, PAIR)
+    assert not duel.items.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("kind", "items", "message"),
+    [
+        (Duel, PAIR[0], r"`items` must have shape 2 x d, but has shape \(2,\)"),
+        (Duel, PAIR[None], r"`items` must have shape 2 x d"),
+        (Duel, PAIR[[0, 0, 1]], r"`items` must have shape 2 x d"),
+        (Label, PAIR, r"`items` must have shape d, but has shape \(2, 2\)"),
+        (Evaluate, PAIR, r"`items` must have shape d"),
+        (Label, [0.1], r"`items` must be a tensor, not list"),
+        (Duel, PAIR[:, :0], r"`items` must be floating point of at least one dimension"),
+        (Duel, PAIR.long(), r"`items` must be floating point .* torch.int64"),
+        (Duel, PAIR.log10() / 0.0, r"`items` row 0 is \[-inf, -inf\]: NaN or infinite"),
+        (Label, PAIR[0] * float("nan"), r"`items` row 0 is \[nan, nan\]"),
+    ],
+)
+def test_items_are_checked(kind: type[Any], items: Tensor, message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        kind(0, items)
+
+
+@pytest.mark.parametrize(
+    ("kind", "indices"),
+    [
+        (Duel, 3),
+        (Duel, (1,)),
+        (Duel, (1, 2, 3)),
+        (Duel, [1, 2]),
+        (Duel, (1, -2)),
+        (Duel, (1.0, 2)),
+        (Label, (1, 2)),
+        (Label, -1),
+        (Label, True),
+        (Evaluate, 1.5),
+    ],
+)
+def test_indices_are_checked(kind: type[Any], indices: Any) -> None:
+    with pytest.raises(ComparisonDataError, match="`indices` must be"):
+        kind(0, PAIR if kind is Duel else PAIR[0], indices)
+
+
+def test_id_and_annotator_are_checked() -> None:
+    for wrong in (-1, True, 1.0, "1", None):
+        with pytest.raises(ComparisonDataError, match="`id` must be a whole number"):
+            Duel(wrong, PAIR)  # type: ignore[arg-type]
+    with pytest.raises(ComparisonDataError, match="`annotator` must be a string, not 3"):
+        Duel(0, PAIR, None, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "label"}, r"`kind` must be one of \['duel'\], not 'label'"),
+        ({"kind": ["duel"]}, r"`kind` must be one of"),
+        ({"dtype": "int64"}, r"`dtype` must be in .* not 'int64'"),
+        ({"items": [[0.1], [0.2, 0.3]]}, r"`items` cannot be read"),
+        ({"items": None}, r"`items` cannot be read"),
+        ({"items": [["a"], ["b"]]}, r"`items` cannot be read"),
+        ({"items": [[10**400], [0.0]]}, r"`items` cannot be read"),
+        ({"items": [[0.1], [float("nan")]]}, r"`items` row 1 is \[nan\]"),
+        ({"id": "0"}, r"`id` must be a whole number"),
+        ({"indices": [0, "1"]}, r"`indices` must be a tuple of two indices"),
+        ({"colour": 1}, r"unknown entries of a query: \['colour'\]"),
+    ],
+)
+def test_foreign_json_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        Duel.from_json(Duel(0, PAIR).to_json() | change)
+
+
+def test_json_of_another_form_is_refused() -> None:
+    written = Duel(0, PAIR).to_json()
+    del written["items"]
+    with pytest.raises(ComparisonDataError, match=r"Missing .* \['items'\]"):
+        Query.from_json(written)
+    with pytest.raises(ComparisonDataError, match="read from a dictionary"):
+        Query.from_json([])  # type: ignore[arg-type]
+    with pytest.raises(ComparisonDataError, match=r"`kind` must be one of .*duel.*label.*evaluate"):
+        Query.from_json(Duel(0, PAIR).to_json() | {"kind": "vote"})
