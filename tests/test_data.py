@@ -229,15 +229,18 @@ def test_pairs_of_items_name_argument_and_row(pairs: Tensor, answers: Tensor, me
         build().append(pairs, answers)
 
 
-def test_signed_zeros_do_not_make_two_items() -> None:
-    pair = torch.tensor([[[0.0, 1.0], [-0.0, 1.0]]], dtype=torch.float64)
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("d", [1, 3])
+def test_signed_zeros_do_not_make_two_items(d: int, device: torch.device) -> None:
+    zero = torch.zeros(d, dtype=torch.float64, device=device)
+    one, yes = zero + 1, torch.ones(1, device=device)
+    assert (-zero).signbit().all()
     with pytest.raises(ComparisonDataError, match=r"`pairs` row 0 .* with itself"):
-        Comparisons.from_pairs(pair, torch.ones(1))
-    negative = torch.tensor([-0.0, 0.1], dtype=torch.float64)
-    assert negative.signbit()[0]
-    data = build().append(torch.stack([negative, X[1]]).unsqueeze(0), torch.ones(1))
-    assert data.pairs[-1].tolist() == [0, 1]
-    assert data.num_items == 4
+        Comparisons.from_pairs(torch.stack([zero, -zero]).unsqueeze(0), yes)
+    data = Comparisons.from_pairs(torch.stack([one, zero]).unsqueeze(0), yes)
+    data = data.append(torch.stack([-zero, one]).unsqueeze(0), yes)
+    assert data.pairs.tolist() == [[0, 1], [1, 0]]
+    assert data.num_items == 2
 
 
 def test_appended_items_must_be_like_the_stored_ones() -> None:

@@ -22,8 +22,8 @@ def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
         and a ``k``-dim boolean mask of each new value's first appearance.
     """
     n = stored.shape[0]
-    # Adding zero turns -0.0, which sorting by bits would tell apart, into 0.0.
-    values = torch.cat([stored, items]).detach() + 0.0
+    # unique compares values, not bits, so -0.0 is 0.0 here as well.
+    values = torch.cat([stored, items]).detach()
     distinct, group = torch.unique(values, dim=0, return_inverse=True)
     first = _first_of_group(group, distinct.shape[0])[group[n:]]
     fresh = first == torch.arange(n, values.shape[0], device=values.device)

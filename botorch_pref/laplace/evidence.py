@@ -30,7 +30,7 @@ def log_evidence(
 
     Args:
         side: The prior and the observations.
-        start: Newton's coordinates to start from; zero by default.
+        start: ``... x m``-dim weights to start from; zero by default.
 
     Returns:
         The ``...``-dim log evidence, differentiable with respect to the side's

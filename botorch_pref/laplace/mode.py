@@ -20,8 +20,8 @@ class LaplaceMode(NamedTuple):
 
     Attributes:
         latent: ``... x m``-dim latent values ``eta`` at the mode.
-        weights: ``... x m``-dim score there, which are the representer weights.
-        coordinates: Newton's coordinates, a start for a related problem.
+        weights: ``... x m``-dim score there, which are the representer weights; a start
+            for a related problem.
         log_joint: ``...``-dim log likelihood minus half the squared prior norm.
         gradient: ``...``-dim largest entry of the gradient, relative to its terms.
         converged: ``...``-dim booleans.
@@ -30,7 +30,6 @@ class LaplaceMode(NamedTuple):
 
     latent: Tensor
     weights: Tensor
-    coordinates: Tensor
     log_joint: Tensor
     gradient: Tensor
     converged: Tensor
@@ -49,7 +48,7 @@ def find_mode(
 
     Args:
         side: The prior and the observations.
-        start: Newton's coordinates to start from; zero by default.
+        start: ``... x m``-dim weights to start from; zero by default.
         max_steps: The most steps taken.
 
     Returns:
@@ -81,7 +80,7 @@ class _Newton:
         self.eps = torch.finfo(side.covariance.dtype).eps
         self.scale = side.gradient_scale()
         size = (*shape, side.covariance.shape[-1])
-        self.base = new(size, 0.0) if start is None else start
+        self.base = new(size, 0.0) if start is None else side.coordinates(start)
         self.direction = torch.zeros_like(self.base)
         self.step, self.slope = new(shape, 1.0), new(shape, 0.0)
         self.base_objective = new(shape, -torch.inf)
@@ -133,7 +132,6 @@ class _Newton:
         return LaplaceMode(
             latent=self.latent,
             weights=self.score,
-            coordinates=self.z,
             log_joint=self.objective,
             gradient=self.size,
             converged=self.size <= self.loose,

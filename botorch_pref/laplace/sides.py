@@ -48,6 +48,10 @@ class Side(ABC):
         """Covariance of points with the coordinates, from ``... x q x n`` with items."""
 
     @abstractmethod
+    def coordinates(self, weights: Tensor) -> Tensor:
+        """Newton's coordinates ``z`` of ``... x m`` representer weights."""
+
+    @abstractmethod
     def latent(self, z: Tensor) -> Tensor:
         """``eta - prior_latent`` at Newton's coordinates ``z``."""
 
@@ -110,6 +114,10 @@ class AnswerSide(Side):
     def columns(self, cross_covariance: Tensor) -> Tensor:
         """See the base class."""
         return self.observations.map.columns(cross_covariance)
+
+    def coordinates(self, weights: Tensor) -> Tensor:
+        """See the base class."""
+        return weights
 
     def latent(self, z: Tensor) -> Tensor:
         """See the base class."""
@@ -185,6 +193,10 @@ class ItemSide(Side):
         """See the base class."""
         return cross_covariance
 
+    def coordinates(self, weights: Tensor) -> Tensor:
+        """See the base class."""
+        return _matvec(self.root.transpose(-1, -2), self.map.adjoint(weights))
+
     def latent(self, z: Tensor) -> Tensor:
         """See the base class."""
         return self.map.apply(_matvec(self.root, z))
@@ -195,7 +207,7 @@ class ItemSide(Side):
 
     def gradient(self, score: Tensor, z: Tensor) -> Tensor:
         """See the base class."""
-        return _matvec(self.root.transpose(-1, -2), self.map.adjoint(score)) - z
+        return self.coordinates(score) - z
 
     def gradient_scale(self) -> Tensor:
         """See the base class."""
@@ -217,11 +229,10 @@ class ItemFactor(Factor):
     """Cholesky of ``M = I + R^T L_W R``."""
 
     def __init__(self, side: ItemSide, curvature: Tensor) -> None:
-        self.map = side.map
+        self.side = side
         self.curvature = curvature
-        self.root = side.root
         self.laplacian = side.map.laplacian(curvature)
-        hessian = self.root.transpose(-1, -2) @ self.laplacian @ self.root
+        hessian = side.root.transpose(-1, -2) @ self.laplacian @ side.root
         hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(hessian).L
         self.log_det = _log_det(self.cholesky)
@@ -233,19 +244,18 @@ class ItemFactor(Factor):
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
         """See the base class."""
-        right = _matvec(self.root.transpose(-1, -2), self.map.adjoint(x))
+        right = self.side.coordinates(x)
         solution = torch.cholesky_solve(right.unsqueeze(-1), self.cholesky)
-        change = self.map.apply(_matvec(self.root, solution.squeeze(-1)))
-        return x - self.curvature * change
+        return x - self.curvature * self.side.latent(solution.squeeze(-1))
 
     def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
         """See the base class."""
-        variance = self.map.columns(self._half()).square().sum(-2)
+        variance = self.side.map.columns(self._half()).square().sum(-2)
         return 0.5 * variance * third
 
     def _half(self) -> Tensor:
         # The posterior covariance of the utilities is the square of this.
-        return solve_triangular(self.cholesky, self.root.transpose(-1, -2), upper=False)
+        return solve_triangular(self.cholesky, self.side.root.transpose(-1, -2), upper=False)
 
 
 def choose_side(

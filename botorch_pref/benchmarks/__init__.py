@@ -1,0 +1,1 @@
+r"""Measurements: speed, and the closed loops that chose the default model."""

@@ -1,0 +1,152 @@
+"""What the tests of the models share: data, kernels, finite differences, the brute-force oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from botorch.posteriors import Posterior
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.means import Mean
+from torch import Size, Tensor
+
+from botorch_pref.models import PreferenceGP
+from tests._reference import laplace as reference
+
+
+class LinearMean(Mean):
+    """``slope * sum(x)``: a prior mean that does not cancel in a difference."""
+
+    def __init__(self, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.slope * x.sum(-1)
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+
+def make_kernel(
+    dim: int,
+    lengthscale: float = 0.4,
+    outputscale: float = 4.0,
+    nu: float = 2.5,
+    batch_shape: tuple[int, ...] = (),
+) -> ScaleKernel:
+    """A scaled ARD Matern kernel whose lengthscales differ, without priors."""
+    shape = Size(batch_shape)
+    base = MaternKernel(nu=nu, ard_num_dims=dim, batch_shape=shape)
+    kernel = ScaleKernel(base, batch_shape=shape).double()
+    stretch = torch.linspace(1.0, 1.5, dim, dtype=torch.float64)
+    kernel.base_kernel.lengthscale = (lengthscale * stretch).expand(*batch_shape, 1, dim)
+    kernel.outputscale = outputscale
+    return kernel
+
+
+def utility(X: Tensor) -> Tensor:
+    """A smooth utility of items, of range about 4."""
+    return 2 * torch.sin(3 * X).sum(-1) - (X - 0.6).square().sum(-1)
+
+
+def make_duels(
+    num_items: int, num_duels: int, dim: int, seed: int = 0, consistent: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Items and ``[winner, loser]`` rows of a logistic judge, or of one that never errs."""
+    generator = torch.Generator().manual_seed(seed + 1000)
+    X = rand(num_items, dim, seed=seed)
+    first = torch.randint(num_items, (num_duels,), generator=generator)
+    second = (first + torch.randint(1, num_items, (num_duels,), generator=generator)) % num_items
+    difference = utility(X)[first] - utility(X)[second]
+    chance = torch.rand(num_duels, generator=generator, dtype=torch.float64)
+    wins = difference > 0 if consistent else chance < torch.sigmoid(2 * difference)
+    pairs = torch.stack([first, second], dim=-1)
+    return X, torch.where(wins.unsqueeze(-1), pairs, pairs.flip(-1))
+
+
+def differences(posterior: Posterior) -> tuple[Tensor, Tensor]:
+    """Mean and covariance of the utility at each point minus that at the first one."""
+    mean = posterior.mean.squeeze(-1).detach()
+    covariance = posterior.covariance_matrix.detach()
+    mean = mean[..., 1:] - mean[..., :1]
+    covariance = covariance[..., 1:, :] - covariance[..., :1, :]
+    return mean, covariance[..., 1:] - covariance[..., :1]
+
+
+def assert_same_posterior(
+    first: Posterior, second: Posterior, atol: float = 1e-10, rtol: float = 1e-10
+) -> None:
+    torch.testing.assert_close(first.mean, second.mean, atol=atol, rtol=rtol)
+    torch.testing.assert_close(
+        first.covariance_matrix, second.covariance_matrix, atol=atol, rtol=rtol
+    )
+
+
+def numerical_gradient(function: Callable[[Tensor], Tensor], at: Tensor, step: float = 1e-4) -> Tensor:
+    """The gradient of a scalar function by central differences of fourth order."""
+    at = at.detach()
+    gradient = torch.zeros_like(at)
+    for i in range(at.numel()):
+        shift = torch.zeros_like(at)
+        shift.view(-1)[i] = step
+        with torch.no_grad():
+            near = function(at + shift) - function(at - shift)
+            far = function(at + 2 * shift) - function(at - 2 * shift)
+        gradient.view(-1)[i] = (8 * near - far) / (12 * step)
+    return gradient
+
+
+def parameter_gradients(
+    model: torch.nn.Module, function: Callable[[], Tensor], step: float = 1e-4
+) -> list[tuple[str, Tensor, Tensor]]:
+    """Name, autograd's gradient and the numerical one, for every parameter of a model."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    parameters = [parameter for _, parameter in named]
+    exact = torch.autograd.grad(function(), parameters, allow_unused=True)
+    found = []
+    for (name, parameter), gradient in zip(named, exact, strict=True):
+        start = parameter.detach().clone()
+
+        def at(value: Tensor, parameter: Tensor = parameter) -> Tensor:
+            parameter.data.copy_(value)
+            return function()
+
+        numerical = numerical_gradient(at, start, step)
+        parameter.data.copy_(start)
+        found.append((name, torch.zeros_like(start) if gradient is None else gradient, numerical))
+    return found
+
+
+def oracle(
+    model: PreferenceGP, X: Tensor, link: str = "logit", scale: float = 1.0
+) -> tuple[Tensor, Tensor, float]:
+    """Posterior mean and covariance at ``X: q x d``, and the evidence, by brute force."""
+    data = model.data
+    assert data is not None
+    with torch.no_grad():
+        items = data.datapoints
+        everything = torch.cat([items, X])
+        prior = model.covar_module(everything).to_dense().numpy()
+        mean = model.mean_module(everything).numpy()
+    n = len(items)
+    design = reference.incidence(data.pairs.numpy(), n)
+    count = data.count.numpy()
+    answers = data.wins.numpy() / count
+    K = prior[:n, :n]
+    fitted = reference.fit(K, mean[:n], design, answers, count, link, scale)
+    found, covariance = reference.predict(
+        fitted, K, design, prior[n:, :n], prior[n:, n:], mean[n:]
+    )
+    if not isinstance(model.variance, str):
+        covariance = reference.answer_free_covariance(
+            prior[n:, n:], prior[n:, :n], K, design, count, model.variance
+        )
+    return (
+        torch.from_numpy(np.array(found)),
+        torch.from_numpy(np.array(covariance)),
+        fitted.log_evidence,
+    )

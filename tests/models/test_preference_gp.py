@@ -1,0 +1,820 @@
+"""The preference model: data, posterior, duels, conditioning, copies and caches."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models import PairwiseGP
+from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood, PairwiseProbitLikelihood
+from botorch.models.pairwise_gp import PairwiseLaplaceMarginalLogLikelihood
+from botorch.models.transforms.input import Normalize, Round
+from botorch.sampling import IIDNormalSampler
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.means import ConstantMean
+from gpytorch.priors import LogNormalPrior
+from scipy import integrate, stats
+from torch import Size, Tensor
+
+from botorch_pref.data import Comparisons
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.laplace import AnswerSide, ItemSide, choose_side
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import PreferenceGP, laplace_gp
+from tests.models.common import (
+    LinearMean,
+    assert_same_posterior,
+    differences,
+    make_duels,
+    make_kernel,
+    oracle,
+    parameter_gradients,
+    rand,
+)
+
+LINKS: list[tuple[type[BernoulliLikelihood], str, float]] = [
+    (LogitLikelihood, "logit", 1.0),
+    (LogitLikelihood, "logit", 2.5),
+    (ProbitLikelihood, "probit", 2**-0.5),
+]
+links = pytest.mark.parametrize(("link", "name", "scale"), LINKS)
+# Fewer duels than items, and more: the answer side and the item side.
+sizes = pytest.mark.parametrize(("num_items", "num_duels"), [(8, 5), (5, 30)])
+variances = pytest.mark.parametrize("variance", ["laplace", 4.0])
+
+
+def make_model(
+    num_items: int = 8, num_duels: int = 12, dim: int = 2, seed: int = 0, **kwargs: Any
+) -> PreferenceGP:
+    X, comparisons = make_duels(num_items, num_duels, dim, seed)
+    kwargs.setdefault("covar_module", make_kernel(dim))
+    return PreferenceGP(X, comparisons, **kwargs)
+
+
+# -------------------------------------------------------------------------- data
+
+
+def test_the_data_are_kept_as_they_were_given() -> None:
+    X, comparisons = make_duels(6, 9, 3)
+    model = PreferenceGP(X, comparisons)
+    assert torch.equal(model.datapoints, X)
+    assert torch.equal(model.comparisons, comparisons)
+    assert len(model.train_inputs) == 1
+    assert torch.equal(model.train_inputs[0], X)
+    assert torch.equal(model.train_targets, comparisons)
+    assert model.num_outputs == 1
+    assert model.batch_shape == Size()
+    assert not model.training
+
+
+def test_the_defaults() -> None:
+    model = PreferenceGP(*make_duels(6, 9, 3))
+    assert isinstance(model.likelihood, LogitLikelihood)
+    assert isinstance(model.covar_module, ScaleKernel)
+    assert model.covar_module.base_kernel.ard_num_dims == 3
+    assert isinstance(model.covar_module.outputscale_prior, LogNormalPrior)
+    assert isinstance(model.covar_module.base_kernel.lengthscale_prior, LogNormalPrior)
+    assert model.variance == "laplace"
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
+
+
+def test_comparisons_of_any_integer_type() -> None:
+    X, comparisons = make_duels(6, 9, 2)
+    model = PreferenceGP(X, comparisons.int(), covar_module=make_kernel(2))
+    other = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    assert_same_posterior(model.posterior(X), other.posterior(X), atol=0, rtol=0)
+
+
+def test_from_pairs_is_the_model_of_the_same_duels() -> None:
+    X, comparisons = make_duels(6, 9, 2)
+    answers = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0]).double()
+    shown = torch.where(answers.bool().unsqueeze(-1), comparisons, comparisons.flip(-1))
+    model = PreferenceGP.from_pairs(X[shown], answers, covar_module=make_kernel(2))
+    other = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    Z = rand(4, 2, seed=1)
+    assert len(model.datapoints) == len(comparisons.unique())
+    assert_same_posterior(model.posterior(Z), other.posterior(Z))
+
+
+@pytest.mark.parametrize("given", ["datapoints", "comparisons"])
+def test_half_of_the_data_is_refused(given: str) -> None:
+    X, comparisons = make_duels(4, 3, 2)
+    data = {"datapoints": X, "comparisons": comparisons}
+    other = next(name for name in data if name != given)
+    with pytest.raises(ComparisonDataError, match=f"`{other}` is None"):
+        PreferenceGP(**{given: data[given], other: None})
+
+
+@pytest.mark.parametrize("variance", ["map", 0.0, -1.0, math.inf, math.nan])
+def test_an_impossible_variance_is_refused(variance: str | float) -> None:
+    with pytest.raises(ComparisonDataError, match="`variance`"):
+        make_model(variance=variance)
+
+
+def test_comparisons_over_other_datapoints_are_refused() -> None:
+    X, comparisons = make_duels(4, 3, 2)
+    data = Comparisons.from_comparisons(X, comparisons)
+    with pytest.raises(ComparisonDataError, match="other datapoints"):
+        PreferenceGP(X + 1, data)
+
+
+def test_single_precision_warns() -> None:
+    X, comparisons = make_duels(4, 3, 2)
+    with pytest.warns(InputDataWarning, match="double precision"):
+        model = PreferenceGP(X.float(), comparisons)
+    assert model.posterior(X.float()).mean.dtype == torch.float32
+
+
+def test_new_data_replace_the_old() -> None:
+    model = make_model(seed=0)
+    model.posterior(model.datapoints)
+    X, comparisons = make_duels(8, 12, 2, seed=5)  # of the same sizes as the old data
+    model.set_train_data(X, comparisons)
+    fresh = make_model(seed=5)
+    assert torch.equal(model.comparisons, comparisons)
+    assert_same_posterior(model.posterior(X), fresh.posterior(X), atol=0, rtol=0)
+
+
+def test_bad_new_data_leave_the_old() -> None:
+    model = make_model()
+    before = model.posterior(model.datapoints)
+    X, comparisons = model.datapoints, model.comparisons
+    with pytest.raises(ComparisonDataError, match="row 1"):
+        model.set_train_data(X[:4], torch.tensor([[0, 1], [2, 2]]))
+    assert torch.equal(model.datapoints, X)
+    assert torch.equal(model.comparisons, comparisons)
+    assert_same_posterior(model.posterior(X), before, atol=0, rtol=0)
+
+
+# --------------------------------------------------------------------- posterior
+
+
+@pytest.mark.parametrize("batch_shape", [(), (2,), (3, 2)])
+@pytest.mark.parametrize("t_batch", [(), (1,), (5, 1), (5, 1, 1), (4, 3, 2)])
+@pytest.mark.parametrize("q", [1, 3])
+def test_shapes(batch_shape: tuple[int, ...], t_batch: tuple[int, ...], q: int) -> None:
+    if len(t_batch) == 3 and batch_shape == (2,):
+        t_batch = (4, 3, 2)
+    elif len(t_batch) == 2 and batch_shape == ():
+        t_batch = (5, 4)
+    _, comparisons = make_duels(5, 7, 2)
+    model = PreferenceGP(rand(*batch_shape, 5, 2), comparisons.expand(*batch_shape, 7, 2))
+    shape = torch.broadcast_shapes(t_batch, batch_shape)
+    posterior = model.posterior(rand(*t_batch, q, 2, seed=1))
+    assert model.batch_shape == Size(batch_shape)
+    assert posterior.mean.shape == (*shape, q, 1)
+    assert posterior.variance.shape == (*shape, q, 1)
+    assert posterior.rsample(Size([6])).shape == (6, *shape, q, 1)
+    pairs = rand(*t_batch, 2, 2, seed=2)
+    assert model.pair_posterior(pairs).mean.shape == (*shape, 1, 1)
+    assert model.pair_posterior(pairs).variance.shape == (*shape, 1, 1)
+    assert model.win_probability(pairs).shape == shape
+
+
+@links
+@sizes
+@variances
+@pytest.mark.parametrize("slope", [0.0, 3.0])
+def test_posterior_and_evidence_against_brute_force(
+    link: type[BernoulliLikelihood],
+    name: str,
+    scale: float,
+    num_items: int,
+    num_duels: int,
+    variance: str | float,
+    slope: float,
+) -> None:
+    model = make_model(
+        num_items,
+        num_duels,
+        likelihood=link(scale),
+        mean_module=LinearMean(slope),
+        variance=variance,
+    )
+    Z = torch.cat([model.datapoints[:2], rand(4, 2, seed=1)])
+    mean, covariance, evidence = oracle(model, Z, name, scale)
+    posterior = model.posterior(Z)
+    torch.testing.assert_close(posterior.mean.squeeze(-1).detach(), mean, atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(
+        posterior.covariance_matrix.detach(), covariance, atol=1e-8, rtol=1e-8
+    )
+    assert model.log_evidence().item() == pytest.approx(evidence, abs=1e-8)
+
+
+@variances
+def test_ties_and_repeats_against_brute_force(variance: str | float) -> None:
+    X = rand(5, 2)
+    pairs = torch.tensor([[0, 1], [1, 0], [2, 3], [0, 1], [4, 2], [3, 2]])
+    answers = torch.tensor([1.0, 0.5, 0.5, 0.0, 0.5, 1.0]).double()
+    data = Comparisons(X, pairs, answers, torch.ones(6).double())
+    model = PreferenceGP(X, data, covar_module=make_kernel(2), variance=variance)
+    mean, covariance, evidence = oracle(model, X)
+    posterior = model.posterior(X)
+    torch.testing.assert_close(posterior.mean.squeeze(-1).detach(), mean, atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(
+        posterior.covariance_matrix.detach(), covariance, atol=1e-8, rtol=1e-8
+    )
+    assert model.log_evidence().item() == pytest.approx(evidence, abs=1e-8)
+
+
+def test_posterior_options() -> None:
+    model = make_model()
+    Z = rand(3, 2, seed=1)
+    plain = model.posterior(Z)
+    assert_same_posterior(plain, model.posterior(Z, output_indices=[0]), atol=0, rtol=0)
+    doubled = ScalarizedPosteriorTransform(torch.tensor([2.0]).double(), offset=1.0)
+    transformed = model.posterior(Z, posterior_transform=doubled)
+    torch.testing.assert_close(transformed.mean, 1 + 2 * plain.mean)
+    torch.testing.assert_close(transformed.variance, 4 * plain.variance)
+    with pytest.raises(UnsupportedError, match="output_indices"):
+        model.posterior(Z, output_indices=[1])
+    for noise in (True, torch.ones(3, 1).double()):
+        with pytest.raises(UnsupportedError, match="observation_noise"):
+            model.posterior(Z, observation_noise=noise)
+
+
+@pytest.mark.parametrize(("variance", "expected"), [(1.0, 0.48614), ("laplace", 5.88105)])
+def test_fixture_of_the_answer_free_variance(variance: str | float, expected: float) -> None:
+    kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = 0.1, 20.0
+    X = torch.tensor([[0.0], [0.1], [0.3]]).double()
+    comparisons = torch.tensor([[0, 1], [2, 1], [0, 1]])
+    model = PreferenceGP(X, comparisons, covar_module=kernel, variance=variance)
+    pair = model.pair_posterior(X[:2])
+    assert pair.variance.item() == pytest.approx(expected, abs=5e-6)
+    if variance == 1.0:
+        assert model.posterior(X[:1]).variance.item() == pytest.approx(9.807, abs=5e-4)
+
+
+def test_answer_free_variance_ignores_answers_and_the_mean_ignores_kappa() -> None:
+    X, comparisons = make_duels(6, 10, 2)
+    Z = rand(5, 2, seed=1)
+
+    def posterior(rows: Tensor, kappa: str | float) -> Any:
+        model = PreferenceGP(X, rows, covar_module=make_kernel(2), variance=kappa)
+        return model.posterior(Z)
+
+    kept, turned = posterior(comparisons, 3.0), posterior(comparisons.flip(-1), 3.0)
+    torch.testing.assert_close(kept.covariance_matrix, turned.covariance_matrix)
+    torch.testing.assert_close(kept.mean, -turned.mean)
+    laplace = posterior(comparisons, "laplace")
+    torch.testing.assert_close(kept.mean, laplace.mean, atol=0, rtol=0)
+    # At the logit's own bound on 1 / curvature the answer-free variance is a lower one.
+    bound = posterior(comparisons, 4.0)
+    assert (bound.variance <= laplace.variance + 1e-10).all()
+
+
+@pytest.mark.parametrize("kappa", [0.5, 4.0])
+def test_another_comparison_never_raises_the_answer_free_variance(kappa: float) -> None:
+    X, comparisons = make_duels(7, 12, 2)
+    Z = rand(30, 2, 2, seed=1)
+    last = torch.full((30,), math.inf).double()
+    for m in range(1, 13):
+        model = PreferenceGP(X, comparisons[:m], covar_module=make_kernel(2), variance=kappa)
+        found = model.pair_posterior(Z).variance.flatten()
+        assert (found <= last + 1e-10).all()
+        last = found
+
+
+@sizes
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (LogitLikelihood(), PairwiseLogitLikelihood()),
+        (ProbitLikelihood(2**-0.5), PairwiseProbitLikelihood()),
+    ],
+    ids=["logit", "probit"],
+)
+def test_equality_with_pairwise_gp(
+    num_items: int, num_duels: int, mine: BernoulliLikelihood, theirs: Any
+) -> None:
+    X, comparisons = make_duels(num_items, num_duels, 2)
+    model = PreferenceGP(X, comparisons, covar_module=make_kernel(2), likelihood=mine)
+    other = PairwiseGP(X, comparisons, covar_module=make_kernel(2), likelihood=theirs)
+    at_items = model.posterior(X).mean
+    assert at_items.max() - at_items.min() < 3  # nothing is clamped there
+    Z = rand(10, 2, seed=1)
+    mean, covariance = differences(model.posterior(Z))
+    other_mean, other_covariance = differences(other.posterior(Z))
+    torch.testing.assert_close(mean, other_mean, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(covariance, other_covariance, atol=1e-6, rtol=1e-6)
+    other.train()
+    evidence = PairwiseLaplaceMarginalLogLikelihood(theirs, other)(
+        other(*other.train_inputs), other.train_targets
+    )
+    assert model.log_evidence().item() == pytest.approx(evidence.item(), abs=1e-6)
+
+
+# ------------------------------------------------------------------------- duels
+
+
+@variances
+def test_a_pair_is_a_difference_of_utilities(variance: str | float) -> None:
+    model = make_model(variance=variance, mean_module=LinearMean(2.0))
+    pairs = rand(6, 2, 2, seed=1)
+    joint, pair = model.posterior(pairs), model.pair_posterior(pairs)
+    mean, covariance = differences(joint)
+    torch.testing.assert_close(pair.mean.detach().squeeze(-1), -mean)
+    torch.testing.assert_close(pair.variance.detach().squeeze(-1), covariance.squeeze(-1))
+    swapped = model.pair_posterior(pairs.flip(-2))
+    torch.testing.assert_close(swapped.mean, -pair.mean)
+    torch.testing.assert_close(swapped.variance, pair.variance)
+
+
+def test_an_item_against_itself_or_nearly_so() -> None:
+    model = make_model(covar_module=make_kernel(2, outputscale=100.0))
+    x = torch.tensor([[0.3, 0.4]]).double()
+    itself = torch.stack([x, x], dim=-2)
+    assert model.pair_posterior(itself).mean.item() == 0.0
+    assert model.pair_posterior(itself).variance.item() == pytest.approx(0.0, abs=1e-12)
+    assert model.win_probability(itself).item() == pytest.approx(0.5, abs=1e-9)
+    for gap in (1e-3, 1e-5, 1e-8):
+        posterior = model.pair_posterior(torch.stack([x, x + gap], dim=-2))
+        assert 0 <= posterior.variance.item() < 3e3 * gap**2 + 1e-12
+
+
+@links
+def test_win_probability_against_quadrature(
+    link: type[BernoulliLikelihood], name: str, scale: float
+) -> None:
+    likelihood = link(scale)
+    model = make_model(likelihood=likelihood, covar_module=make_kernel(2, outputscale=9.0))
+    pairs = rand(5, 2, 2, seed=1)
+    posterior, found = model.pair_posterior(pairs), model.win_probability(pairs)
+    cdf = stats.logistic.cdf if name == "logit" else stats.norm.cdf
+    for i in range(len(pairs)):
+        mean = posterior.mean[i].item()
+        deviation = posterior.variance[i].sqrt().item()
+        density = stats.norm(mean, deviation).pdf
+        expected, _ = integrate.quad(
+            lambda h, pdf=density: cdf(scale * h) * pdf(h),
+            mean - 12 * deviation,
+            mean + 12 * deviation,
+            epsabs=1e-12,
+        )
+        assert found[i].item() == pytest.approx(expected, abs=1e-8)
+    torch.testing.assert_close(found + model.win_probability(pairs.flip(-2)), torch.ones(5).double())
+
+
+def test_pairs_of_another_width_are_refused() -> None:
+    model = make_model()
+    for method in (model.pair_posterior, model.win_probability):
+        with pytest.raises(ComparisonDataError, match="pairs"):
+            method(rand(3, 3, 2))
+
+
+# ------------------------------------------------------------------ conditioning
+
+
+def test_conditioning_on_pairs_is_having_seen_them_all() -> None:
+    model = make_model()
+    X, comparisons = model.datapoints, model.comparisons
+    new = rand(2, 2, seed=3)
+    pairs = torch.stack([X[[0, 3]], torch.stack([X[5], new[0]]), torch.stack([new[1], new[0]])])
+    answers = torch.tensor([0.0, 1.0, 1.0]).double()
+    conditioned = model.condition_on_pairs(pairs, answers)
+    everything = torch.cat([X, new])
+    rows = torch.cat([comparisons, torch.tensor([[3, 0], [5, 8], [9, 8]])])
+    expected = PreferenceGP(everything, rows, covar_module=make_kernel(2))
+    assert torch.equal(conditioned.datapoints, everything)  # stored items are recognised
+    assert torch.equal(conditioned.comparisons, rows)
+    assert_same_posterior(conditioned.posterior(X), expected.posterior(X))
+    assert torch.equal(model.datapoints, X)
+    assert torch.equal(model.comparisons, comparisons)
+
+
+def test_conditioning_on_observations_is_having_seen_them_all() -> None:
+    model = make_model()
+    X, comparisons = model.datapoints, model.comparisons
+    new, rows = rand(3, 2, seed=3), torch.tensor([[0, 2], [1, 2]])
+    conditioned = model.condition_on_observations(new, rows)
+    everything = torch.cat([X, new])
+    expected = PreferenceGP(
+        everything, torch.cat([comparisons, rows + 8]), covar_module=make_kernel(2)
+    )
+    Z = rand(5, 2, seed=4)
+    assert_same_posterior(conditioned.posterior(Z), expected.posterior(Z))
+    assert torch.equal(model.datapoints, X)
+
+
+def test_conditioning_on_a_batch() -> None:
+    model = make_model()
+    new = rand(4, 2, 2, seed=3)
+    rows = torch.tensor([[[0, 1]], [[1, 0]], [[0, 1]], [[1, 0]]])
+    batch = model.condition_on_observations(new, rows)
+    Z = rand(5, 2, seed=4)
+    assert batch.batch_shape == Size([4])
+    posterior = batch.posterior(Z)
+    for i in range(4):
+        one = model.condition_on_observations(new[i], rows[i]).posterior(Z)
+        torch.testing.assert_close(posterior.mean[i], one.mean)
+        torch.testing.assert_close(posterior.covariance_matrix[i], one.covariance_matrix)
+
+
+@pytest.mark.parametrize(
+    ("Y", "message"),
+    [
+        (torch.tensor([[0.0, 1.0]]), "integer"),
+        (torch.tensor([[0, 2]]), "row 0"),
+        (torch.tensor([[0, 1], [1, -1]]), "row 1"),
+        (torch.tensor([[0, 1], [1, 1]]), "row 1"),
+        (torch.tensor([[0], [1]]), "shape"),
+        (torch.tensor([[0, 1, 1]]), "shape"),
+    ],
+)
+def test_bad_observations_are_refused(Y: Tensor, message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        make_model().condition_on_observations(rand(2, 2, seed=3), Y)
+
+
+def test_a_noise_does_not_apply_to_comparisons() -> None:
+    model, rows = make_model(), torch.tensor([[0, 1]])
+    with pytest.raises(UnsupportedError, match="noise"):
+        model.condition_on_observations(rand(2, 2), rows, noise=torch.ones(1))
+    with pytest.raises(UnsupportedError, match="observation_noise"):
+        model.fantasize(rand(2, 2), IIDNormalSampler(Size([2])), observation_noise=torch.ones(1))
+
+
+@pytest.mark.parametrize("answer", [0.25, -1.0, 2.0, math.nan])
+def test_an_answer_that_is_none_is_refused(answer: float) -> None:
+    answers = torch.tensor([1.0, answer]).double()
+    with pytest.raises(ComparisonDataError, match="`answers` row 1"):
+        make_model().condition_on_pairs(rand(2, 2, 2), answers)
+
+
+def test_a_tie_is_half_a_win_each() -> None:
+    X, comparisons = make_duels(5, 6, 2)
+    model = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    pair = X[[0, 1]].unsqueeze(0)
+    tied = model.condition_on_pairs(pair.expand(2, 2, 2), torch.tensor([0.5, 0.5]).double())
+    split = model.condition_on_pairs(pair.expand(2, 2, 2), torch.tensor([1.0, 0.0]).double())
+    assert_same_posterior(tied.posterior(X), split.posterior(X))
+    torch.testing.assert_close(tied.log_evidence(), split.log_evidence())
+    with pytest.raises(UnsupportedError, match="ties"):
+        _ = tied.comparisons
+
+
+def test_a_single_tie_says_the_utilities_are_close() -> None:
+    pair = rand(1, 2, 2)
+    model = PreferenceGP.from_pairs(pair, torch.tensor([0.5]).double())
+    prior = PreferenceGP(None, None, covar_module=copy.deepcopy(model.covar_module))
+    found, before = model.pair_posterior(pair), prior.pair_posterior(pair)
+    assert found.mean.item() == pytest.approx(0.0, abs=1e-12)
+    assert found.variance.item() < 0.9 * before.variance.item()
+
+
+# ---------------------------------------------------------------- prior, batches
+
+
+def test_without_data_the_model_is_its_prior() -> None:
+    model = PreferenceGP(None, None, covar_module=make_kernel(2), mean_module=LinearMean(1.5))
+    Z = rand(5, 2)
+    posterior = model.posterior(Z)
+    torch.testing.assert_close(posterior.mean.squeeze(-1), 1.5 * Z.sum(-1))
+    torch.testing.assert_close(posterior.covariance_matrix, model.covar_module(Z).to_dense())
+    assert model.datapoints is None
+    assert model.comparisons is None
+    assert model.batch_shape == Size()
+    assert model.log_evidence().item() == 0.0
+    mean = 1.5 * (Z[0] - Z[1]).sum()
+    torch.testing.assert_close(model.pair_posterior(Z[:2]).mean.squeeze(), mean)
+
+
+def test_the_prior_takes_data_later() -> None:
+    X, comparisons = make_duels(5, 6, 2)
+    expected = PreferenceGP(X, comparisons, covar_module=make_kernel(2)).posterior(X)
+    prior = PreferenceGP(None, None, covar_module=make_kernel(2))
+    assert_same_posterior(prior.condition_on_observations(X, comparisons).posterior(X), expected)
+    answers = torch.ones(6).double()
+    assert_same_posterior(prior.condition_on_pairs(X[comparisons], answers).posterior(X), expected)
+    assert prior.datapoints is None
+    prior.set_train_data(X, comparisons)
+    assert_same_posterior(prior.posterior(X), expected)
+
+
+def test_no_comparisons_yet_is_the_prior_over_items() -> None:
+    X = rand(4, 2)
+    none = torch.empty(0, 2, dtype=torch.long)
+    model = PreferenceGP(X, none, covar_module=make_kernel(2))
+    torch.testing.assert_close(
+        model.posterior(X).covariance_matrix, model.covar_module(X).to_dense()
+    )
+    assert model.log_evidence().item() == 0.0
+
+
+@links
+@sizes
+@variances
+def test_batched_is_looped(
+    link: type[BernoulliLikelihood],
+    name: str,
+    scale: float,
+    num_items: int,
+    num_duels: int,
+    variance: str | float,
+) -> None:
+    data = [make_duels(num_items, num_duels, 2, seed=seed) for seed in range(3)]
+    kernel = make_kernel(2, batch_shape=(3,))
+    kernel.outputscale = torch.tensor([0.5, 4.0, 60.0]).double()
+    X, comparisons = (torch.stack(parts) for parts in zip(*data, strict=True))
+    kwargs: dict[str, Any] = {"likelihood": link(scale), "variance": variance}
+    batch = PreferenceGP(X, comparisons, covar_module=kernel, **kwargs)
+    Z = rand(6, 2, seed=9)
+    posterior, evidence = batch.posterior(Z), batch.log_evidence()
+    (gradient,) = torch.autograd.grad(evidence.sum(), kernel.raw_outputscale)
+    assert evidence.shape == (3,)
+    for i, (items, rows) in enumerate(data):
+        own = make_kernel(2, outputscale=float(kernel.outputscale[i]))
+        one = PreferenceGP(items, rows, covar_module=own, **kwargs)
+        expected = one.posterior(Z)
+        torch.testing.assert_close(posterior.mean[i], expected.mean, atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(
+            posterior.covariance_matrix[i], expected.covariance_matrix, atol=1e-9, rtol=1e-9
+        )
+        torch.testing.assert_close(evidence[i], one.log_evidence(), atol=1e-9, rtol=1e-9)
+        (alone,) = torch.autograd.grad(one.log_evidence(), own.raw_outputscale)
+        torch.testing.assert_close(gradient[i], alone, atol=1e-8, rtol=1e-8)
+
+
+def test_padding_rows_change_nothing() -> None:
+    X, comparisons = make_duels(6, 5, 2)
+    pairs = torch.cat([comparisons, torch.zeros(3, 2, dtype=torch.long)]).expand(2, 8, 2)
+    count = torch.cat([torch.ones(5), torch.zeros(3)]).double().expand(2, 8)
+    data = Comparisons(X.expand(2, 6, 2), pairs, count, count)
+    padded = PreferenceGP(data.datapoints, data, covar_module=make_kernel(2))
+    plain = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    Z = rand(4, 2, seed=1)
+    torch.testing.assert_close(padded.posterior(Z).mean[0], plain.posterior(Z).mean)
+    torch.testing.assert_close(padded.posterior(Z).variance[1], plain.posterior(Z).variance)
+    torch.testing.assert_close(padded.log_evidence()[0], plain.log_evidence())
+
+
+@links
+@variances
+@pytest.mark.parametrize("singular", [False, True])
+def test_both_sides_agree(
+    link: type[BernoulliLikelihood],
+    name: str,
+    scale: float,
+    variance: str | float,
+    singular: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, comparisons = make_duels(6, 14, 2)
+    if singular:
+        X[4], X[5] = X[0], X[1]
+        comparisons = comparisons[(X[comparisons[:, 0]] != X[comparisons[:, 1]]).any(-1)]
+    found = []
+    for side in (AnswerSide, ItemSide):
+        monkeypatch.setattr(
+            laplace_gp, "choose_side", lambda *args, side=side: choose_side(*args, side=side)
+        )
+        model = PreferenceGP(
+            X, comparisons, covar_module=make_kernel(2), likelihood=link(scale), variance=variance
+        )
+        evidence = model.log_evidence()
+        gradient = torch.autograd.grad(evidence, list(model.covar_module.parameters()))
+        posterior = model.posterior(rand(4, 2, seed=1))
+        gradient = torch.cat([g.flatten() for g in gradient])
+        found.append((evidence, gradient, posterior.mean, posterior.covariance_matrix))
+    for answers, items in zip(*found, strict=True):
+        torch.testing.assert_close(answers, items, atol=1e-8, rtol=1e-8)
+
+
+# ------------------------------------------------------------------------ copies
+
+
+@pytest.fixture
+def learnt() -> PreferenceGP:
+    model = make_model(covar_module=None, input_transform=Normalize(d=2))
+    model.covar_module.outputscale = 7.0
+    model.covar_module.base_kernel.lengthscale = torch.tensor([0.2, 0.9]).double()
+    return model
+
+
+def _saved(model: PreferenceGP) -> PreferenceGP:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("evaluated", [False, True])
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model)), _saved],
+    ids=["deepcopy", "pickle", "torch.save"],
+)
+def test_copies_carry_data_and_posterior(
+    learnt: PreferenceGP, duplicate: Any, evaluated: bool
+) -> None:
+    Z = rand(4, 2, seed=1)
+    if evaluated:
+        learnt.posterior(Z)
+    twin = duplicate(learnt)
+    expected = learnt.posterior(Z)
+    assert_same_posterior(twin.posterior(Z), expected, atol=0, rtol=0)
+    assert torch.equal(twin.comparisons, learnt.comparisons)
+    twin.covar_module.outputscale = 1.0  # the twin is another model
+    assert not torch.allclose(twin.posterior(Z).mean, expected.mean)
+    assert_same_posterior(learnt.posterior(Z), expected, atol=0, rtol=0)
+
+
+def test_a_model_with_a_graph_behind_its_items_can_be_copied() -> None:
+    model = make_model()
+    new = rand(2, 2, seed=3).requires_grad_()
+    conditioned = model.condition_on_observations(new, torch.tensor([[0, 1]]))
+    Z = rand(4, 2, seed=1)
+    expected = conditioned.posterior(Z)
+    assert expected.mean.requires_grad
+    for twin in (copy.deepcopy(conditioned), pickle.loads(pickle.dumps(conditioned))):
+        torch.testing.assert_close(twin.posterior(Z).mean, expected.mean)
+
+
+def test_the_state_is_hyperparameters_and_transforms_alone(learnt: PreferenceGP) -> None:
+    state = learnt.state_dict()
+    assert all(key.startswith(("covar_module.", "input_transform.")) for key in state)
+    assert sum(value.numel() for value in state.values()) < 30
+    other = make_model(num_items=20, num_duels=40, seed=3, covar_module=None)
+    other = PreferenceGP(other.datapoints, other.comparisons, input_transform=Normalize(d=2))
+    Z = rand(4, 2, seed=1)
+    before = other.posterior(Z)
+    result = other.load_state_dict(state, strict=True)
+    assert result.missing_keys == []
+    assert result.unexpected_keys == []
+    assert len(other.datapoints) == 20
+    assert not torch.allclose(other.posterior(Z).mean, before.mean)
+    fresh = PreferenceGP(other.datapoints, other.comparisons, input_transform=Normalize(d=2))
+    fresh.load_state_dict(state)
+    assert_same_posterior(other.posterior(Z), fresh.posterior(Z), atol=0, rtol=0)
+
+
+def test_the_state_restores_the_posterior_on_the_same_data(learnt: PreferenceGP) -> None:
+    twin = PreferenceGP(learnt.datapoints, learnt.comparisons, input_transform=Normalize(d=2))
+    twin.load_state_dict(learnt.state_dict(), strict=True)
+    Z = rand(4, 2, seed=1)
+    assert_same_posterior(twin.posterior(Z), learnt.posterior(Z), atol=0, rtol=0)
+
+
+def test_moving_to_another_type_keeps_the_posterior(learnt: PreferenceGP) -> None:
+    Z = rand(4, 2, seed=1)
+    expected = learnt.posterior(Z)
+    single = learnt.to(torch.float32).posterior(Z.float())
+    assert single.mean.dtype == torch.float32
+    torch.testing.assert_close(single.mean.double(), expected.mean, atol=1e-3, rtol=1e-3)
+    double = learnt.to(torch.float64).posterior(Z)
+    assert double.mean.dtype == torch.float64
+    assert_same_posterior(double, expected, atol=1e-5, rtol=1e-5)
+    assert learnt.comparisons.dtype == torch.long
+
+
+# ------------------------------------------------------------------------ caches
+
+
+def _set_outputscale(model: PreferenceGP) -> None:
+    model.covar_module.outputscale = 9.0
+
+
+def _step(model: PreferenceGP) -> None:
+    (-model.log_evidence()).backward()
+    torch.optim.SGD(model.parameters(), lr=0.5).step()
+
+
+def _load(model: PreferenceGP) -> None:
+    model.load_state_dict({k: v + 0.5 for k, v in model.state_dict().items()})
+
+
+def _set_covar_module(model: PreferenceGP) -> None:
+    model.covar_module = make_kernel(2, nu=0.5)
+
+
+def _set_base_kernel(model: PreferenceGP) -> None:
+    kernel = RBFKernel(ard_num_dims=2).double()
+    kernel.lengthscale = model.covar_module.base_kernel.lengthscale.detach()
+    model.covar_module.base_kernel = kernel
+
+
+def _set_mean_module(model: PreferenceGP) -> None:
+    model.mean_module = LinearMean(4.0)
+
+
+def _set_likelihood(model: PreferenceGP) -> None:
+    model.likelihood = ProbitLikelihood()
+
+
+def _set_scale(model: PreferenceGP) -> None:
+    model.likelihood.scale = 3.0
+
+
+def _set_variance(model: PreferenceGP) -> None:
+    model.variance = 0.1
+
+
+def _set_transform(model: PreferenceGP) -> None:
+    model.input_transform = Round(integer_indices=[0, 1], approximate=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set_outputscale,
+        _step,
+        _load,
+        _set_covar_module,
+        _set_base_kernel,
+        _set_mean_module,
+        _set_likelihood,
+        _set_scale,
+        _set_variance,
+        _set_transform,
+    ],
+)
+def test_no_change_leaves_a_stale_posterior(change: Any) -> None:
+    model = make_model()
+    Z = rand(4, 2, seed=1)
+    before = model.posterior(Z)
+    change(model)
+    after = model.posterior(Z)
+    uncached = copy.deepcopy(model).posterior(Z)  # a copy carries no cache
+    assert not torch.allclose(before.covariance_matrix, after.covariance_matrix) or (
+        not torch.allclose(before.mean, after.mean)
+    )
+    assert_same_posterior(after, uncached)
+
+
+def test_the_posterior_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model()
+    calls = []
+
+    def represent(*args: Any) -> Any:
+        calls.append(1)
+        return laplace_represent(*args)
+
+    laplace_represent = laplace_gp.represent
+    monkeypatch.setattr(laplace_gp, "represent", represent)
+    for seed in range(3):
+        model.posterior(rand(4, 2, seed=seed))
+        model.win_probability(rand(4, 2, 2, seed=seed))
+    assert len(calls) == 1
+
+
+def test_training_mode_changes_nothing(learnt: PreferenceGP) -> None:
+    Z = rand(4, 2, seed=1)
+    expected, evidence = learnt.posterior(Z), learnt.log_evidence()
+    learnt.train()
+    assert torch.equal(learnt.datapoints, learnt.train_inputs[0])
+    torch.testing.assert_close(learnt.log_evidence(), evidence, atol=0, rtol=0)
+    assert_same_posterior(learnt.posterior(Z), expected, atol=0, rtol=0)
+    assert not learnt.training
+
+
+def test_gradients_reach_every_hyperparameter_of_the_evidence() -> None:
+    model = make_model(covar_module=None, mean_module=ConstantMean())
+    model = model.double()
+    for name, exact, numerical in parameter_gradients(model, model.log_evidence):
+        torch.testing.assert_close(exact, numerical, atol=1e-7, rtol=1e-6, msg=name)
+
+
+def test_errors_are_in_botorch_tree() -> None:
+    assert issubclass(ComparisonDataError, InputDataError)
+
+
+# ------------------------------------------------------------------------ device
+
+
+@pytest.mark.cuda
+@sizes
+def test_the_same_posterior_on_the_device(num_items: int, num_duels: int) -> None:
+    model = make_model(num_items, num_duels)
+    Z, pairs = rand(6, 2, seed=1), rand(5, 2, 2, seed=2)
+    expected, chances = model.posterior(Z), model.win_probability(pairs)
+    evidence = model.log_evidence()
+    (gradient,) = torch.autograd.grad(evidence, model.covar_module.raw_outputscale)
+    moved = copy.deepcopy(model).to("cuda")
+    posterior = moved.posterior(Z.cuda())
+    assert posterior.mean.is_cuda
+    torch.testing.assert_close(posterior.mean.cpu(), expected.mean, atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(
+        posterior.covariance_matrix.cpu(), expected.covariance_matrix, atol=1e-8, rtol=1e-8
+    )
+    torch.testing.assert_close(
+        moved.win_probability(pairs.cuda()).cpu(), chances, atol=1e-8, rtol=1e-8
+    )
+    on_device = moved.log_evidence()
+    (other,) = torch.autograd.grad(on_device, moved.covar_module.raw_outputscale)
+    torch.testing.assert_close(on_device.cpu(), evidence, atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(other.cpu(), gradient, atol=1e-8, rtol=1e-8)
+    built = PreferenceGP(
+        model.datapoints.cuda(), model.comparisons.cuda(), covar_module=make_kernel(2)
+    )
+    torch.testing.assert_close(built.posterior(Z.cuda()).mean.cpu(), expected.mean)
+    fantasies = built.fantasize(pairs.cuda(), IIDNormalSampler(Size([3]), seed=0))
+    assert fantasies.posterior(Z.cuda()).mean.shape == (3, 5, 6, 1)
