@@ -147,8 +147,7 @@ class FiniteEngine:
             same = torch.cat([same, fresh.unsqueeze(-1)], dim=-1)
             none = self.wins.new_zeros(*self.batch_shape, 1)
             self.wins, self.count, self._weights = (
-                torch.cat([rows, none], dim=-1)
-                for rows in (self.wins, self.count, self._weights)
+                torch.cat([rows, none], dim=-1) for rows in (self.wins, self.count, self._weights)
             )
         hit = (same & distinct.unsqueeze(-1)).to(self.wins)
         self.wins = self.wins + hit * wins.unsqueeze(-1)

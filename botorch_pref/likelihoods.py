@@ -62,9 +62,7 @@ class BernoulliLikelihood(Module, ABC):
         first, second, third = self._log_link_derivatives(self.scale * difference)
         return self.scale * first, self.scale**2 * second, self.scale**3 * third
 
-    def log_prob(
-        self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0
-    ) -> Tensor:
+    def log_prob(self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0) -> Tensor:
         r"""``w [y g(h) + (1 - y) g(-h)]``.
 
         Args:
@@ -145,9 +143,7 @@ class LogitLikelihood(BernoulliLikelihood):
         # The floor keeps the gradient finite where items coincide.
         mean, deviation = self.scale * mean, self.scale * variance.clamp_min(1e-20).sqrt()
         match = math.pi / 8
-        probit = _normal_cdf(
-            mean * math.sqrt(match) / (1 + match * deviation**2).sqrt()
-        )
+        probit = _normal_cdf(mean * math.sqrt(match) / (1 + match * deviation**2).sqrt())
 
         def rest(value: Tensor) -> Tensor:
             return torch.sigmoid(value) - _normal_cdf(math.sqrt(match) * value)
@@ -211,9 +207,7 @@ def _normal_cdf(value: Tensor) -> Tensor:
 
 def _mills(value: Tensor) -> Tensor:
     """``phi(z) / Phi(z)``, to rounding for every ``z``."""
-    lower = math.sqrt(2 / math.pi) / torch.special.erfcx(
-        -value.clamp_max(0.0) / math.sqrt(2)
-    )
+    lower = math.sqrt(2 / math.pi) / torch.special.erfcx(-value.clamp_max(0.0) / math.sqrt(2))
     upper = value.clamp_min(0.0)
     density = torch.exp(-(upper**2) / 2) / math.sqrt(2 * math.pi)
     return torch.where(value < 0, lower, density / _normal_cdf(upper))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-import torch
 from botorch.models.model import Model
 from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.transforms import t_batch_mode_transform

@@ -7,18 +7,21 @@ the model is fitted once more and recommends, of all items that were asked, the 
 the largest posterior mean.
 
 Utilities are shifted and scaled to mean 0 and standard deviation ``SPREAD`` over 4096
-quasi-random items, so regrets are in logits and comparable between functions: the better
-of two random items wins about nine duels in ten. Items live in the unit cube.
+quasi-random items, so regrets are in logits: the better of two random items wins about
+nine duels in ten. Relative regrets are divided by that of the mean utility, which makes
+functions comparable: 0 is the best item, 1 an average one. Items live in the unit cube.
 
 Under one seed all models meet the same judge, so differences between them are paired.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import process_time
+from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -28,8 +31,10 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
+from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
@@ -42,6 +47,7 @@ from botorch_pref.problems import (
     dueling_regret,
     get_problem,
     simple_regret,
+    utility_regret,
 )
 from botorch_pref.randomness import derive_seed, seeded
 
@@ -89,9 +95,7 @@ def _matern(pairs: Tensor, answers: Tensor) -> Model:
 
 
 def _rbf(pairs: Tensor, answers: Tensor) -> Model:
-    return PreferenceGP.from_pairs(
-        pairs, answers, covar_module=_rbf_covar_module(pairs.shape[-1])
-    )
+    return PreferenceGP.from_pairs(pairs, answers, covar_module=_rbf_covar_module(pairs.shape[-1]))
 
 
 def _rbf_covar_module(dim: int) -> ScaleKernel:
@@ -120,9 +124,21 @@ def _pf_ts(model: Model, seed: int) -> AcquisitionFunction:
     return DuelingThompsonSampling(model, seed=seed)
 
 
+def _dimension_scaled(pairs: Tensor, answers: Tensor) -> Model:
+    """The default kernel under BoTorch's usual prior, whose lengthscales grow with ``d``."""
+    dim = pairs.shape[-1]
+    covar_module = default_covar_module(dim, Size())
+    matern = covar_module.base_kernel
+    prior = LogNormalPrior(math.sqrt(2.0) + 0.5 * math.log(dim), math.sqrt(3.0))
+    matern.register_prior("lengthscale_prior", prior, "lengthscale")
+    matern.lengthscale = prior.mode
+    return PreferenceGP.from_pairs(pairs, answers, covar_module=covar_module)
+
+
 MODELS: dict[str, Callable[[Tensor, Tensor], Model]] = {
     "matern": _matern,
     "rbf": _rbf,
+    "matern-dimension-scaled": _dimension_scaled,
     "pairwise-gp": _pairwise,
 }
 RULES: dict[str, Callable[[Model, int], AcquisitionFunction]] = {"eubo": _eubo, "pf-ts": _pf_ts}
@@ -183,14 +199,20 @@ class _Loop:
                 self.pairs.append(pair)
                 self.answers.append(self.judge(pair, t))
         items = torch.cat(self.pairs)
-        with torch.no_grad():
-            mean = self.fitted().posterior(items).mean.squeeze(-1)
+        model = self.fitted()
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PairwiseGP tells of its jitter
+            posterior = cast(GPyTorchPosterior, model.posterior(items))
+        mean = posterior.mean.squeeze(-1)
         best = self.problem.optimal_value
-        recommended, asked = self.problem(items[mean.argmax()]), self.problem(torch.stack(self.asked))
+        recommended = self.problem(items[mean.argmax()])
+        first, second = self.problem(torch.stack(self.asked)).unbind(dim=-1)
         return {
             "dim": self.problem.dim,
             "regret": float(simple_regret(best, recommended)),
-            "duel_regret": float(dueling_regret(best, asked[:, 0], asked[:, 1]).mean()),
+            "relative_regret": float(simple_regret(best, recommended)) / best,
+            "duel_regret": float(dueling_regret(best, first, second).mean()),
+            "relative_duel_regret": float(utility_regret(best, first, second).mean()) / best,
             "fits": self.fits,
             "failed_fits": self.failed,
             "warned_fits": self.warned,

@@ -97,9 +97,7 @@ def _ordered(pairs: Tensor) -> tuple[Tensor, Tensor]:
     return ordered, sign
 
 
-def dueling_variance(
-    base_kernel: Kernel, first: Tensor, second: Tensor, **params: Any
-) -> Tensor:
+def dueling_variance(base_kernel: Kernel, first: Tensor, second: Tensor, **params: Any) -> Tensor:
     r"""``k(z, z)``, the prior variance of ``f(x) - f(x')``, with all its digits.
 
     Args:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.autograd import Function
 
@@ -23,9 +22,7 @@ from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.sides import Side
 
 
-def log_evidence(
-    side: Side, *, start: Tensor | None = None
-) -> tuple[Tensor, LaplaceMode]:
+def log_evidence(side: Side, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
     r"""The log marginal likelihood under the Laplace approximation.
 
     Args:
@@ -58,9 +55,9 @@ class _Evidence(Function):
         gamma = factor.gamma()
         moved = factor.solve_adjoint(factor.log_det_slope(gamma, ctx.third))
         alpha = side.map.adjoint(mode.weights)
-        grad_covariance = symmetric_outer(
-            0.5 * alpha + side.map.adjoint(moved), alpha
-        ).sub_(gamma, alpha=0.5)
+        grad_covariance = symmetric_outer(0.5 * alpha + side.map.adjoint(moved), alpha).sub_(
+            gamma, alpha=0.5
+        )
         covariance_shape, latent_shape = ctx.shapes
         return (
             (grad[..., None, None] * grad_covariance).sum_to_size(covariance_shape),

@@ -19,8 +19,8 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
-from torch.linalg import solve_triangular
 
+from botorch_pref.laplace.factors import AnswerFactor, Factor, ItemFactor, matvec
 from botorch_pref.laplace.observations import IdentityMap, Observations, SparseMap
 
 
@@ -76,28 +76,6 @@ class Side(ABC):
         """Factor the Hessian at a curvature ``... x m``."""
 
 
-class Factor(ABC):
-    r"""The factored Hessian of a side at one curvature.
-
-    Attributes:
-        log_det: ``...``-dim ``log det(I + W P)``.
-    """
-
-    log_det: Tensor
-
-    @abstractmethod
-    def gamma(self) -> Tensor:
-        """``Gamma: ... x s x s``."""
-
-    @abstractmethod
-    def solve_adjoint(self, x: Tensor) -> Tensor:
-        """``t: ... x m`` with ``(I + W P) t = x``."""
-
-    @abstractmethod
-    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
-        """Derivative of ``-1/2 log det`` with respect to the latent values."""
-
-
 class AnswerSide(Side):
     """Coordinates are the latent values; the representer weights are one a row."""
 
@@ -106,9 +84,7 @@ class AnswerSide(Side):
     def __init__(
         self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
     ) -> None:
-        super().__init__(
-            observations.map.gram(item_covariance), prior_latent, observations
-        )
+        super().__init__(observations.map.gram(item_covariance), prior_latent, observations)
         self.map = IdentityMap()
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
@@ -121,7 +97,7 @@ class AnswerSide(Side):
 
     def latent(self, z: Tensor) -> Tensor:
         """See the base class."""
-        return _matvec(self.covariance, z)
+        return matvec(self.covariance, z)
 
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
         """See the base class."""
@@ -145,38 +121,6 @@ class AnswerSide(Side):
         return AnswerFactor(self.covariance, curvature)
 
 
-class AnswerFactor(Factor):
-    """Cholesky of ``B = I + S P S``."""
-
-    def __init__(self, covariance: Tensor, curvature: Tensor) -> None:
-        self.covariance = covariance
-        self.curvature = curvature
-        self.root = curvature.sqrt()
-        scaled = self.root.unsqueeze(-1) * covariance * self.root.unsqueeze(-2)
-        scaled.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        self.cholesky = torch.linalg.cholesky_ex(scaled).L
-        self.log_det = _log_det(self.cholesky)
-
-    def gamma(self) -> Tensor:
-        """See the base class."""
-        half = solve_triangular(self.cholesky, torch.diag_embed(self.root), upper=False)
-        return half.transpose(-1, -2) @ half
-
-    def solve_adjoint(self, x: Tensor) -> Tensor:
-        """See the base class."""
-        right = self.root * _matvec(self.covariance, x)
-        solution = torch.cholesky_solve(right.unsqueeze(-1), self.cholesky)
-        return x - self.root * solution.squeeze(-1)
-
-    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
-        """See the base class."""
-        # 1/2 var(eta_i | y) * third_i, with the variance (1 - gamma_ii / w_i) / w_i.
-        # A curvature of zero comes with a third derivative of zero.
-        shrunk = gamma.diagonal(dim1=-2, dim2=-1)
-        curvature = self.curvature.clamp_min(torch.finfo(third.dtype).tiny)
-        return 0.5 * (third / curvature) * (1.0 - shrunk / curvature)
-
-
 class ItemSide(Side):
     """Coordinates are the utilities; the representer weights are one an item."""
 
@@ -195,11 +139,11 @@ class ItemSide(Side):
 
     def coordinates(self, weights: Tensor) -> Tensor:
         """See the base class."""
-        return _matvec(self.root.transpose(-1, -2), self.map.adjoint(weights))
+        return matvec(self.root.transpose(-1, -2), self.map.adjoint(weights))
 
     def latent(self, z: Tensor) -> Tensor:
         """See the base class."""
-        return self.map.apply(_matvec(self.root, z))
+        return self.map.apply(matvec(self.root, z))
 
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
         """See the base class."""
@@ -223,39 +167,6 @@ class ItemSide(Side):
     def factor(self, curvature: Tensor) -> ItemFactor:
         """See the base class."""
         return ItemFactor(self, curvature)
-
-
-class ItemFactor(Factor):
-    """Cholesky of ``M = I + R^T L_W R``."""
-
-    def __init__(self, side: ItemSide, curvature: Tensor) -> None:
-        self.side = side
-        self.curvature = curvature
-        self.laplacian = side.map.laplacian(curvature)
-        hessian = side.root.transpose(-1, -2) @ self.laplacian @ side.root
-        hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        self.cholesky = torch.linalg.cholesky_ex(hessian).L
-        self.log_det = _log_det(self.cholesky)
-
-    def gamma(self) -> Tensor:
-        """See the base class."""
-        half = self._half() @ self.laplacian
-        return self.laplacian - half.transpose(-1, -2) @ half
-
-    def solve_adjoint(self, x: Tensor) -> Tensor:
-        """See the base class."""
-        right = self.side.coordinates(x)
-        solution = torch.cholesky_solve(right.unsqueeze(-1), self.cholesky)
-        return x - self.curvature * self.side.latent(solution.squeeze(-1))
-
-    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
-        """See the base class."""
-        variance = self.side.map.columns(self._half()).square().sum(-2)
-        return 0.5 * variance * third
-
-    def _half(self) -> Tensor:
-        # The posterior covariance of the utilities is the square of this.
-        return solve_triangular(self.cholesky, self.side.root.transpose(-1, -2), upper=False)
 
 
 def choose_side(
@@ -306,11 +217,3 @@ def prior_root(covariance: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(covariance)
     spectral = vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
     return torch.where(failed[..., None, None], spectral, root)
-
-
-def _matvec(matrix: Tensor, vector: Tensor) -> Tensor:
-    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
-
-
-def _log_det(cholesky: Tensor) -> Tensor:
-    return 2.0 * cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)

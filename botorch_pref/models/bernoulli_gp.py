@@ -56,8 +56,7 @@ class BernoulliGP(LaplaceGP):
         data = Labels(train_X, train_Y)
         batch_shape = train_X.shape[:-2]
         super().__init__(
-            covar_module=covar_module
-            or default_covar_module(train_X.shape[-1], batch_shape),
+            covar_module=covar_module or default_covar_module(train_X.shape[-1], batch_shape),
             mean_module=mean_module or ConstantMean(batch_shape=batch_shape),
             likelihood=likelihood or LogitLikelihood(),
             input_transform=input_transform,

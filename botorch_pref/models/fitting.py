@@ -12,6 +12,9 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
+DEFAULT_LENGTHSCALE = 0.4
+DEFAULT_OUTPUT_SCALE = 4.0
+
 
 class LaplaceMarginalLogLikelihood(MarginalLogLikelihood):
     r"""The Laplace evidence of a model plus the log density of its priors.
@@ -69,20 +72,16 @@ def default_covar_module(dim: int | None, batch_shape: Size) -> ScaleKernel:
     Returns:
         The kernel.
     """
-    lengthscale, output_scale = 0.4, 4.0
+    lengthscale, output_scale = DEFAULT_LENGTHSCALE, DEFAULT_OUTPUT_SCALE
     return ScaleKernel(
         MaternKernel(
             nu=2.5,
             ard_num_dims=dim,
             batch_shape=batch_shape,
             lengthscale_prior=LogNormalPrior(math.log(lengthscale), 0.8),
-            lengthscale_constraint=LogTransformedInterval(
-                1e-2, 1e2, initial_value=lengthscale
-            ),
+            lengthscale_constraint=LogTransformedInterval(1e-2, 1e2, initial_value=lengthscale),
         ),
         batch_shape=batch_shape,
         outputscale_prior=LogNormalPrior(math.log(output_scale), 1.0),
-        outputscale_constraint=LogTransformedInterval(
-            1e-3, 1e4, initial_value=output_scale
-        ),
+        outputscale_constraint=LogTransformedInterval(1e-3, 1e4, initial_value=output_scale),
     )

@@ -22,6 +22,7 @@ from torch.nn import Module
 from botorch_pref.laplace import Observations, Representer, choose_side, log_evidence, represent
 from botorch_pref.laplace.sides import Side
 from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.fitting import log_hyperposterior
 
 
@@ -50,9 +51,8 @@ class LaplaceGP(Model, GP):
         self.likelihood = likelihood
         if input_transform is not None:
             self.input_transform = input_transform
-        self._posterior_cache: tuple[Any, Tensor, Representer] | None = None
-
-    # ------------------------------------------------------------------ data
+        self._posterior_cache: HyperparameterCache[tuple[Tensor, Representer]]
+        self._posterior_cache = HyperparameterCache()
 
     @property
     @abstractmethod
@@ -87,8 +87,6 @@ class LaplaceGP(Model, GP):
         """The batch shape of the data and the hyperparameters."""
         return torch.broadcast_shapes(self.items.shape[:-2], self.covar_module.batch_shape)
 
-    # ------------------------------------------------------------ transforms
-
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
         r"""Transform inputs by ``input_transform``, or else by the model's own.
 
@@ -119,8 +117,6 @@ class LaplaceGP(Model, GP):
     def _revert_to_original_inputs(self) -> None:
         """Nothing: see :meth:`_set_transformed_inputs`."""
 
-    # ------------------------------------------------------------- inference
-
     def prior(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and covariance of the utility at transformed ``... x q x d`` inputs."""
         return self.mean_module(inputs), to_dense(self.covar_module(inputs))
@@ -150,25 +146,15 @@ class LaplaceGP(Model, GP):
         graph through the mode.
         """
         if self.items.requires_grad:
-            items = self.transformed_items()
-            return items, represent(self._side(items), self.variance_weight())
-        key = self._hyperparameters()
-        if self._posterior_cache is None or not _same(self._posterior_cache[0], key):
-            with torch.no_grad():
-                items = self.transformed_items()
-                found = represent(self._side(items), self.variance_weight())
-            self._posterior_cache = (key, items, found)
-        return self._posterior_cache[1:]
-
-    def _hyperparameters(self) -> tuple[tuple[object, ...], Tensor]:
-        tensors = list(self.parameters())
+            return self._represent()
         transform = getattr(self, "input_transform", None)
-        if transform is not None:
-            tensors.extend(b for b in transform.buffers() if b.is_floating_point())
-        parts = [tensor.detach().reshape(-1).to(self.items) for tensor in tensors]
-        values = torch.cat(parts) if parts else self.items.new_empty(0)
-        modules = (self.covar_module, self.mean_module, self.likelihood)
-        return (*map(id, modules), values.dtype, values.device), values
+        modules = (self.covar_module, self.mean_module, self.likelihood, transform)
+        with torch.no_grad():
+            return self._posterior_cache.get(modules, self.items, self._represent)
+
+    def _represent(self) -> tuple[Tensor, Representer]:
+        items = self.transformed_items()
+        return items, represent(self._side(items), self.variance_weight())
 
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
         """``... x q x n`` covariance of transformed inputs and items."""
@@ -230,8 +216,6 @@ class LaplaceGP(Model, GP):
             return posterior
         return posterior_transform(posterior=posterior, X=X)
 
-    # ----------------------------------------------------------------- state
-
     def train(self, mode: bool = True) -> LaplaceGP:
         """Set the mode of all modules; data and posterior do not depend on it."""
         Module.train(self, mode)
@@ -242,18 +226,9 @@ class LaplaceGP(Model, GP):
         return self.train(False)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The posterior is found again when asked for. Items with a graph behind them
-        # can be neither copied nor stored; their values can.
+        # Items with a graph behind them can be neither copied nor stored; values can.
         state = dict(self.__dict__)
-        state["_posterior_cache"] = None
         state["_buffers"] = {
-            name: None if value is None else value.detach()
-            for name, value in self._buffers.items()
+            name: None if value is None else value.detach() for name, value in self._buffers.items()
         }
         return state
-
-
-def _same(
-    old: tuple[tuple[object, ...], Tensor], new: tuple[tuple[object, ...], Tensor]
-) -> bool:
-    return old[0] == new[0] and old[1].shape == new[1].shape and torch.equal(old[1], new[1])

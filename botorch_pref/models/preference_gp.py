@@ -2,7 +2,6 @@ r"""A Gaussian process over utilities, from comparisons of pairs."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Self
 
 import torch
@@ -10,7 +9,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
-from botorch.utils.datasets import RankingDataset, SupervisedDataset
+from botorch.utils.datasets import SupervisedDataset
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean, ZeroMean
@@ -20,17 +19,16 @@ from torch import Size, Tensor
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels import dueling_variance
-from botorch_pref.laplace import Block, Observations
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
+from botorch_pref.models.comparison_model import (
+    ComparisonModel,
+    as_comparisons,
+    ranking_inputs,
+)
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.laplace_gp import LaplaceGP
-
-_DUEL = (1.0, -1.0)
-_DATA = ("datapoints", "pairs", "wins", "count", "annotator")
-_ROWS = ("pairs", "wins", "count")
 
 
-class PreferenceGP(LaplaceGP):
+class PreferenceGP(ComparisonModel):
     r"""A utility ``f ~ GP(m, k)`` judged by ``P(i beats j) = mu(f(x_i) - f(x_j))``.
 
     A drop-in for BoTorch's ``PairwiseGP``. The posterior of the utility is Laplace's
@@ -80,23 +78,21 @@ class PreferenceGP(LaplaceGP):
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
-        data = _as_comparisons(datapoints, comparisons)
+        data = as_comparisons(datapoints, comparisons)
         batch_shape = data.batch_shape if data is not None else Size()
         dim = data.datapoints.shape[-1] if data is not None else None
         super().__init__(
+            data,
             covar_module=covar_module or default_covar_module(dim, batch_shape),
             mean_module=mean_module or ZeroMean(),
             likelihood=likelihood or LogitLikelihood(),
             input_transform=input_transform,
         )
         self.variance = _checked_variance(variance)
-        for name in (*_DATA, *(f"merged_{name}" for name in _ROWS)):
-            self.register_buffer(f"_{name}", None, persistent=False)
-        self._set_data(data)
-        if data is not None:
-            self.to(data.datapoints)
-            self._learn_transform()
-        self.eval()
+
+    def extra_repr(self) -> str:
+        """Which variance the covariance is built on."""
+        return f"variance={self.variance!r}"
 
     @classmethod
     def from_pairs(cls, pairs: Tensor, answers: Tensor, **kwargs: Any) -> Self:
@@ -115,131 +111,8 @@ class PreferenceGP(LaplaceGP):
 
     @classmethod
     def construct_inputs(cls, training_data: SupervisedDataset) -> dict[str, Tensor]:
-        r"""The constructor's arguments from a ``RankingDataset`` of pairs.
-
-        Args:
-            training_data: A ``RankingDataset`` of arity 2 without ties; rank 0 is best.
-
-        Returns:
-            ``datapoints`` and ``comparisons``.
-
-        Raises:
-            UnsupportedError: If it is another data set, ranks more than two items a
-                row, or has ties.
-        """
-        if not isinstance(training_data, RankingDataset):
-            raise UnsupportedError(
-                f"{cls.__name__} needs a RankingDataset, not "
-                f"{type(training_data).__name__}."
-            )
-        indices, ranks = training_data._X.indices, training_data.Y
-        if indices.shape[-1] != 2:
-            raise UnsupportedError(
-                f"{cls.__name__} compares two items a row, but the RankingDataset ranks "
-                f"{indices.shape[-1]}."
-            )
-        if bool((ranks[..., 0] == ranks[..., 1]).any()):
-            raise UnsupportedError(
-                "A RankingDataset with ties has no [winner, loser] rows; use "
-                f"{cls.__name__}.from_pairs with answers of 0.5."
-            )
-        order = ranks.argsort(dim=-1)
-        return {
-            "datapoints": training_data._X.values,
-            "comparisons": indices.gather(-1, order),
-        }
-
-    # ------------------------------------------------------------------ data
-
-    @property
-    def items(self) -> Tensor:
-        """The ``batch_shape x n x d``-dim items; none without data."""
-        return torch.empty(0, 1) if self._datapoints is None else self._datapoints
-
-    @property
-    def datapoints(self) -> Tensor | None:
-        """The ``batch_shape x n x d``-dim items as they were given."""
-        return self._datapoints
-
-    @property
-    def data(self) -> Comparisons | None:
-        """The comparisons in the order in which they were given."""
-        if self._datapoints is None:
-            return None
-        return Comparisons.unchecked(*(getattr(self, f"_{name}") for name in _DATA))
-
-    @property
-    def merged_data(self) -> Comparisons | None:
-        """The rows that inference sees: repeated pairs are one, annotators are not told apart."""
-        if self._datapoints is None:
-            return None
-        rows = (getattr(self, f"_merged_{name}") for name in _ROWS)
-        return Comparisons.unchecked(self._datapoints, *rows)
-
-    @property
-    def comparisons(self) -> Tensor | None:
-        r"""The ``m x 2``-dim rows ``[winner, loser]``, a row for every answer.
-
-        Raises:
-            UnsupportedError: If there are ties, which have no such row.
-        """
-        return None if self.data is None else self.data.comparisons
-
-    @property
-    def train_targets(self) -> Tensor | None:
-        """The comparisons, as GPyTorch names them."""
-        return self.comparisons
-
-    @property
-    def num_observations(self) -> int:
-        """The number of rows after merging."""
-        return 0 if self._pairs is None else self._merged_pairs.shape[-2]
-
-    def set_train_data(self, datapoints: Tensor, comparisons: Tensor | Comparisons) -> None:
-        r"""Replace the data; hyperparameters stay, learnt transform bounds are relearnt.
-
-        Args:
-            datapoints: ``batch_shape x n x d``-dim items.
-            comparisons: As in the constructor.
-
-        Raises:
-            ComparisonDataError: If the data cannot be used; the old data then stay.
-        """
-        data = _as_comparisons(datapoints, comparisons)
-        if data is None:
-            raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
-        self._set_data(data)
-        self._learn_transform()
-
-    def observations(self) -> Observations:
-        """See the base class: one block of duels."""
-        count = self._merged_count
-        answer = torch.where(count > 0, self._merged_wins / count.clamp_min(1.0), 0.5)
-        block = Block(self._merged_pairs, _DUEL, answer, count, self.likelihood)
-        return Observations([block], self.items.shape[-2])
-
-    def variance_weight(self) -> Tensor | None:
-        """See the base class: ``count / kappa``."""
-        if isinstance(self.variance, str):
-            return None
-        return self._merged_count / self.variance
-
-    def _set_data(self, data: Comparisons | None) -> None:
-        for name in _DATA:
-            setattr(self, f"_{name}", None if data is None else getattr(data, name))
-        if data is not None:
-            rows = (getattr(data, name) for name in _ROWS)
-            merged = Comparisons.unchecked(data.datapoints, *rows).merged()
-            for name in _ROWS:
-                setattr(self, f"_merged_{name}", getattr(merged, name))
-        self._posterior_cache = None
-
-    def _with_data(self, data: Comparisons) -> Self:
-        new = copy.deepcopy(self)
-        new._set_data(data)
-        return new
-
-    # ----------------------------------------------------------------- duels
+        """The constructor's arguments from a ``RankingDataset``; see ``ranking_inputs``."""
+        return ranking_inputs(training_data, cls.__name__)
 
     def pair_posterior(self, X: Tensor) -> GPyTorchPosterior:
         r"""The posterior of the difference ``f(x) - f(x')``, pair by pair.
@@ -251,9 +124,7 @@ class PreferenceGP(LaplaceGP):
             A posterior whose mean and variance are ``... x 1 x 1``.
         """
         mean, variance = self._difference(X)
-        normal = MultivariateNormal(
-            mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1))
-        )
+        normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
         return GPyTorchPosterior(normal)
 
     def win_probability(self, X: Tensor) -> Tensor:
@@ -282,8 +153,6 @@ class PreferenceGP(LaplaceGP):
             cross = cross[..., :1, :] - cross[..., 1:, :]
             mean, variance = found.predict_differences(mean, variance, cross)
         return mean.squeeze(-1), variance.squeeze(-1)
-
-    # ---------------------------------------------------------- conditioning
 
     def condition_on_pairs(self, pairs: Tensor, answers: Tensor) -> Self:
         r"""A copy that has also seen more answered duels, with the same hyperparameters.
@@ -368,23 +237,6 @@ class PreferenceGP(LaplaceGP):
                 X.new_empty(0, X.shape[-1]), torch.empty(0, 2, dtype=torch.long)
             )
         return self._with_data(data.append_fresh(X, answers))
-
-
-def _as_comparisons(
-    datapoints: Tensor | None, comparisons: Tensor | Comparisons | None
-) -> Comparisons | None:
-    if datapoints is None and comparisons is None:
-        return None
-    if datapoints is None or comparisons is None:
-        missing = "datapoints" if datapoints is None else "comparisons"
-        raise ComparisonDataError(f"`{missing}` is None while the other data are not.")
-    if not isinstance(comparisons, Comparisons):
-        return Comparisons.from_comparisons(datapoints, comparisons)
-    if comparisons.datapoints is not datapoints and not torch.equal(
-        comparisons.datapoints, datapoints
-    ):
-        raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
-    return comparisons
 
 
 def _checked_variance(variance: str | float) -> str | float:

@@ -39,7 +39,6 @@ NUM_NYSTROM_POINTS = 512
 _NUM_RESIDUAL_POINTS = 256
 
 
-
 def draw_prior_paths(
     model: LaplaceGP, sample_shape: Size, num_features: int = NUM_FEATURES
 ) -> GeneralizedLinearPath:

@@ -158,13 +158,9 @@ def test_bad_new_data_leave_the_old() -> None:
 
 
 @pytest.mark.parametrize("batch_shape", [(), (2,), (3, 2)])
-@pytest.mark.parametrize("t_batch", [(), (1,), (5, 1), (5, 1, 1), (4, 3, 2)])
+@pytest.mark.parametrize("t_batch", [(), (1,), (2,), (5, 1, 1), (4, 3, 2)])
 @pytest.mark.parametrize("q", [1, 3])
 def test_shapes(batch_shape: tuple[int, ...], t_batch: tuple[int, ...], q: int) -> None:
-    if len(t_batch) == 3 and batch_shape == (2,):
-        t_batch = (4, 3, 2)
-    elif len(t_batch) == 2 and batch_shape == ():
-        t_batch = (5, 4)
     _, comparisons = make_duels(5, 7, 2)
     model = PreferenceGP(rand(*batch_shape, 5, 2), comparisons.expand(*batch_shape, 7, 2))
     shape = torch.broadcast_shapes(t_batch, batch_shape)
@@ -333,12 +329,13 @@ def test_an_item_against_itself_or_nearly_so() -> None:
     model = make_model(covar_module=make_kernel(2, outputscale=100.0))
     x = torch.tensor([[0.3, 0.4]]).double()
     itself = torch.stack([x, x], dim=-2)
-    assert model.pair_posterior(itself).mean.item() == 0.0
-    assert model.pair_posterior(itself).variance.item() == pytest.approx(0.0, abs=1e-12)
     assert model.win_probability(itself).item() == pytest.approx(0.5, abs=1e-9)
-    for gap in (1e-3, 1e-5, 1e-8):
+    for gap in (1e-2, 1e-3, 1e-4):
         posterior = model.pair_posterior(torch.stack([x, x + gap], dim=-2))
-        assert 0 <= posterior.variance.item() < 3e3 * gap**2 + 1e-12
+        assert 0 < posterior.variance.item() < 3e3 * gap**2
+    posterior = model.pair_posterior(itself)
+    assert posterior.mean.item() == 0.0
+    assert 0 <= posterior.variance.item() <= 1e-9
 
 
 @links
@@ -532,7 +529,7 @@ def test_batched_is_looped(
     (gradient,) = torch.autograd.grad(evidence.sum(), kernel.raw_outputscale)
     assert evidence.shape == (3,)
     for i, (items, rows) in enumerate(data):
-        own = make_kernel(2, outputscale=float(kernel.outputscale[i]))
+        own = make_kernel(2, outputscale=kernel.outputscale[i].item())
         one = PreferenceGP(items, rows, covar_module=own, **kwargs)
         expected = one.posterior(Z)
         torch.testing.assert_close(posterior.mean[i], expected.mean, atol=1e-9, rtol=1e-9)
@@ -698,7 +695,7 @@ def _set_covar_module(model: PreferenceGP) -> None:
 
 def _set_base_kernel(model: PreferenceGP) -> None:
     kernel = RBFKernel(ard_num_dims=2).double()
-    kernel.lengthscale = model.covar_module.base_kernel.lengthscale.detach()
+    kernel.raw_lengthscale = model.covar_module.base_kernel.raw_lengthscale
     model.covar_module.base_kernel = kernel
 
 

@@ -1,0 +1,196 @@
+r"""``botorch-pref run``: simulate a strategy on a problem, print and save what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from botorch.exceptions.errors import BotorchError
+from torch import Tensor
+
+from botorch_pref.cli.errors import INTERRUPTED, UsageError
+from botorch_pref.plotting import plot_regret, save_figure
+from botorch_pref.problems import (
+    Catalyst,
+    LogisticJudge,
+    PreferenceProblem,
+    SyntheticProblem,
+    get_problem,
+)
+from botorch_pref.runner import History, random_play, simulate
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import PFTS
+
+_HISTORY, _PLOT = "history.csv", "regret.png"
+_PERCENT = 10.0  # of hydrogen yield: one unit of the catalyst's utility
+_ELEMENTS = ("silver", "gold", "zinc")
+
+
+def run(args: argparse.Namespace) -> int:
+    r"""Run one simulation.
+
+    Args:
+        args: The parsed arguments of ``botorch-pref run``.
+
+    Returns:
+        The exit status: 0, or 130 if the simulation was interrupted.
+
+    Raises:
+        UsageError: If something cannot be done as asked; before the first duel, but for
+            a disk that fills up meanwhile.
+    """
+    problem = _problem(args)
+    strategy = _strategy(args, problem)
+    folder = _folder(args)
+    history = simulate(
+        strategy,
+        problem,
+        LogisticJudge(problem, seed=args.seed),
+        args.horizon,
+        progress=not args.quiet,
+        interruptible=True,
+        name=args.strategy,
+    )
+    if not history.num_duels:
+        print("interrupted before the first duel was over; nothing was saved", file=sys.stderr)
+        return INTERRUPTED
+    paths = _save(history, problem, args, folder)
+    if history.num_duels < history.horizon:
+        print(
+            f"interrupted after {history.num_duels} of {history.horizon} duels; what was done is "
+            f"saved in {paths[0]} and {paths[1]}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    print(_report(history, problem, args, paths))
+    return 0
+
+
+def _problem(args: argparse.Namespace) -> PreferenceProblem:
+    names = ("dim", "num_choices", "dedupe")
+    options = {name: value for name in names if (value := getattr(args, name)) is not None}
+    try:
+        problem = get_problem(args.problem, **options)
+        random_play(problem)  # which fails if the maximum is not known
+    except (BotorchError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    return problem
+
+
+def _strategy(args: argparse.Namespace, problem: PreferenceProblem) -> PFTS:
+    try:
+        space = SearchSpace(problem.bounds, problem.choices)
+        if args.preset == "paper":
+            return PFTS.paper(space=space, seed=args.seed)
+        return PFTS(space=space, seed=args.seed)
+    except BotorchError as error:
+        raise UsageError(str(error)) from error
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    """The folder for the results, made and tried out."""
+    folder: Path = args.out or Path("botorch_pref_runs") / _run_name(args)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (_HISTORY, _PLOT):
+            if (folder / name).is_dir():
+                raise IsADirectoryError(errno.EISDIR, f"{name} is a folder there")
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
+    return folder
+
+
+def _run_name(args: argparse.Namespace) -> str:
+    parts = [
+        args.problem.lower(),
+        f"{args.dim}d" if args.dim is not None else "",
+        f"{args.num_choices}choices" if args.num_choices is not None else "",
+        args.dedupe or "",
+        args.strategy,
+        args.preset if args.preset != "practical" else "",
+        f"seed{args.seed}",
+    ]
+    return "-".join(part for part in parts if part)
+
+
+def _save(
+    history: History, problem: PreferenceProblem, args: argparse.Namespace, folder: Path
+) -> tuple[Path, Path]:
+    """The paths of plot and history."""
+    unit, scale = "units of utility", 1.0
+    if isinstance(problem, Catalyst):
+        unit, scale = "percentage points of yield", _PERCENT
+    title = f"{problem.name}, {args.strategy}, {history.num_duels} duels, seed {args.seed}"
+    try:
+        table = history.save(folder / _HISTORY)
+        figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)
+        plot = save_figure(figure, folder / _PLOT)
+    except OSError as error:
+        raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
+    return plot, table
+
+
+def _report(
+    history: History,
+    problem: PreferenceProblem,
+    args: argparse.Namespace,
+    paths: tuple[Path, Path],
+) -> str:
+    duels, random = history.num_duels, history.num_duels * history.random_regret
+    share = history.num_identical / duels
+    lines = [
+        (
+            "run",
+            f"{problem.name}, {args.strategy} ({args.preset}), {duels} duels, seed {args.seed}",
+        ),
+        *_recommendation(history, problem),
+        (
+            "cumulative regret",
+            f"{history.cumulative_regret:.2f} (dueling regret; random play expects {random:.2f})",
+        ),
+        ("identical pairs", f"{history.num_identical} of {duels} duels ({share:.0%})"),
+        ("time", f"{history.seconds:.1f} s ({1000 * history.seconds / duels:.0f} ms a duel)"),
+        ("regret plot", str(paths[0])),
+        ("history", str(paths[1])),
+    ]
+    return "\n".join(f"{name:<18} {text}" for name, text in lines)
+
+
+def _recommendation(history: History, problem: PreferenceProblem) -> list[tuple[str, str]]:
+    row = history.recommended
+    assert row is not None  # the last duel of a complete history has one
+    item = torch.tensor([float(row[f"recommended_x{i + 1}"]) for i in range(problem.dim)])
+    if isinstance(problem, Catalyst):
+        return _composition(problem, int(row["recommended_index"]), item)
+    lines = [("recommended item", _vector(item))]
+    if isinstance(problem, SyntheticProblem) and problem.unit_cube:
+        lower, upper = problem.function.get_buffer("bounds")
+        lines.append(("in its own units", _vector(torch.lerp(lower, upper, item.to(lower)))))
+    best = problem.optimal_value
+    utility = best - float(row["recommendation_regret"])
+    lines.append(("utility", f"{utility:.4g} (the best: {best:.4g})"))
+    return lines
+
+
+def _composition(problem: Catalyst, index: int, item: Tensor) -> list[tuple[str, str]]:
+    best = int(problem.utilities.argmax())
+    measured, highest = (_PERCENT * float(problem.utilities[i]) for i in (index, best))
+    fractions = ", ".join(f"{name} {x:.3f}" for name, x in zip(_ELEMENTS, item, strict=True))
+    return [
+        ("recommended", f"{problem.names[index]} ({fractions})"),
+        (
+            "measured yield",
+            f"{measured:.2f} % hydrogen (the best of {len(problem.names)} measured: "
+            f"{highest:.2f} %, {problem.names[best]})",
+        ),
+    ]
+
+
+def _vector(item: Tensor) -> str:
+    return "(" + ", ".join(f"{x:.4f}" for x in item.tolist()) + ")"

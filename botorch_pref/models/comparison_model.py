@@ -1,0 +1,187 @@
+r"""The data side of a model of comparisons."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.utils.datasets import RankingDataset, SupervisedDataset
+from torch import Tensor
+
+from botorch_pref.data import Comparisons
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.laplace import Block, Observations
+from botorch_pref.models.laplace_gp import LaplaceGP
+
+_DUEL = (1.0, -1.0)
+_DATA = ("datapoints", "pairs", "wins", "count", "annotator")
+_ROWS = ("pairs", "wins", "count")
+
+
+class ComparisonModel(LaplaceGP):
+    r"""A model that owns comparisons, as they were given and merged.
+
+    The tensors are buffers that are not persistent: they move with the model, and are in
+    copies and pickles, but not in ``state_dict``.
+
+    Attributes:
+        variance: ``"laplace"`` or ``kappa``; see :class:`PreferenceGP`.
+    """
+
+    variance: str | float
+    _datapoints: Tensor | None
+    _pairs: Tensor
+    _merged_pairs: Tensor
+    _merged_wins: Tensor
+    _merged_count: Tensor
+
+    def __init__(self, data: Comparisons | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for name in (*_DATA, *(f"merged_{name}" for name in _ROWS)):
+            self.register_buffer(f"_{name}", None, persistent=False)
+        self._set_data(data)
+        if data is not None:
+            self.to(data.datapoints)
+            self._learn_transform()
+        self.eval()
+
+    @property
+    def items(self) -> Tensor:
+        """The ``batch_shape x n x d``-dim items; none without data."""
+        return torch.empty(0, 1) if self._datapoints is None else self._datapoints
+
+    @property
+    def datapoints(self) -> Tensor | None:
+        """The ``batch_shape x n x d``-dim items as they were given."""
+        return self._datapoints
+
+    @property
+    def data(self) -> Comparisons | None:
+        """The comparisons in the order in which they were given."""
+        if self._datapoints is None:
+            return None
+        return Comparisons.unchecked(*(getattr(self, f"_{name}") for name in _DATA))
+
+    @property
+    def merged_data(self) -> Comparisons | None:
+        """The rows that inference sees: repeated pairs are one, annotators are not told apart."""
+        if self._datapoints is None:
+            return None
+        rows = (getattr(self, f"_merged_{name}") for name in _ROWS)
+        return Comparisons.unchecked(self._datapoints, *rows)
+
+    @property
+    def comparisons(self) -> Tensor | None:
+        r"""The ``m x 2``-dim rows ``[winner, loser]``, a row for every answer.
+
+        Raises:
+            UnsupportedError: If there are ties, which have no such row.
+        """
+        return None if self.data is None else self.data.comparisons
+
+    @property
+    def train_targets(self) -> Tensor | None:
+        """The comparisons, as GPyTorch names them."""
+        return self.comparisons
+
+    @property
+    def num_observations(self) -> int:
+        """The number of rows after merging."""
+        return 0 if self._pairs is None else self._merged_pairs.shape[-2]
+
+    def set_train_data(self, datapoints: Tensor, comparisons: Tensor | Comparisons) -> None:
+        r"""Replace the data; hyperparameters stay, learnt transform bounds are relearnt.
+
+        Args:
+            datapoints: ``batch_shape x n x d``-dim items.
+            comparisons: As in the constructor.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; the old data then stay.
+        """
+        data = as_comparisons(datapoints, comparisons)
+        if data is None:
+            raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
+        self._set_data(data)
+        self._learn_transform()
+
+    def observations(self) -> Observations:
+        """See the base class: one block of duels."""
+        count = self._merged_count
+        answer = torch.where(count > 0, self._merged_wins / count.clamp_min(1.0), 0.5)
+        block = Block(self._merged_pairs, _DUEL, answer, count, self.likelihood)
+        return Observations([block], self.items.shape[-2])
+
+    def variance_weight(self) -> Tensor | None:
+        """See the base class: ``count / kappa``."""
+        if isinstance(self.variance, str):
+            return None
+        return self._merged_count / self.variance
+
+    def _set_data(self, data: Comparisons | None) -> None:
+        for name in _DATA:
+            setattr(self, f"_{name}", None if data is None else getattr(data, name))
+        if data is not None:
+            rows = (getattr(data, name) for name in _ROWS)
+            merged = Comparisons.unchecked(data.datapoints, *rows).merged()
+            for name in _ROWS:
+                setattr(self, f"_merged_{name}", getattr(merged, name))
+        self._posterior_cache.clear()
+
+    def _with_data(self, data: Comparisons) -> Self:
+        new = copy.deepcopy(self)
+        new._set_data(data)
+        return new
+
+
+def ranking_inputs(training_data: SupervisedDataset, model: str) -> dict[str, Tensor]:
+    r"""``datapoints`` and ``comparisons`` of a ``RankingDataset`` of pairs.
+
+    Args:
+        training_data: A ``RankingDataset`` of arity 2 without ties; rank 0 is best.
+        model: The name of the model, for messages.
+
+    Returns:
+        The two constructor arguments.
+
+    Raises:
+        UnsupportedError: If it is another data set, ranks more than two items a row, or has
+            ties.
+    """
+    if not isinstance(training_data, RankingDataset):
+        raise UnsupportedError(
+            f"{model} needs a RankingDataset, not {type(training_data).__name__}."
+        )
+    indices, ranks = training_data._X.indices, training_data.Y
+    if indices.shape[-1] != 2:
+        raise UnsupportedError(
+            f"{model} compares two items a row, but the RankingDataset ranks {indices.shape[-1]}."
+        )
+    if bool((ranks[..., 0] == ranks[..., 1]).any()):
+        raise UnsupportedError(
+            "A RankingDataset with ties has no [winner, loser] rows; use "
+            f"{model}.from_pairs with answers of 0.5."
+        )
+    # BoTorch's own reading gathers by the ranks themselves, which is the same for pairs.
+    comparisons = indices.gather(-1, ranks.argsort(dim=-1))
+    return {"datapoints": training_data._X.values, "comparisons": comparisons}
+
+
+def as_comparisons(
+    datapoints: Tensor | None, comparisons: Tensor | Comparisons | None
+) -> Comparisons | None:
+    """Validated data from a constructor's two arguments; ``None`` if both are."""
+    if datapoints is None and comparisons is None:
+        return None
+    if datapoints is None or comparisons is None:
+        missing = "datapoints" if datapoints is None else "comparisons"
+        raise ComparisonDataError(f"`{missing}` is None while the other data are not.")
+    if not isinstance(comparisons, Comparisons):
+        return Comparisons.from_comparisons(datapoints, comparisons)
+    if comparisons.datapoints is not datapoints and not torch.equal(
+        comparisons.datapoints, datapoints
+    ):
+        raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
+    return comparisons

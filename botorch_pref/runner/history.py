@@ -1,0 +1,138 @@
+r"""What happened in a simulation.
+
+References:
+.. [Lazzaro2026] A. Lazzaro, D. Buffelli, D. Shiu, S. Vakili. A Finite Time Analysis of
+    Thompson Sampling for Bayesian Optimization with Preferential Feedback.
+    arXiv:2604.25025, 2026.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+# These are there in every history, in this order, behind the items and indices.
+_COLUMNS = (
+    "identical",
+    "answer",
+    "first_utility",
+    "second_utility",
+    "dueling_regret",
+    "cumulative_regret",
+    "utility_regret",
+    "recommendation_regret",
+    "seconds",
+)
+
+
+@dataclass(frozen=True)
+class History:
+    r"""What happened in one simulation.
+
+    Attributes:
+        problem: The problem's name.
+        strategy: The strategy's name.
+        horizon: The number of duels that were planned; the table is shorter if the
+            simulation was interrupted.
+        random_regret: The mean dueling regret of a duel of two items drawn uniformly.
+        table: One row a duel:
+
+            ======================== ====================================================
+            step                     1, 2, ...
+            first_index, ...         the indices of both items, if the problem has choices
+            first_x1, second_x1, ... the two items
+            recommended_index        of the item recommended after the duel, likewise
+            recommended_x1, ...      that item; missing where it was not asked for
+            identical                whether an item met itself
+            answer                   1 the first won, 0 the second, 0.5 neither; or none
+            first_utility, ...       the utilities of both items
+            dueling_regret           a probability in [0, 1/2]: [Lazzaro2026], Eq. (2)
+            cumulative_regret        the sum of the dueling regrets so far
+            utility_regret           in units of the utility
+            recommendation_regret    in units of the utility
+            seconds                  that the strategy took to ask and to be told
+            ======================== ====================================================
+    """
+
+    problem: str
+    strategy: str
+    horizon: int
+    random_regret: float
+    table: pd.DataFrame
+
+    @property
+    def num_duels(self) -> int:
+        """The number of duels that were played."""
+        return len(self.table)
+
+    @property
+    def cumulative_regret(self) -> float:
+        """The sum of the dueling regrets; 0 before the first duel."""
+        return float(self.table["dueling_regret"].sum())
+
+    @property
+    def num_identical(self) -> int:
+        """The number of duels in which an item met itself."""
+        return int(self.table["identical"].sum())
+
+    @property
+    def seconds(self) -> float:
+        """The time that the strategy took, without the judge's and the bookkeeping's."""
+        return float(self.table["seconds"].sum())
+
+    @property
+    def recommended(self) -> pd.Series[Any] | None:
+        """The row with the latest recommendation, or ``None`` if there is none yet."""
+        known = self.table[self.table["recommendation_regret"].notna()]
+        return known.iloc[-1] if len(known) else None
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        r"""Write the table as CSV, all of it or nothing.
+
+        Args:
+            path: The file; one that is there is replaced.
+
+        Returns:
+            The path.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        with replacing(path) as temporary:
+            self.table.to_csv(temporary, index=False)
+        return Path(path)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    r"""Write a file under another name, and move it into place when it is complete.
+
+    Args:
+        path: The file.
+
+    Yields:
+        The temporary path, in the same folder; removed if the block raises.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """The rows in the order of the columns' first mention, and the fixed columns at the end."""
+    columns = {name: None for row in rows for name in row if name not in _COLUMNS}
+    table = pd.DataFrame(rows, columns=[*columns, *_COLUMNS])
+    if "recommended_index" in table:
+        table["recommended_index"] = table["recommended_index"].astype("Int64")
+    return table

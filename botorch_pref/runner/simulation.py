@@ -1,0 +1,208 @@
+r"""A strategy asks a judge about a problem with a known utility."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+from tqdm import tqdm
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import (
+    PreferenceProblem,
+    dueling_regret,
+    random_play_regret,
+    simple_regret,
+    utility_regret,
+)
+from botorch_pref.queries import Duel
+from botorch_pref.runner.history import History, history_table
+
+Judge = Callable[[Duel, int], float | None]
+Link = Callable[[Tensor], Tensor]
+
+# A power of two, as a Sobol sequence is balanced only there.
+_NUM_RANDOM_ITEMS = 2**14
+
+
+class DuelStrategy(Protocol):
+    """What a simulation needs of a strategy."""
+
+    def ask(self) -> Duel:
+        """The next duel."""
+
+    def tell(self, query: Duel, answer: float | None) -> None:
+        """Take its answer."""
+
+    def recommend(self) -> Tensor:
+        """The ``d``-dim item that is best so far."""
+
+    def recommend_index(self) -> int:
+        """Its index, where the domain is a table of choices."""
+
+
+def simulate(
+    strategy: DuelStrategy,
+    problem: PreferenceProblem,
+    judge: Judge,
+    horizon: int,
+    *,
+    progress: bool = True,
+    recommend_every: int = 1,
+    link: Link = torch.sigmoid,
+    interruptible: bool = False,
+    name: str | None = None,
+) -> History:
+    r"""Let a strategy ask a judge ``horizon`` duels, and keep what happened.
+
+    Args:
+        strategy: An ask/tell strategy on the problem's domain.
+        problem: Its utility is what regrets are measured by.
+        judge: Called with the duel and the step ``1, 2, ..., horizon``.
+        horizon: The number of duels; also those of an item with itself, and those that
+            the judge skips, count.
+        progress: Whether to show a progress bar on standard error.
+        recommend_every: After every how many duels a recommendation is asked for. The
+            last one always is.
+        link: The link of the dueling regret: the judge's.
+        interruptible: If true, an interrupt from the keyboard ends the simulation early
+            and the history of the duels so far is returned.
+        name: What to call the strategy; its class's name if omitted.
+
+    Returns:
+        The history.
+
+    Raises:
+        UnsupportedError: If ``horizon`` or ``recommend_every`` is no whole number, or
+            less than 1; if the problem does not know its maximum; or if the strategy
+            asks something else than a duel.
+    """
+    horizon = _positive("horizon", horizon)
+    recommend_every = _positive("recommend_every", recommend_every)
+    name = name or type(strategy).__name__
+    random_regret = random_play(problem, link)
+    rows: list[dict[str, Any]] = []
+    total = 0.0
+    bar = tqdm(total=horizon, desc=f"{problem.name}, {name}", unit="duel", disable=not progress)
+    with bar:
+        try:
+            for step in range(1, horizon + 1):
+                row = {"step": step} | _duel(strategy, problem, judge, step, link)
+                total += row["dueling_regret"]
+                row["cumulative_regret"] = total
+                if step % recommend_every == 0 or step == horizon:
+                    row |= _recommendation(strategy, problem)
+                rows.append(row)
+                bar.set_postfix_str(f"regret {total:.2f}", refresh=False)
+                bar.update()
+        except KeyboardInterrupt:
+            if not interruptible:
+                raise
+    return History(problem.name, name, horizon, random_regret, history_table(rows))
+
+
+def random_play(problem: PreferenceProblem, link: Link = torch.sigmoid) -> float:
+    r"""The mean dueling regret of a duel of two items drawn uniformly.
+
+    Exact where the problem has choices; on a box a mean over quasi-random items, the
+    same ones at every call.
+
+    Args:
+        problem: The problem.
+        link: The link ``mu``.
+
+    Returns:
+        A probability, in ``[0, 1/2)``.
+
+    Raises:
+        UnsupportedError: If the problem does not know its maximum.
+    """
+    if problem.choices is not None:
+        return float(random_play_regret(problem.utilities, link))
+    lower, upper = problem.bounds
+    sobol = SobolEngine(problem.dim, scramble=True, seed=0)
+    cube = sobol.draw(_NUM_RANDOM_ITEMS, dtype=torch.double).to(lower)
+    utilities = problem(torch.lerp(lower, upper, cube))
+    return float(dueling_regret(_best(problem), utilities, utilities, link).mean())
+
+
+def _positive(argument: str, value: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise UnsupportedError(f"{argument} must be a whole number, at least 1, got {value!r}.")
+    return number
+
+
+def _best(problem: PreferenceProblem) -> float:
+    try:
+        return problem.optimal_value
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            f"regret needs the largest utility, which {problem.name} with dim={problem.dim} "
+            "does not know."
+        ) from error
+
+
+def _duel(
+    strategy: DuelStrategy, problem: PreferenceProblem, judge: Judge, step: int, link: Link
+) -> dict[str, Any]:
+    """Ask, judge and tell one duel."""
+    start = perf_counter()
+    query = strategy.ask()
+    seconds = perf_counter() - start
+    if not isinstance(query, Duel):
+        raise UnsupportedError(f"only duels are simulated, not {type(query).__name__}.")
+    answer = judge(query, step)
+    start = perf_counter()
+    strategy.tell(query, answer)
+    seconds += perf_counter() - start
+    row, (first, second) = _judged(problem, query)
+    best = _best(problem)
+    return row | {
+        "answer": answer,
+        "first_utility": float(first),
+        "second_utility": float(second),
+        "dueling_regret": float(dueling_regret(best, first, second, link)),
+        "utility_regret": float(utility_regret(best, first, second)),
+        "seconds": seconds,
+    }
+
+
+def _judged(problem: PreferenceProblem, query: Duel) -> tuple[dict[str, Any], Tensor]:
+    """What was asked, as columns, and the ``2``-dim utilities."""
+    row: dict[str, Any] = {}
+    items = query.items.to(problem.bounds)
+    if query.indices is None:
+        utilities = problem(items)
+        row["identical"] = torch.equal(items[0], items[1])
+    else:
+        # A composition may be listed twice with different utilities: the index decides.
+        row["first_index"], row["second_index"] = query.indices
+        utilities = problem.utility(torch.tensor(query.indices, device=items.device))
+        row["identical"] = query.indices[0] == query.indices[1]
+    return row | _coordinates("first", items[0]) | _coordinates("second", items[1]), utilities
+
+
+def _recommendation(strategy: DuelStrategy, problem: PreferenceProblem) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    if problem.choices is None:
+        item = strategy.recommend().to(problem.bounds)
+        utility = problem(item)
+    else:
+        index = strategy.recommend_index()
+        item, utility = problem.choices[index], problem.utilities[index]
+        row["recommended_index"] = index
+    row |= _coordinates("recommended", item)
+    return row | {"recommendation_regret": float(simple_regret(_best(problem), utility))}
+
+
+def _coordinates(prefix: str, item: Tensor) -> dict[str, float]:
+    return {f"{prefix}_x{i}": value for i, value in enumerate(item.tolist(), start=1)}

@@ -1,0 +1,173 @@
+r"""Ask, tell, recommend, and a state of plain JSON."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Self
+
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
+from botorch_pref.queries import Duel
+from botorch_pref.space import SearchSpace
+
+STATE_VERSION = 1
+
+
+class Answered(NamedTuple):
+    r"""A duel and what came of it.
+
+    Attributes:
+        query: The duel.
+        answer: 1 the first won, 0 the second, 0.5 no preference, ``None`` skipped.
+    """
+
+    query: Duel
+    answer: float | None
+
+
+class Strategy(ABC):
+    r"""A policy that asks duels and learns from the answers.
+
+    No state of a random generator is kept: what is drawn follows from the seed and the
+    number of the round, so a strategy that is stored and resumed asks the very same
+    query next.
+
+    Args:
+        bounds: ``2 x d``-dim box, or
+        choices: ``n x d``-dim table of items, or
+        space: a search space.
+        seed: The seed of all draws.
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Tensor | None = None,
+        choices: Tensor | None = None,
+        space: SearchSpace | None = None,
+        seed: int = 0,
+    ) -> None:
+        if space is not None and (bounds is not None or choices is not None):
+            raise ComparisonDataError("Give either `space`, or `bounds` and `choices`.")
+        self.space = space if space is not None else SearchSpace(bounds, choices)
+        self.seed = int(seed)
+        self.history: list[Answered] = []
+        self._open: dict[str | None, Duel] = {}
+        self._next_id = 0
+
+    @property
+    def num_answers(self) -> int:
+        """How many duels were answered, skipped ones aside."""
+        return sum(answered.answer is not None for answered in self.history)
+
+    def ask(self, annotator: str | None = None) -> Duel:
+        r"""The open query of an annotator, or a new one.
+
+        Args:
+            annotator: Who is asked; each has one open query at most, and a new one is
+                chosen with those of the others pending.
+
+        Returns:
+            The duel to be answered.
+        """
+        if annotator not in self._open:
+            items, indices = self._choose(annotator)
+            self._open[annotator] = Duel(self._next_id, items, indices, annotator)
+            self._next_id += 1
+        return self._open[annotator]
+
+    def tell(self, query: Duel, answer: float | None) -> None:
+        r"""Learn the answer to an open query.
+
+        Args:
+            query: What :meth:`ask` returned.
+            answer: 1 the first won, 0 the second, 0.5 no preference, ``None`` to skip.
+
+        Raises:
+            StaleQueryError: If the query is unknown, or was told already.
+            ComparisonDataError: If it is no such answer; the query then stays open.
+        """
+        if self._open.get(query.annotator) != query:
+            told = any(query == answered.query for answered in self.history)
+            state = "was already told" if told else "is not open in this strategy"
+            raise StaleQueryError(f"Query {query.id} of {query.annotator!r} {state}.")
+        if answer is not None and answer not in (0, 0.5, 1):
+            raise ComparisonDataError(
+                f"`answer` to query {query.id} is {answer!r}: an answer is 1 (the first "
+                "wins), 0 (the second), 0.5 (no preference) or None (skip)."
+            )
+        answered = Answered(query, None if answer is None else float(answer))
+        self._learn(answered)
+        self.history.append(answered)
+        del self._open[query.annotator]
+
+    @abstractmethod
+    def recommend(self) -> Tensor:
+        """The ``d``-dim best item so far."""
+
+    @abstractmethod
+    def _choose(self, annotator: str | None) -> tuple[Tensor, tuple[int, int] | None]:
+        """The ``2 x d``-dim items of a new duel, and their rows in the choices."""
+
+    @abstractmethod
+    def _learn(self, answered: Answered) -> None:
+        """Add an answer to the data."""
+
+    @abstractmethod
+    def _options(self) -> dict[str, Any]:
+        """The constructor's further arguments, as plain JSON."""
+
+    @abstractmethod
+    def _progress(self) -> dict[str, Any]:
+        """What the next query depends on beside options and history, as plain JSON."""
+
+    @abstractmethod
+    def _restore(self, progress: dict[str, Any]) -> None:
+        """Put back what :meth:`_progress` returned; history is in place."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on, as plain JSON; floats are read back exactly."""
+        return {
+            "strategy": type(self).__name__,
+            "version": STATE_VERSION,
+            "space": self.space.state_dict(),
+            "seed": self.seed,
+            "options": self._options(),
+            "history": [[query.to_json(), answer] for query, answer in self.history],
+            "open": [query.to_json() for query in self._open.values()],
+            "next_id": self._next_id,
+            "progress": self._progress(),
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> Self:
+        r"""The strategy that :meth:`state_dict` was taken of.
+
+        Args:
+            state: What :meth:`state_dict` returned, possibly written as JSON in between.
+
+        Returns:
+            A strategy whose next query is the identical one.
+
+        Raises:
+            ComparisonDataError: If it is the state of another strategy, or of a version
+                that this one cannot read.
+        """
+        found = (state.get("strategy"), state.get("version"))
+        if found != (cls.__name__, STATE_VERSION):
+            raise ComparisonDataError(
+                f"`state` is of {found[0]!r} version {found[1]!r}, not of {cls.__name__!r} "
+                f"version {STATE_VERSION}."
+            )
+        space = SearchSpace.from_state_dict(state["space"])
+        strategy = cls(space=space, seed=state["seed"], **state["options"])
+        for query, answer in state["history"]:
+            answered = Answered(Duel.from_json(query), answer)
+            strategy._learn(answered)
+            strategy.history.append(answered)
+        for query in map(Duel.from_json, state["open"]):
+            strategy._open[query.annotator] = query
+        strategy._next_id = state["next_id"]
+        strategy._restore(state["progress"])
+        return strategy

@@ -1,0 +1,170 @@
+r"""The utility model behind a strategy: data, hyperparameters and when they are fitted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import ScaleKernel
+from linear_operator import to_dense
+from torch import Size
+
+from botorch_pref.data import Comparisons
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.finite import FiniteEngine, Regularizer
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models.fitting import DEFAULT_OUTPUT_SCALE, default_covar_module
+from botorch_pref.queries import Duel
+from botorch_pref.randomness import derive_seed, seeded
+from botorch_pref.space import SearchSpace
+
+REFIT_GROWTH = 1.1
+
+
+class UtilityLearner:
+    r"""A preference model over a search space, on a finite set or on a box.
+
+    Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
+    units. Where hyperparameters are learnt, they are fitted anew, from the prior's
+    median, whenever the data have grown by a tenth.
+
+    Args:
+        space: The domain.
+        hyperparameters: ``"evidence"``, or ``{"lengthscale": float | list, "outputscale":
+            float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may stand
+            instead of ``"outputscale"``.
+        kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
+        regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
+        seed: Of restarts of the fit.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        hyperparameters: Literal["evidence"] | Mapping[str, Any],
+        kappa: Literal["laplace"] | float,
+        regularizer: Regularizer,
+        seed: int,
+    ) -> None:
+        if space.choices is None and regularizer != "rkhs":
+            raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
+        self.space, self.kappa, self.regularizer, self.seed = space, kappa, regularizer, seed
+        self.learns = hyperparameters == "evidence"
+        self.values = {} if self.learns else _fixed_values(hyperparameters)
+        self.num_fitted = 0
+        if space.choices is None:
+            items = space.bounds[:0]
+        else:
+            items = space.choices
+        none = torch.zeros(0, 2, dtype=torch.long, device=items.device)
+        self.data = Comparisons.from_comparisons(items, none)
+        self._engine: FiniteEngine | None = None
+        self._model: PreferenceGP | None = None
+
+    def add(self, duel: Duel, answer: float) -> bool:
+        r"""Add an answer.
+
+        Returns:
+            Whether it became a comparison: that of an identical pair does not.
+        """
+        told = self.data.datapoints.new_tensor([answer])
+        if duel.indices is None:
+            if torch.equal(duel.items[0], duel.items[1]):
+                return False
+            self.data = self.data.append(duel.items.unsqueeze(0).to(told), told)
+        else:
+            pair = torch.tensor([duel.indices], device=told.device)
+            if self._engine is not None:
+                self._engine.append(pair[0], told[0])
+            if duel.indices[0] == duel.indices[1]:
+                return False
+            self.data = self.data.append_indices(pair, told)
+        self._model = None
+        return True
+
+    def covar_module(self) -> ScaleKernel:
+        """The kernel with the current hyperparameters."""
+        kernel = default_covar_module(self.space.dim, Size()).to(self.space.bounds)
+        if self.values:
+            kernel.base_kernel.lengthscale = self.values["lengthscale"]
+            kernel.outputscale = self.values["outputscale"]
+        return kernel
+
+    @property
+    def penalty(self) -> float:
+        """The papers' ``lambda``, the inverse of the output scale."""
+        scale = self.values["outputscale"] if self.values else DEFAULT_OUTPUT_SCALE
+        return 1.0 / float(scale)
+
+    def refit(self) -> bool:
+        r"""Fit the hyperparameters if they are learnt and the data have grown enough.
+
+        Returns:
+            Whether they were fitted.
+        """
+        size = self.data.num_comparisons
+        due = size > 0 and size >= math.ceil(REFIT_GROWTH * self.num_fitted)
+        if not self.learns or not due or size == self.num_fitted:
+            return False
+        model = self._build(default_covar_module(self.space.dim, Size()))
+        with seeded(derive_seed(self.seed, "fit", size)):
+            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        kernel = model.covar_module
+        self.values = {
+            "lengthscale": kernel.base_kernel.lengthscale.detach().flatten().tolist(),
+            "outputscale": float(kernel.outputscale),
+        }
+        self.num_fitted = size
+        self._engine = self._model = None
+        return True
+
+    def model(self) -> PreferenceGP:
+        """The model of all comparisons so far."""
+        if self._model is None:
+            self._model = self._build(self.covar_module())
+        return self._model
+
+    def engine(
+        self, answers: Callable[[], Iterable[tuple[tuple[int, int] | None, float]]]
+    ) -> FiniteEngine:
+        r"""The finite-set posterior of all answers so far.
+
+        Args:
+            answers: Returns all indices and answers, to be replayed after hyperparameters
+                have changed.
+        """
+        if self._engine is None:
+            choices = self.space.normalize(self.space.choices)
+            with torch.no_grad():
+                unit = to_dense(self.covar_module().base_kernel(choices))
+            self._engine = FiniteEngine(
+                unit, penalty=self.penalty, kappa=self.kappa, regularizer=self.regularizer
+            )
+            for pair, answer in answers():
+                self._engine.append(torch.tensor(pair), torch.tensor(answer))
+        return self._engine
+
+    def _build(self, covar_module: ScaleKernel) -> PreferenceGP:
+        return PreferenceGP(
+            self.data.datapoints,
+            self.data,
+            covar_module=covar_module,
+            input_transform=Normalize(self.space.dim, bounds=self.space.bounds),
+            variance=self.kappa,
+        )
+
+
+def _fixed_values(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(hyperparameters)
+    if "penalty" in values and "outputscale" not in values:
+        values["outputscale"] = 1.0 / values.pop("penalty")
+    if set(values) != {"lengthscale", "outputscale"}:
+        raise ComparisonDataError(
+            '`hyperparameters` must be "evidence" or hold lengthscale and either outputscale '
+            f"or penalty, got {hyperparameters!r}."
+        )
+    return values

@@ -1,0 +1,266 @@
+r"""PF-TS: two independent Thompson samples of the utility, one for each arm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition import DuelingThompsonSampling
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.finite import FiniteEngine, Regularizer, argmax_with_random_ties
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.base import Answered, Strategy
+from botorch_pref.strategies.learner import UtilityLearner
+from botorch_pref.strategies.schedules import Schedule, as_schedule
+
+MAX_RESAMPLES = 10
+MAX_SKIPPED_ROUNDS = 100
+_SAME_ITEM = 1e-3  # of the range of every dimension of a box
+
+Choice = tuple[Tensor, int | None]
+
+
+class PFTS(Strategy):
+    r"""Thompson sampling for pairs (Lazzaro et al. 2026, Algorithm 1).
+
+    Both arms maximise an independent draw of the utility, whose standard deviation is
+    multiplied by a schedule. On choices the draws are exact; on a box they are
+    differentiable paths.
+
+    Example:
+        >>> strategy = PFTS(choices=table, seed=0)
+        >>> query = strategy.ask()
+        >>> strategy.tell(query, 1.0)  # the first of the two was better
+        >>> strategy.recommend()
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Tensor | None = None,
+        choices: Tensor | None = None,
+        space: SearchSpace | None = None,
+        seed: int = 0,
+        hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
+        kappa: Literal["laplace"] | float = "laplace",
+        schedule: str | float | Schedule | Mapping[str, Any] = "bayes",
+        on_identical: Literal["keep", "resample", "skip_query"] = "resample",
+        regularizer: Regularizer = "rkhs",
+    ) -> None:
+        r"""Set up a strategy without data.
+
+        Args:
+            bounds: ``2 x d``-dim box, or
+            choices: ``n x d``-dim table of items, or
+            space: a search space.
+            seed: The seed of all draws.
+            hyperparameters: ``"evidence"`` to learn them, or fixed values; see
+                :class:`~botorch_pref.strategies.learner.UtilityLearner`.
+            kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
+            schedule: ``"bayes"`` (the posterior as it is), ``"paper"``, ``"theory"``, or a
+                constant for the unit kernel; see
+                :class:`~botorch_pref.strategies.schedules.Schedule`.
+            on_identical: What to do when both draws have the same maximiser: ``"keep"``
+                asks that pair, as the paper does; ``"resample"`` draws the second arm
+                anew; ``"skip_query"`` goes on to the next round.
+            regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
+
+        Raises:
+            ComparisonDataError: If an option is none of these.
+            SearchSpaceError: If the domain cannot be used.
+        """
+        super().__init__(bounds=bounds, choices=choices, space=space, seed=seed)
+        if on_identical not in ("keep", "resample", "skip_query"):
+            raise ComparisonDataError(
+                f"`on_identical` must be keep, resample or skip_query, got {on_identical!r}."
+            )
+        self.schedule = as_schedule(schedule)
+        if self.schedule.kind == "theory" and kappa == "laplace":
+            raise ComparisonDataError('`schedule` "theory" needs a number for `kappa`.')
+        self.hyperparameters, self.on_identical = hyperparameters, on_identical
+        self.learner = UtilityLearner(self.space, hyperparameters, kappa, regularizer, self.seed)
+        self.round = 0
+        self.num_identical = 0
+
+    @classmethod
+    def paper(cls, *, kappa: float = 1.0, penalty: float = 0.05, **kwargs: Any) -> Self:
+        r"""The setting of the paper's experiments.
+
+        Matern-5/2 with lengthscale 0.1 on the unit cube, ``lambda = 0.05``, ridge
+        ``rho = lambda kappa``, ``v_t = (t + 1 + log 40) ** 0.25``, identical pairs kept.
+
+        Args:
+            kappa: 1 reproduces the paper's ordering; below 4 it is over-confident.
+            penalty: ``lambda``.
+            **kwargs: Passed to the constructor.
+
+        Returns:
+            The strategy.
+        """
+        fixed = {"lengthscale": 0.1, "penalty": penalty}
+        options = {"schedule": "paper", "on_identical": "keep", "hyperparameters": fixed}
+        return cls(**{"kappa": kappa, **options, **kwargs})
+
+    def recommend(self) -> Tensor:
+        r"""The item with the largest posterior mean: of all choices, or of those asked.
+
+        Raises:
+            ComparisonDataError: On a box, if nothing was asked yet.
+        """
+        if self.space.choices is not None:
+            return self.space.choices[self.recommend_index()]
+        asked = self._asked_items()
+        if not len(asked):
+            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
+        with torch.no_grad():
+            mean = self.learner.model().posterior(asked.unsqueeze(-2)).mean
+        return asked[int(mean.argmax())]
+
+    def recommend_index(self) -> int:
+        """The row of the recommended item in the choices."""
+        mean = self._engine().posterior().mean
+        seed = derive_seed(self.seed, "tie", self.round)
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.rand(len(mean), generator=generator)
+        return int(argmax_with_random_ties(mean, noise.to(mean)))
+
+    def _choose(self, annotator: str | None) -> tuple[Tensor, tuple[int, int] | None]:
+        self.learner.refit()
+        for _ in range(MAX_SKIPPED_ROUNDS):
+            self.round += 1
+            first, second = self._draw(annotator, 0)
+            if not self._identical(first, second) or self.on_identical != "skip_query":
+                break
+        if self.on_identical != "keep" and self._identical(first, second):
+            second = self._another(first, annotator)
+        indices = None if first[1] is None else (first[1], second[1])
+        return torch.stack([first[0], second[0]]), indices
+
+    def _another(self, first: Choice, annotator: str | None) -> Choice:
+        for attempt in range(1, MAX_RESAMPLES + 1):
+            second = self._draw(annotator, attempt)[1]
+            if not self._identical(first, second):
+                return second
+        return self._draw(annotator, MAX_RESAMPLES + 1, avoid=first)[1]
+
+    def _identical(self, first: Choice, second: Choice) -> bool:
+        if first[1] is not None:
+            return first[1] == second[1]
+        gap = self.space.normalize(first[0]) - self.space.normalize(second[0])
+        return bool(gap.abs().max() <= _SAME_ITEM)
+
+    def _draw(
+        self, annotator: str | None, attempt: int, avoid: Choice | None = None
+    ) -> tuple[Choice, Choice]:
+        """The maximisers of two draws; the second one's with an item left out."""
+        seed = derive_seed(
+            self.seed, f"pair {attempt}" if attempt else "pair", self.round, annotator
+        )
+        if self.space.choices is None:
+            return self._draw_paths(seed, avoid)
+        generator = torch.Generator().manual_seed(seed)
+        posterior = self._engine().posterior()
+        rows, items = posterior.curvature.shape[-1], len(posterior.mean)
+
+        def noise(size: int) -> Tensor:
+            return torch.randn(2, size, generator=generator, dtype=torch.double).to(posterior.mean)
+
+        draws = posterior.sample(noise(items), noise(rows), self._scale(posterior.factor.log_det))
+        if avoid is not None:
+            draws[1, avoid[1]] = -torch.inf
+        ties = torch.rand(2, items, generator=generator, dtype=torch.double).to(draws)
+        best = argmax_with_random_ties(draws, ties).tolist()
+        first, second = ((self.space.choices[row], row) for row in best)
+        return first, second
+
+    def _draw_paths(self, seed: int, avoid: Choice | None) -> tuple[Choice, Choice]:
+        model, gain = self.learner.model(), torch.zeros(())
+        weight = model.variance_weight()
+        if weight is not None and model.num_observations:
+            gain = model.representer()[1].side.factor(weight).log_det
+        rule = DuelingThompsonSampling(model, scale=self._scale(gain), seed=seed)
+        starts = self._asked_items().unsqueeze(-2)
+        best = []
+        for arm in range(2):
+            path = _Path(rule, arm, avoid[0] if arm and avoid else None, self.space)
+            arm_seed = derive_seed(seed, "optimizer", arm)
+            found = self.space.maximize(path, seed=arm_seed, starts=starts)
+            best.append((found.items[0], None))
+        return best[0], best[1]
+
+    def _scale(self, log_det: Tensor) -> float:
+        """What the model's own standard deviation is multiplied by."""
+        penalty, kappa = self.learner.penalty, self.learner.kappa
+        width = 0.0 if kappa == "laplace" else kappa
+        return penalty**0.5 * self.schedule.scale(self.round, penalty, width, 0.5 * float(log_det))
+
+    def _engine(self) -> FiniteEngine:
+        return self.learner.engine(self._answers)
+
+    def _answers(self) -> list[tuple[tuple[int, int] | None, float]]:
+        return [
+            (answered.query.indices, answered.answer)
+            for answered in self.history
+            if answered.answer is not None
+        ]
+
+    def _asked_items(self) -> Tensor:
+        if not self.history:
+            return self.space.bounds[:0]
+        return torch.cat([answered.query.items for answered in self.history]).to(self.space.bounds)
+
+    def _learn(self, answered: Answered) -> None:
+        if answered.answer is not None and not self.learner.add(answered.query, answered.answer):
+            self.num_identical += 1
+
+    def _options(self) -> dict[str, Any]:
+        fixed = self.hyperparameters
+        return {
+            "hyperparameters": fixed if fixed == "evidence" else dict(self.learner.values),
+            "kappa": self.learner.kappa,
+            "schedule": self.schedule._asdict(),
+            "on_identical": self.on_identical,
+            "regularizer": self.learner.regularizer,
+        }
+
+    def _progress(self) -> dict[str, Any]:
+        return {
+            "round": self.round,
+            "hyperparameters": dict(self.learner.values),
+            "num_fitted": self.learner.num_fitted,
+        }
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        self.round = progress["round"]
+        self.learner.values = dict(progress["hyperparameters"])
+        self.learner.num_fitted = progress["num_fitted"]
+
+
+class _Path(AcquisitionFunction):
+    """One arm's path as a rule for single items, optionally away from an item."""
+
+    def __init__(
+        self,
+        rule: DuelingThompsonSampling,
+        arm: int,
+        avoid: Tensor | None,
+        space: SearchSpace,
+    ) -> None:
+        super().__init__(rule.model)
+        self.rule, self.arm, self.avoid, self.space = rule, arm, avoid, space
+
+    @t_batch_mode_transform(expected_q=1)
+    def forward(self, X: Tensor) -> Tensor:
+        """The path at ``b x 1 x d``-dim items."""
+        value = self.rule.arm(self.arm, X.squeeze(-2))
+        if self.avoid is None:
+            return value
+        gap = self.space.normalize(X.squeeze(-2)) - self.space.normalize(self.avoid)
+        near = gap.abs().amax(-1) <= _SAME_ITEM
+        return torch.where(near, value.detach() - 1e6, value)

@@ -1,0 +1,572 @@
+"""What is wrong with BoTorch's ``PairwiseGP`` 0.18.1, and that ``PreferenceGP`` has none of it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import PairwiseGP
+from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood
+from botorch.models.pairwise_gp import PairwiseLaplaceMarginalLogLikelihood
+from botorch.models.transforms.input import Normalize
+from botorch.utils.containers import SliceContainer
+from botorch.utils.datasets import RankingDataset
+from gpytorch.kernels import RBFKernel
+from gpytorch.means import ConstantMean
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Size, Tensor
+
+from botorch_pref.data import Comparisons
+from botorch_pref.exceptions import (
+    ComparisonDataError,
+    LaplaceConvergenceWarning,
+    UnsupportedError,
+)
+from botorch_pref.laplace import AnswerSide, ItemSide, choose_side, find_mode
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from tests.models.common import (
+    LinearMean,
+    assert_same_posterior,
+    differences,
+    make_duels,
+    make_kernel,
+    numerical_gradient,
+    oracle,
+    parameter_gradients,
+    rand,
+)
+
+QUICK = settings(max_examples=15, deadline=None, database=None, derandomize=True)
+links = pytest.mark.parametrize(
+    "likelihood", [LogitLikelihood(), ProbitLikelihood(2**-0.5)], ids=["logit", "probit"]
+)
+variances = pytest.mark.parametrize("variance", ["laplace", 4.0])
+
+
+def make_model(
+    num_items: int = 8,
+    num_duels: int = 12,
+    dim: int = 2,
+    seed: int = 0,
+    consistent: bool = False,
+    **kwargs: Any,
+) -> PreferenceGP:
+    X, comparisons = make_duels(num_items, num_duels, dim, seed, consistent)
+    kwargs.setdefault("covar_module", make_kernel(dim))
+    return PreferenceGP(X, comparisons, **kwargs)
+
+
+# ----------------------------------------------------------------- wrong answers
+
+
+@links
+@pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("consistent", [False, True], ids=["noisy", "consistent"])
+@pytest.mark.parametrize("num_duels", [6, 40])
+def test_evidence_gradient_is_right_even_if_the_judge_is_consistent(
+    likelihood: BernoulliLikelihood, outputscale: float, consistent: bool, num_duels: int
+) -> None:
+    model = make_model(
+        10,
+        num_duels,
+        consistent=consistent,
+        likelihood=likelihood,
+        covar_module=make_kernel(2, outputscale=outputscale),
+    )
+    for name, exact, numerical in parameter_gradients(model, model.log_evidence, 1e-3):
+        torch.testing.assert_close(exact, numerical, atol=1e-7, rtol=1e-6, msg=name)
+
+
+@links
+def test_evidence_gradient_vanishes_at_a_converged_fit(likelihood: BernoulliLikelihood) -> None:
+    model = make_model(20, 60, consistent=True, likelihood=likelihood, covar_module=None)
+    mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+    fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"ftol": 0.0, "gtol": 1e-7}})
+    model.zero_grad()
+    model.compute_custom_loss(mll).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().max() < 1e-4, name
+
+
+def test_surprise_is_not_capped() -> None:
+    model = make_model(
+        2, 1, likelihood=ProbitLikelihood(2**-0.5), covar_module=make_kernel(2, outputscale=1e-4)
+    )
+    loser, winner = model.datapoints[model.comparisons[0].flip(0)]
+    slope = -20.0 / (winner - loser).sum().item()  # a prior sure that the loser is 20 better
+    model.mean_module = LinearMean(slope)
+    assert model.log_evidence().item() == pytest.approx(-103.6, abs=0.1)
+
+
+@variances
+@pytest.mark.parametrize(
+    ("num_items", "num_duels", "side"), [(8, 3, AnswerSide), (5, 40, ItemSide)]
+)
+def test_gradients_flow_through_conditioning(
+    variance: str | float, num_items: int, num_duels: int, side: type
+) -> None:
+    model = make_model(num_items, num_duels, variance=variance)
+    new, rows = rand(3, 2, seed=3), torch.tensor([[0, 1], [2, 1]])
+    Z = rand(4, 2, seed=4)
+    conditioned = model.condition_on_observations(new, rows)
+    assert isinstance(conditioned.representer()[1].side, side)
+
+    def outputs(X: Tensor) -> list[Tensor]:
+        posterior = model.condition_on_observations(X, rows).posterior(Z)
+        return [*posterior.mean.flatten(), *posterior.variance.flatten()]
+
+    inputs = new.clone().requires_grad_()
+    for i, value in enumerate(outputs(inputs)):
+        (exact,) = torch.autograd.grad(value, inputs, retain_graph=True)
+        numerical = numerical_gradient(lambda X, i=i: outputs(X)[i], new, 1e-3)
+        torch.testing.assert_close(exact, numerical, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
+)
+def test_a_deepcopy_is_not_the_prior(duplicate: Callable[[PreferenceGP], PreferenceGP]) -> None:
+    model = make_model()
+    Z = rand(4, 2, seed=1)
+    twin = duplicate(model)
+    assert twin.posterior(Z).mean.abs().max() > 0.1
+    assert_same_posterior(twin.posterior(Z), model.posterior(Z), atol=0, rtol=0)
+
+
+def test_a_constant_prior_mean_changes_no_comparison() -> None:
+    found = []
+    for constant in (0.0, 3.0):
+        mean = ConstantMean().double()
+        mean.constant.data.fill_(constant)
+        model = make_model(mean_module=mean)
+        found.append((model.log_evidence(), *differences(model.posterior(rand(5, 2, seed=1)))))
+    for first, second in zip(*found, strict=True):
+        torch.testing.assert_close(first, second, atol=1e-10, rtol=1e-10)
+
+
+def test_self_comparisons_are_refused() -> None:
+    X = rand(4, 2)
+    with pytest.raises(ComparisonDataError, match="`comparisons` row 1"):
+        PreferenceGP(X, torch.tensor([[0, 1], [2, 2]]))
+    with pytest.raises(ComparisonDataError, match="`comparisons_new` row 0"):
+        make_model().condition_on_observations(X, torch.tensor([[1, 1]]))
+    same = X[[0, 0]].unsqueeze(0)
+    with pytest.raises(ComparisonDataError, match="`pairs` row 0"):
+        make_model().condition_on_pairs(same, torch.ones(1).double())
+    with pytest.raises(ComparisonDataError, match="`pairs` row 0"):
+        PreferenceGP.from_pairs(same, torch.ones(1).double())
+
+
+def test_self_comparisons_do_not_arise_from_ties() -> None:
+    indices = torch.tensor([[0, 1], [1, 2]])
+    data = RankingDataset(
+        X=SliceContainer(values=rand(3, 2), indices=indices, event_shape=Size([4])),
+        Y=torch.tensor([[0, 1], [0, 0]]),
+        feature_names=["a", "b"],
+        outcome_names=["utility"],
+    )
+    with pytest.raises(UnsupportedError, match="ties"):
+        PreferenceGP.construct_inputs(data)
+
+
+def test_self_comparisons_do_not_arise_from_deduplication() -> None:
+    X = torch.tensor([[0.5], [0.50005], [0.9]]).double()
+    model = PreferenceGP(X, torch.tensor([[0, 1], [1, 2]]), covar_module=make_kernel(1, 1e-4))
+    assert torch.equal(model.datapoints, X)
+    mean = model.posterior(X).mean.flatten()
+    assert mean[0] > mean[1] > mean[2]
+
+
+@links
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+def test_utility_gaps_of_a_thousand_overflow_nothing(
+    likelihood: BernoulliLikelihood, dtype: torch.dtype
+) -> None:
+    X = torch.linspace(0, 1, 5, dtype=dtype).unsqueeze(-1)
+    rows = torch.tensor([[4, 0], [0, 4], [3, 1], [1, 2]])
+    for slope in (1e3, -1e3):
+        model = PreferenceGP(
+            X,
+            rows,
+            covar_module=make_kernel(1).to(dtype),
+            mean_module=LinearMean(slope),
+            likelihood=likelihood,
+        )
+        posterior = model.posterior(X)
+        assert posterior.mean.isfinite().all()
+        assert (posterior.variance > 0).all()
+        evidence = model.log_evidence()
+        assert evidence.isfinite()
+        gradients = torch.autograd.grad(evidence, list(model.parameters()))
+        assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_a_huge_outputscale_overflows_nothing() -> None:
+    for outputscale in (1e4, 1e6):
+        model = make_model(10, 20, covar_module=make_kernel(2, outputscale=outputscale))
+        mean, covariance, evidence = oracle(model, model.datapoints)
+        posterior = model.posterior(model.datapoints)
+        torch.testing.assert_close(
+            posterior.mean.squeeze(-1).detach(), mean, atol=1e-6, rtol=1e-6
+        )
+        torch.testing.assert_close(
+            posterior.covariance_matrix.detach(), covariance, atol=1e-8 * outputscale, rtol=1e-6
+        )
+        assert model.log_evidence().item() == pytest.approx(evidence, rel=1e-7)
+
+
+def test_no_repair_depends_on_the_identity_of_a_tensor() -> None:
+    model = make_model()
+    X = model.datapoints
+    assert_same_posterior(model.posterior(X), model.posterior(X.clone()), atol=0, rtol=0)
+
+
+def test_a_singular_covariance_needs_no_jitter() -> None:
+    X, comparisons = make_duels(5, 12, 2)
+    twice = torch.cat([X, X])
+    rows = comparisons + 5 * torch.tensor([[0, 1]] * 12)  # each loser is the item's twin
+    twins = PreferenceGP(twice, rows, covar_module=make_kernel(2))
+    single = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    Z = rand(4, 2, seed=1)
+    assert_same_posterior(twins.posterior(Z), single.posterior(Z), atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(twins.log_evidence(), single.log_evidence(), atol=1e-8, rtol=1e-8)
+
+
+def test_set_train_data_never_ignores_the_data() -> None:
+    model = make_model()
+    with pytest.raises(TypeError):
+        model.set_train_data(rand(4, 2))
+    with pytest.raises(ComparisonDataError, match="`comparisons`"):
+        model.set_train_data(rand(4, 2), None)
+
+
+BAD_DATA: dict[str, tuple[Tensor, Tensor, str]] = {
+    "float index": (rand(4, 2), torch.tensor([[0.9, 1.0]]), "`comparisons` must be .* integer"),
+    "boolean index": (rand(4, 2), torch.tensor([[False, True]]), "`comparisons` .* integer"),
+    "out of range": (rand(4, 2), torch.tensor([[0, 1], [2, 4]]), "`comparisons` row 1"),
+    "negative": (rand(4, 2), torch.tensor([[0, 1], [2, 1], [3, -1]]), "`comparisons` row 2"),
+    "self": (rand(4, 2), torch.tensor([[3, 3]]), "`comparisons` row 0"),
+    "three columns": (rand(4, 2), torch.tensor([[0, 1, 2]]), "`comparisons` .* shape"),
+    "one row": (rand(4, 2), torch.tensor([0, 1]), "`comparisons` .* shape"),
+    "flat items": (rand(4), torch.tensor([[0, 1]]), "`datapoints` .* shape"),
+    "nan": (rand(4, 2).index_fill(0, torch.tensor([2]), torch.nan), torch.tensor([[0, 1]]),
+            "`datapoints` row 2"),
+    "inf": (rand(4, 2).index_fill(0, torch.tensor([1]), torch.inf), torch.tensor([[0, 1]]),
+            "`datapoints` row 1"),
+    "integer items": (torch.ones(4, 2, dtype=torch.long), torch.tensor([[0, 1]]), "`datapoints`"),
+    "no dimensions": (rand(4, 0), torch.tensor([[0, 1]]), "`datapoints`"),
+    "batch shapes": (rand(3, 4, 2), torch.tensor([[[0, 1]], [[0, 1]]]), "broadcast"),
+    "batched row": (
+        rand(2, 4, 2), torch.tensor([[[0, 1]], [[1, 1]]]), r"`comparisons` batch \(1,\) row 0"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_bad_data_are_refused_by_argument_and_row(case: str) -> None:
+    X, comparisons, message = BAD_DATA[case]
+    with pytest.raises(ComparisonDataError, match=message):
+        PreferenceGP(X, comparisons)
+    model = make_model()
+    with pytest.raises(ComparisonDataError, match=message):
+        model.set_train_data(X, comparisons)
+
+
+@links
+def test_the_log_of_a_probability_is_its_log(likelihood: BernoulliLikelihood) -> None:
+    h = torch.linspace(-8, 8, 33).double()
+    torch.testing.assert_close(likelihood.log_cdf(h).exp(), likelihood(h))
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+def test_a_model_moved_to_single_precision_can_be_fitted() -> None:
+    model = make_model(10, 20, covar_module=None).to(torch.float32)
+    before = model.log_evidence().item()
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    assert model.log_evidence().item() != before
+    assert model.posterior(rand(3, 2).float()).mean.isfinite().all()
+
+
+# ------------------------------------------------------------- fragile numerics
+
+
+@links
+@pytest.mark.parametrize("outputscale", [1.0, 100.0])
+def test_the_mode_is_found_every_time(
+    likelihood: BernoulliLikelihood, outputscale: float
+) -> None:
+    for seed in range(15):
+        model = make_model(
+            60,
+            300,
+            seed=seed,
+            likelihood=likelihood,
+            covar_module=make_kernel(2, outputscale=outputscale),
+        )
+        mode = model.representer()[1].mode
+        assert bool(mode.converged)
+        assert mode.num_steps <= 20
+        # The mode is where f = K H^T score(H f): a residual without K^-1.
+        rows = model.comparisons
+        with torch.no_grad():
+            f = model.posterior(model.datapoints).mean.squeeze(-1)
+            h = f[rows[:, 0]] - f[rows[:, 1]]
+            score, _, _ = likelihood.derivatives(h, torch.ones_like(h))
+            pull = torch.zeros_like(f).index_add(0, rows[:, 0], score)
+            pull = pull.index_add(0, rows[:, 1], -score)
+            fixed_point = model.covar_module(model.datapoints).to_dense() @ pull
+        assert (f - fixed_point).abs().max() < 1e-8 * outputscale
+
+
+@pytest.mark.parametrize("side", [AnswerSide, ItemSide])
+def test_a_mode_that_is_not_found_warns(side: type[AnswerSide | ItemSide]) -> None:
+    model = make_model(8, 12, covar_module=make_kernel(2, outputscale=100.0))
+    observations = model.observations()
+    mean, covariance = model.prior(model.datapoints)
+    prior_latent = observations.map.apply(mean)
+    problem = choose_side(covariance, prior_latent, observations, side=side)
+    with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models"):
+        mode = find_mode(problem, max_steps=2)
+    assert not bool(mode.converged)
+
+
+def test_no_global_random_state_is_read_or_moved() -> None:
+    found = []
+    for seed in (0, 1):
+        np.random.seed(seed)  # noqa: NPY002 (the state whose effect is tested)
+        torch.manual_seed(seed)
+        numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
+        torch_before = torch.get_rng_state()
+        model = make_model(covar_module=make_kernel(2, outputscale=100.0))
+        found.append(model.posterior(model.datapoints))
+        model.win_probability(rand(3, 2, 2))
+        model.log_evidence().backward()
+        assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+        assert torch.equal(torch.get_rng_state(), torch_before)
+    assert_same_posterior(*found, atol=0, rtol=0)
+
+
+def test_curvature_is_that_at_the_mode() -> None:
+    model = make_model(covar_module=make_kernel(2, outputscale=100.0))
+    _, covariance, _ = oracle(model, model.datapoints)
+    found = model.posterior(model.datapoints).covariance_matrix.detach()
+    torch.testing.assert_close(found, covariance, atol=1e-8, rtol=1e-8)
+
+
+def test_new_data_of_the_old_sizes_start_from_nothing_old() -> None:
+    X, comparisons = make_duels(8, 12, 2)
+    model = PreferenceGP(X, comparisons, covar_module=make_kernel(2, outputscale=100.0))
+    model.posterior(X)
+    model.set_train_data(X, comparisons.flip(-1))
+    fresh = PreferenceGP(
+        X, comparisons.flip(-1), covar_module=make_kernel(2, outputscale=100.0)
+    )
+    assert_same_posterior(model.posterior(X), fresh.posterior(X), atol=0, rtol=0)
+
+
+def test_no_buffer_is_uninitialised() -> None:
+    model = make_model()
+    for name, buffer in model.named_buffers():
+        if buffer.is_floating_point():
+            assert buffer.dtype == torch.float64, name
+            assert not buffer.isnan().any(), name
+
+
+# ------------------------------------------------------------ shape of the code
+
+
+def test_the_state_is_small_and_strict() -> None:
+    model = make_model(100, 400, covar_module=None)
+    model.posterior(model.datapoints)
+    state = model.state_dict()
+    assert sum(value.numel() for value in state.values()) < 30
+    assert model.load_state_dict(state, strict=True).missing_keys == []
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        model.load_state_dict({**state, "utility": torch.zeros(3)}, strict=True)
+
+
+def test_observation_noise_is_not_silently_ignored() -> None:
+    with pytest.raises(UnsupportedError, match="observation_noise"):
+        make_model().posterior(rand(3, 2), observation_noise=True)
+
+
+def test_new_items_are_comparable_with_old_ones() -> None:
+    model = make_model()
+    old = model.datapoints[0]
+    pair = torch.stack([rand(2, seed=9), old]).unsqueeze(0)
+    before = model.win_probability(pair).item()
+    after = model.condition_on_pairs(pair, torch.ones(1).double())
+    assert len(after.datapoints) == len(model.datapoints) + 1
+    assert after.comparisons[-1].tolist() == [8, 0]
+    assert after.win_probability(pair).item() > before
+
+
+def test_any_kernel_will_do() -> None:
+    kernel = RBFKernel(ard_num_dims=2).double()
+    model = make_model(covar_module=kernel)
+    mean, _, _ = oracle(model, model.datapoints)
+    found = model.posterior(model.datapoints).mean.squeeze(-1).detach()
+    torch.testing.assert_close(found, mean, atol=1e-8, rtol=1e-8)
+
+
+def test_evaluation_and_training_mode_share_one_model() -> None:
+    model = make_model(input_transform=Normalize(d=2))
+    X, evidence = model.datapoints, model.log_evidence()
+    for mode in (True, False, True):
+        model.train(mode)
+        assert torch.equal(model.datapoints, X)
+        assert torch.equal(model.train_inputs[0], X)
+        torch.testing.assert_close(model.log_evidence(), evidence, atol=0, rtol=0)
+
+
+def test_a_broken_transform_is_not_skipped() -> None:
+    class Broken(Normalize):
+        def transform(self, X: Tensor) -> Tensor:
+            raise AttributeError("broken")
+
+    with pytest.raises(AttributeError, match="broken"):
+        make_model(input_transform=Broken(d=2)).posterior(rand(3, 2))
+
+
+# -------------------------------------------------------------- bars: invariances
+
+
+@st.composite
+def duel_sets(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    seed = draw(st.integers(0, 10_000))
+    num_items, num_duels = draw(st.integers(2, 8)), draw(st.integers(1, 16))
+    return make_duels(num_items, num_duels, 2, seed)
+
+
+def _views(model: PreferenceGP) -> tuple[Tensor, ...]:
+    evidence = model.log_evidence()
+    gradients = torch.autograd.grad(evidence, list(model.covar_module.parameters()))
+    posterior = model.posterior(rand(4, 2, seed=77))
+    return (
+        evidence.detach(),
+        torch.cat([gradient.flatten() for gradient in gradients]),
+        posterior.mean.detach(),
+        posterior.covariance_matrix.detach(),
+    )
+
+
+def _assert_same(first: PreferenceGP, second: PreferenceGP) -> None:
+    for one, other in zip(_views(first), _views(second), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)
+
+
+@QUICK
+@given(data=duel_sets(), seed=st.integers(0, 100))
+def test_order_of_comparisons_and_of_items_is_immaterial(
+    data: tuple[Tensor, Tensor], seed: int
+) -> None:
+    X, comparisons = data
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(len(comparisons), generator=generator)
+    items = torch.randperm(len(X), generator=generator)
+    place = items.argsort()
+    _assert_same(
+        PreferenceGP(X, comparisons, covar_module=make_kernel(2)),
+        PreferenceGP(X[items], place[comparisons[rows]], covar_module=make_kernel(2)),
+    )
+
+
+@QUICK
+@given(data=duel_sets(), variance=st.sampled_from(["laplace", 2.0]))
+def test_swapping_the_items_of_a_duel_swaps_its_answer(
+    data: tuple[Tensor, Tensor], variance: str | float
+) -> None:
+    X, comparisons = data
+    ones = torch.ones(len(comparisons)).double()
+    models = [
+        PreferenceGP(
+            X, Comparisons(X, pairs, wins, ones), covar_module=make_kernel(2), variance=variance
+        )
+        for pairs, wins in ((comparisons, ones), (comparisons.flip(-1), 0 * ones))
+    ]
+    _assert_same(*models)
+
+
+@QUICK
+@given(data=duel_sets(), variance=st.sampled_from(["laplace", 2.0]))
+def test_a_repeated_comparison_is_one_of_weight_two(
+    data: tuple[Tensor, Tensor], variance: str | float
+) -> None:
+    X, comparisons = data
+    twos = torch.full((len(comparisons),), 2.0).double()
+    weighted = Comparisons(X, comparisons, twos, twos)
+    kernel = make_kernel(2)
+    _assert_same(
+        PreferenceGP(X, comparisons.repeat(2, 1), covar_module=kernel, variance=variance),
+        PreferenceGP(X, weighted, covar_module=kernel, variance=variance),
+    )
+
+
+# -------------------------------------------------------------------- bars: speed
+
+
+def _seconds(function: Callable[[], Any], repeats: int = 7) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_items", "num_duels", "ratio"), [(100, 100, 2), (400, 200, 8)])
+def test_evidence_with_gradient_is_faster(num_items: int, num_duels: int, ratio: float) -> None:
+    X, comparisons = make_duels(num_items, num_duels, 6)
+    mine = PreferenceGP(X, comparisons, covar_module=make_kernel(6))
+    theirs = PairwiseGP(
+        X, comparisons, covar_module=make_kernel(6), likelihood=PairwiseLogitLikelihood()
+    )
+    theirs.train()
+    mll = PairwiseLaplaceMarginalLogLikelihood(theirs.likelihood, theirs)
+    mine_seconds = _seconds(lambda: mine.log_evidence().backward())
+    theirs_seconds = _seconds(
+        lambda: mll(theirs(*theirs.train_inputs), theirs.train_targets).backward()
+    )
+    assert theirs_seconds > ratio * mine_seconds
+
+
+@pytest.mark.slow
+def test_the_posterior_of_many_pairs_is_faster() -> None:
+    X, comparisons = make_duels(200, 200, 6)
+    mine = PreferenceGP(X, comparisons, covar_module=make_kernel(6))
+    theirs = PairwiseGP(
+        X, comparisons, covar_module=make_kernel(6), likelihood=PairwiseLogitLikelihood()
+    )
+    pairs = rand(500, 2, 6, seed=1)
+    with torch.no_grad():
+        mine_seconds = _seconds(lambda: mine.posterior(pairs).covariance_matrix)
+        theirs_seconds = _seconds(lambda: theirs.posterior(pairs).covariance_matrix, 3)
+    assert theirs_seconds > 20 * mine_seconds
+
+
+@pytest.mark.slow
+def test_a_batch_is_not_solved_one_by_one() -> None:
+    data = [make_duels(20, 25, 4, seed=seed) for seed in range(16)]
+    X, comparisons = (torch.stack(parts) for parts in zip(*data, strict=True))
+
+    def build(items: Tensor, rows: Tensor) -> Callable[[], Any]:
+        def run() -> None:
+            model = PreferenceGP(items, rows, covar_module=make_kernel(4))
+            model.posterior(items)
+
+        return run
+
+    one, batch = _seconds(build(*data[0]), 15), _seconds(build(X, comparisons), 15)
+    assert batch <= 3 * one
