@@ -15,9 +15,11 @@ from torch import Size, Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Block, Observations, Side, choose_side, find_mode
-from botorch_pref.laplace.sides import Factor, prior_root
+from botorch_pref.laplace.factors import Factor
+from botorch_pref.laplace.sides import prior_root
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 
+_TIE = 1e-9
 Regularizer = Literal["rkhs", "theta", "theta_mean"]
 
 
@@ -202,7 +204,9 @@ class FiniteEngine:
 
 
 def argmax_with_random_ties(values: Tensor, noise: Tensor) -> Tensor:
-    r"""The index of the maximum, drawn uniformly where several are equal.
+    r"""The index of the maximum, drawn uniformly among values that are equal to rounding.
+
+    Items of equal features have equal draws, but for the last digits.
 
     Args:
         values: ``... x n``-dim values.
@@ -211,5 +215,6 @@ def argmax_with_random_ties(values: Tensor, noise: Tensor) -> Tensor:
     Returns:
         ``...``-dim long tensor.
     """
-    best = values == values.amax(dim=-1, keepdim=True)
-    return torch.where(best, noise, -1.0).argmax(dim=-1)
+    best = values.amax(dim=-1, keepdim=True)
+    near = values >= best - _TIE * best.abs().clamp_min(1.0)
+    return torch.where(near, noise.to(values), -1.0).argmax(dim=-1)

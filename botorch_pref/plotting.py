@@ -101,7 +101,7 @@ def _plot_each(axes: Axes, history: History) -> None:
     axes.plot(step, mean, color=_BLUE, lw=1.8, label=f"mean of the last {_WINDOW}")
     axes.axhline(history.random_regret, color=_GREY, ls="--", lw=1.2, label="random play")
     axes.set_ylim(-0.01, 0.51)
-    axes.set_ylabel("dueling regret (probability)")
+    axes.set_ylabel("dueling regret\n(probability)")
     axes.set_title("Regret of each duel", fontsize="medium", loc="left")
     axes.legend(frameon=False, fontsize="small", loc="upper right")
 
@@ -118,7 +118,7 @@ def _plot_total(axes: Axes, history: History) -> None:
     random = [history.random_regret * t for t in (0, history.num_duels)]
     axes.plot([0, history.num_duels], random, color=_GREY, ls="--", lw=1.2, label="random play")
     axes.set_ylim(bottom=0.0)
-    axes.set_ylabel("cumulative dueling regret (sum of probabilities)")
+    axes.set_ylabel("cumulative dueling regret\n(sum of probabilities)")
     axes.set_title("Cumulative regret", fontsize="medium", loc="left")
     axes.legend(frameon=False, fontsize="small", loc="upper left")
 
@@ -127,9 +127,10 @@ def _plot_recommendation(axes: Axes, history: History, unit: str, scale: float) 
     known = history.table[history.table["recommendation_regret"].notna()]
     step, regret = known["step"], scale * known["recommendation_regret"]
     axes.step(step, regret, where="post", color=_GREEN, lw=1.8)
-    axes.plot(step.iloc[-1:], regret.iloc[-1:], "o", color=_GREEN, ms=5.0, clip_on=False)
-    # A regret of zero throughout is to be seen as well, not to lie on the axis.
-    top = max(regret.max(), 0.1 * scale) if len(known) else scale
-    axes.set_ylim(-0.04 * top, 1.08 * top)
-    axes.set_ylabel(f"recommendation regret ({unit})")
+    if len(known):
+        axes.plot(step.iloc[-1:], regret.iloc[-1:], "o", color=_GREEN, ms=5.0, clip_on=False)
+        # A regret of zero throughout is to be seen as well, not to lie on the axis.
+        top = max(regret.max(), 0.1 * scale)
+        axes.set_ylim(-0.04 * top, 1.08 * top)
+    axes.set_ylabel(f"recommendation regret\n({unit})")
     axes.set_title("Best item minus recommended item", fontsize="medium", loc="left")

@@ -76,7 +76,7 @@ def seeded(seed: int) -> Iterator[None]:
         Nothing.
     """
     # Asking for the current device would start CUDA in a process that never uses it.
-    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    started = torch.cuda.is_initialized()
     cuda = torch.cuda.is_available() and started
     devices = [torch.cuda.current_device()] if cuda else []
     python_state = random.getstate()

@@ -52,16 +52,12 @@ class SearchSpace:
             SearchSpaceError: If neither is given, or one has a wrong shape, type, order or
                 entry; names argument and row or column.
         """
-        if bounds is None and choices is None:
-            raise SearchSpaceError("Give `bounds`, `choices`, or both.")
         if choices is not None:
             choices = _checked_table("choices", choices)
             if len(choices) < 2:
                 raise SearchSpaceError("`choices` needs two rows at least: a duel has two items.")
         if bounds is None:
-            bounds = torch.stack([choices.amin(0), choices.amax(0)])
-            flat = bounds[0] == bounds[1]  # a constant column stays a dimension
-            bounds = torch.stack([bounds[0], torch.where(flat, bounds[0] + 1.0, bounds[1])])
+            bounds = _bounding_box(choices)
         self.bounds = _checked_bounds(bounds)
         self.choices = choices
         if choices is not None and choices.shape[-1] != self.dim:
@@ -73,6 +69,17 @@ class SearchSpace:
     def dim(self) -> int:
         """The dimension ``d`` of an item."""
         return self.bounds.shape[-1]
+
+    @property
+    def table(self) -> Tensor:
+        """The choices, where there are choices.
+
+        Raises:
+            SearchSpaceError: If the space is a box.
+        """
+        if self.choices is None:
+            raise SearchSpaceError("This space is a box: it has no `choices`.")
+        return self.choices
 
     def normalize(self, items: Tensor) -> Tensor:
         """``... x d`` items, with the box mapped to the unit cube."""
@@ -106,15 +113,14 @@ class SearchSpace:
         num_restarts: int = 4,
         options: dict[str, Any] | None = None,
     ) -> Maximum:
-        r"""Maximise a rule over items (``q=1``) or pairs (``q=2``).
+        r"""Maximise a rule over items or pairs.
 
-        On a box the best of a Sobol sample and of ``starts`` are refined by L-BFGS-B; on
-        choices every item, or every unordered pair, is evaluated and ties are broken at
-        random.
+        On a box the best starts are refined by L-BFGS-B; on choices every item, or every
+        unordered pair, is evaluated and ties are broken at random.
 
         Args:
             acq_function: The rule; takes ``b x q x d``.
-            q: 1 or 2.
+            q: 1 for items, 2 for pairs.
             seed: Of everything random.
             starts: ``s x q x d``-dim further starting points, for a box.
             raw_samples: The size of the Sobol sample.
@@ -145,18 +151,18 @@ class SearchSpace:
                 batch_initial_conditions=raw[best],
                 options=options,
             )
-        return Maximum(items.detach(), value.detach(), None)
+        return Maximum(items.detach(), torch.as_tensor(value).detach(), None)
 
     def _best_choice(self, acq_function: AcquisitionFunction, q: int, seed: int) -> Maximum:
-        n = len(self.choices)
+        n = len(self.table)
         rows = torch.arange(n).unsqueeze(-1) if q == 1 else torch.triu_indices(n, n, 1).T
         with torch.no_grad():
-            parts = [acq_function(self.choices[part]) for part in rows.split(_PAIR_CHUNK)]
+            parts = [acq_function(self.table[part]) for part in rows.split(_PAIR_CHUNK)]
         values = torch.cat(parts)
         noise = torch.rand(len(values), generator=torch.Generator().manual_seed(seed))
         best = argmax_with_random_ties(values, noise.to(values))
         row = rows[int(best)]
-        return Maximum(self.choices[row], values[best], tuple(row.tolist()))
+        return Maximum(self.table[row], values[best], tuple(row.tolist()))
 
     def _sobol(self, n: int, columns: int, seed: int) -> Tensor:
         unit = SobolEngine(columns, scramble=True, seed=seed % 2**31).draw(n, dtype=torch.double)
@@ -176,6 +182,14 @@ class SearchSpace:
             for name, value in state.items()
         }
         return cls(**tensors)
+
+
+def _bounding_box(choices: Tensor | None) -> Tensor:
+    if choices is None:
+        raise SearchSpaceError("Give `bounds`, `choices`, or both.")
+    lower, upper = choices.amin(0), choices.amax(0)
+    # A constant column stays a dimension, of unit width.
+    return torch.stack([lower, torch.where(lower == upper, lower + 1.0, upper)])
 
 
 def _checked_table(name: str, table: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ class PairAcquisitionFunction(AcquisitionFunction):
     :class:`~botorch_pref.acquisition.PairAsPoint`.
     """
 
-    @property
+    @property  # type: ignore[override]
     def X_pending(self) -> Tensor | None:
         """Always ``None``."""
         return None

@@ -3,8 +3,10 @@ r"""PF-TS: one Thompson path of the utility for each arm."""
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import cast
 
 from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Size, Tensor
@@ -49,17 +51,15 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         Args:
             draw: The number of the draw. With a seed the same number is the same draw.
         """
-        context = nullcontext()
-        if self.seed is not None:
-            context = seeded(derive_seed(self.seed, "pair", draw))
-        with context:
+        seed = None if self.seed is None else derive_seed(self.seed, "pair", draw)
+        with nullcontext() if seed is None else seeded(seed):
             self.paths = [draw_matheron_paths(self.model, Size()) for _ in range(2)]
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         """Draw anew: pairs of one batch are independent of each other."""
         self.redraw(0 if pairs is None else len(pairs))
 
-    @t_batch_mode_transform(expected_q=2)
+    @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""The sum of both paths.
 
@@ -87,6 +87,11 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         else:  # one kernel matrix for all items instead of one for each
             value = path(X.reshape(-1, X.shape[-1])).view(X.shape[:-1])
         if self.scale != 1.0:
-            mean = self.model.posterior(X.unsqueeze(-2)).mean[..., 0, 0]
+            mean = _mean(self.model, X.unsqueeze(-2))[..., 0, 0]
             value = mean + self.scale * (value - mean)
         return value
+
+
+def _mean(model: Model, X: Tensor) -> Tensor:
+    posterior = cast(GPyTorchPosterior, model.posterior(X))
+    return posterior.mean

@@ -33,7 +33,7 @@ class PairAsPoint(AcquisitionFunction):
         self.acq_function = acq_function
         super().set_X_pending(None)
 
-    @t_batch_mode_transform(expected_q=1)
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""Evaluate the wrapped rule.
 

@@ -7,7 +7,7 @@ A duel is the row ``f[i] - f[j]`` (coefficients ``(1, -1)``), a label the row ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,10 +64,8 @@ class SparseMap:
 
     def columns(self, matrix: Tensor) -> Tensor:
         """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
-        out = None
-        for j, factor in enumerate(self.coefficients):
-            out = _add_scaled(out, self._take(matrix, self.items[..., j]), factor)
-        return out
+        terms = (self._take(matrix, self.items[..., j]) for j in range(self.items.shape[-1]))
+        return _scaled_sum(zip(terms, self.coefficients, strict=True))
 
     def apply(self, vector: Tensor) -> Tensor:
         """``H f`` for ``f: ... x n``, so ``... x m``."""
@@ -102,12 +100,15 @@ class SparseMap:
 
     def diagonal(self, matrix: Tensor) -> Tensor:
         """``diag(H G H^T)`` for ``G: ... x n x n``, so ``... x m``."""
-        flat, out = matrix.flatten(start_dim=-2).unsqueeze(-2), None
-        for j, left in enumerate(self.coefficients):
-            for i, right in enumerate(self.coefficients):
-                index = self.items[..., j] * self.num_items + self.items[..., i]
-                out = _add_scaled(out, self._take(flat, index).squeeze(-2), left * right)
-        return out
+        flat, n = matrix.flatten(start_dim=-2).unsqueeze(-2), self.num_items
+
+        def terms() -> Iterator[tuple[Tensor, float | Tensor]]:
+            for j, left in enumerate(self.coefficients):
+                for i, right in enumerate(self.coefficients):
+                    index = self.items[..., j] * n + self.items[..., i]
+                    yield self._take(flat, index).squeeze(-2), left * right
+
+        return _scaled_sum(terms())
 
     @staticmethod
     def _take(matrix: Tensor, index: Tensor) -> Tensor:
@@ -210,10 +211,15 @@ class Observations:
         return SparseMap(torch.cat(items, dim=-2), columns, self.num_items)
 
 
-def _add_scaled(total: Tensor | None, term: Tensor, factor: float | Tensor) -> Tensor:
-    """``total + factor * term``, without the product where the factor is one."""
-    if isinstance(factor, Tensor) or factor not in (1.0, -1.0):
-        term, factor = term * factor, 1.0
-    if total is None:
-        return term if factor == 1.0 else -term
-    return total + term if factor == 1.0 else total - term
+def _scaled_sum(terms: Iterable[tuple[Tensor, float | Tensor]]) -> Tensor:
+    """The sum of ``factor * term``, without a product where the factor is plus or minus one."""
+    total: Tensor | None = None
+    for term, factor in terms:
+        if isinstance(factor, Tensor) or abs(factor) != 1.0:
+            term, factor = term * factor, 1.0
+        if total is None:
+            total = term if factor == 1.0 else -term
+        else:
+            total = total + term if factor == 1.0 else total - term
+    assert total is not None  # a map has at least one coefficient
+    return total

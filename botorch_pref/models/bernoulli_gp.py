@@ -29,6 +29,9 @@ class BernoulliGP(LaplaceGP):
         >>> model.probability(X)
     """
 
+    _train_X: Tensor
+    _train_Y: Tensor
+
     def __init__(
         self,
         train_X: Tensor,

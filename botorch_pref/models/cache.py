@@ -42,7 +42,7 @@ class HyperparameterCache(Generic[T]):
             The value.
         """
         present = [module for module in modules if module is not None]
-        tensors = [p for module in present for p in module.parameters()]
+        tensors: list[Tensor] = [p for module in present for p in module.parameters()]
         tensors += [b for m in present for b in m.buffers() if b.is_floating_point()]
         parts = [tensor.detach().reshape(-1).to(like) for tensor in tensors]
         values = torch.cat(parts) if parts else like.new_empty(0)

@@ -3,10 +3,11 @@ r"""The data side of a model of comparisons."""
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
+from botorch.utils.containers import BotorchContainer, SliceContainer
 from botorch.utils.datasets import RankingDataset, SupervisedDataset
 from torch import Tensor
 
@@ -46,6 +47,28 @@ class ComparisonModel(LaplaceGP):
             self.to(data.datapoints)
             self._learn_transform()
         self.eval()
+
+    @classmethod
+    def from_pairs(cls, pairs: Tensor, answers: Tensor, **kwargs: Any) -> Self:
+        r"""A model of answered duels, given by their items.
+
+        Args:
+            pairs: ``m x 2 x d``-dim items; equal items become one datapoint.
+            answers: ``m``-dim answers: 1 the first won, 0 the second, 0.5 no preference.
+            **kwargs: Passed to the constructor.
+
+        Returns:
+            The model.
+        """
+        data = Comparisons.from_pairs(pairs, answers)
+        return cls(data.datapoints, data, **kwargs)
+
+    @classmethod
+    def construct_inputs(
+        cls, training_data: SupervisedDataset
+    ) -> dict[str, BotorchContainer | Tensor]:
+        """The constructor's arguments from a ``RankingDataset``; see ``ranking_inputs``."""
+        return ranking_inputs(training_data, cls.__name__)
 
     @property
     def items(self) -> Tensor:
@@ -136,7 +159,9 @@ class ComparisonModel(LaplaceGP):
         return new
 
 
-def ranking_inputs(training_data: SupervisedDataset, model: str) -> dict[str, Tensor]:
+def ranking_inputs(
+    training_data: SupervisedDataset, model: str
+) -> dict[str, BotorchContainer | Tensor]:
     r"""``datapoints`` and ``comparisons`` of a ``RankingDataset`` of pairs.
 
     Args:
@@ -154,7 +179,8 @@ def ranking_inputs(training_data: SupervisedDataset, model: str) -> dict[str, Te
         raise UnsupportedError(
             f"{model} needs a RankingDataset, not {type(training_data).__name__}."
         )
-    indices, ranks = training_data._X.indices, training_data.Y
+    ranked = cast(SliceContainer, training_data._X)
+    indices, ranks = ranked.indices, training_data.Y
     if indices.shape[-1] != 2:
         raise UnsupportedError(
             f"{model} compares two items a row, but the RankingDataset ranks {indices.shape[-1]}."
@@ -166,7 +192,7 @@ def ranking_inputs(training_data: SupervisedDataset, model: str) -> dict[str, Te
         )
     # BoTorch's own reading gathers by the ranks themselves, which is the same for pairs.
     comparisons = indices.gather(-1, ranks.argsort(dim=-1))
-    return {"datapoints": training_data._X.values, "comparisons": comparisons}
+    return {"datapoints": ranked.values, "comparisons": comparisons}
 
 
 def as_comparisons(

@@ -3,14 +3,14 @@ r"""What every Laplace-approximated model shares: prior, posterior, evidence and
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
@@ -185,7 +185,7 @@ class LaplaceGP(Model, GP):
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
+    ) -> GPyTorchPosterior:
         r"""The joint posterior of the utility at ``q`` points.
 
         Args:
@@ -200,21 +200,12 @@ class LaplaceGP(Model, GP):
         Raises:
             UnsupportedError: If another output or observation noise is asked for.
         """
-        if output_indices is not None and list(output_indices) != [0]:
-            raise UnsupportedError(
-                f"output_indices must be None or [0]: {type(self).__name__} has one "
-                f"output, but got {output_indices}."
-            )
-        if isinstance(observation_noise, Tensor) or observation_noise:
-            raise UnsupportedError(
-                f"observation_noise is not defined for {type(self).__name__}: utilities "
-                "are judged, not measured."
-            )
+        _check_outputs(type(self).__name__, output_indices, observation_noise)
         self.eval()
         posterior = GPyTorchPosterior(self.forward(self.transform_inputs(X)))
         if posterior_transform is None:
             return posterior
-        return posterior_transform(posterior=posterior, X=X)
+        return cast(GPyTorchPosterior, posterior_transform(posterior=posterior, X=X))
 
     def train(self, mode: bool = True) -> LaplaceGP:
         """Set the mode of all modules; data and posterior do not depend on it."""
@@ -232,3 +223,16 @@ class LaplaceGP(Model, GP):
             name: None if value is None else value.detach() for name, value in self._buffers.items()
         }
         return state
+
+
+def _check_outputs(
+    model: str, output_indices: list[int] | None, observation_noise: bool | Tensor
+) -> None:
+    if output_indices is not None and list(output_indices) != [0]:
+        raise UnsupportedError(
+            f"output_indices must be None or [0]: {model} has one output, but got {output_indices}."
+        )
+    if isinstance(observation_noise, Tensor) or observation_noise:
+        raise UnsupportedError(
+            f"observation_noise is not defined for {model}: utilities are judged, not measured."
+        )

@@ -9,7 +9,6 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
-from botorch.utils.datasets import SupervisedDataset
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean, ZeroMean
@@ -23,7 +22,6 @@ from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.comparison_model import (
     ComparisonModel,
     as_comparisons,
-    ranking_inputs,
 )
 from botorch_pref.models.fitting import default_covar_module
 
@@ -94,26 +92,6 @@ class PreferenceGP(ComparisonModel):
         """Which variance the covariance is built on."""
         return f"variance={self.variance!r}"
 
-    @classmethod
-    def from_pairs(cls, pairs: Tensor, answers: Tensor, **kwargs: Any) -> Self:
-        r"""A model of answered duels, given by their items.
-
-        Args:
-            pairs: ``m x 2 x d``-dim items; equal items become one datapoint.
-            answers: ``m``-dim answers: 1 the first won, 0 the second, 0.5 no preference.
-            **kwargs: Passed to the constructor.
-
-        Returns:
-            The model.
-        """
-        data = Comparisons.from_pairs(pairs, answers)
-        return cls(data.datapoints, data, **kwargs)
-
-    @classmethod
-    def construct_inputs(cls, training_data: SupervisedDataset) -> dict[str, Tensor]:
-        """The constructor's arguments from a ``RankingDataset``; see ``ranking_inputs``."""
-        return ranking_inputs(training_data, cls.__name__)
-
     def pair_posterior(self, X: Tensor) -> GPyTorchPosterior:
         r"""The posterior of the difference ``f(x) - f(x')``, pair by pair.
 
@@ -162,7 +140,7 @@ class PreferenceGP(ComparisonModel):
             answers: ``m``-dim answers in ``{0, 0.5, 1}``.
 
         Returns:
-            The new model; this one is unchanged.
+            The new model.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 from botorch.models.transforms.input import InputTransform
-from botorch.sampling.pathwise.features import KernelEvaluationMap, gen_kernel_features
-from botorch.sampling.pathwise.paths import GeneralizedLinearPath
+from botorch.sampling.pathwise.features import FeatureMap, KernelEvaluationMap, gen_kernel_features
+from botorch.sampling.pathwise.paths import GeneralizedLinearPath, SamplePath
 from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths, MatheronPath
 from botorch.sampling.pathwise.prior_samplers import (
     DrawKernelFeaturePaths,
@@ -54,6 +54,7 @@ def draw_prior_paths(
         A differentiable path from items to ``sample_shape x batch_shape x ...`` values.
     """
     covar_module = model.covar_module
+    feature_map: FeatureMap
     try:
         features = gen_kernel_features(
             kernel=covar_module,
@@ -61,14 +62,15 @@ def draw_prior_paths(
             num_outputs=num_features,
         )
     except NotImplementedError:
-        features, weight = _nystrom(model, sample_shape)
+        feature_map, weight = _nystrom(model, sample_shape)
     else:
+        feature_map = features
         # Independent, not quasi-random: two Sobol weights would repel each other, and
         # the two arms of a duel are to be independent draws.
         shape = (*sample_shape, *covar_module.batch_shape, features.num_outputs)
         weight = _normal(shape, model.items)
     return GeneralizedLinearPath(
-        feature_map=features,
+        feature_map=feature_map,
         weight=weight,
         bias_module=model.mean_module,
         input_transform=_transform(model),
@@ -90,7 +92,7 @@ def draw_posterior_paths(
     Returns:
         A differentiable path from items to ``sample_shape x batch_shape x ...`` values.
     """
-    prior = prior_sampler(model=model, sample_shape=sample_shape)
+    prior = prior_sampler(model, sample_shape)
     items = model.transformed_items().detach()
     weight = items.new_zeros(*sample_shape, *model.batch_shape, items.shape[-2])
     if model.num_observations:
@@ -104,7 +106,7 @@ def draw_posterior_paths(
     return MatheronPath(prior_paths=prior, update_paths=update)
 
 
-def _update_weight(model: LaplaceGP, prior: GeneralizedLinearPath) -> Tensor:
+def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
     """``H^T (a - t)``, one weight an item, for prior paths drawn before."""
     items, found = model.representer()
     side, observations = found.side, found.side.observations
@@ -167,19 +169,19 @@ def _transform(model: LaplaceGP) -> InputTransform | None:
     return transform
 
 
-@GetTrainInputs.register(LaplaceGP)
+@GetTrainInputs.register(LaplaceGP)  # type: ignore[untyped-decorator]
 def _get_train_inputs(model: LaplaceGP, transformed: bool = False) -> tuple[Tensor]:
     return (model.transformed_items() if transformed else model.items,)
 
 
-@DrawKernelFeaturePaths.register(LaplaceGP)
+@DrawKernelFeaturePaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
 def _draw_kernel_feature_paths(
     model: LaplaceGP, *, sample_shape: Size, **kwargs: Any
 ) -> GeneralizedLinearPath:
     return draw_prior_paths(model, sample_shape, **kwargs)
 
 
-@DrawMatheronPaths.register(LaplaceGP)
+@DrawMatheronPaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
 def _draw_matheron_paths(
     model: LaplaceGP,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Self
 
+import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
@@ -101,6 +102,13 @@ class Strategy(ABC):
         self._learn(answered)
         self.history.append(answered)
         del self._open[query.annotator]
+
+    def asked_items(self) -> Tensor:
+        """The ``k x d``-dim items of all queries that came back."""
+        if not self.history:
+            return self.space.bounds[:0]
+        items = torch.cat([answered.query.items for answered in self.history])
+        return items.to(self.space.bounds)
 
     @abstractmethod
     def recommend(self) -> Tensor:

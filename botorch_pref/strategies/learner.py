@@ -53,13 +53,10 @@ class UtilityLearner:
         if space.choices is None and regularizer != "rkhs":
             raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
         self.space, self.kappa, self.regularizer, self.seed = space, kappa, regularizer, seed
-        self.learns = hyperparameters == "evidence"
-        self.values = {} if self.learns else _fixed_values(hyperparameters)
+        self.learns = isinstance(hyperparameters, str)
+        self.values = _fixed_values(hyperparameters)
         self.num_fitted = 0
-        if space.choices is None:
-            items = space.bounds[:0]
-        else:
-            items = space.choices
+        items = space.bounds[:0] if space.choices is None else space.choices
         none = torch.zeros(0, 2, dtype=torch.long, device=items.device)
         self.data = Comparisons.from_comparisons(items, none)
         self._engine: FiniteEngine | None = None
@@ -116,7 +113,7 @@ class UtilityLearner:
         kernel = model.covar_module
         self.values = {
             "lengthscale": kernel.base_kernel.lengthscale.detach().flatten().tolist(),
-            "outputscale": float(kernel.outputscale),
+            "outputscale": float(kernel.outputscale.detach()),
         }
         self.num_fitted = size
         self._engine = self._model = None
@@ -138,7 +135,7 @@ class UtilityLearner:
                 have changed.
         """
         if self._engine is None:
-            choices = self.space.normalize(self.space.choices)
+            choices = self.space.normalize(self.space.table)
             with torch.no_grad():
                 unit = to_dense(self.covar_module().base_kernel(choices))
             self._engine = FiniteEngine(
@@ -158,8 +155,10 @@ class UtilityLearner:
         )
 
 
-def _fixed_values(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-    values = dict(hyperparameters)
+def _fixed_values(hyperparameters: str | Mapping[str, Any]) -> dict[str, Any]:
+    if hyperparameters == "evidence":
+        return {}
+    values = {} if isinstance(hyperparameters, str) else dict(hyperparameters)
     if "penalty" in values and "outputscale" not in values:
         values["outputscale"] = 1.0 / values.pop("penalty")
     if set(values) != {"lengthscale", "outputscale"}:

@@ -12,7 +12,12 @@ from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.finite import FiniteEngine, Regularizer, argmax_with_random_ties
+from botorch_pref.finite import (
+    FiniteEngine,
+    FinitePosterior,
+    Regularizer,
+    argmax_with_random_ties,
+)
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Answered, Strategy
@@ -115,7 +120,7 @@ class PFTS(Strategy):
         """
         if self.space.choices is not None:
             return self.space.choices[self.recommend_index()]
-        asked = self._asked_items()
+        asked = self.asked_items()
         if not len(asked):
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         with torch.no_grad():
@@ -125,10 +130,8 @@ class PFTS(Strategy):
     def recommend_index(self) -> int:
         """The row of the recommended item in the choices."""
         mean = self._engine().posterior().mean
-        seed = derive_seed(self.seed, "tie", self.round)
-        generator = torch.Generator().manual_seed(seed)
-        noise = torch.rand(len(mean), generator=generator)
-        return int(argmax_with_random_ties(mean, noise.to(mean)))
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "tie", self.round))
+        return int(argmax_with_random_ties(mean, torch.rand(len(mean), generator=generator)))
 
     def _choose(self, annotator: str | None) -> tuple[Tensor, tuple[int, int] | None]:
         self.learner.refit()
@@ -139,8 +142,10 @@ class PFTS(Strategy):
                 break
         if self.on_identical != "keep" and self._identical(first, second):
             second = self._another(first, annotator)
-        indices = None if first[1] is None else (first[1], second[1])
-        return torch.stack([first[0], second[0]]), indices
+        items = torch.stack([first[0], second[0]])
+        if first[1] is None or second[1] is None:
+            return items, None
+        return items, (first[1], second[1])
 
     def _another(self, first: Choice, annotator: str | None) -> Choice:
         for attempt in range(1, MAX_RESAMPLES + 1):
@@ -164,19 +169,10 @@ class PFTS(Strategy):
         )
         if self.space.choices is None:
             return self._draw_paths(seed, avoid)
-        generator = torch.Generator().manual_seed(seed)
         posterior = self._engine().posterior()
-        rows, items = posterior.curvature.shape[-1], len(posterior.mean)
-
-        def noise(size: int) -> Tensor:
-            return torch.randn(2, size, generator=generator, dtype=torch.double).to(posterior.mean)
-
-        draws = posterior.sample(noise(items), noise(rows), self._scale(posterior.factor.log_det))
-        if avoid is not None:
-            draws[1, avoid[1]] = -torch.inf
-        ties = torch.rand(2, items, generator=generator, dtype=torch.double).to(draws)
-        best = argmax_with_random_ties(draws, ties).tolist()
-        first, second = ((self.space.choices[row], row) for row in best)
+        scale = self._scale(posterior.factor.log_det)
+        rows = _maximisers(posterior, scale, seed, None if avoid is None else avoid[1])
+        first, second = ((self.space.table[row], row) for row in rows)
         return first, second
 
     def _draw_paths(self, seed: int, avoid: Choice | None) -> tuple[Choice, Choice]:
@@ -185,14 +181,14 @@ class PFTS(Strategy):
         if weight is not None and model.num_observations:
             gain = model.representer()[1].side.factor(weight).log_det
         rule = DuelingThompsonSampling(model, scale=self._scale(gain), seed=seed)
-        starts = self._asked_items().unsqueeze(-2)
-        best = []
-        for arm in range(2):
-            path = _Path(rule, arm, avoid[0] if arm and avoid else None, self.space)
-            arm_seed = derive_seed(seed, "optimizer", arm)
-            found = self.space.maximize(path, seed=arm_seed, starts=starts)
-            best.append((found.items[0], None))
-        return best[0], best[1]
+        away = None if avoid is None else avoid[0]
+        paths = _Path(rule, 0, None, self.space), _Path(rule, 1, away, self.space)
+        starts = self.asked_items().unsqueeze(-2)
+        first, second = (
+            self.space.maximize(path, seed=derive_seed(seed, "optimizer", arm), starts=starts)
+            for arm, path in enumerate(paths)
+        )
+        return (first.items[0], None), (second.items[0], None)
 
     def _scale(self, log_det: Tensor) -> float:
         """What the model's own standard deviation is multiplied by."""
@@ -209,11 +205,6 @@ class PFTS(Strategy):
             for answered in self.history
             if answered.answer is not None
         ]
-
-    def _asked_items(self) -> Tensor:
-        if not self.history:
-            return self.space.bounds[:0]
-        return torch.cat([answered.query.items for answered in self.history]).to(self.space.bounds)
 
     def _learn(self, answered: Answered) -> None:
         if answered.answer is not None and not self.learner.add(answered.query, answered.answer):
@@ -255,7 +246,7 @@ class _Path(AcquisitionFunction):
         super().__init__(rule.model)
         self.rule, self.arm, self.avoid, self.space = rule, arm, avoid, space
 
-    @t_batch_mode_transform(expected_q=1)
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The path at ``b x 1 x d``-dim items."""
         value = self.rule.arm(self.arm, X.squeeze(-2))
@@ -264,3 +255,22 @@ class _Path(AcquisitionFunction):
         gap = self.space.normalize(X.squeeze(-2)) - self.space.normalize(self.avoid)
         near = gap.abs().amax(-1) <= _SAME_ITEM
         return torch.where(near, value.detach() - 1e6, value)
+
+
+def _maximisers(
+    posterior: FinitePosterior, scale: float, seed: int, avoid: int | None
+) -> list[int]:
+    """The best items of two draws; the second one's with an item left out."""
+    generator = torch.Generator().manual_seed(seed)
+    items, rows = posterior.mean.shape[-1], posterior.curvature.shape[-1]
+
+    def noise(size: int) -> Tensor:
+        normal = torch.randn(2, size, generator=generator, dtype=torch.double)
+        return normal.to(posterior.mean)
+
+    draws = posterior.sample(noise(items), noise(rows), scale)
+    if avoid is not None:
+        draws[1, avoid] = -torch.inf
+    ties = torch.rand(2, items, generator=generator, dtype=torch.double)
+    best: list[int] = argmax_with_random_ties(draws, ties).tolist()
+    return best

@@ -7,6 +7,7 @@ All are stated for the unit kernel, as in Lazzaro et al. (2026): ``v_t`` with pe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from botorch_pref.exceptions import ComparisonDataError
@@ -51,22 +52,25 @@ class Schedule(NamedTuple):
         return self.value
 
 
-def as_schedule(schedule: str | float | Schedule | dict[str, Any]) -> Schedule:
+def as_schedule(schedule: str | float | Schedule | Mapping[str, Any]) -> Schedule:
     r"""A schedule from its name, a constant, or its fields.
 
     Raises:
         ComparisonDataError: If ``schedule`` names none, or is not positive and finite.
     """
-    if isinstance(schedule, dict):
-        schedule = Schedule(**schedule)
-    elif isinstance(schedule, int | float) and not isinstance(schedule, bool):
-        schedule = Schedule("constant", value=float(schedule))
+    found = Schedule("")  # names none
+    if isinstance(schedule, Schedule):
+        found = schedule
+    elif isinstance(schedule, Mapping):
+        found = Schedule(**schedule)
     elif isinstance(schedule, str):
-        schedule = Schedule(schedule)
-    positive = all(math.isfinite(v) and v > 0 for v in schedule[1:])
-    if schedule.kind not in ("bayes", "paper", "theory", "constant") or not positive:
+        found = Schedule(schedule)
+    elif isinstance(schedule, int | float) and not isinstance(schedule, bool):
+        found = Schedule("constant", value=float(schedule))
+    positive = all(math.isfinite(v) and v > 0 for v in found[1:])
+    if found.kind not in ("bayes", "paper", "theory", "constant") or not positive:
         raise ComparisonDataError(
             "`schedule` must be bayes, paper, theory, a positive number or a Schedule, got "
             f"{schedule!r}."
         )
-    return schedule
+    return found

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from botorch_pref.benchmarks import loop
 from botorch_pref.benchmarks.closed_loop import (
-    ARMS,
     closed_loop_table,
     main,
     overall,
@@ -26,13 +25,14 @@ from botorch_pref.models import PreferenceGP
 from botorch_pref.problems import get_problem
 
 HORIZON = NUM_INITIAL + 2
+ARMS = [("matern", "eubo"), ("pairwise-gp", "eubo"), ("rbf", "pf-ts")]
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     path = tmp_path_factory.mktemp("table") / "table.csv"
     return closed_loop_table(
-        ["branin", "hartmann3"], seeds=[0, 1], horizon=HORIZON, path=path, progress=False
+        ["branin", "hartmann3"], ARMS, [0, 1], horizon=HORIZON, path=path, progress=False
     )
 
 
@@ -97,7 +97,8 @@ def test_dimension_scaled_prior() -> None:
     model = MODELS["matern-dimension-scaled"](pairs, torch.ones(3, dtype=torch.double))
     kernel = model.covar_module.base_kernel
     assert kernel.lengthscale_prior.loc.item() == pytest.approx(math.sqrt(2) + math.log(4) / 2)
-    assert torch.allclose(kernel.lengthscale, kernel.lengthscale_prior.mode)
+    mode = math.exp(math.sqrt(2) + math.log(4) / 2 - 3)
+    assert torch.allclose(kernel.lengthscale, torch.full((1, 4), mode, dtype=torch.double))
     assert len(list(model.named_priors())) == 2
 
 
@@ -113,12 +114,11 @@ def test_the_table(table: pd.DataFrame) -> None:
     assert table["seed"].is_monotonic_increasing
     # Functions and seeds have one best value, whatever the arm.
     best = (table["regret"] / table["relative_regret"]).groupby(table["function"])
-    assert best.nunique().le(2).all()
     assert best.std().max() < 1e-9
 
 
 def test_a_loop_is_reproducible(table: pd.DataFrame) -> None:
-    cell = Cell("hartmann3", 1, "matern", "pf-ts", HORIZON)
+    cell = Cell("hartmann3", 1, "rbf", "pf-ts", HORIZON)
     row = cell.run()
     same = table[
         (table[["function", "seed", "model", "rule"]] == list(row.values())[:4]).all(axis=1)
@@ -178,6 +178,7 @@ def test_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again["seed"].tolist() == [1]
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_table(table: pd.DataFrame) -> None:
     arms = [("matern", "eubo"), ("pairwise-gp", "eubo")]
     parallel = closed_loop_table(["branin"], arms, [0], n_jobs=2, horizon=HORIZON, progress=False)

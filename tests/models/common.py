@@ -86,7 +86,9 @@ def assert_same_posterior(
     )
 
 
-def numerical_gradient(function: Callable[[Tensor], Tensor], at: Tensor, step: float = 1e-4) -> Tensor:
+def numerical_gradient(
+    function: Callable[[Tensor], Tensor], at: Tensor, step: float = 1e-4
+) -> Tensor:
     """The gradient of a scalar function by central differences of fourth order."""
     at = at.detach()
     gradient = torch.zeros_like(at)
@@ -138,9 +140,7 @@ def oracle(
     answers = data.wins.numpy() / count
     K = prior[:n, :n]
     fitted = reference.fit(K, mean[:n], design, answers, count, link, scale)
-    found, covariance = reference.predict(
-        fitted, K, design, prior[n:, :n], prior[n:, n:], mean[n:]
-    )
+    found, covariance = reference.predict(fitted, K, design, prior[n:, :n], prior[n:, n:], mean[n:])
     if not isinstance(model.variance, str):
         covariance = reference.answer_free_covariance(
             prior[n:, n:], prior[n:, :n], K, design, count, model.variance

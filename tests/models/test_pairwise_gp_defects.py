@@ -217,9 +217,7 @@ def test_a_huge_outputscale_overflows_nothing() -> None:
         model = make_model(10, 20, covar_module=make_kernel(2, outputscale=outputscale))
         mean, covariance, evidence = oracle(model, model.datapoints)
         posterior = model.posterior(model.datapoints)
-        torch.testing.assert_close(
-            posterior.mean.squeeze(-1).detach(), mean, atol=1e-6, rtol=1e-6
-        )
+        torch.testing.assert_close(posterior.mean.squeeze(-1).detach(), mean, atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(
             posterior.covariance_matrix.detach(), covariance, atol=1e-8 * outputscale, rtol=1e-6
         )
@@ -260,15 +258,23 @@ BAD_DATA: dict[str, tuple[Tensor, Tensor, str]] = {
     "three columns": (rand(4, 2), torch.tensor([[0, 1, 2]]), "`comparisons` .* shape"),
     "one row": (rand(4, 2), torch.tensor([0, 1]), "`comparisons` .* shape"),
     "flat items": (rand(4), torch.tensor([[0, 1]]), "`datapoints` .* shape"),
-    "nan": (rand(4, 2).index_fill(0, torch.tensor([2]), torch.nan), torch.tensor([[0, 1]]),
-            "`datapoints` row 2"),
-    "inf": (rand(4, 2).index_fill(0, torch.tensor([1]), torch.inf), torch.tensor([[0, 1]]),
-            "`datapoints` row 1"),
+    "nan": (
+        rand(4, 2).index_fill(0, torch.tensor([2]), torch.nan),
+        torch.tensor([[0, 1]]),
+        "`datapoints` row 2",
+    ),
+    "inf": (
+        rand(4, 2).index_fill(0, torch.tensor([1]), torch.inf),
+        torch.tensor([[0, 1]]),
+        "`datapoints` row 1",
+    ),
     "integer items": (torch.ones(4, 2, dtype=torch.long), torch.tensor([[0, 1]]), "`datapoints`"),
     "no dimensions": (rand(4, 0), torch.tensor([[0, 1]]), "`datapoints`"),
     "batch shapes": (rand(3, 4, 2), torch.tensor([[[0, 1]], [[0, 1]]]), "broadcast"),
     "batched row": (
-        rand(2, 4, 2), torch.tensor([[[0, 1]], [[1, 1]]]), r"`comparisons` batch \(1,\) row 0"
+        rand(2, 4, 2),
+        torch.tensor([[[0, 1]], [[1, 1]]]),
+        r"`comparisons` batch \(1,\) row 0",
     ),
 }
 
@@ -303,9 +309,7 @@ def test_a_model_moved_to_single_precision_can_be_fitted() -> None:
 
 @links
 @pytest.mark.parametrize("outputscale", [1.0, 100.0])
-def test_the_mode_is_found_every_time(
-    likelihood: BernoulliLikelihood, outputscale: float
-) -> None:
+def test_the_mode_is_found_every_time(likelihood: BernoulliLikelihood, outputscale: float) -> None:
     for seed in range(15):
         model = make_model(
             60,
@@ -369,9 +373,7 @@ def test_new_data_of_the_old_sizes_start_from_nothing_old() -> None:
     model = PreferenceGP(X, comparisons, covar_module=make_kernel(2, outputscale=100.0))
     model.posterior(X)
     model.set_train_data(X, comparisons.flip(-1))
-    fresh = PreferenceGP(
-        X, comparisons.flip(-1), covar_module=make_kernel(2, outputscale=100.0)
-    )
+    fresh = PreferenceGP(X, comparisons.flip(-1), covar_module=make_kernel(2, outputscale=100.0))
     assert_same_posterior(model.posterior(X), fresh.posterior(X), atol=0, rtol=0)
 
 

@@ -358,7 +358,9 @@ def test_win_probability_against_quadrature(
             epsabs=1e-12,
         )
         assert found[i].item() == pytest.approx(expected, abs=1e-8)
-    torch.testing.assert_close(found + model.win_probability(pairs.flip(-2)), torch.ones(5).double())
+    torch.testing.assert_close(
+        found + model.win_probability(pairs.flip(-2)), torch.ones(5).double()
+    )
 
 
 def test_pairs_of_another_width_are_refused() -> None:

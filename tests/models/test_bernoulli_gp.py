@@ -1,0 +1,352 @@
+"""Binary labels under any kernel: pairs, order effects, and plain classification."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.transforms.input import Normalize, Warp
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.means import ConstantMean, ZeroMean
+from scipy import integrate, stats
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process import kernels as sk
+from torch import Size, Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.kernels import AdditivePairKernel, DuelingKernel
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
+from tests._reference import laplace as reference
+from tests.models.common import (
+    assert_same_posterior,
+    make_duels,
+    make_kernel,
+    parameter_gradients,
+    rand,
+)
+
+links = pytest.mark.parametrize(
+    ("likelihood", "name", "scale"),
+    [(LogitLikelihood(), "logit", 1.0), (ProbitLikelihood(0.5), "probit", 0.5)],
+    ids=["logit", "probit"],
+)
+
+
+def make_labels(num: int, dim: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
+    X = rand(num, dim, seed=seed)
+    chance = rand(num, 1, seed=seed + 1)
+    return X, (chance < torch.sigmoid(6 * (X[:, :1] - 0.5))).double()
+
+
+def make_model(num: int = 15, dim: int = 2, seed: int = 0, **kwargs: Any) -> BernoulliGP:
+    kwargs.setdefault("covar_module", make_kernel(dim))
+    kwargs.setdefault("mean_module", ZeroMean())
+    return BernoulliGP(*make_labels(num, dim, seed), **kwargs)
+
+
+# ------------------------------------------------------------------------- pairs
+
+
+@links
+@pytest.mark.parametrize(("num_items", "num_duels"), [(8, 5), (5, 25)])
+def test_the_dueling_kernel_is_the_preference_model(
+    likelihood: BernoulliLikelihood, name: str, scale: float, num_items: int, num_duels: int
+) -> None:
+    X, comparisons = make_duels(num_items, num_duels, 2)
+    base = make_kernel(2)
+    turned = torch.arange(num_duels) % 3 == 0  # some duels are shown loser first
+    shown = torch.where(turned.unsqueeze(-1), comparisons.flip(-1), comparisons)
+    answers = 1.0 - turned.double()
+    utilities = PreferenceGP(X, comparisons, covar_module=base, likelihood=likelihood)
+    pairs = BernoulliGP(
+        X[shown].flatten(-2),
+        answers.unsqueeze(-1),
+        covar_module=DuelingKernel(base),
+        mean_module=ZeroMean(),
+        likelihood=likelihood,
+    )
+    Z = rand(6, 2, 2, seed=1)
+    found, expected = pairs.posterior(Z.flatten(-2)), utilities.pair_posterior(Z)
+    torch.testing.assert_close(found.mean.flatten(), expected.mean.flatten(), atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(
+        found.variance.flatten(), expected.variance.flatten(), atol=1e-8, rtol=1e-8
+    )
+    torch.testing.assert_close(
+        pairs.probability(Z.flatten(-2)), utilities.win_probability(Z), atol=1e-8, rtol=1e-8
+    )
+    evidences = pairs.log_evidence(), utilities.log_evidence()
+    torch.testing.assert_close(*evidences, atol=1e-8, rtol=1e-8)
+    gradients = [
+        torch.cat([g.flatten() for g in torch.autograd.grad(e, list(base.parameters()))])
+        for e in evidences
+    ]
+    torch.testing.assert_close(*gradients, atol=1e-7, rtol=1e-7)
+    joint = found.covariance_matrix.detach()
+    posterior = utilities.posterior(Z.reshape(12, 2)).covariance_matrix.detach()
+    design = torch.from_numpy(reference.incidence(np.arange(12).reshape(6, 2), 12))
+    torch.testing.assert_close(joint, design @ posterior @ design.T, atol=1e-8, rtol=1e-8)
+
+
+def test_the_dueling_kernel_knows_no_slot_and_the_additive_kernel_learns_it() -> None:
+    pairs = rand(40, 4)
+    labels = torch.ones(40, 1).double()  # whatever is shown first wins
+    x = rand(1, 2, seed=7).repeat(1, 2)
+    dueling = BernoulliGP(
+        pairs, labels, covar_module=DuelingKernel(make_kernel(2)), mean_module=ZeroMean()
+    )
+    assert dueling.probability(x).item() == pytest.approx(0.5, abs=1e-6)
+    additive = BernoulliGP(
+        pairs, labels, covar_module=AdditivePairKernel(make_kernel(2)), mean_module=ZeroMean()
+    )
+    assert additive.probability(x).item() > 0.8
+    assert additive.log_evidence() > dueling.log_evidence()
+    other = BernoulliGP(
+        pairs, 1 - labels, covar_module=additive.covar_module, mean_module=ZeroMean()
+    )
+    torch.testing.assert_close(other.probability(x), 1 - additive.probability(x))
+
+
+def test_the_additive_kernel_models_no_cycle_and_a_kernel_over_pairs_does() -> None:
+    items = torch.tensor([[0.1, 0.1], [0.9, 0.2], [0.4, 0.9]]).double()
+    cycle = torch.tensor([[0, 1], [1, 2], [2, 0]])
+    forward, backward = items[cycle].flatten(-2), items[cycle.flip(-1)].flatten(-2)
+    pairs = torch.cat([forward, backward]).repeat(20, 1)
+    labels = torch.cat([torch.ones(3, 1), torch.zeros(3, 1)]).double().repeat(20, 1)
+
+    def follows_the_cycle(kernel: Any) -> bool:
+        model = BernoulliGP(pairs, labels, covar_module=kernel, mean_module=ZeroMean())
+        won = model.probability(forward) > 0.5 + 1e-6
+        lost = model.probability(backward) < 0.5 - 1e-6
+        return bool(won.all() and lost.all())
+
+    for lengthscale in (0.2, 0.5, 2.0):
+        base = make_kernel(2, lengthscale=lengthscale, outputscale=50.0)
+        assert not follows_the_cycle(AdditivePairKernel(base))
+        assert not follows_the_cycle(DuelingKernel(base))
+    assert follows_the_cycle(make_kernel(4, lengthscale=0.3, outputscale=50.0))
+
+
+@pytest.mark.parametrize("kernel", [DuelingKernel, AdditivePairKernel])
+@pytest.mark.parametrize("outputscale", [5.0, 50.0, 500.0])
+@pytest.mark.parametrize("lengthscale", [0.2, 0.5, 2.0])
+def test_the_mode_of_repeated_inputs_is_found(
+    kernel: Any, outputscale: float, lengthscale: float
+) -> None:
+    base = make_kernel(2, lengthscale=lengthscale, outputscale=outputscale)
+    pairs = rand(6, 4, seed=3).repeat(20, 1)
+    labels = (rand(120, 1, seed=4) < 0.5).double()
+    model = BernoulliGP(pairs, labels, covar_module=kernel(base), mean_module=ZeroMean())
+    mode = model.representer()[1].mode
+    assert bool(mode.converged)
+    assert mode.num_steps < 20
+
+
+def test_an_additive_model_predicts_sums_of_two_slots() -> None:
+    pairs, labels = make_labels(30, 4)
+    model = BernoulliGP(
+        pairs, labels, covar_module=AdditivePairKernel(make_kernel(2)), mean_module=ZeroMean()
+    )
+    a, b, c, d = rand(4, 2, seed=9)
+    corners = torch.stack([torch.cat(p) for p in ((a, b), (a, d), (c, b), (c, d))])
+    mean = model.posterior(corners).mean.flatten()
+    torch.testing.assert_close(mean[0] - mean[1], mean[2] - mean[3])
+
+
+# ---------------------------------------------------------------- classification
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern"])
+@pytest.mark.parametrize("outputscale", [0.5, 4.0, 50.0])
+@pytest.mark.parametrize("num", [12, 40])
+def test_a_plain_kernel_is_scikit_learn(kernel: str, outputscale: float, num: int) -> None:
+    X, y = make_labels(num)
+    lengthscales = [0.3, 0.7]
+    if kernel == "rbf":
+        base, theirs = RBFKernel(ard_num_dims=2), sk.RBF(lengthscales)
+    else:
+        base, theirs = MaternKernel(nu=2.5, ard_num_dims=2), sk.Matern(lengthscales, nu=2.5)
+    mine = ScaleKernel(base).double()
+    mine.base_kernel.lengthscale = torch.tensor(lengthscales).double()
+    mine.outputscale = outputscale
+    model = BernoulliGP(X, y, covar_module=mine, mean_module=ZeroMean())
+    classifier = GaussianProcessClassifier(
+        sk.ConstantKernel(outputscale) * theirs, optimizer=None, max_iter_predict=200
+    ).fit(X.numpy(), y.squeeze(-1).numpy())
+    theta = classifier.kernel_.theta
+    assert model.log_evidence().item() == pytest.approx(
+        classifier.log_marginal_likelihood(theta), abs=1e-6
+    )
+    Z = rand(9, 2, seed=5)
+    mean, variance = classifier.latent_mean_and_variance(Z.numpy())
+    posterior = model.posterior(Z)
+    np.testing.assert_allclose(posterior.mean.detach().squeeze(-1), mean, atol=1e-6, rtol=1e-6)
+    np.testing.assert_allclose(
+        posterior.variance.detach().squeeze(-1), variance, atol=1e-6, rtol=1e-6
+    )
+
+
+@links
+def test_posterior_and_evidence_against_brute_force(
+    likelihood: BernoulliLikelihood, name: str, scale: float
+) -> None:
+    mean_module = ConstantMean().double()
+    mean_module.constant.data.fill_(-0.7)
+    X, y = make_labels(12)
+    y[:4] = 0.5
+    model = BernoulliGP(
+        X, y, covar_module=make_kernel(2), mean_module=mean_module, likelihood=likelihood
+    )
+    Z = rand(5, 2, seed=3)
+    with torch.no_grad():
+        prior = model.covar_module(torch.cat([X, Z])).to_dense().numpy()
+    fitted = reference.fit(
+        prior[:12, :12], -0.7, np.eye(12), y.squeeze(-1).numpy(), None, name, scale
+    )
+    mean, covariance = reference.predict(
+        fitted, prior[:12, :12], np.eye(12), prior[12:, :12], prior[12:, 12:], -0.7
+    )
+    posterior = model.posterior(Z)
+    np.testing.assert_allclose(posterior.mean.detach().squeeze(-1), mean, atol=1e-8, rtol=1e-8)
+    np.testing.assert_allclose(
+        posterior.covariance_matrix.detach(), covariance, atol=1e-8, rtol=1e-8
+    )
+    assert model.log_evidence().item() == pytest.approx(fitted.log_evidence, abs=1e-8)
+
+
+@links
+def test_probability_against_quadrature(
+    likelihood: BernoulliLikelihood, name: str, scale: float
+) -> None:
+    model = make_model(likelihood=likelihood, covar_module=make_kernel(2, outputscale=20.0))
+    Z = rand(4, 2, seed=3)
+    posterior, found = model.posterior(Z), model.probability(Z)
+    cdf = stats.logistic.cdf if name == "logit" else stats.norm.cdf
+    for i in range(4):
+        mean, deviation = posterior.mean[i].item(), posterior.variance[i].sqrt().item()
+        density = stats.norm(mean, deviation).pdf
+        expected, _ = integrate.quad(
+            lambda f, pdf=density: cdf(scale * f) * pdf(f),
+            mean - 12 * deviation,
+            mean + 12 * deviation,
+            epsabs=1e-12,
+        )
+        assert found[i].item() == pytest.approx(expected, abs=1e-8)
+
+
+@links
+def test_evidence_gradients_against_finite_differences(
+    likelihood: BernoulliLikelihood, name: str, scale: float
+) -> None:
+    warp = Warp(d=2, indices=[0, 1], bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+    model = make_model(mean_module=ConstantMean(), likelihood=likelihood, input_transform=warp)
+    found = parameter_gradients(model.double(), model.log_evidence)
+    assert len(found) == 5
+    for parameter, exact, numerical in found:
+        assert exact.abs().max() > 1e-4, parameter
+        torch.testing.assert_close(exact, numerical, atol=1e-7, rtol=1e-6, msg=parameter)
+
+
+def test_the_mean_is_learnt() -> None:
+    X = rand(60, 2)
+    model = BernoulliGP(X, (rand(60, 1, seed=3) < 0.85).double())
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    assert model.mean_module.constant.item() > 0.5
+    assert 0.7 < model.probability(X).mean() < 0.95
+
+
+# ------------------------------------------------------------- shapes and copies
+
+
+@pytest.mark.parametrize("batch_shape", [(), (2,), (3, 2)])
+@pytest.mark.parametrize("t_batch", [(), (4, 1, 1), (4, 3, 2)])
+def test_shapes(batch_shape: tuple[int, ...], t_batch: tuple[int, ...]) -> None:
+    model = BernoulliGP(rand(*batch_shape, 7, 2), (rand(*batch_shape, 7, 1, seed=1) > 0.5).double())
+    shape = torch.broadcast_shapes(batch_shape, t_batch)
+    X = rand(*t_batch, 5, 2, seed=2)
+    posterior = model.posterior(X)
+    assert model.batch_shape == Size(batch_shape)
+    assert posterior.mean.shape == (*shape, 5, 1)
+    assert model.log_evidence().shape == batch_shape
+    assert model.train_targets.shape == (*batch_shape, 7)
+    assert model.num_outputs == 1
+    assert model.probability(X).shape == (*shape, 5)
+
+
+def test_batched_is_looped() -> None:
+    data = [make_labels(10, seed=seed) for seed in (0, 5, 9)]
+    X, y = (torch.stack(parts) for parts in zip(*data, strict=True))
+    batch = BernoulliGP(X, y, covar_module=make_kernel(2), mean_module=ZeroMean())
+    Z = rand(4, 2, seed=2)
+    posterior, evidence = batch.posterior(Z), batch.log_evidence()
+    for i, (items, labels) in enumerate(data):
+        one = BernoulliGP(items, labels, covar_module=make_kernel(2), mean_module=ZeroMean())
+        torch.testing.assert_close(posterior.mean[i], one.posterior(Z).mean)
+        torch.testing.assert_close(posterior.variance[i], one.posterior(Z).variance)
+        torch.testing.assert_close(evidence[i], one.log_evidence())
+        torch.testing.assert_close(batch.probability(Z)[i], one.probability(Z))
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
+)
+def test_copies_carry_data_and_posterior(duplicate: Any) -> None:
+    model = make_model(input_transform=Normalize(2))
+    Z = rand(4, 2, seed=2)
+    expected = model.posterior(Z)
+    assert_same_posterior(duplicate(model).posterior(Z), expected, atol=0, rtol=0)
+    other = make_model(seed=0, input_transform=Normalize(2), covar_module=make_kernel(2, 0.9))
+    other.load_state_dict(model.state_dict(), strict=True)
+    assert_same_posterior(other.posterior(Z), expected, atol=0, rtol=0)
+    assert sum(value.numel() for value in model.state_dict().values()) < 20
+
+
+# -------------------------------------------------------------------- bad input
+
+
+GOOD_X, GOOD_Y = make_labels(4)
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "message"),
+    [
+        (GOOD_X.index_fill(0, torch.tensor([2]), torch.nan), GOOD_Y, "row 2"),
+        (GOOD_X.index_fill(0, torch.tensor([0]), torch.inf), GOOD_Y, "row 0"),
+        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([3]), 2.0), "`labels` row 3"),
+        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([1]), -1.0), "`labels` row 1"),
+        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([1]), torch.nan), "`labels` row 1"),
+        (GOOD_X, GOOD_Y.squeeze(-1), "`labels` .* shape"),
+        (GOOD_X, GOOD_Y[:3], "`labels` .* shape"),
+        (GOOD_X, GOOD_Y.float(), "`labels` is of type"),
+        (GOOD_X.long(), GOOD_Y, "`items`"),
+    ],
+)
+def test_bad_input_is_refused_by_argument_and_row(X: Tensor, Y: Tensor, message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        BernoulliGP(X, Y)
+
+
+def test_noise_and_other_outputs_are_refused() -> None:
+    model = make_model()
+    with pytest.raises(UnsupportedError, match="observation_noise"):
+        model.posterior(rand(2, 2), observation_noise=True)
+    with pytest.raises(UnsupportedError, match="output_indices"):
+        model.posterior(rand(2, 2), output_indices=[0, 1])
+
+
+@pytest.mark.cuda
+def test_the_same_posterior_on_the_device() -> None:
+    model = make_model()
+    Z = rand(5, 2, seed=2)
+    moved = copy.deepcopy(model).to("cuda")
+    torch.testing.assert_close(
+        moved.posterior(Z.cuda()).mean.cpu(), model.posterior(Z).mean, atol=1e-8, rtol=1e-8
+    )
+    torch.testing.assert_close(
+        moved.log_evidence().cpu(), model.log_evidence(), atol=1e-8, rtol=1e-8
+    )

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem, get_problem
+from botorch_pref.queries import Duel, Label
+from botorch_pref.runner import History, random_play, replacing, simulate
+from botorch_pref.strategies import PFTS
+
+
+class Fixed:
+    """Asks what it was given, and recommends the second item of the latest duel."""
+
+    def __init__(self, pairs: Sequence[tuple[int, int]] | Tensor, choices: Tensor | None = None):
+        self.pairs, self.choices = pairs, choices
+        self.answers: list[float | None] = []
+        self.interrupt_at: int | None = None
+
+    def ask(self) -> Duel:
+        step = len(self.answers)
+        if step == self.interrupt_at:
+            raise KeyboardInterrupt
+        pair = self.pairs[step]
+        if self.choices is None:
+            assert isinstance(pair, Tensor)
+            return Duel(step, pair)
+        indices = (int(pair[0]), int(pair[1]))
+        return Duel(step, self.choices[list(indices)], indices)
+
+    def tell(self, query: Duel, answer: float | None) -> None:
+        assert query.id == len(self.answers)
+        self.answers.append(answer)
+
+    def recommend(self) -> Tensor:
+        return self.ask_again().items[1]
+
+    def recommend_index(self) -> int:
+        indices = self.ask_again().indices
+        assert indices is not None
+        return indices[1]
+
+    def ask_again(self) -> Duel:
+        told = self.answers.pop()
+        query = self.ask()
+        self.answers.append(told)
+        return query
+
+
+def first_wins(query: Duel, step: int) -> float:
+    return 1.0
+
+
+def test_a_table_of_choices() -> None:
+    problem = Catalyst()
+    pairs = [(0, 1), (5, 5), (2, 9), (62, 0)]
+    strategy = Fixed(pairs, problem.choices)
+    answers = iter([1.0, 0.0, 0.5, None])
+    steps = []
+
+    def judge(query: Duel, step: int) -> float | None:
+        steps.append((step, query.indices))
+        return next(answers)
+
+    history = simulate(strategy, problem, judge, 4, progress=False)
+    table = history.table
+    assert steps == [(i + 1, pair) for i, pair in enumerate(pairs)]
+    assert strategy.answers == [1.0, 0.0, 0.5, None]
+    assert table["step"].tolist() == [1, 2, 3, 4]
+    assert list(zip(table["first_index"], table["second_index"], strict=True)) == pairs
+    assert table["answer"].tolist()[:3] == [1.0, 0.0, 0.5]
+    assert table["answer"].isna().tolist() == [False, False, False, True]
+    assert table["identical"].tolist() == [False, True, False, False]
+    assert history.num_identical == 1
+    f, best = problem.utilities, problem.utilities.max()
+    first, second = f[[i for i, _ in pairs]], f[[j for _, j in pairs]]
+    expected = 0.5 * ((best - first).sigmoid() + (best - second).sigmoid() - 1.0)
+    for column, values in {
+        "first_utility": first,
+        "second_utility": second,
+        "dueling_regret": expected,
+        "cumulative_regret": expected.cumsum(0),
+        "utility_regret": best - (first + second) / 2,
+        "recommendation_regret": best - second,
+    }.items():
+        assert table[column].tolist() == pytest.approx(values.tolist(), abs=1e-12), column
+    items = table[[f"second_x{k}" for k in (1, 2, 3)]].to_numpy()
+    assert items.tolist() == problem.choices[[j for _, j in pairs]].tolist()
+    assert table["recommended_index"].tolist() == [j for _, j in pairs]
+    assert history.cumulative_regret == pytest.approx(float(expected.sum()))
+    assert (table["seconds"] > 0).all()
+    assert history.seconds == pytest.approx(table["seconds"].sum())
+
+
+def test_repeated_compositions_are_told_apart_by_index() -> None:
+    problem = Catalyst()
+    same = [i for i, name in enumerate(problem.names) if name == "Au-1.0"]
+    strategy = Fixed([(same[0], same[1])], problem.choices)
+    row = simulate(strategy, problem, first_wins, 1, progress=False).table.iloc[0]
+    assert not row["identical"]
+    assert row["first_x2"] == row["second_x2"] == 1.0
+    assert row["first_utility"] != row["second_utility"]
+
+
+def test_a_box() -> None:
+    problem = Ackley(dim=2)
+    pairs = torch.tensor([[[0.5, 0.5], [0.1, 0.9]], [[0.2, 0.3], [0.2, 0.3]]], dtype=torch.double)
+    history = simulate(Fixed(pairs), problem, first_wins, 2, progress=False)
+    table = history.table
+    assert "first_index" not in table
+    assert "recommended_index" not in table
+    assert table["identical"].tolist() == [False, True]
+    assert table[["first_x1", "first_x2"]].to_numpy().tolist() == pairs[:, 0].tolist()
+    utilities = problem(pairs)
+    assert table["second_utility"].tolist() == pytest.approx(utilities[:, 1].tolist())
+    expected = (-utilities).sigmoid().mean(-1) - 0.5
+    assert table["dueling_regret"].tolist() == pytest.approx(expected.tolist(), abs=1e-12)
+    assert history.recommended is not None
+    assert history.recommended["recommended_x2"] == 0.3
+    assert history.random_regret == random_play(problem)
+
+
+def test_the_link_of_the_regret() -> None:
+    problem = Catalyst()
+    strategy = Fixed([(0, 1)], problem.choices)
+    link = torch.special.ndtr
+    history = simulate(strategy, problem, first_wins, 1, progress=False, link=link)
+    gaps = problem.utilities.max() - problem.utilities
+    assert history.cumulative_regret == pytest.approx(float(link(gaps[:2]).mean() - 0.5))
+    assert history.random_regret == pytest.approx(float(link(gaps).mean() - 0.5))
+
+
+def test_recommendations_every_few_duels() -> None:
+    problem = Catalyst()
+    strategy = Fixed([(0, 1)] * 5, problem.choices)
+    history = simulate(strategy, problem, first_wins, 5, progress=False, recommend_every=2)
+    known = history.table["recommendation_regret"].notna()
+    assert known.tolist() == [False, True, False, True, True]
+    assert history.table["recommended_index"].isna().tolist() == [True, False, True, False, False]
+
+
+def test_random_play() -> None:
+    # The exact means of the specification, by their sum over the papers' horizons.
+    assert 800 * random_play(Catalyst()) == pytest.approx(316.3, abs=0.05)
+    assert 300 * random_play(Ackley(num_choices=40)) == pytest.approx(139.3, abs=0.05)
+    box = Ackley(dim=2)
+    grid = torch.linspace(0.0, 1.0, 401, dtype=torch.double)
+    utilities = problem_mean(box, torch.cartesian_prod(grid, grid))
+    assert random_play(box) == pytest.approx(utilities, rel=5e-3)
+    assert random_play(box) == random_play(box)
+
+
+def problem_mean(problem: PreferenceProblem, items: Tensor) -> float:
+    return float((problem.optimal_value - problem(items)).sigmoid().mean()) - 0.5
+
+
+@pytest.mark.parametrize("wrong", [0, -3, 2.0, "7", None])
+def test_a_bad_horizon(wrong: object) -> None:
+    problem = Catalyst()
+    with pytest.raises(UnsupportedError, match=r"horizon must be a whole number, at least 1"):
+        simulate(Fixed([]), problem, first_wins, wrong)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="recommend_every must be"):
+        simulate(Fixed([]), problem, first_wins, 1, recommend_every=wrong)  # type: ignore[arg-type]
+
+
+def test_a_problem_that_does_not_know_its_maximum() -> None:
+    problem = get_problem("michalewicz", dim=3)
+    with pytest.raises(UnsupportedError, match="michalewicz with dim=3 does not know"):
+        simulate(Fixed([]), problem, first_wins, 1)
+
+
+def test_other_queries_than_duels() -> None:
+    class Labels(Fixed):
+        def ask(self) -> Duel:
+            return Label(0, torch.zeros(3))  # type: ignore[return-value]
+
+    with pytest.raises(UnsupportedError, match="not Label"):
+        simulate(Labels([]), Catalyst(), first_wins, 1, progress=False)
+
+
+def test_an_interrupt_keeps_what_was_done() -> None:
+    problem = Catalyst()
+    strategy = Fixed([(0, 1)] * 9, problem.choices)
+    strategy.interrupt_at = 3
+    history = simulate(strategy, problem, first_wins, 9, progress=False, interruptible=True)
+    assert (history.num_duels, history.horizon) == (3, 9)
+    assert history.recommended is not None
+    strategy = Fixed([], problem.choices)
+    strategy.interrupt_at = 0
+    with pytest.raises(KeyboardInterrupt):
+        simulate(strategy, problem, first_wins, 9, progress=False)
+
+
+def test_an_interrupt_before_the_first_duel() -> None:
+    strategy = Fixed([], Catalyst().choices)
+    strategy.interrupt_at = 0
+    history = simulate(strategy, Catalyst(), first_wins, 9, progress=False, interruptible=True)
+    assert history.num_duels == history.num_identical == 0
+    assert history.cumulative_regret == history.seconds == 0.0
+    assert history.recommended is None
+
+
+def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Catalyst()
+    strategy = Fixed([(0, 1)] * 2, problem.choices)
+    simulate(strategy, problem, first_wins, 2, name="fixed")
+    shown = capsys.readouterr()
+    assert "catalyst, fixed" in shown.err
+    assert "2/2" in shown.err
+    assert shown.out == ""
+    simulate(Fixed([(0, 1)], problem.choices), problem, first_wins, 1, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def history_of(pairs: list[tuple[int, int]]) -> History:
+    problem = Catalyst()
+    return simulate(Fixed(pairs, problem.choices), problem, first_wins, len(pairs), progress=False)
+
+
+def test_saved_as_csv(tmp_path: Path) -> None:
+    history = history_of([(3, 4), (4, 4)])
+    path = history.save(tmp_path / "history.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(path), history.table, check_dtype=False)
+    history_of([(1, 2)]).save(path)
+    assert len(pd.read_csv(path)) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["history.csv"]
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+    with pytest.raises(RuntimeError, match="half-way"), replacing(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+        raise RuntimeError("half-way")
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_a_strategy_of_this_package() -> None:
+    problem = Catalyst()
+
+    def play() -> History:
+        strategy = PFTS.paper(choices=problem.choices, seed=1)
+        return simulate(strategy, problem, LogisticJudge(problem, seed=1), 12, progress=False)
+
+    first, second = play(), play()
+    assert first.strategy == "PFTS"
+    pd.testing.assert_frame_equal(
+        first.table.drop(columns="seconds"), second.table.drop(columns="seconds")
+    )
