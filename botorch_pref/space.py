@@ -15,6 +15,7 @@ from botorch_pref.finite import argmax_with_random_ties
 from botorch_pref.randomness import seeded
 
 _PAIR_CHUNK = 4096
+_RAW_CHUNK = 128  # what random features of so many items take stays in the cache
 
 
 class Maximum(NamedTuple):
@@ -127,9 +128,6 @@ class SearchSpace:
             num_restarts: How many starting points are refined.
             options: Passed to BoTorch's candidate generation.
 
-        Returns:
-            The maximum that was found.
-
         Raises:
             SearchSpaceError: If ``q`` is neither 1 nor 2.
         """
@@ -142,7 +140,8 @@ class SearchSpace:
             if starts is not None:
                 raw = torch.cat([raw, starts.to(raw)])
             with torch.no_grad():
-                best = acq_function(raw).topk(min(num_restarts, len(raw))).indices
+                values = torch.cat([acq_function(part) for part in raw.split(_RAW_CHUNK)])
+                best = values.topk(min(num_restarts, len(raw))).indices
             items, value = optimize_acqf(
                 acq_function,
                 self.bounds,

@@ -38,8 +38,9 @@ class ComparisonModel(LaplaceGP):
     _merged_wins: Tensor
     _merged_count: Tensor
 
-    def __init__(self, data: Comparisons | None, **kwargs: Any) -> None:
+    def __init__(self, data: Comparisons | None, variance: str | float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.variance = _checked_variance(variance)
         for name in (*_DATA, *(f"merged_{name}" for name in _ROWS)):
             self.register_buffer(f"_{name}", None, persistent=False)
         self._set_data(data)
@@ -48,20 +49,9 @@ class ComparisonModel(LaplaceGP):
             self._learn_transform()
         self.eval()
 
-    @classmethod
-    def from_pairs(cls, pairs: Tensor, answers: Tensor, **kwargs: Any) -> Self:
-        r"""A model of answered duels, given by their items.
-
-        Args:
-            pairs: ``m x 2 x d``-dim items; equal items become one datapoint.
-            answers: ``m``-dim answers: 1 the first won, 0 the second, 0.5 no preference.
-            **kwargs: Passed to the constructor.
-
-        Returns:
-            The model.
-        """
-        data = Comparisons.from_pairs(pairs, answers)
-        return cls(data.datapoints, data, **kwargs)
+    def extra_repr(self) -> str:
+        """Which variance the covariance is built on."""
+        return f"variance={self.variance!r}"
 
     @classmethod
     def construct_inputs(
@@ -211,3 +201,13 @@ def as_comparisons(
     ):
         raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
     return comparisons
+
+
+def _checked_variance(variance: str | float) -> str | float:
+    if variance == "laplace":
+        return variance
+    if isinstance(variance, str) or not 0 < variance < float("inf"):
+        raise ComparisonDataError(
+            f'`variance` must be "laplace" or a positive kappa, got {variance!r}.'
+        )
+    return float(variance)

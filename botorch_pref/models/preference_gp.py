@@ -81,16 +81,27 @@ class PreferenceGP(ComparisonModel):
         dim = data.datapoints.shape[-1] if data is not None else None
         super().__init__(
             data,
+            variance,
             covar_module=covar_module or default_covar_module(dim, batch_shape),
             mean_module=mean_module or ZeroMean(),
             likelihood=likelihood or LogitLikelihood(),
             input_transform=input_transform,
         )
-        self.variance = _checked_variance(variance)
 
-    def extra_repr(self) -> str:
-        """Which variance the covariance is built on."""
-        return f"variance={self.variance!r}"
+    @classmethod
+    def from_pairs(cls, pairs: Tensor, answers: Tensor, **kwargs: Any) -> Self:
+        r"""A model of answered duels, given by their items.
+
+        Args:
+            pairs: ``m x 2 x d``-dim items; equal items become one datapoint.
+            answers: ``m``-dim answers: 1 the first won, 0 the second, 0.5 no preference.
+            **kwargs: Passed to the constructor.
+
+        Returns:
+            The model.
+        """
+        data = Comparisons.from_pairs(pairs, answers)
+        return cls(data.datapoints, data, **kwargs)
 
     def pair_posterior(self, X: Tensor) -> GPyTorchPosterior:
         r"""The posterior of the difference ``f(x) - f(x')``, pair by pair.
@@ -215,13 +226,3 @@ class PreferenceGP(ComparisonModel):
                 X.new_empty(0, X.shape[-1]), torch.empty(0, 2, dtype=torch.long)
             )
         return self._with_data(data.append_fresh(X, answers))
-
-
-def _checked_variance(variance: str | float) -> str | float:
-    if variance == "laplace":
-        return variance
-    if isinstance(variance, str) or not 0 < variance < float("inf"):
-        raise ComparisonDataError(
-            f'`variance` must be "laplace" or a positive kappa, got {variance!r}.'
-        )
-    return float(variance)
