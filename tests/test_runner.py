@@ -235,10 +235,15 @@ def test_saved_as_csv(tmp_path: Path) -> None:
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("old")
-    with pytest.raises(RuntimeError, match="half-way"), replacing(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-        raise RuntimeError("half-way")
+
+    def stop_half_way() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("new")
+            assert path.read_text() == "old"
+            raise RuntimeError("half-way")
+
+    with pytest.raises(RuntimeError, match="half-way"):
+        stop_half_way()
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
 

@@ -149,6 +149,13 @@ def _add_run(commands: Any) -> None:
         help="folder for history.csv and regret.png, which are replaced if they are there; "
         "default: botorch_pref_runs/PROBLEM-STRATEGY-seedN",
     )
+    run.add_argument(
+        "--threads",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="threads of torch, more than one of which slow small problems down; default: 1",
+    )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
     run.set_defaults(handler=_run)
 

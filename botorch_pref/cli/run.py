@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
         UsageError: If something cannot be done as asked; before the first duel, but for
             a disk that fills up meanwhile.
     """
+    torch.set_num_threads(args.threads)
     problem = _problem(args)
     strategy = _strategy(args, problem)
     folder = _folder(args)

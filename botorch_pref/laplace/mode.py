@@ -107,6 +107,10 @@ class _Newton:
         noise = 10 * self.eps * (1.0 + self.objective.abs())
         gain = _SUFFICIENT_INCREASE * self.step * self.slope
         self.rising = self.objective >= self.base_objective + gain - noise
+        # Rounding hides the last increase where answers are many and nearly the same;
+        # a gradient that falls tells as much.
+        level = self.objective >= self.base_objective - self.eps**0.5 * (1.0 + self.objective.abs())
+        self.rising |= level & (self.size <= 0.5 * self.base_gradient)
         self.rising |= self.step < self.eps
         # Newton converges quadratically: below ``loose`` it goes on for as long as the
         # gradient still falls, that is to the rounding floor.

@@ -8,7 +8,7 @@ A duel is the row ``f[i] - f[j]`` (coefficients ``(1, -1)``), a label the row ``
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -45,6 +45,13 @@ class Block:
     weight: Tensor
     likelihood: ElementwiseLikelihood
 
+    def split(self, size: int) -> list[Block]:
+        """Pieces of at most ``size`` elements along the first batch dimension."""
+        shape = self.answer.shape[:-1]
+        items = self.items.expand(*shape, *self.items.shape[-2:])
+        pieces = (t.split(size) for t in (items, self.answer, self.weight))
+        return [replace(self, items=i, answer=a, weight=w) for i, a, w in zip(*pieces, strict=True)]
+
 
 class SparseMap:
     r"""``H``: every row a combination of ``k`` items.
@@ -62,14 +69,22 @@ class SparseMap:
         self.coefficients = coefficients
         self.num_items = num_items
 
+    def rows(self, matrix: Tensor) -> Tensor:
+        """``H C`` for ``C: ... x n x q``, so ``... x m x q``."""
+        terms = (self._take(matrix, self.items[..., j]) for j in range(self.items.shape[-1]))
+        factors = (
+            factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor
+            for factor in self.coefficients
+        )
+        return _scaled_sum(zip(terms, factors, strict=True))
+
     def columns(self, matrix: Tensor) -> Tensor:
         """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
-        terms = (self._take(matrix, self.items[..., j]) for j in range(self.items.shape[-1]))
-        return _scaled_sum(zip(terms, self.coefficients, strict=True))
+        return self.rows(matrix.transpose(-1, -2)).transpose(-1, -2)
 
     def apply(self, vector: Tensor) -> Tensor:
         """``H f`` for ``f: ... x n``, so ``... x m``."""
-        return self.columns(vector.unsqueeze(-2)).squeeze(-2)
+        return self.rows(vector.unsqueeze(-1)).squeeze(-1)
 
     def adjoint(self, vector: Tensor) -> Tensor:
         """``H^T v`` for ``v: ... x m``, so ``... x n``."""
@@ -83,7 +98,7 @@ class SparseMap:
 
     def gram(self, covariance: Tensor) -> Tensor:
         """``H K H^T`` for ``K: ... x n x n``, so ``... x m x m``."""
-        return self.columns(self.columns(covariance).transpose(-1, -2))
+        return self.rows(self.rows(covariance).transpose(-1, -2))
 
     def laplacian(self, weight: Tensor) -> Tensor:
         """``H^T diag(w) H`` for ``w: ... x m``, so ``... x n x n``."""
@@ -100,25 +115,29 @@ class SparseMap:
 
     def diagonal(self, matrix: Tensor) -> Tensor:
         """``diag(H G H^T)`` for ``G: ... x n x n``, so ``... x m``."""
-        flat, n = matrix.flatten(start_dim=-2).unsqueeze(-2), self.num_items
+        flat, n = matrix.flatten(start_dim=-2).unsqueeze(-1), self.num_items
 
         def terms() -> Iterator[tuple[Tensor, float | Tensor]]:
             for j, left in enumerate(self.coefficients):
                 for i, right in enumerate(self.coefficients):
                     index = self.items[..., j] * n + self.items[..., i]
-                    yield self._take(flat, index).squeeze(-2), left * right
+                    yield self._take(flat, index).squeeze(-1), left * right
 
         return _scaled_sum(terms())
 
     @staticmethod
     def _take(matrix: Tensor, index: Tensor) -> Tensor:
-        """Columns of ``... x q x n`` at ``... x m`` indices."""
+        """Rows of ``... x n x q`` at ``... x m`` indices."""
         if index.dim() == 1:
-            return matrix.index_select(-1, index)
+            return matrix.index_select(-2, index)
+        # Whole rows of one tall matrix: far cheaper than a gather entry by entry.
         shape = torch.broadcast_shapes(matrix.shape[:-2], index.shape[:-1])
-        matrix = matrix.expand(*shape, *matrix.shape[-2:])
-        index = index.unsqueeze(-2).expand(*shape, matrix.shape[-2], index.shape[-1])
-        return matrix.gather(-1, index)
+        n, q = matrix.shape[-2:]
+        tall = matrix.expand(*shape, n, q).reshape(-1, q)
+        index = index.expand(*shape, index.shape[-1]).reshape(-1, index.shape[-1])
+        start = n * torch.arange(len(index), device=index.device).unsqueeze(-1)
+        taken = tall.index_select(0, (index + start).flatten())
+        return taken.view(*shape, index.shape[-1], q)
 
 
 class IdentityMap:
@@ -169,6 +188,11 @@ class Observations:
     def batch_shape(self) -> Size:
         """Leading dimensions of the rows."""
         return self.weight.shape[:-1]
+
+    def split(self, size: int) -> list[Observations]:
+        """Pieces of at most ``size`` elements along the first batch dimension."""
+        pieces = zip(*(block.split(size) for block in self.blocks), strict=True)
+        return [Observations(blocks, self.num_items) for blocks in pieces]
 
     def log_prob(self, latent: Tensor) -> Tensor:
         """Log probability of each row at ``eta: ... x m``."""

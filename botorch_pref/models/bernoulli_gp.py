@@ -101,7 +101,7 @@ class BernoulliGP(LaplaceGP):
         Returns:
             ``... x q``-dim probabilities of the label 1.
         """
-        posterior = self.posterior(X.unsqueeze(-2))
-        return self.likelihood.expected_probability(
-            posterior.mean[..., 0, 0], posterior.variance[..., 0, 0]
-        )
+        self.eval()
+        normal = self.forward(self.transform_inputs(X))
+        variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
+        return self.likelihood.expected_probability(normal.mean, variance.clamp_min(0.0))

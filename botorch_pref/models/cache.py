@@ -3,13 +3,27 @@ r"""A value that is kept until a hyperparameter changes."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
 T = TypeVar("T")
+
+
+class _Key(NamedTuple):
+    modules: list[Module]
+    constants: tuple[object, ...]
+    values: Tensor
+
+    def same(self, other: _Key) -> bool:
+        return (
+            self.constants == other.constants
+            and len(self.modules) == len(other.modules)
+            and all(a is b for a, b in zip(self.modules, other.modules, strict=True))
+            and torch.equal(self.values, other.values)
+        )
 
 
 class HyperparameterCache(Generic[T]):
@@ -20,7 +34,7 @@ class HyperparameterCache(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._key: tuple[tuple[object, ...], Tensor] | None = None
+        self._key: _Key | None = None
         self._value: T | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
@@ -30,26 +44,35 @@ class HyperparameterCache(Generic[T]):
         """Forget the value."""
         self._key = self._value = None
 
-    def get(self, modules: tuple[Module | None, ...], like: Tensor, find: Callable[[], T]) -> T:
-        r"""The value, found anew if a hyperparameter has changed.
+    def get(
+        self,
+        roots: tuple[Module | None, ...],
+        constants: tuple[object, ...],
+        like: Tensor,
+        find: Callable[[], T],
+    ) -> T:
+        r"""The value, found anew if anything that it depends on has changed.
 
         Args:
-            modules: The modules whose parameters and buffers the value depends on.
-            like: A tensor whose type and device the value depends on.
+            roots: Modules whose submodules, parameters and buffers it depends on.
+            constants: Plain values that it depends on.
+            like: A tensor whose type and device it depends on.
             find: Computes the value.
 
         Returns:
             The value.
         """
-        present = [module for module in modules if module is not None]
-        tensors: list[Tensor] = [p for module in present for p in module.parameters()]
-        tensors += [b for m in present for b in m.buffers() if b.is_floating_point()]
+        modules = [module for root in roots if root is not None for module in root.modules()]
+        tensors = [
+            tensor
+            for module in modules
+            for tensor in (*module._parameters.values(), *module._buffers.values())
+            if tensor is not None and tensor.is_floating_point()
+        ]
         parts = [tensor.detach().reshape(-1).to(like) for tensor in tensors]
         values = torch.cat(parts) if parts else like.new_empty(0)
-        key = ((*map(id, present), like.dtype, like.device), values)
-        old = self._key
-        known = old is not None and old[0] == key[0] and torch.equal(old[1], values)
-        if not known or self._value is None:
+        key = _Key(modules, (*constants, like.dtype, like.device), values)
+        if self._key is None or self._value is None or not self._key.same(key):
             self._value = find()
             self._key = key
         return self._value

@@ -127,6 +127,10 @@ class ComparisonModel(LaplaceGP):
         block = Block(self._merged_pairs, _DUEL, answer, count, self.likelihood)
         return Observations([block], self.items.shape[-2])
 
+    def constants(self) -> tuple[object, ...]:
+        """See the base class."""
+        return (self.variance,)
+
     def variance_weight(self) -> Tensor | None:
         """See the base class: ``count / kappa``."""
         if isinstance(self.variance, str):

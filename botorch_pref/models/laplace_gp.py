@@ -11,6 +11,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
+from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
@@ -22,6 +23,7 @@ from torch.nn import Module
 from botorch_pref.laplace import Observations, Representer, choose_side, log_evidence, represent
 from botorch_pref.laplace.sides import Side
 from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models.batches import chunk_size, chunked_covariance
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.fitting import log_hyperposterior
 
@@ -67,6 +69,10 @@ class LaplaceGP(Model, GP):
     @abstractmethod
     def observations(self) -> Observations:
         """What was observed of the items."""
+
+    def constants(self) -> tuple[object, ...]:
+        """Plain values, beside hyperparameters and data, that the posterior depends on."""
+        return ()
 
     def variance_weight(self) -> Tensor | None:
         """The curvature for the covariance, or ``None`` for that at the mode."""
@@ -133,7 +139,14 @@ class LaplaceGP(Model, GP):
         """
         if self.num_observations == 0:
             return self.items.new_zeros(self.batch_shape)
-        return log_evidence(self._side(self.transformed_items()))[0]
+        items = self.transformed_items()
+        size = chunk_size(items)
+        if self.batch_shape != self.items.shape[:-2] or size >= len(items):
+            return log_evidence(self._side(items))[0]
+        latent = self.observations().map.apply(self.mean_module(items))
+        covariances = chunked_covariance(self.covar_module, items, size)
+        pieces = zip(covariances, latent.split(size), self.observations().split(size), strict=True)
+        return torch.cat([log_evidence(choose_side(*piece))[0] for piece in pieces])
 
     def compute_custom_loss(self, mll: Module) -> Tensor:
         """The loss that BoTorch's fitting routines minimise, whatever ``mll`` is used."""
@@ -142,15 +155,17 @@ class LaplaceGP(Model, GP):
     def representer(self) -> tuple[Tensor, Representer]:
         r"""The transformed items and the weights that predictions need, computed once.
 
-        Where the items require a gradient, nothing is cached and the result carries the
-        graph through the mode.
+        Where the items require a gradient, or under
+        ``gpytorch.settings.detach_test_caches(False)``, nothing is cached and the result
+        carries the graph through the mode.
         """
-        if self.items.requires_grad:
+        if self.items.requires_grad or settings.detach_test_caches.off():
             return self._represent()
         transform = getattr(self, "input_transform", None)
         modules = (self.covar_module, self.mean_module, self.likelihood, transform)
+        constants = (self.likelihood.scale, *self.constants())
         with torch.no_grad():
-            return self._posterior_cache.get(modules, self.items, self._represent)
+            return self._posterior_cache.get(modules, constants, self.items, self._represent)
 
     def _represent(self) -> tuple[Tensor, Representer]:
         items = self.transformed_items()

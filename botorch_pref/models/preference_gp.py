@@ -9,6 +9,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
+from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean, ZeroMean
@@ -113,6 +114,8 @@ class PreferenceGP(ComparisonModel):
             A posterior whose mean and variance are ``... x 1 x 1``.
         """
         mean, variance = self._difference(X)
+        # What GPyTorch takes for the least variance, of an item and itself for instance.
+        variance = variance.clamp_min(settings.min_variance.value(variance.dtype))
         normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
         return GPyTorchPosterior(normal)
 

@@ -130,9 +130,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """The rows in the order of the columns' first mention, and the fixed columns at the end."""
+    r"""A table of duels, with the sum of the regrets.
+
+    Args:
+        rows: What is known of each duel, by the columns of :class:`History`.
+
+    Returns:
+        The table: items and indices as they were mentioned, then the fixed columns.
+    """
     columns = {name: None for row in rows for name in row if name not in _COLUMNS}
     table = pd.DataFrame(rows, columns=[*columns, *_COLUMNS])
+    table["cumulative_regret"] = table["dueling_regret"].cumsum()
     if "recommended_index" in table:
         table["recommended_index"] = table["recommended_index"].astype("Int64")
     return table

@@ -64,41 +64,33 @@ def simulate(
         strategy: An ask/tell strategy on the problem's domain.
         problem: Its utility is what regrets are measured by.
         judge: Called with the duel and the step ``1, 2, ..., horizon``.
-        horizon: The number of duels; also those of an item with itself, and those that
-            the judge skips, count.
+        horizon: The number of duels, skipped ones and identical pairs included.
         progress: Whether to show a progress bar on standard error.
-        recommend_every: After every how many duels a recommendation is asked for. The
-            last one always is.
+        recommend_every: After how many duels, and after the last, to ask what is best.
         link: The link of the dueling regret: the judge's.
-        interruptible: If true, an interrupt from the keyboard ends the simulation early
-            and the history of the duels so far is returned.
+        interruptible: Whether Ctrl-C ends it early and returns the history so far.
         name: What to call the strategy; its class's name if omitted.
 
     Returns:
         The history.
 
     Raises:
-        UnsupportedError: If ``horizon`` or ``recommend_every`` is no whole number, or
-            less than 1; if the problem does not know its maximum; or if the strategy
-            asks something else than a duel.
+        UnsupportedError: If ``horizon`` or ``recommend_every`` is no positive whole
+            number, the problem does not know its maximum, or a query is not a duel.
     """
     horizon = _positive("horizon", horizon)
     recommend_every = _positive("recommend_every", recommend_every)
     name = name or type(strategy).__name__
     random_regret = random_play(problem, link)
     rows: list[dict[str, Any]] = []
-    total = 0.0
     bar = tqdm(total=horizon, desc=f"{problem.name}, {name}", unit="duel", disable=not progress)
     with bar:
         try:
             for step in range(1, horizon + 1):
-                row = {"step": step} | _duel(strategy, problem, judge, step, link)
-                total += row["dueling_regret"]
-                row["cumulative_regret"] = total
+                row = _duel(strategy, problem, judge, step, link)
                 if step % recommend_every == 0 or step == horizon:
                     row |= _recommendation(strategy, problem)
                 rows.append(row)
-                bar.set_postfix_str(f"regret {total:.2f}", refresh=False)
                 bar.update()
         except KeyboardInterrupt:
             if not interruptible:
@@ -164,9 +156,11 @@ def _duel(
     start = perf_counter()
     strategy.tell(query, answer)
     seconds += perf_counter() - start
-    row, (first, second) = _judged(problem, query)
+    asked, (first, second) = _judged(problem, query)
     best = _best(problem)
-    return row | {
+    return {
+        "step": step,
+        **asked,
         "answer": answer,
         "first_utility": float(first),
         "second_utility": float(second),

@@ -47,25 +47,24 @@ def test_timing() -> None:
     case = Case("spin", "slower spin", lambda: partial(spin, 5), lambda: partial(spin, 20), (3, 3))
     (row,) = time_cases([case], progress=False).to_dict("records")
     assert (row["case"], row["other"]) == ("spin", "slower spin")
-    assert 0.005 <= row["ours_seconds"] < 0.01
-    assert 0.02 <= row["other_seconds"] < 0.03
+    assert 0.005 <= row["ours_seconds"] < 0.02 <= row["other_seconds"]
     assert row["ratio"] == row["other_seconds"] / row["ours_seconds"]
 
 
 def test_what_is_prepared_is_not_timed() -> None:
     def prepare() -> partial[None]:
-        spin(30)
+        spin(100)
         return partial(spin, 1)
 
     (row,) = time_cases([Case("", "", prepare, prepare, (1, 1))], progress=False).to_dict("records")
-    assert row["ours_seconds"] < 0.01
+    assert row["ours_seconds"] < 0.05
 
 
 def test_the_median_of_the_repeats() -> None:
-    durations = iter([1, 40, 3])
+    durations = iter([1, 200, 3])
     case = Case("", "", lambda: partial(spin, next(durations)), lambda: partial(spin, 1), (3, 1))
     (row,) = time_cases([case], progress=False).to_dict("records")
-    assert 0.003 <= row["ours_seconds"] < 0.01
+    assert 0.003 <= row["ours_seconds"] < 0.1
 
 
 def test_threads_are_put_back() -> None:

@@ -1,0 +1,243 @@
+"""What BoTorch's own tests ask of ``PairwiseGP``, asked of ``PreferenceGP``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.model import Model
+from botorch.models.pairwise_gp import PairwiseLaplaceMarginalLogLikelihood
+from botorch.models.transforms.input import Normalize
+from botorch.posteriors import GPyTorchPosterior
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import LinearKernel, ScaleKernel
+from gpytorch.models import GP
+from torch import Size, Tensor
+
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import PreferenceGP
+from tests.models.common import assert_same_posterior, make_duels, make_kernel, rand
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+batches = pytest.mark.parametrize("batch_shape", [(), (2,), (2, 3)])
+dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+likelihoods = pytest.mark.parametrize("likelihood", [LogitLikelihood(), ProbitLikelihood()])
+
+
+def make_data(
+    batch_shape: tuple[int, ...] = (), dtype: torch.dtype = torch.float64, n: int = 6, m: int = 9
+) -> tuple[Tensor, Tensor]:
+    """Items of their own in every batch element, and the answers that go with them."""
+    count = Size(batch_shape).numel()
+    data = [make_duels(n, m, 2, seed=seed) for seed in range(count)]
+    X, comparisons = (torch.stack(parts) for parts in zip(*data, strict=True))
+    return X.view(*batch_shape, n, 2).to(dtype), comparisons.view(*batch_shape, m, 2)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@batches
+@dtypes
+@likelihoods
+def test_a_model_of_any_batch_shape_type_and_link(
+    batch_shape: tuple[int, ...], dtype: torch.dtype, likelihood: BernoulliLikelihood
+) -> None:
+    X, comparisons = make_data(batch_shape, dtype)
+    model = PreferenceGP(X, comparisons, likelihood=likelihood)
+    assert isinstance(model, Model)
+    assert isinstance(model, GP)
+    assert isinstance(model.covar_module, ScaleKernel)
+    assert model.likelihood is likelihood
+    assert model.num_outputs == 1
+    assert model.batch_shape == Size(batch_shape)
+    assert torch.equal(model.datapoints, X)
+    assert torch.equal(model.comparisons, comparisons)
+    assert torch.equal(model.train_inputs[0], X)
+    assert torch.equal(model.train_targets, comparisons)
+    base = model.covar_module.base_kernel
+    assert base.lengthscale.shape == (*batch_shape, 1, 2)
+    assert model.covar_module.outputscale.shape == batch_shape
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
+    assert isinstance(model(X), MultivariateNormal)
+
+
+@batches
+@dtypes
+def test_posteriors_at_new_points(batch_shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    model = PreferenceGP(*make_data(batch_shape, dtype))
+    for t_batch in (batch_shape, (2, *batch_shape)):
+        Z = rand(*t_batch, 3, 2).to(dtype)
+        posterior = model.posterior(Z)
+        assert isinstance(posterior, GPyTorchPosterior)
+        assert posterior.mean.shape == (*t_batch, 3, 1)
+        assert posterior.variance.shape == (*t_batch, 3, 1)
+        assert posterior.mean.dtype == dtype
+        assert (posterior.variance > 0).all()
+        transform = ScalarizedPosteriorTransform(torch.tensor([0.3], dtype=dtype))
+        transformed = model.posterior(Z, posterior_transform=transform)
+        torch.testing.assert_close(transformed.mean, 0.3 * posterior.mean)
+        torch.testing.assert_close(transformed.variance, 0.09 * posterior.variance)
+
+
+@batches
+@likelihoods
+def test_a_few_steps_of_fitting(
+    batch_shape: tuple[int, ...], likelihood: BernoulliLikelihood
+) -> None:
+    model = PreferenceGP(*make_data(batch_shape), likelihood=likelihood)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    mll = PairwiseLaplaceMarginalLogLikelihood(model.likelihood, model)
+    fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 2}})
+    assert all(not torch.equal(v, before[name]) for name, v in model.named_parameters())
+    assert all(value.requires_grad for value in model.parameters())
+    assert not model.training
+
+
+def test_any_kernel_and_transform() -> None:
+    X, comparisons = make_data()
+    model = PreferenceGP(
+        X, comparisons, covar_module=LinearKernel().double(), input_transform=Normalize(d=2)
+    )
+    assert isinstance(model.covar_module, LinearKernel)
+    assert isinstance(model.input_transform, Normalize)
+    torch.testing.assert_close(model.input_transform.bounds[0], X.amin(0))
+    assert model.posterior(rand(3, 2)).mean.shape == (3, 1)
+
+
+def test_single_precision_warns_and_double_does_not(recwarn: pytest.WarningsRecorder) -> None:
+    PreferenceGP(*make_data(dtype=torch.float64))
+    assert not [w for w in recwarn if issubclass(w.category, InputDataWarning)]
+    with pytest.warns(InputDataWarning):
+        PreferenceGP(*make_data(dtype=torch.float32))
+
+
+@pytest.mark.parametrize("t_batch", [(), (3,), (2, 3)])
+def test_the_prior_alone(t_batch: tuple[int, ...]) -> None:
+    prior = PreferenceGP(None, None, covar_module=make_kernel(2))
+    Z = rand(*t_batch, 4, 2)
+    posterior = prior.posterior(Z)
+    assert isinstance(posterior, GPyTorchPosterior)
+    assert posterior.mean.shape == (*t_batch, 4, 1)
+    assert (posterior.mean == 0).all()
+    assert prior.datapoints is None
+    assert prior.comparisons is None
+
+
+def test_the_prior_with_its_default_kernel() -> None:
+    posterior = PreferenceGP(None, None).posterior(rand(4, 2).float())
+    assert posterior.mean.shape == (4, 1)
+    assert posterior.mean.isfinite().all()
+
+
+@batches
+@pytest.mark.parametrize("m_new", [1, 3])
+def test_conditioning_adds_items_and_comparisons(batch_shape: tuple[int, ...], m_new: int) -> None:
+    X, comparisons = make_data(batch_shape)
+    model = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    new, rows = make_data(batch_shape, n=4, m=m_new)
+    conditioned = model.condition_on_observations(new, rows)
+    assert isinstance(conditioned, PreferenceGP)
+    assert conditioned.datapoints.shape == (*batch_shape, 10, 2)
+    assert conditioned.comparisons.shape == (*batch_shape, 9 + m_new, 2)
+    assert torch.equal(conditioned.comparisons[..., 9:, :], rows + 6)
+    assert model.datapoints.shape == (*batch_shape, 6, 2)
+    posterior = conditioned.posterior(rand(3, 2))
+    assert posterior.mean.shape == (*batch_shape, 3, 1)
+    twice = conditioned.condition_on_observations(new, rows)
+    assert twice.datapoints.shape == (*batch_shape, 14, 2)
+
+
+@pytest.mark.parametrize("new_batch", [(2,), (3, 2)])
+def test_conditioning_broadcasts_batch_shapes(new_batch: tuple[int, ...]) -> None:
+    model = PreferenceGP(*make_data(), covar_module=make_kernel(2))
+    conditioned = model.condition_on_observations(*make_data(new_batch, n=3, m=2))
+    assert conditioned.batch_shape == Size(new_batch)
+    assert conditioned.posterior(rand(5, 2)).mean.shape == (*new_batch, 5, 1)
+    shared = model.condition_on_observations(
+        rand(3, 2), make_data(new_batch, n=3, m=2)[1]
+    )  # the same new items, answered differently
+    assert shared.batch_shape == Size(new_batch)
+
+
+def test_conditioning_the_prior() -> None:
+    X, comparisons = make_data()
+    prior = PreferenceGP(None, None, covar_module=make_kernel(2))
+    model = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    conditioned = prior.condition_on_observations(X, comparisons)
+    assert_same_posterior(conditioned.posterior(X), model.posterior(X), atol=0, rtol=0)
+
+
+def test_conditioning_on_values_is_refused() -> None:
+    model = PreferenceGP(*make_data())
+    with pytest.raises(ComparisonDataError):
+        model.condition_on_observations(rand(3, 2), rand(3, 1))
+    with pytest.raises(ComparisonDataError):
+        model.condition_on_observations(rand(3, 2), rand(3, 2))
+
+
+@batches
+def test_fantasising_returns_a_model(batch_shape: tuple[int, ...]) -> None:
+    model = PreferenceGP(*make_data(batch_shape))
+    sampler = SobolQMCNormalSampler(Size([3]))
+    fantasies = model.fantasize(rand(*batch_shape, 2, 2), sampler)
+    assert isinstance(fantasies, PreferenceGP)
+    assert fantasies.batch_shape == Size([3, *batch_shape])
+    assert fantasies.datapoints.shape == (3, *batch_shape, 8, 2)
+
+
+@batches
+def test_the_state_is_loaded(batch_shape: tuple[int, ...]) -> None:
+    X, comparisons = make_data(batch_shape)
+    model, other = PreferenceGP(X, comparisons), PreferenceGP(X, comparisons)
+    model.covar_module.outputscale = 2.5
+    other.load_state_dict(model.state_dict(), strict=True)
+    assert_same_posterior(model.posterior(X), other.posterior(X), atol=0, rtol=0)
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_a_deepcopy_is_equal_and_apart() -> None:
+    model = PreferenceGP(*make_data())
+    twin = copy.deepcopy(model)
+    assert type(twin) is type(model)
+    assert twin.datapoints is not model.datapoints
+    assert torch.equal(twin.datapoints, model.datapoints)
+    assert all(
+        torch.equal(a, b) and a is not b
+        for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+    )
+
+
+def test_equal_items_given_twice_are_as_good_as_one() -> None:
+    X, comparisons = make_data()
+    twice = torch.cat([X, X[:3]])
+    rows = torch.where(comparisons < 3, comparisons + 6, comparisons)
+    rows = torch.cat([comparisons[:4], rows[4:]])  # now one, now the other
+    Z = rand(4, 2)
+    doubled = PreferenceGP(twice, rows, covar_module=make_kernel(2))
+    plain = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    assert_same_posterior(doubled.posterior(Z), plain.posterior(Z), atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(doubled.log_evidence(), plain.log_evidence())
+    utility = doubled.posterior(twice).mean
+    torch.testing.assert_close(utility[:3], utility[6:])
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_a_winner_has_the_higher_utility(shift: float) -> None:
+    X = torch.tensor([[0.1], [0.5], [0.9]]).double() + shift
+    comparisons = torch.tensor([[2, 1], [1, 0], [2, 0]])
+    model = PreferenceGP(X, comparisons, input_transform=Normalize(d=1))
+    low, middle, high = model.posterior(X).mean.flatten()
+    assert low < middle < high

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from botorch_pref.randomness import seeded
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def run(snippet: str) -> dict[str, Any]:
+    namespace: dict[str, Any] = {}
+    with seeded(0):
+        exec(compile(snippet, "README.md", "exec"), namespace)
+    return namespace
+
+
+def test_the_loop_runs_as_pasted() -> None:
+    names = run(SNIPPETS[0])
+    assert names["X"].shape == (32, 2)
+    assert (names["best"] - 0.3).norm() < 0.1
+
+
+def test_the_person_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = iter(["1", "2", "=", "", "1", "2", "1", "1", "2", "1"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(replies))
+    names = run(SNIPPETS[1])
+    assert names["strategy"].num_answers == 9
+    assert (names["strategy"].recommend() <= names["bounds"][1]).all()
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Your coffee: [")
+
+
+def test_there_are_two_set_up_commands() -> None:
+    blocks = re.findall(r"^<!-- (\w+) -->\n```bash\n(.*?)\n```$", README, re.MULTILINE | re.DOTALL)
+    commands = dict(blocks)
+    assert [name for name, _ in blocks] == ["run", "test"]
+    install = "python3 -m venv .venv && . .venv/bin/activate && pip install -c constraints.txt -e "
+    main_job = "botorch-pref run catalyst --strategy pf-ts --horizon 100 --seed 0"
+    assert commands["run"] == f"{install}. && {main_job}"
+    assert commands["test"] == f'{install}".[test]" && pytest -n auto'
+    assert README.count("```bash") == 2
+
+
+def test_the_names_exist() -> None:
+    table = README.split("## What is in the box")[1].split("\n\n")[1]
+    modules: list[str] = []
+    found = 0
+    for row in table.splitlines()[2:]:
+        cells = row.split("|")
+        modules = re.findall(r"`(\w+)`", cells[1]) or modules
+        places = [importlib.import_module(f"botorch_pref.{module}") for module in modules]
+        for name in re.findall(r"`(\w+)`", cells[2]):
+            assert any(hasattr(place, name) for place in places), name
+            found += 1
+    assert found > 20
+
+
+def test_links_within_the_repository() -> None:
+    root = Path(__file__).resolve().parents[1]
+    links = [link for link in re.findall(r"\]\((.*?)\)", README) if "://" not in link]
+    assert links
+    assert all((root / link).exists() for link in links)
