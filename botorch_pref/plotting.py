@@ -103,7 +103,7 @@ def _plot_each(axes: Axes, history: History) -> None:
     axes.set_ylim(-0.01, 0.51)
     axes.set_ylabel("dueling regret\n(probability)")
     axes.set_title("Regret of each duel", fontsize="medium", loc="left")
-    axes.legend(frameon=False, fontsize="small", loc="upper right")
+    axes.legend(framealpha=0.8, edgecolor="none", fontsize="small", loc="lower left")
 
 
 def _plot_total(axes: Axes, history: History) -> None:

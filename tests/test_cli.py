@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -318,3 +319,8 @@ def test_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert main(["bench", "defaults", "--seeds", "2", "--help"]) == 0
     assert seen == [["--seeds", "2", "--help"]]
     assert "invalid choice: 'cobol'" in failure(capsys, "bench", "cobol")
+
+
+@pytest.mark.parametrize("module", cli.EXPERIMENTS.values())
+def test_every_experiment_exists(module: str) -> None:
+    assert callable(importlib.import_module(f"botorch_pref.benchmarks.{module}").main)

@@ -127,7 +127,8 @@ def _save(
     unit, scale = "units of utility", 1.0
     if isinstance(problem, Catalyst):
         unit, scale = "percentage points of yield", _PERCENT
-    title = f"{problem.name}, {args.strategy}, {history.num_duels} duels, seed {args.seed}"
+    preset = f"{args.strategy} ({args.preset})"
+    title = f"{problem.name}, {preset}, {history.num_duels} duels, seed {args.seed}"
     try:
         table = history.save(folder / _HISTORY)
         figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)

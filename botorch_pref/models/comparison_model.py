@@ -146,6 +146,7 @@ class ComparisonModel(LaplaceGP):
             for name in _ROWS:
                 setattr(self, f"_merged_{name}", getattr(merged, name))
         self._posterior_cache.clear()
+        self._evidence.clear()
 
     def _with_data(self, data: Comparisons) -> Self:
         new = copy.deepcopy(self)

@@ -20,11 +20,11 @@ from linear_operator import to_dense, to_linear_operator
 from torch import Size, Tensor
 from torch.nn import Module
 
-from botorch_pref.laplace import Observations, Representer, choose_side, log_evidence, represent
+from botorch_pref.laplace import Observations, Representer, choose_side, represent
 from botorch_pref.laplace.sides import Side
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.batches import chunk_size, chunked_covariance
 from botorch_pref.models.cache import HyperparameterCache
+from botorch_pref.models.evidence import EvidenceEvaluator
 from botorch_pref.models.fitting import log_hyperposterior
 
 
@@ -37,8 +37,6 @@ class LaplaceGP(Model, GP):
     all hyperparameters: setting one, fitting, loading a state or moving the model never
     leaves a stale posterior behind.
     """
-
-    _num_outputs = 1
 
     def __init__(
         self,
@@ -55,6 +53,7 @@ class LaplaceGP(Model, GP):
             self.input_transform = input_transform
         self._posterior_cache: HyperparameterCache[tuple[Tensor, Representer]]
         self._posterior_cache = HyperparameterCache()
+        self._evidence = EvidenceEvaluator()
 
     @property
     @abstractmethod
@@ -85,8 +84,8 @@ class LaplaceGP(Model, GP):
 
     @property
     def num_outputs(self) -> int:
-        """The number of outputs: one, the utility."""
-        return self._num_outputs
+        """One: the utility."""
+        return 1
 
     @property
     def batch_shape(self) -> Size:
@@ -127,7 +126,8 @@ class LaplaceGP(Model, GP):
         """Mean and covariance of the utility at transformed ``... x q x d`` inputs."""
         return self.mean_module(inputs), to_dense(self.covar_module(inputs))
 
-    def _side(self, items: Tensor) -> Side:
+    def side(self, items: Tensor) -> Side:
+        """Prior and observations, for transformed items."""
         observations = self.observations()
         mean, covariance = self.prior(items)
         return choose_side(covariance, observations.map.apply(mean), observations)
@@ -139,17 +139,10 @@ class LaplaceGP(Model, GP):
         """
         if self.num_observations == 0:
             return self.items.new_zeros(self.batch_shape)
-        items = self.transformed_items()
-        size = chunk_size(items)
-        if self.batch_shape != self.items.shape[:-2] or size >= len(items):
-            return log_evidence(self._side(items))[0]
-        latent = self.observations().map.apply(self.mean_module(items))
-        covariances = chunked_covariance(self.covar_module, items, size)
-        pieces = zip(covariances, latent.split(size), self.observations().split(size), strict=True)
-        return torch.cat([log_evidence(choose_side(*piece))[0] for piece in pieces])
+        return self._evidence(self)
 
     def compute_custom_loss(self, mll: Module) -> Tensor:
-        """The loss that BoTorch's fitting routines minimise, whatever ``mll`` is used."""
+        """The loss that BoTorch's fitting routines minimise, for any ``mll``."""
         return -log_hyperposterior(mll, self.log_evidence())
 
     def representer(self) -> tuple[Tensor, Representer]:
@@ -169,7 +162,7 @@ class LaplaceGP(Model, GP):
 
     def _represent(self) -> tuple[Tensor, Representer]:
         items = self.transformed_items()
-        return items, represent(self._side(items), self.variance_weight())
+        return items, represent(self.side(items), self.variance_weight())
 
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
         """``... x q x n`` covariance of transformed inputs and items."""
@@ -221,15 +214,6 @@ class LaplaceGP(Model, GP):
         if posterior_transform is None:
             return posterior
         return cast(GPyTorchPosterior, posterior_transform(posterior=posterior, X=X))
-
-    def train(self, mode: bool = True) -> LaplaceGP:
-        """Set the mode of all modules; data and posterior do not depend on it."""
-        Module.train(self, mode)
-        return self
-
-    def eval(self) -> LaplaceGP:
-        """The same as ``train(False)``."""
-        return self.train(False)
 
     def __getstate__(self) -> dict[str, Any]:
         # Items with a graph behind them can be neither copied nor stored; values can.

@@ -153,9 +153,6 @@ class PreferenceGP(ComparisonModel):
             pairs: ``m x 2 x d``-dim items; one equal to a stored item is that item.
             answers: ``m``-dim answers in ``{0, 0.5, 1}``.
 
-        Returns:
-            The new model.
-
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
