@@ -80,7 +80,12 @@ class _Newton:
         self.eps = torch.finfo(side.covariance.dtype).eps
         self.scale = side.gradient_scale()
         size = (*shape, side.covariance.shape[-1])
-        self.base = new(size, 0.0) if start is None else side.coordinates(start)
+        self.base = new(size, 0.0)
+        if start is not None:
+            # Weights of another prior can be far off, and zero never is.
+            near, zero = side.coordinates(start).expand(size), self.base
+            better = self.objective_at(near)[1] > self.objective_at(zero)[1]
+            self.base = torch.where(better.unsqueeze(-1), near, zero)
         self.direction = torch.zeros_like(self.base)
         self.step, self.slope = new(shape, 1.0), new(shape, 0.0)
         self.base_objective = new(shape, -torch.inf)
@@ -93,16 +98,19 @@ class _Newton:
         """The relative gradient below which an element counts as converged."""
         return 0.5 * self.eps**0.5
 
+    def objective_at(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The latent values and the objective at Newton's coordinates."""
+        shift = self.side.latent(z)
+        latent = self.side.prior_latent + shift
+        log_prob = self.side.observations.log_prob(latent).sum(-1)
+        return latent, log_prob - self.side.penalty(z, shift)
+
     def evaluate(self) -> None:
         """Look at the current candidates, and find out which elements are done."""
-        side, observations = self.side, self.side.observations
         self.z = self.base + self.step.unsqueeze(-1) * self.direction
-        shift = side.latent(self.z)
-        self.latent = side.prior_latent + shift
-        penalty = side.penalty(self.z, shift)
-        self.objective = observations.log_prob(self.latent).sum(-1) - penalty
-        self.score, self.curvature, _ = observations.derivatives(self.latent)
-        self.gradient = side.gradient(self.score, self.z)
+        self.latent, self.objective = self.objective_at(self.z)
+        self.score, self.curvature, _ = self.side.observations.derivatives(self.latent)
+        self.gradient = self.side.gradient(self.score, self.z)
         self.size = self.gradient.abs().amax(-1) / self.scale
         noise = 10 * self.eps * (1.0 + self.objective.abs())
         gain = _SUFFICIENT_INCREASE * self.step * self.slope

@@ -131,11 +131,12 @@ class SparseMap:
         if index.dim() == 1:
             return matrix.index_select(-2, index)
         # Whole rows of one tall matrix: far cheaper than a gather entry by entry.
-        shape = torch.broadcast_shapes(matrix.shape[:-2], index.shape[:-1])
+        shape = torch.Size(torch.broadcast_shapes(matrix.shape[:-2], index.shape[:-1]))
         n, q = matrix.shape[-2:]
-        tall = matrix.expand(*shape, n, q).reshape(-1, q)
-        index = index.expand(*shape, index.shape[-1]).reshape(-1, index.shape[-1])
-        start = n * torch.arange(len(index), device=index.device).unsqueeze(-1)
+        batch = shape.numel()
+        tall = matrix.expand(*shape, n, q).reshape(batch * n, q)
+        index = index.expand(*shape, index.shape[-1]).reshape(batch, index.shape[-1])
+        start = n * torch.arange(batch, device=index.device).unsqueeze(-1)
         taken = tall.index_select(0, (index + start).flatten())
         return taken.view(*shape, index.shape[-1], q)
 

@@ -79,7 +79,7 @@ def default_covar_module(dim: int | None, batch_shape: Size) -> ScaleKernel:
             ard_num_dims=dim,
             batch_shape=batch_shape,
             lengthscale_prior=LogNormalPrior(math.log(lengthscale), 0.8),
-            lengthscale_constraint=LogTransformedInterval(1e-2, 1e2, initial_value=lengthscale),
+            lengthscale_constraint=LogTransformedInterval(1e-3, 1e2, initial_value=lengthscale),
         ),
         batch_shape=batch_shape,
         outputscale_prior=LogNormalPrior(math.log(output_scale), 1.0),

@@ -18,7 +18,8 @@ class Schedule(NamedTuple):
 
     Attributes:
         kind: ``"bayes"``, ``"paper"``, ``"theory"`` or ``"constant"``.
-        value: The constant of ``"constant"``.
+        value: The constant of ``"constant"``; for ``"bayes"`` what the posterior standard
+            deviation is multiplied by.
         norm_bound: ``B`` of ``"theory"``, a bound on the norm of the utility.
         delta: The failure probability of ``"theory"``.
     """
@@ -38,12 +39,12 @@ class Schedule(NamedTuple):
             gain: Realised information gain of the data so far, for ``"theory"``.
 
         Returns:
-            ``lambda ** -0.5`` for ``"bayes"``; ``(t + 1 + log 40) ** 0.25`` for
+            ``value lambda ** -0.5`` for ``"bayes"``; ``(t + 1 + log 40) ** 0.25`` for
             ``"paper"`` (sec. F.1); ``4 B + 2 sqrt(2 kappa / lambda (gain + log 1/delta))``
             for ``"theory"`` (eq. 12); the constant.
         """
         if self.kind == "bayes":
-            return penalty**-0.5
+            return self.value * penalty**-0.5
         if self.kind == "paper":
             return (step + 1 + math.log(40)) ** 0.25
         if self.kind == "theory":
