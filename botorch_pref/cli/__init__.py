@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 STRATEGIES = {"pf-ts": "two independent Thompson draws of the utility, one an item"}
 # Each is a module of botorch_pref.benchmarks with a command line of its own.
-EXPERIMENTS = {"defaults": "closed_loop", "pf-ts": "pf_ts"}
+EXPERIMENTS = {"defaults": "closed_loop", "pf-ts": "pf_ts", "tempering": "tempering"}
 
 _DESCRIPTION = "Bayesian optimisation from people's judgements, on BoTorch."
 _EXAMPLES = """\

@@ -70,10 +70,8 @@ class PFTS(Strategy):
                 :class:`~botorch_pref.strategies.learner.UtilityLearner`.
             kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
             schedule: ``"bayes"`` (the posterior as it is), ``"paper"``, ``"theory"``, a
-                constant for the unit kernel, or a
-                :class:`~botorch_pref.strategies.schedules.Schedule`. The default halves
-                the posterior standard deviation, which paid less regret than the whole of
-                it wherever it was measured, and recommended no worse.
+                constant for the unit kernel, or a :class:`Schedule`. By default half the
+                posterior standard deviation; see ``botorch-pref bench tempering``.
             on_identical: What to do when both draws have the same maximiser: ``"keep"``
                 asks that pair, as the paper does; ``"resample"`` draws the second arm
                 anew; ``"skip_query"`` goes on to the next round.
