@@ -142,7 +142,10 @@ class UtilityLearner:
                 unit, penalty=self.penalty, kappa=self.kappa, regularizer=self.regularizer
             )
             for pair, answer in answers():
-                self._engine.append(torch.tensor(pair), torch.tensor(answer))
+                device = unit.device
+                self._engine.append(
+                    torch.tensor(pair, device=device), torch.tensor(answer, device=device)
+                )
         return self._engine
 
     def _build(self, covar_module: ScaleKernel) -> PreferenceGP:

@@ -15,7 +15,8 @@ from botorch.sampling.pathwise import (
     get_matheron_path_model,
 )
 from botorch.sampling.pathwise.features import KernelEvaluationMap
-from botorch.sampling.pathwise.paths import GeneralizedLinearPath, MatheronPath
+from botorch.sampling.pathwise.paths import GeneralizedLinearPath
+from botorch.sampling.pathwise.posterior_samplers import MatheronPath
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
@@ -310,15 +311,8 @@ def test_nystrom_path_has_a_gradient() -> None:
 
 def test_nystrom_path_states_what_it_lacks() -> None:
     """Rough paths in many dimensions are not spanned by a few hundred points."""
-
-    class Rough(MaternKernel):
-        """A kernel that BoTorch knows no features of."""
-
-        is_stationary = False
-        has_lengthscale = True
-
     items, duels = make_duels(8, 12, 5)
-    kernel = (Rough(nu=0.5) * RQKernel()).double()
+    kernel = (MaternKernel(nu=0.5) * RQKernel()).double()
     model = PreferenceGP(items, duels, covar_module=kernel)
     with seeded(0), pytest.warns(PathwiseResidualWarning) as caught:
         paths = draw_matheron_paths(model, Size([2000]))
@@ -348,7 +342,7 @@ def test_registered_with_botorch() -> None:
     paths = draw_matheron_paths(model, Size([3]))
     assert isinstance(paths, MatheronPath)
     assert paths(points).shape == (3, 5)
-    assert paths(points.expand(4, 5, 2)).shape == (3, 4, 5)
+    assert paths(points.expand(4, 1, 5, 2)).shape == (4, 3, 5)
     prior = draw_kernel_feature_paths(model, sample_shape=Size([3]))
     assert prior(points).shape == (3, 5)
     assert prior.weight.shape == (3, 4096)
