@@ -33,7 +33,6 @@ from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.sampling import draw_sobol_samples
-from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
@@ -91,23 +90,12 @@ class StandardisedProblem(PreferenceProblem):
 
 
 def _matern(pairs: Tensor, answers: Tensor) -> Model:
-    return PreferenceGP.from_pairs(pairs, answers)
+    covar_module = default_covar_module(pairs.shape[-1], Size(), "matern")
+    return PreferenceGP.from_pairs(pairs, answers, covar_module=covar_module)
 
 
 def _rbf(pairs: Tensor, answers: Tensor) -> Model:
-    return PreferenceGP.from_pairs(pairs, answers, covar_module=_rbf_covar_module(pairs.shape[-1]))
-
-
-def _rbf_covar_module(dim: int) -> ScaleKernel:
-    """The default kernel with an RBF kernel in the place of the Matern-5/2 kernel."""
-    covar_module = default_covar_module(dim, Size())
-    matern = covar_module.base_kernel
-    covar_module.base_kernel = RBFKernel(
-        ard_num_dims=dim,
-        lengthscale_prior=matern.lengthscale_prior,
-        lengthscale_constraint=matern.raw_lengthscale_constraint,
-    )
-    return covar_module
+    return PreferenceGP.from_pairs(pairs, answers)
 
 
 def _pairwise(pairs: Tensor, answers: Tensor) -> Model:
@@ -125,9 +113,9 @@ def _pf_ts(model: Model, seed: int) -> AcquisitionFunction:
 
 
 def _dimension_scaled(pairs: Tensor, answers: Tensor) -> Model:
-    """The default kernel under BoTorch's usual prior, whose lengthscales grow with ``d``."""
+    """The Matern-5/2 kernel under BoTorch's usual prior, whose lengthscales grow with ``d``."""
     dim = pairs.shape[-1]
-    covar_module = default_covar_module(dim, Size())
+    covar_module = default_covar_module(dim, Size(), "matern")
     matern = covar_module.base_kernel
     prior = LogNormalPrior(math.sqrt(2.0) + 0.5 * math.log(dim), math.sqrt(3.0))
     matern.register_prior("lengthscale_prior", prior, "lengthscale")

@@ -77,7 +77,7 @@ def cumulative_regret(
     utilities, choices = setting.problem.utilities, setting.problem.choices
     if choices is None:
         raise ValueError(f"{setting.name} has no choices.")
-    kernel = default_covar_module(None, torch.Size()).base_kernel.to(choices)
+    kernel = default_covar_module(None, torch.Size(), "matern").base_kernel.to(choices)
     kernel.lengthscale = LENGTHSCALE / setting.unit
     with torch.no_grad():
         covariance = to_dense(kernel(choices))

@@ -3,11 +3,11 @@ r"""What hyperparameters are fitted by, and the defaults they start from."""
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from botorch.utils.constraints import LogTransformedInterval
 from gpytorch import Module
-from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
@@ -58,30 +58,36 @@ def log_hyperposterior(module: Module, log_evidence: Tensor) -> Tensor:
     return value
 
 
-def default_covar_module(dim: int | None, batch_shape: Size) -> ScaleKernel:
-    r"""A scaled Matern-5/2 kernel with one lengthscale a dimension, for the unit cube.
+def default_covar_module(
+    dim: int | None, batch_shape: Size, kind: Literal["rbf", "matern"] = "rbf"
+) -> ScaleKernel:
+    r"""A scaled kernel with one lengthscale a dimension, for items in the unit cube.
 
     The priors are log-normal: the median lengthscale is 0.4, the median output scale 4
     in logits squared. Both are optimised on the log scale, on which these priors are
-    quadratic.
+    quadratic. ``botorch-pref bench defaults`` is what chose them.
 
     Args:
         dim: The number of dimensions of an item; one shared lengthscale if ``None``.
         batch_shape: The batch shape of the hyperparameters.
+        kind: ``"rbf"``, or ``"matern"`` for Matern-5/2.
 
     Returns:
         The kernel.
     """
-    lengthscale, output_scale = DEFAULT_LENGTHSCALE, DEFAULT_OUTPUT_SCALE
-    return ScaleKernel(
-        MaternKernel(
-            nu=2.5,
-            ard_num_dims=dim,
-            batch_shape=batch_shape,
-            lengthscale_prior=LogNormalPrior(math.log(lengthscale), 0.8),
-            lengthscale_constraint=LogTransformedInterval(1e-3, 1e2, initial_value=lengthscale),
+    options = {
+        "ard_num_dims": dim,
+        "batch_shape": batch_shape,
+        "lengthscale_prior": LogNormalPrior(math.log(DEFAULT_LENGTHSCALE), 0.8),
+        "lengthscale_constraint": LogTransformedInterval(
+            1e-3, 1e2, initial_value=DEFAULT_LENGTHSCALE
         ),
+    }
+    return ScaleKernel(
+        MaternKernel(nu=2.5, **options) if kind == "matern" else RBFKernel(**options),
         batch_shape=batch_shape,
-        outputscale_prior=LogNormalPrior(math.log(output_scale), 1.0),
-        outputscale_constraint=LogTransformedInterval(1e-3, 1e4, initial_value=output_scale),
+        outputscale_prior=LogNormalPrior(math.log(DEFAULT_OUTPUT_SCALE), 1.0),
+        outputscale_constraint=LogTransformedInterval(
+            1e-3, 1e4, initial_value=DEFAULT_OUTPUT_SCALE
+        ),
     )

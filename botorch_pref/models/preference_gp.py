@@ -65,7 +65,7 @@ class PreferenceGP(ComparisonModel):
                 ``[winner, loser]`` that index the items; or :class:`Comparisons`, which
                 also hold ties, over the very same datapoints.
             covar_module: The prior covariance, whose output scale is the model's only
-                scale. By default a scaled Matern-5/2 kernel with ARD and log-normal
+                scale. By default a scaled RBF kernel with ARD and log-normal
                 priors.
             mean_module: The prior mean; zero by default. A constant changes nothing.
             likelihood: The link; logit by default.

@@ -36,7 +36,8 @@ class UtilityLearner:
         space: The domain.
         hyperparameters: ``"evidence"``, or ``{"lengthscale": float | list, "outputscale":
             float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may stand
-            instead of ``"outputscale"``.
+            instead of ``"outputscale"``, and ``"kernel"`` is ``"rbf"`` unless ``"matern"``
+            (5/2) is asked for.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
         seed: Of restarts of the fit.
@@ -55,6 +56,7 @@ class UtilityLearner:
         self.space, self.kappa, self.regularizer, self.seed = space, kappa, regularizer, seed
         self.learns = isinstance(hyperparameters, str)
         self.values = _fixed_values(hyperparameters)
+        self.kind = self.values.get("kernel", "rbf")
         self.num_fitted = 0
         items = space.bounds[:0] if space.choices is None else space.choices
         none = torch.zeros(0, 2, dtype=torch.long, device=items.device)
@@ -85,7 +87,7 @@ class UtilityLearner:
 
     def covar_module(self) -> ScaleKernel:
         """The kernel with the current hyperparameters."""
-        kernel = default_covar_module(self.space.dim, Size()).to(self.space.bounds)
+        kernel = self._prior_kernel().to(self.space.bounds)
         if self.values:
             kernel.base_kernel.lengthscale = self.values["lengthscale"]
             kernel.outputscale = self.values["outputscale"]
@@ -107,13 +109,14 @@ class UtilityLearner:
         due = size > 0 and size >= math.ceil(REFIT_GROWTH * self.num_fitted)
         if not self.learns or not due or size == self.num_fitted:
             return False
-        model = self._build(default_covar_module(self.space.dim, Size()))
+        model = self._build(self._prior_kernel())
         with seeded(derive_seed(self.seed, "fit", size)):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         kernel = model.covar_module
         self.values = {
             "lengthscale": kernel.base_kernel.lengthscale.detach().flatten().tolist(),
             "outputscale": float(kernel.outputscale.detach()),
+            "kernel": self.kind,
         }
         self.num_fitted = size
         self._engine = self._model = None
@@ -148,6 +151,9 @@ class UtilityLearner:
                 )
         return self._engine
 
+    def _prior_kernel(self) -> ScaleKernel:
+        return default_covar_module(self.space.dim, Size(), self.kind)
+
     def _build(self, covar_module: ScaleKernel) -> PreferenceGP:
         return PreferenceGP(
             self.data.datapoints,
@@ -164,9 +170,11 @@ def _fixed_values(hyperparameters: str | Mapping[str, Any]) -> dict[str, Any]:
     values = {} if isinstance(hyperparameters, str) else dict(hyperparameters)
     if "penalty" in values and "outputscale" not in values:
         values["outputscale"] = 1.0 / values.pop("penalty")
-    if set(values) != {"lengthscale", "outputscale"}:
+    values.setdefault("kernel", "rbf")
+    wanted = {"lengthscale", "outputscale", "kernel"}
+    if set(values) != wanted or values["kernel"] not in ("rbf", "matern"):
         raise ComparisonDataError(
-            '`hyperparameters` must be "evidence" or hold lengthscale and either outputscale '
-            f"or penalty, got {hyperparameters!r}."
+            '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
+            f'penalty, and possibly kernel ("rbf" or "matern"), got {hyperparameters!r}.'
         )
     return values

@@ -109,7 +109,7 @@ class PFTS(Strategy):
         Returns:
             The strategy.
         """
-        fixed = {"lengthscale": 0.1, "penalty": penalty}
+        fixed = {"kernel": "matern", "lengthscale": 0.1, "penalty": penalty}
         options = {"schedule": "paper", "on_identical": "keep", "hyperparameters": fixed}
         return cls(**{"kappa": kappa, **options, **kwargs})
 

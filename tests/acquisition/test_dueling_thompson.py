@@ -1,0 +1,174 @@
+"""One Thompson path an arm: independence, scale, seeds, and what ``optimize_acqf`` finds."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import Normalize
+from botorch.optim import optimize_acqf
+from torch import Tensor
+
+from botorch_pref.acquisition import DuelingThompsonSampling, PairAsPoint
+from botorch_pref.models import PreferenceGP
+from tests.contracts.acquisition import PairAcquisitionContract
+from tests.models.common import make_duels, make_kernel, rand
+
+
+def make_model(dim: int = 2, **kwargs: object) -> PreferenceGP:
+    items, duels = make_duels(8, 12, dim)
+    return PreferenceGP(items, duels, **{"covar_module": make_kernel(dim), **kwargs})
+
+
+class TestContract(PairAcquisitionContract):
+    def make(self) -> DuelingThompsonSampling:
+        return DuelingThompsonSampling(make_model(), seed=3)
+
+
+class TestContractScaled(PairAcquisitionContract):
+    """The same for other scales, whose value needs the posterior mean as well."""
+
+    def make(self) -> DuelingThompsonSampling:
+        transform = Normalize(2, bounds=torch.tensor([[-1.0, 0.0], [2.0, 1.5]]).double())
+        model = make_model(variance=4.0, input_transform=transform)
+        return DuelingThompsonSampling(model, scale=2.5, seed=3)
+
+
+def test_value_is_a_sum_over_the_arms() -> None:
+    rule, pairs = DuelingThompsonSampling(make_model(), seed=0), rand(6, 2, 2)
+    one, two = rule.arm(0, pairs[:, 0]), rule.arm(1, pairs[:, 1])
+    torch.testing.assert_close(rule(pairs), one + two)
+    assert not torch.allclose(rule.arm(0, pairs[:, 0]), rule.arm(1, pairs[:, 0]), atol=1e-2)
+    # So a swapped pair has another value, but the same from the other way of summing.
+    crossed = rule.arm(0, pairs[:, 1]) + rule.arm(1, pairs[:, 0])
+    torch.testing.assert_close(rule(pairs.flip(-2)), crossed)
+
+
+@torch.no_grad()
+def test_scale_multiplies_the_standard_deviation_alone() -> None:
+    model, items = make_model(), rand(9, 2)
+    mean = model.posterior(items).mean.squeeze(-1)
+    plain, half, triple = (DuelingThompsonSampling(model, s, seed=1) for s in (1.0, 0.5, 3.0))
+    for arm in (0, 1):
+        deviation = plain.arm(arm, items) - mean
+        assert deviation.abs().max() > 0.1
+        torch.testing.assert_close(half.arm(arm, items) - mean, 0.5 * deviation)
+        torch.testing.assert_close(triple.arm(arm, items) - mean, 3.0 * deviation)
+
+
+@torch.no_grad()
+def test_arms_are_independent_and_exchangeable() -> None:
+    model, items, num = make_model(), rand(4, 2, seed=6), 400
+    rules = [DuelingThompsonSampling(model, seed=seed) for seed in range(num)]
+    draws = torch.stack([torch.stack([rule.arm(i, items) for i in (0, 1)]) for rule in rules], 1)
+    posterior = model.posterior(items)
+    mean, spread = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1).sqrt()
+    assert ((draws.mean(1) - mean).abs() <= 5 * spread / math.sqrt(num)).all()
+    # Every rule has features of its own, so their error averages out.
+    variance = draws.var(1)
+    assert ((variance / spread.square() - 1).abs() <= 5 * math.sqrt(2 / num)).all()
+    centred = draws - mean
+    cross = centred[0].T @ centred[1] / num
+    assert (cross.abs() <= 5 * spread[:, None] * spread / math.sqrt(num)).all()
+    best = draws.argmax(-1)
+    counts = torch.zeros(4, 4).index_put_(tuple(best), torch.ones(num), accumulate=True)
+    upper = torch.triu_indices(4, 4, 1)
+    one, two = counts[upper[0], upper[1]], counts[upper[1], upper[0]]
+    assert ((one - two).abs() <= 4 * (one + two).sqrt()).all()
+
+
+def test_seed_decides_and_leaves_the_generators_alone() -> None:
+    model, pairs = make_model(), rand(4, 2, 2)
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    one, two, other = (DuelingThompsonSampling(model, seed=seed) for seed in (5, 5, 6))
+    assert torch.equal(one(pairs), two(pairs))
+    assert not torch.allclose(one(pairs), other(pairs), atol=1e-2)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert np.random.get_state()[1].tolist() == states[1]
+    assert random.getstate() == states[2]
+    torch.manual_seed(0)
+    free, again = DuelingThompsonSampling(model), DuelingThompsonSampling(model)
+    torch.manual_seed(0)
+    assert torch.equal(DuelingThompsonSampling(model)(pairs), free(pairs))
+    assert not torch.allclose(free(pairs), again(pairs), atol=1e-2)
+
+
+def test_redraw() -> None:
+    rule, pairs = DuelingThompsonSampling(make_model(), seed=5), rand(4, 2, 2)
+    values = [rule(pairs)]
+    for draw in (1, 2, 0):
+        rule.redraw(draw)
+        values.append(rule(pairs))
+    assert torch.equal(values[0], values[3])
+    assert not torch.allclose(values[0], values[1], atol=1e-2)
+    assert not torch.allclose(values[1], values[2], atol=1e-2)
+
+
+def test_sequential_pairs_are_other_draws() -> None:
+    """A pending pair makes the next one a draw of its own, and none the first again."""
+    rule, pairs = DuelingThompsonSampling(make_model(), seed=5), rand(4, 2, 2)
+    point, first = PairAsPoint(rule), rule(pairs)
+    point.set_X_pending(rand(1, 4))
+    second = rule(pairs)
+    point.set_X_pending(rand(2, 4))
+    assert not torch.allclose(first, second, atol=1e-2)
+    assert not torch.allclose(second, rule(pairs), atol=1e-2)
+    point.set_X_pending(None)
+    assert torch.equal(rule(pairs), first)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_joint_optimum_is_that_of_a_dense_grid(dim: int, scale: float) -> None:
+    """Property 19."""
+    rule = DuelingThompsonSampling(make_model(dim), scale=scale, seed=7)
+    bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64)
+    torch.manual_seed(0)
+    pair, value = optimize_acqf(
+        rule, bounds, q=2, num_restarts=20, raw_samples=512, options={"maxiter": 300}
+    )
+    axis = torch.linspace(0.0, 1.0, 2001 if dim == 1 else 81, dtype=torch.float64)
+    grid = torch.cartesian_prod(*[axis] * dim).view(-1, dim)
+    with torch.no_grad():
+        best = sum(rule.arm(i, grid).max() for i in (0, 1))
+        arms = [rule.arm(i, pair[i]) for i in (0, 1)]
+    assert float(value) >= float(best) - 1e-6
+    assert float(value) == pytest.approx(float(sum(arms)))
+
+
+def test_batched_model() -> None:
+    data = [make_duels(6, 9, 2, seed=seed) for seed in range(3)]
+    items, duels = (torch.stack(parts) for parts in zip(*data, strict=True))
+    kernel = make_kernel(2, batch_shape=(3,))
+    rule = DuelingThompsonSampling(PreferenceGP(items, duels, covar_module=kernel), seed=0)
+    pairs = rand(5, 1, 2, 2)
+    values = rule(pairs.expand(5, 3, 2, 2))
+    assert values.shape == (5, 3)
+    alone = torch.cat([rule(pair.expand(1, 3, 2, 2)) for pair in pairs])
+    torch.testing.assert_close(alone, values, atol=1e-10, rtol=0.0)
+    scaled = DuelingThompsonSampling(rule.model, scale=2.0, seed=0)(pairs.expand(5, 3, 2, 2))
+    mean = rule.model.posterior(pairs.expand(5, 3, 2, 2)).mean.squeeze(-1).sum(-1)
+    torch.testing.assert_close(scaled - mean, 2.0 * (values - mean))
+
+
+def test_works_on_a_model_of_values() -> None:
+    X = rand(8, 2)
+    model = SingleTaskGP(X, (3 * X).sin().sum(-1, keepdim=True))
+    model.eval()
+    rule = DuelingThompsonSampling(model, seed=0)
+    pairs: Tensor = rand(4, 2, 2, seed=1)
+    assert rule(pairs).shape == (4,)
+    assert torch.equal(rule(pairs), DuelingThompsonSampling(model, seed=0)(pairs))
+
+
+def test_prior_alone_can_be_drawn_from() -> None:
+    items = torch.empty(0, 2, dtype=torch.float64)
+    none = torch.empty(0, 2, dtype=torch.long)
+    model = PreferenceGP(items, none, covar_module=make_kernel(2))
+    rule, pairs = DuelingThompsonSampling(model, scale=2.0, seed=0), rand(4, 2, 2)
+    once = DuelingThompsonSampling(model, seed=0)
+    torch.testing.assert_close(rule(pairs), 2.0 * once(pairs))

@@ -1,0 +1,129 @@
+"""What every rule that chooses a whole pair owes BoTorch."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import BotorchError
+from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from torch import Tensor
+
+from botorch_pref.acquisition import PairAsPoint
+from botorch_pref.acquisition.base import PairAcquisitionFunction
+from botorch_pref.exceptions import UnsupportedError
+from tests.models.common import numerical_gradient, rand
+
+DIM = 2
+BOUNDS = torch.tensor([[0.0] * DIM, [1.0] * DIM], dtype=torch.float64)
+OPTIONS = {"num_restarts": 2, "raw_samples": 32}
+
+
+class PairAcquisitionContract(ABC):
+    """Subclass, name ``Test...`` and say how to make the rule, over two-dimensional items."""
+
+    @abstractmethod
+    def make(self) -> PairAcquisitionFunction:
+        """The rule, the same one at every call."""
+
+    def test_is_an_acquisition_function(self) -> None:
+        rule = self.make()
+        assert isinstance(rule, AcquisitionFunction)
+        assert isinstance(rule, PairAcquisitionFunction)
+
+    def test_value_is_one_number_a_pair(self) -> None:
+        rule, pairs = self.make(), rand(7, 2, DIM)
+        values = rule(pairs)
+        assert values.shape == (7,)
+        assert torch.equal(rule(pairs), values)
+        assert torch.equal(self.make()(pairs), values)
+        alone = torch.cat([rule(pair.unsqueeze(0)) for pair in pairs])
+        torch.testing.assert_close(alone, values, atol=1e-10, rtol=0.0)
+        stacked = rule(pairs[:6].view(2, 3, 2, DIM))
+        torch.testing.assert_close(stacked.flatten(), values[:6], atol=1e-10, rtol=0.0)
+
+    @pytest.mark.parametrize("q", [1, 3])
+    def test_only_pairs_have_a_value(self, q: int) -> None:
+        with pytest.raises((BotorchError, AssertionError), match="q=2|q = 2"):
+            self.make()(rand(4, q, DIM))
+
+    def test_gradient(self) -> None:
+        rule, at = self.make(), (0.1 + 0.8 * rand(3, 2, DIM, seed=5)).requires_grad_()
+        (gradient,) = torch.autograd.grad(rule(at).sum(), at)
+        numerical = numerical_gradient(lambda X: rule(X).sum(), at)
+        torch.testing.assert_close(gradient, numerical, atol=1e-6, rtol=1e-6)
+
+    def test_pending_points_are_refused(self) -> None:
+        rule = self.make()
+        assert rule.X_pending is None
+        rule.X_pending = None
+        rule.set_X_pending(None)
+        for refuse in (rule.set_X_pending, lambda X: setattr(rule, "X_pending", X)):
+            with pytest.raises(UnsupportedError, match="PairAsPoint"):
+                refuse(rand(1, DIM))
+        assert rule.X_pending is None
+
+    def test_joint_optimisation(self) -> None:
+        rule = self.make()
+        torch.manual_seed(0)
+        pair, value = optimize_acqf(rule, BOUNDS, q=2, **OPTIONS)
+        assert pair.shape == (2, DIM)
+        with torch.no_grad():
+            found, random = rule(pair.unsqueeze(0)), rule(rand(200, 2, DIM, seed=1))
+        assert float(value) == pytest.approx(float(found), abs=1e-8)
+        assert float(found) >= float(random.max())
+
+    def test_sequential_optimisation_of_the_rule_itself_is_refused(self) -> None:
+        torch.manual_seed(0)
+        with pytest.raises((BotorchError, AssertionError)):
+            optimize_acqf(self.make(), BOUNDS, q=2, sequential=True, **OPTIONS)
+
+    def test_as_a_point(self) -> None:
+        rule, pairs = self.make(), rand(5, 2, DIM)
+        point = PairAsPoint(rule)
+        assert torch.equal(point(pairs.view(5, 1, 2 * DIM)), rule(pairs))
+        with pytest.raises(AssertionError, match="q=1"):
+            point(rand(4, 2, 2 * DIM))
+
+    def test_sequential_optimisation_of_pairs(self) -> None:
+        torch.manual_seed(0)
+        point = PairAsPoint(self.make())
+        pairs, values = optimize_acqf(point, BOUNDS.repeat(1, 2), q=2, sequential=True, **OPTIONS)
+        assert pairs.shape == (2, 2 * DIM)
+        assert values.shape == (2,)
+        assert point.X_pending is None
+        self.check_inside(pairs)
+
+    def test_mixed_optimisation(self) -> None:
+        torch.manual_seed(0)
+        point = PairAsPoint(self.make())
+        pair, value = optimize_acqf_mixed(
+            point, BOUNDS.repeat(1, 2), q=1, fixed_features_list=[{0: 0.25}, {0: 0.75}], **OPTIONS
+        )
+        assert pair.shape == (1, 2 * DIM)
+        assert float(pair[0, 0]) in (0.25, 0.75)
+        with torch.no_grad():
+            assert float(value) == pytest.approx(float(point(pair.unsqueeze(0))), abs=1e-8)
+        self.check_inside(pair)
+
+    def test_discrete_optimisation(self) -> None:
+        items = rand(6, DIM, seed=3)
+        table = torch.stack(
+            [torch.cat([items[i], items[j]]) for i, j in itertools.combinations(range(6), 2)]
+        )
+        point = PairAsPoint(self.make())
+        best, value = optimize_acqf_discrete(point, q=1, choices=table)
+        with torch.no_grad():
+            expected = point(table.unsqueeze(-2))
+        assert torch.equal(best, table[expected.argmax()].unsqueeze(0))
+        assert float(value) == pytest.approx(float(expected.max()))
+        several, _ = optimize_acqf_discrete(point, q=3, choices=table, unique=True)
+        assert several.shape == (3, 2 * DIM)
+        assert len(several.unique(dim=0)) == 3
+
+    @staticmethod
+    def check_inside(pairs: Tensor) -> None:
+        assert ((pairs >= 0.0) & (pairs <= 1.0)).all()

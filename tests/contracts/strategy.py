@@ -1,0 +1,231 @@
+"""What every ask/tell strategy owes its caller."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
+from botorch_pref.queries import Duel
+from botorch_pref.strategies import Strategy
+
+SKIP, TIE = None, 0.5
+
+
+def answer(query: Duel) -> float:
+    """A judge that likes large items, wherever they stand."""
+    first, second = query.items.sum(-1).tolist()
+    return float(first > second)
+
+
+def play(strategy: Strategy, num_duels: int, annotator: str | None = None) -> list[Duel]:
+    """Ask and answer, with a tie and a skip now and then."""
+    queries = []
+    for step in range(num_duels):
+        query = strategy.ask(annotator)
+        strategy.tell(query, {3: TIE, 4: SKIP}.get(step % 6, answer(query)))
+        queries.append(query)
+    return queries
+
+
+def stored(strategy: Strategy) -> Strategy:
+    """The strategy, written as JSON text and read again."""
+    text = json.dumps(strategy.state_dict(), allow_nan=False)
+    return type(strategy).from_state_dict(json.loads(text))
+
+
+class StrategyContract(ABC):
+    """Subclass, name ``Test...`` and say how to make the strategy."""
+
+    num_duels = 7
+
+    @abstractmethod
+    def make(self, seed: int = 0) -> Strategy:
+        """A strategy without data."""
+
+    def test_a_query_is_a_duel_of_the_space(self) -> None:
+        strategy = self.make()
+        space = strategy.space
+        for query in play(strategy, self.num_duels):
+            assert isinstance(query, Duel)
+            assert query.items.shape == (2, space.dim)
+            assert query.items.dtype == torch.float64
+            if space.choices is None:
+                assert query.indices is None
+                lower, upper = space.bounds
+                assert ((query.items >= lower) & (query.items <= upper)).all()
+            else:
+                assert query.indices is not None
+                assert torch.equal(query.items, space.table[list(query.indices)])
+
+    def test_a_query_stays_open_until_told(self) -> None:
+        strategy = self.make()
+        query = strategy.ask()
+        assert strategy.ask() is query
+        strategy.tell(query, 1.0)
+        assert strategy.ask().id != query.id
+        assert strategy.num_answers == 1
+
+    def test_annotators_have_queries_of_their_own(self) -> None:
+        strategy = self.make()
+        queries = {name: strategy.ask(name) for name in (None, "ann", "bob")}
+        for name, query in queries.items():
+            assert query.annotator == name
+            assert strategy.ask(name) is query
+        assert len({query.id for query in queries.values()}) == 3
+        strategy.tell(queries["bob"], 0.0)
+        strategy.tell(queries[None], SKIP)
+        assert strategy.ask("ann") is queries["ann"]
+        assert strategy.ask("bob").id != queries["bob"].id
+        strategy.tell(queries["ann"], 0.5)
+        assert [done.query.annotator for done in strategy.history] == ["bob", None, "ann"]
+        assert strategy.num_answers == 2
+        with pytest.raises(ComparisonDataError, match="`annotator`"):
+            strategy.ask(3)  # type: ignore[arg-type]
+
+    def test_stale_queries(self) -> None:
+        strategy, other = self.make(), self.make(seed=1)
+        told = strategy.ask()
+        strategy.tell(told, 1.0)
+        query = strategy.ask("ann")
+        foreign = other.ask("ann")
+        before = json.dumps(strategy.state_dict())
+        with pytest.raises(StaleQueryError, match=f"{told.id} .*already told"):
+            strategy.tell(told, 1.0)
+        moved = dataclasses.replace(query, items=query.items.flip(0) + 1e-9)
+        for unknown in (
+            foreign,
+            moved,
+            dataclasses.replace(query, id=query.id + 1),
+            dataclasses.replace(query, annotator="bob"),
+            dataclasses.replace(query, annotator=None),
+        ):
+            with pytest.raises(StaleQueryError, match="not open"):
+                strategy.tell(unknown, 1.0)
+        assert json.dumps(strategy.state_dict()) == before
+        copy = Duel.from_json(json.loads(json.dumps(query.to_json())))
+        strategy.tell(copy, 1.0)
+        assert strategy.num_answers == 2
+
+    @pytest.mark.parametrize("wrong", [2, -1, 0.25, math.nan, math.inf, "1", [1], 1j])
+    def test_an_invalid_answer_keeps_the_query_open(self, wrong: Any) -> None:
+        strategy = self.make()
+        query = strategy.ask()
+        before = json.dumps(strategy.state_dict())
+        with pytest.raises(ComparisonDataError, match=f"`answer` to query {query.id}"):
+            strategy.tell(query, wrong)
+        assert json.dumps(strategy.state_dict()) == before
+        assert strategy.ask() is query
+        strategy.tell(query, 1)
+        assert strategy.history[-1].answer == 1.0
+
+    def test_none_skips(self) -> None:
+        strategy = self.make()
+        query = strategy.ask()
+        strategy.tell(query, SKIP)
+        assert strategy.num_answers == 0
+        assert strategy.history[-1].answer is None
+        with pytest.raises(StaleQueryError):
+            strategy.tell(query, 1.0)
+        assert strategy.ask().id != query.id
+
+    def test_same_seed_same_trajectory(self) -> None:
+        one, two, other = (play(self.make(seed), self.num_duels) for seed in (3, 3, 4))
+        assert one == two
+        assert [query.items.tolist() for query in one] != [query.items.tolist() for query in other]
+
+    def test_global_generators_are_left_alone(self) -> None:
+        strategy = self.make()
+        torch.manual_seed(0)
+        states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+        one = play(strategy, 3)
+        strategy.recommend()
+        assert torch.equal(torch.get_rng_state(), states[0])
+        assert np.random.get_state()[1].tolist() == states[1]
+        assert random.getstate() == states[2]
+        torch.manual_seed(1)
+        random.seed(1)
+        assert play(self.make(), 3) == one
+
+    def test_resumes_to_the_identical_next_query(self) -> None:
+        strategy = self.make()
+        play(strategy, self.num_duels)
+        read = stored(strategy)
+        assert read.state_dict() == strategy.state_dict()
+        assert read.num_answers == strategy.num_answers
+        assert torch.equal(read.recommend(), strategy.recommend())
+        assert play(read, 3) == play(strategy, 3)
+        assert torch.equal(read.recommend(), strategy.recommend())
+        assert read.state_dict() == strategy.state_dict()
+
+    def test_resumes_before_the_first_query(self) -> None:
+        strategy = self.make()
+        assert play(stored(strategy), 2) == play(strategy, 2)
+
+    def test_resumes_with_open_queries(self) -> None:
+        strategy = self.make()
+        play(strategy, 2, "ann")
+        queries = {name: strategy.ask(name) for name in ("bob", None)}
+        strategy.tell(queries["bob"], 1.0)
+        queries["bob"] = strategy.ask("bob")
+        read = stored(strategy)
+        for name, query in queries.items():
+            assert read.ask(name) == query
+            for side in (strategy, read):
+                side.tell(query, 0.0)
+        assert read.ask("ann") == strategy.ask("ann")
+        assert read.ask() == strategy.ask()
+
+    def test_resumed_at_every_step_is_the_same_trajectory(self) -> None:
+        steady, broken = self.make(), self.make()
+        for query in play(steady, 5):
+            broken = stored(broken)
+            assert broken.ask() == query
+            broken = stored(broken)
+            broken.tell(query, {3: TIE, 4: SKIP}.get(query.id % 6, answer(query)))
+
+    def test_a_state_is_a_snapshot(self) -> None:
+        strategy = self.make()
+        play(strategy, 2)
+        state = strategy.state_dict()
+        text = json.dumps(state)
+        play(strategy, 2)
+        assert json.dumps(state) == text
+        read = type(strategy).from_state_dict(state)
+        play(read, 2)
+        assert json.dumps(state) == text
+
+    def test_foreign_states_are_refused(self) -> None:
+        cls, state = type(self.make()), self.make().state_dict()
+        for wrong in ({**state, "strategy": "Other"}, {**state, "version": 99}, {}):
+            with pytest.raises(ComparisonDataError, match="`state`"):
+                cls.from_state_dict(wrong)
+
+    def test_recommends_an_item_of_the_space(self) -> None:
+        strategy = self.make()
+        play(strategy, self.num_duels)
+        item: Tensor = strategy.recommend()
+        assert item.shape == (strategy.space.dim,)
+        assert not item.requires_grad
+        if strategy.space.choices is None:
+            lower, upper = strategy.space.bounds
+            assert ((item >= lower) & (item <= upper)).all()
+        else:
+            assert (strategy.space.table == item).all(-1).any()
+        query = strategy.ask()
+        assert torch.equal(strategy.recommend(), item)
+        assert strategy.ask() is query
+
+    def test_the_domain_is_given_once(self) -> None:
+        cls, space = type(self.make()), self.make().space
+        with pytest.raises((ComparisonDataError, UnsupportedError), match="`space`"):
+            cls(space=space, bounds=space.bounds)

@@ -1,0 +1,111 @@
+"""The ask/tell contract on a strategy that only counts wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import SearchSpaceError
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import Strategy
+from botorch_pref.strategies.base import Answered
+from tests.contracts.strategy import StrategyContract, play
+from tests.models.common import rand
+
+
+class RandomDuels(Strategy):
+    """Asks two random items; recommends the last winner."""
+
+    def __init__(self, *, tries: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tries = tries
+        self.best: list[float] = self.space.bounds[0].tolist()
+        if self.space.choices is not None:
+            self.best = self.space.choices[0].tolist()
+        self.asked = 0
+
+    def recommend(self) -> Tensor:
+        return torch.tensor(self.best, dtype=torch.float64)
+
+    def _choose(self, annotator: str | None) -> tuple[Tensor, tuple[int, int] | None]:
+        self.asked += self.tries
+        seed = derive_seed(self.seed, "pair", self.asked, annotator)
+        if self.space.choices is None:
+            return self.space.sample(2, seed), None
+        generator = torch.Generator().manual_seed(seed)
+        first, second = torch.randperm(len(self.space.table), generator=generator)[:2].tolist()
+        return self.space.table[[first, second]], (first, second)
+
+    def _learn(self, answered: Answered) -> None:
+        if answered.answer is not None:
+            self.best = answered.query.items[int(answered.answer < 0.5)].tolist()
+
+    def _options(self) -> dict[str, Any]:
+        return {"tries": self.tries}
+
+    def _progress(self) -> dict[str, Any]:
+        return {"asked": self.asked}
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        self.asked = progress["asked"]
+
+
+class TestContractOnABox(StrategyContract):
+    def make(self, seed: int = 0) -> RandomDuels:
+        return RandomDuels(bounds=torch.tensor([[-1.0, 0.0], [2.0, 3.0]]), seed=seed, tries=2)
+
+
+class TestContractOnChoices(StrategyContract):
+    def make(self, seed: int = 0) -> RandomDuels:
+        return RandomDuels(choices=rand(9, 3), seed=seed)
+
+
+class TestContractOnASpace(StrategyContract):
+    def make(self, seed: int = 0) -> RandomDuels:
+        space = SearchSpace(torch.tensor([[0.0] * 2, [5.0] * 2]), rand(7, 2))
+        return RandomDuels(space=space, seed=seed)
+
+
+def test_asked_items() -> None:
+    strategy = RandomDuels(bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    assert strategy.asked_items().shape == (0, 2)
+    queries = play(strategy, 3)
+    strategy.ask()
+    assert torch.equal(strategy.asked_items(), torch.cat([query.items for query in queries]))
+
+
+def test_an_answer_that_cannot_be_learnt_is_not_recorded() -> None:
+    class Broken(RandomDuels):
+        def _learn(self, answered: Answered) -> None:
+            raise RuntimeError("no room")
+
+    strategy = Broken(choices=rand(4, 2))
+    query = strategy.ask()
+    with pytest.raises(RuntimeError, match="no room"):
+        strategy.tell(query, 1.0)
+    assert strategy.history == []
+    assert strategy.ask() is query
+
+
+def test_a_domain_is_needed() -> None:
+    with pytest.raises(SearchSpaceError):
+        RandomDuels()
+
+
+def test_state_names_everything() -> None:
+    strategy = RandomDuels(choices=rand(4, 2), seed=5)
+    (query,) = play(strategy, 1)
+    waiting = strategy.ask("ann")
+    state = strategy.state_dict()
+    assert state["strategy"] == "RandomDuels"
+    assert state["version"] == 1
+    assert state["seed"] == 5
+    assert state["options"] == {"tries": 1}
+    assert state["history"] == [[query.to_json(), strategy.history[0].answer]]
+    assert state["open"] == [waiting.to_json()]
+    assert state["next_id"] == 2
+    assert state["progress"] == {"asked": 2}
