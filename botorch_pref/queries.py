@@ -141,8 +141,8 @@ class Duel(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class Label(Query):
-    """Is this item acceptable?
+class _ItemQuery(Query):
+    """A question about one item.
 
     Args:
         id: The number by which it is answered.
@@ -153,34 +153,22 @@ class Label(Query):
     Raises:
         ComparisonDataError: If an argument cannot be used; names it.
     """
+
+    _item_shape: ClassVar[tuple[int | str, ...]] = ("d",)
+
+    id: int
+    items: Tensor
+    indices: int | None = None
+    annotator: str | None = None
+
+
+class Label(_ItemQuery):
+    """Is this item acceptable? For the arguments see the base class."""
 
     kind: ClassVar[str] = "label"
-    _item_shape: ClassVar[tuple[int | str, ...]] = ("d",)
-
-    id: int
-    items: Tensor
-    indices: int | None = None
-    annotator: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluate(Query):
-    """What is the value of the objective at this item?
-
-    Args:
-        id: The number by which it is answered.
-        items: A ``d``-dim tensor, the item; copied, without its graph.
-        indices: Its row in the choices, if there are choices.
-        annotator: Who is asked, if that matters.
-
-    Raises:
-        ComparisonDataError: If an argument cannot be used; names it.
-    """
+class Evaluate(_ItemQuery):
+    """What is the value of the objective at this item? For the arguments see the base class."""
 
     kind: ClassVar[str] = "evaluate"
-    _item_shape: ClassVar[tuple[int | str, ...]] = ("d",)
-
-    id: int
-    items: Tensor
-    indices: int | None = None
-    annotator: str | None = None

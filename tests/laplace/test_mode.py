@@ -1,0 +1,378 @@
+"""Finding the mode: against the oracle, from anywhere, in batches, and what is said when it fails."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from botorch_pref.exceptions import LaplaceConvergenceWarning
+from botorch_pref.laplace import AnswerSide, Block, Observations, Side, choose_side, find_mode
+from botorch_pref.laplace.mode import LaplaceMode
+from botorch_pref.likelihoods import LogitLikelihood
+from tests.laplace.common import (
+    DUEL,
+    LINKS,
+    SIDES,
+    assert_equal,
+    duels,
+    likelihood,
+    make,
+    matern,
+    oracle,
+    prior_latent,
+    rand,
+    randn,
+)
+
+N, M = 7, 12
+X = rand(N, 2)
+MEAN = X.sum(-1) - 0.5
+QUICK = settings(max_examples=25, deadline=None, database=None, derandomize=True)
+
+both_sides = pytest.mark.parametrize("wanted", SIDES)
+every_link = pytest.mark.parametrize(("link", "scale"), LINKS)
+both_judges = pytest.mark.parametrize("judge", ["noisy", "consistent"])
+
+
+def build(
+    observations: Observations,
+    wanted: type[Side],
+    *,
+    outputscale: float = 4.0,
+    mean: Tensor = MEAN,
+) -> Side:
+    K = matern(X, outputscale=outputscale)
+    return choose_side(K, prior_latent(observations, mean), observations, side=wanted)
+
+
+def hard(wanted: type[Side], link: str = "logit", scale: float = 1.0) -> Side:
+    """A prior mean far off in the link's flat tails, where full Newton steps overshoot."""
+    observations = make(X, M, judge="consistent", link=likelihood(link, scale))
+    return build(observations, wanted, outputscale=1e4, mean=30 * randn(N, seed=5))
+
+
+def quiet(side: Side, **options: object) -> LaplaceMode:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LaplaceConvergenceWarning)
+        return find_mode(side, **options)  # type: ignore[arg-type]
+
+
+@both_sides
+@every_link
+class TestAgainstTheOracle:
+    @both_judges
+    @pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
+    def test_duels_and_labels(
+        self, wanted: type[Side], link: str, scale: float, judge: str, outputscale: float
+    ) -> None:
+        observations = make(X, M, 4, judge=judge, link=likelihood(link, scale), padding=2)
+        side = build(observations, wanted, outputscale=outputscale)
+        found = find_mode(side)
+        K = matern(X, outputscale=outputscale)
+        expected = oracle(K, MEAN, observations, link, scale)
+        assert_equal(found.latent, expected.differences)
+        assert_equal(found.weights, expected.score)
+        assert_equal(found.log_joint, expected.log_likelihood - expected.penalty)
+        assert bool(found.converged)
+        assert float(found.gradient) < 1e-8
+
+    def test_a_far_prior_mean(self, wanted: type[Side], link: str, scale: float) -> None:
+        side = hard(wanted, link, scale)
+        mean = 30 * randn(N, seed=5)
+        K = matern(X, outputscale=1e4)
+        expected = oracle(K, mean, side.observations, link, scale)
+        found = find_mode(side)
+        assert_equal(found.latent, expected.differences)
+        assert_equal(found.weights, expected.score)
+
+    def test_it_is_the_maximum(self, wanted: type[Side], link: str, scale: float) -> None:
+        side = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
+        z = side.coordinates(find_mode(side).weights)
+
+        def objective(z: Tensor) -> Tensor:
+            shift = side.latent(z)
+            log_prob = side.observations.log_prob(side.prior_latent + shift).sum(-1)
+            return log_prob - side.penalty(z, shift)
+
+        moves = 1e-2 * randn(200, len(z))
+        assert (objective(z + moves) < objective(z)).all()
+
+
+@both_sides
+@every_link
+class TestDampedNewton:
+    def test_the_objective_rises_step_by_step(
+        self, wanted: type[Side], link: str, scale: float
+    ) -> None:
+        side = hard(wanted, link, scale)
+        best, accepted, rejected = -torch.inf, 0, 0
+        before = quiet(side, max_steps=1)
+        for limit in range(2, 101):
+            after = quiet(side, max_steps=limit)
+            # A look that was followed by one more step was at an accepted candidate.
+            if int(after.num_steps) > int(before.num_steps):
+                objective = float(before.log_joint)
+                assert objective >= best - 1e-14 * abs(best)
+                best, accepted = objective, accepted + 1
+            else:
+                rejected += not bool(before.converged)
+            before = after
+        assert bool(before.converged)
+        assert float(before.log_joint) >= best - 1e-12 * abs(best)
+        assert accepted > 5
+        assert rejected > 0
+
+    @pytest.mark.parametrize("size", [1.0, 1e3, 1e9, np.nan])
+    def test_any_start_gives_the_same_mode(
+        self, wanted: type[Side], link: str, scale: float, size: float
+    ) -> None:
+        side = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
+        expected, found = find_mode(side), find_mode(side, start=size * randn(M + 4))
+        assert_equal(found.latent, expected.latent)
+        assert_equal(found.weights, expected.weights)
+        assert bool(found.converged)
+
+    def test_a_start_that_is_better_than_zero_is_taken(
+        self, wanted: type[Side], link: str, scale: float
+    ) -> None:
+        side = hard(wanted, link, scale)
+        cold = find_mode(side)
+        warm = find_mode(side, start=cold.weights)
+        assert int(warm.num_steps) <= 1 < int(cold.num_steps)
+        near = find_mode(side, start=0.9 * cold.weights)
+        assert int(near.num_steps) < int(cold.num_steps)
+        assert_equal(near.latent, cold.latent)
+
+
+class TestStatus:
+    @both_sides
+    @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+    def test_shapes_and_types(self, wanted: type[Side], batch: tuple[int, ...]) -> None:
+        items = rand(*batch, N, 2)
+        zero = torch.zeros(*batch, M, dtype=torch.float64)
+        found = find_mode(choose_side(matern(items), zero, make(items, M), side=wanted))
+        assert found.latent.shape == found.weights.shape == (*batch, M)
+        for name in ("log_joint", "gradient", "converged", "num_steps"):
+            assert getattr(found, name).shape == batch
+        assert found.converged.dtype == torch.bool
+        assert found.num_steps.dtype == torch.long
+        assert found.converged.all()
+        assert (found.gradient < 1e-8).all()
+        assert (found.num_steps >= 1).all()
+        assert not any(part.requires_grad for part in found)
+
+    @both_sides
+    def test_running_out_of_steps_warns(self, wanted: type[Side]) -> None:
+        with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models within 1 Newton"):
+            found = find_mode(build(make(X, M), wanted), max_steps=1)
+        assert not bool(found.converged)
+        assert float(found.gradient) > 1e-8
+
+    @both_sides
+    def test_only_the_failed_elements_are_marked(self, wanted: type[Side]) -> None:
+        easy, difficult = build(make(X, M, judge="consistent"), wanted), hard(wanted)
+        enough = int(find_mode(easy).num_steps) + 3
+        side = stack([easy, difficult], wanted)
+        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
+            found = find_mode(side, max_steps=enough)
+        assert found.converged.tolist() == [True, False]
+
+    @both_sides
+    def test_nothing_to_learn(self, wanted: type[Side]) -> None:
+        observations = make(X, M, padding=M)
+        found = find_mode(build(observations, wanted))
+        assert_equal(found.latent, prior_latent(observations, MEAN), 1e-15)
+        assert float(found.log_joint) == 0.0
+        assert bool(found.converged)
+
+
+def stack(sides: list[Side], wanted: type[Side]) -> Side:
+    """Problems about the same duels as one batch; every side has the same rows."""
+    blocks = [side.observations.blocks[0] for side in sides]
+    block = Block(
+        torch.stack([b.items for b in blocks]),
+        DUEL,
+        torch.stack([b.answer for b in blocks]),
+        torch.stack([b.weight for b in blocks]),
+        blocks[0].likelihood,
+    )
+    first = sides[0].covariance
+    scales = torch.stack([s.covariance.trace() / first.trace() for s in sides])
+    K = matern(X, outputscale=4.0) * scales[:, None, None]
+    latent = torch.stack([s.prior_latent for s in sides])
+    return choose_side(K, latent, Observations([block], N), side=wanted)
+
+
+@both_sides
+class TestFrozenElements:
+    def problems(self, wanted: type[Side]) -> list[Side]:
+        scales = (0.1, 1.0, 4.0, 100.0)
+        easy = [
+            build(make(X, M, judge="consistent"), wanted, outputscale=s, mean=s * MEAN)
+            for s in scales
+        ]
+        return [build(make(X, M, judge="consistent"), wanted), *easy, hard(wanted)]
+
+    def test_a_neighbour_that_takes_longer_changes_no_bit(self, wanted: type[Side]) -> None:
+        easy, other, *_, difficult = self.problems(wanted)
+        fast = find_mode(stack([easy, other], wanted))
+        slow = find_mode(stack([easy, difficult], wanted))
+        assert int(slow.num_steps[1]) > 2 * int(slow.num_steps[0])
+        for first, second in zip(fast, slow, strict=True):
+            assert torch.equal(first[0], second[0])
+
+    def test_a_batch_is_its_elements_solved_alone(self, wanted: type[Side]) -> None:
+        problems = self.problems(wanted)
+        together = find_mode(stack(problems, wanted))
+        assert together.converged.all()
+        for i, side in enumerate(problems):
+            alone = find_mode(side)
+            assert_equal(together.latent[i], alone.latent, 1e-11)
+            assert_equal(together.log_joint[i], alone.log_joint, 1e-12)
+            assert abs(int(together.num_steps[i]) - int(alone.num_steps)) <= 1
+
+    def test_the_number_of_operations_does_not_grow_with_the_batch(
+        self, wanted: type[Side]
+    ) -> None:
+        problems = self.problems(wanted)
+        alone = max(count_operations(stack([side], wanted)) for side in problems)
+        assert count_operations(stack(problems * 5, wanted)) <= 1.1 * alone
+
+
+def count_operations(side: Side) -> int:
+    counter: Counter[str] = Counter()
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            counter[str(func)] += 1
+            return func(*args, **(kwargs or {}))
+
+    with Counting():
+        find_mode(side)
+    return counter.total()
+
+
+class TestExtremes:
+    @both_sides
+    @every_link
+    def test_gaps_of_a_thousand(self, wanted: type[Side], link: str, scale: float) -> None:
+        mean = torch.linspace(-500.0, 500.0, N, dtype=torch.float64)
+        observations = make(X, M, judge="noisy", link=likelihood(link, scale))
+        found = find_mode(build(observations, wanted, outputscale=1.0, mean=mean))
+        expected = oracle(matern(X, outputscale=1.0), mean, observations, link, scale)
+        assert found.latent.abs().max() > 500
+        assert_equal(found.latent, expected.differences)
+        assert_equal(found.log_joint, expected.log_likelihood - expected.penalty)
+
+    @both_sides
+    @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+    def test_a_prior_mean_that_is_not_finite(self, wanted: type[Side], value: float) -> None:
+        side = stack([build(make(X, M), wanted), build(make(X, M), wanted)], wanted)
+        good = find_mode(side)
+        side.prior_latent[1, 3] = value
+        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
+            found = find_mode(side)
+        assert found.converged.tolist() == [True, False]
+        assert int(found.num_steps[1]) <= 1
+        assert torch.equal(found.latent[0], good.latent[0])
+
+    def test_a_covariance_that_is_not_finite(self) -> None:
+        side = stack([build(make(X, M), AnswerSide), build(make(X, M), AnswerSide)], AnswerSide)
+        side.covariance[1] = torch.nan
+        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
+            found = find_mode(side)
+        assert found.converged.tolist() == [True, False]
+
+    @both_sides
+    @every_link
+    def test_single_precision(self, wanted: type[Side], link: str, scale: float) -> None:
+        items = X.float()
+        exact = build(make(X, M, judge="consistent", link=likelihood(link, scale)), wanted)
+        block = exact.observations.blocks[0]
+        single = Block(
+            block.items, DUEL, block.answer.float(), block.weight.float(), block.likelihood
+        )
+        side = choose_side(
+            matern(items), exact.prior_latent.float(), Observations([single], N), side=wanted
+        )
+        found = find_mode(side)
+        assert found.latent.dtype == torch.float32
+        assert bool(found.converged)
+        assert float(found.gradient) < 2e-4
+        assert_equal(found.latent.double(), find_mode(exact).latent, 1e-4)
+
+
+@both_sides
+class TestRandomness:
+    def test_bit_identical_and_without_the_global_generators(self, wanted: type[Side]) -> None:
+        numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
+        torch_before = torch.get_rng_state()
+        first, second = (find_mode(hard(wanted)) for _ in range(2))
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+        assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+        assert torch.equal(torch.get_rng_state(), torch_before)
+
+
+@both_sides
+class TestInvariances:
+    @QUICK
+    @given(seed=st.integers(0, 10**6), data=st.data())
+    def test_the_order_of_rows_and_of_items(
+        self, wanted: type[Side], seed: int, data: st.DataObject
+    ) -> None:
+        block = duels(X, M, seed=seed)
+        order = torch.tensor(data.draw(st.permutations(range(M))))
+        flip = torch.tensor(data.draw(st.lists(st.booleans(), min_size=M, max_size=M)))
+        moved = Block(
+            torch.where(flip[:, None], block.items.flip(-1), block.items)[order],
+            DUEL,
+            torch.where(flip, 1.0 - block.answer, block.answer)[order],
+            block.weight[order],
+            block.likelihood,
+        )
+        first, second = (
+            find_mode(build(Observations([b], N), wanted)) for b in (block, moved)
+        )
+        sign = torch.where(flip, -1.0, 1.0).double()
+        assert_equal(second.log_joint, first.log_joint, 1e-10)
+        assert_equal(second.latent, (sign * first.latent)[order])
+        assert_equal(second.weights, (sign * first.weights)[order])
+
+    def test_repeated_rows_are_a_weight(self, wanted: type[Side]) -> None:
+        block = duels(X, M)
+        times = block.weight.long()
+        assert times.max() > 2
+        repeated = Block(
+            block.items.repeat_interleave(times, 0),
+            DUEL,
+            block.answer.repeat_interleave(times),
+            torch.ones(int(times.sum()), dtype=torch.float64),
+            block.likelihood,
+        )
+        merged, long = (
+            find_mode(build(Observations([b], N), wanted)) for b in (block, repeated)
+        )
+        assert_equal(long.log_joint, merged.log_joint)
+        assert_equal(long.latent, merged.latent.repeat_interleave(times))
+
+    def test_half_a_win_is_a_win_and_a_loss_at_half_weight(self, wanted: type[Side]) -> None:
+        items, one = torch.tensor([[0, 1], [2, 1]]), torch.ones(1, dtype=torch.float64)
+        tie = Block(items, DUEL, one * torch.tensor([0.5, 1.0]), one.expand(2), LogitLikelihood())
+        both = Block(
+            items[[0, 0, 1]],
+            DUEL,
+            torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64),
+            torch.tensor([0.5, 0.5, 1.0], dtype=torch.float64),
+            LogitLikelihood(),
+        )
+        first, second = (find_mode(build(Observations([b], N), wanted)) for b in (tie, both))
+        assert_equal(second.latent[1:], first.latent, 1e-12)
+        assert_equal(second.log_joint, first.log_joint, 1e-12)

@@ -1,0 +1,187 @@
+"""The model behind a strategy: data, hyperparameters, and when they are fitted."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.queries import Duel
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.learner import UtilityLearner
+from tests.models.common import rand
+
+FIXED = {"kernel": "matern", "lengthscale": [0.2, 0.5], "outputscale": 3.0}
+BOUNDS = torch.tensor([[-1.0, 0.0], [2.0, 5.0]], dtype=torch.float64)
+TABLE = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * rand(9, 2)
+
+
+def make(
+    hyperparameters: object = "evidence", box: bool = False, **kwargs: object
+) -> UtilityLearner:
+    space = SearchSpace(BOUNDS, None if box else TABLE)
+    options = {"kappa": "laplace", "regularizer": "rkhs", "seed": 0, **kwargs}
+    return UtilityLearner(space, hyperparameters, **options)
+
+
+def duel(i: int, j: int, box: bool = False) -> Duel:
+    return Duel(0, TABLE[[i, j]], None if box else (i, j))
+
+
+def teach(learner: UtilityLearner, num_duels: int, seed: int = 0, box: bool = False) -> list:
+    generator = torch.Generator().manual_seed(seed)
+    told = []
+    for _ in range(num_duels):
+        i, j = torch.randperm(9, generator=generator)[:2].tolist()
+        answer = float(TABLE[i].sum() > TABLE[j].sum())
+        assert learner.add(duel(i, j, box), answer)
+        told.append(((i, j), answer))
+    return told
+
+
+@pytest.mark.parametrize("box", [False, True])
+def test_an_identical_pair_is_no_comparison(box: bool) -> None:
+    learner = make(FIXED, box)
+    assert not learner.add(duel(3, 3, box), 1.0)
+    assert learner.add(duel(3, 4, box), 0.5)
+    assert learner.data.num_comparisons == 1
+    assert learner.data.wins.tolist() == [0.5]
+
+
+def test_equal_items_of_a_box_are_one_datapoint() -> None:
+    learner = make(FIXED, box=True)
+    for pair in ((0, 1), (1, 2), (0, 2)):
+        learner.add(duel(*pair, box=True), 1.0)
+    assert learner.data.num_items == 3
+    assert learner.data.pairs.tolist() == [[0, 1], [1, 2], [0, 2]]
+
+
+@pytest.mark.parametrize("kappa", ["laplace", 2.0])
+def test_engine_and_model_are_one_posterior(kappa: str | float) -> None:
+    learner = make(FIXED, kappa=kappa)
+    told = teach(learner, 15)
+    engine, model = learner.engine(lambda: told), learner.model()
+    assert learner.engine(lambda: pytest.fail("replayed")) is engine
+    assert learner.model() is model
+    posterior, exact = model.posterior(TABLE), engine.posterior()
+    torch.testing.assert_close(posterior.mean.squeeze(-1), exact.mean, atol=1e-8, rtol=0.0)
+    torch.testing.assert_close(
+        posterior.covariance_matrix, exact.covariance, atol=1e-8, rtol=0.0
+    )
+    told += teach(learner, 5, seed=1)
+    assert learner.model() is not model
+    again = make(FIXED, kappa=kappa)
+    for pair, answer in told:
+        again.add(duel(*pair), answer)
+    torch.testing.assert_close(
+        learner.engine(lambda: told).posterior().mean,
+        again.engine(lambda: told).posterior().mean,
+        atol=1e-9,
+        rtol=0.0,
+    )
+
+
+def test_lengthscales_are_in_units_of_the_box() -> None:
+    learner = make(FIXED, box=True)
+    kernel = learner.covar_module()
+    assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([0.2, 0.5])
+    assert kernel.outputscale.item() == pytest.approx(3.0)
+    assert learner.penalty == pytest.approx(1 / 3)
+    teach(learner, 3, box=True)
+    model = learner.model()
+    covariance = model.covar_module(model.transform_inputs(TABLE)).to_dense()
+    unit = (TABLE - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
+    torch.testing.assert_close(covariance, kernel(unit).to_dense())
+
+
+def test_penalty_is_the_inverse_output_scale() -> None:
+    learner = make({"lengthscale": 0.3, "penalty": 0.05})
+    assert learner.penalty == pytest.approx(0.05, rel=1e-12)
+    assert learner.values["outputscale"] == pytest.approx(20.0)
+    assert learner.covar_module().base_kernel.lengthscale.flatten().tolist() == pytest.approx(
+        [0.3, 0.3]
+    )
+
+
+@pytest.mark.parametrize(("kind", "kernel"), [("rbf", RBFKernel), ("matern", MaternKernel)])
+def test_kinds_of_kernel(kind: str, kernel: type[Kernel]) -> None:
+    learner = make({**FIXED, "kernel": kind})
+    assert isinstance(learner.covar_module().base_kernel, kernel)
+    teach(learner, 3)
+    assert isinstance(learner.model().covar_module.base_kernel, kernel)
+
+
+def test_fixed_values_are_never_fitted() -> None:
+    learner = make(FIXED)
+    teach(learner, 10)
+    assert not learner.refit()
+    assert learner.values == FIXED
+
+
+def test_a_fit_is_that_of_the_evidence() -> None:
+    learner = make()
+    assert not learner.refit()
+    told = teach(learner, 12)
+    assert learner.refit()
+    model = PreferenceGP(
+        TABLE, learner.data, input_transform=Normalize(2, bounds=learner.space.bounds)
+    )
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    fitted = model.covar_module
+    assert learner.values["lengthscale"] == pytest.approx(
+        fitted.base_kernel.lengthscale.flatten().tolist(), rel=1e-3
+    )
+    assert learner.values["outputscale"] == pytest.approx(fitted.outputscale.item(), rel=1e-3)
+    gram = fitted(learner.space.normalize(TABLE)).to_dense()
+    prior = learner.engine(lambda: told).prior_covariance
+    torch.testing.assert_close(prior, gram, atol=1e-2, rtol=1e-2)
+    assert not learner.refit()
+
+
+def test_fits_are_repeated_as_the_data_grow_by_a_tenth() -> None:
+    learner, sizes = make(), []
+    for size in range(1, 41):
+        teach(learner, 1, seed=size)
+        if learner.refit():
+            sizes.append(size)
+    assert sizes[:3] == [1, 2, 3]
+    for last, size in zip(sizes, sizes[1:], strict=False):
+        assert 1.1 * last - 1e-9 <= size <= math.ceil(1.1 * last + 1e-9)
+    assert 40 < 1.1 * sizes[-1]
+
+
+def test_the_engine_is_replayed_after_a_fit() -> None:
+    learner = make()
+    told = teach(learner, 6)
+    old = learner.engine(lambda: told)
+    assert learner.refit()
+    new = learner.engine(lambda: told)
+    assert new is not old
+    assert float(new.num_asked) == 6.0
+    assert new.penalty == pytest.approx(1 / learner.values["outputscale"])
+
+
+def test_fits_do_not_depend_on_the_way_there() -> None:
+    steady, late = make(), make()
+    for size in range(10):
+        teach(steady, 1, seed=size)
+        steady.refit()
+        teach(late, 1, seed=size)
+    steady.num_fitted = 0
+    assert steady.refit()
+    assert late.refit()
+    assert steady.values == late.values
+
+
+def test_bad_hyperparameters() -> None:
+    for wrong in ("guess", {}, {"lengthscale": 0.1}, {**FIXED, "penalty": 0.1}):
+        with pytest.raises(ComparisonDataError, match="`hyperparameters`"):
+            make(wrong)
+    with pytest.raises(UnsupportedError, match="`regularizer`"):
+        make(FIXED, box=True, regularizer="theta_mean")

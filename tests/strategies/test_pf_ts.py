@@ -1,0 +1,443 @@
+"""PF-TS: the law of its pairs, identical pairs, schedules, resuming, and regret at scale."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchError
+from scipy import stats
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.problems import Catalyst, dueling_regret, random_play_regret
+from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.randomness import derive_seed
+from botorch_pref.strategies import PFTS, Schedule
+from tests._reference import finite as reference
+from tests._reference import kernels
+from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.models.common import rand
+
+FIXED = {"kernel": "matern", "lengthscale": 0.3, "outputscale": 4.0}
+GRID = torch.linspace(-2.0, 3.0, 6, dtype=torch.float64).unsqueeze(-1)
+LINE = torch.tensor([[-1.0], [2.0]], dtype=torch.float64)
+
+
+def on_grid(**kwargs: Any) -> PFTS:
+    return PFTS(**{"choices": GRID, "hyperparameters": FIXED, **kwargs})
+
+
+# Ask and tell.
+
+
+class TestContractOnChoices(StrategyContract):
+    def make(self, seed: int = 0) -> PFTS:
+        return PFTS(choices=rand(12, 2), hyperparameters=FIXED, seed=seed)
+
+
+class TestContractLearning(StrategyContract):
+    def make(self, seed: int = 0) -> PFTS:
+        return PFTS(choices=3.0 * rand(10, 2), seed=seed)
+
+
+class TestContractOfThePaper(StrategyContract):
+    def make(self, seed: int = 0) -> PFTS:
+        return PFTS.paper(choices=rand(12, 1), regularizer="theta_mean", seed=seed)
+
+
+class TestContractOnABox(StrategyContract):
+    num_duels = 2
+
+    def make(self, seed: int = 0) -> PFTS:
+        return PFTS(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
+
+
+@pytest.mark.parametrize("on_identical", ["keep", "resample", "skip_query"])
+def test_resumes_while_it_learns_on_a_box(on_identical: str) -> None:
+    bounds = torch.tensor([[0.0, -1.0], [1.0, 3.0]], dtype=torch.float64)
+    strategy = PFTS(bounds=bounds, on_identical=on_identical, seed=2)
+    play(strategy, 3)
+    waiting = strategy.ask("ann")
+    read = stored(strategy)
+    assert read.ask("ann") == waiting
+    for side in (strategy, read):
+        side.tell(waiting, 0.0)
+    assert read.ask() == strategy.ask()
+    assert torch.equal(read.recommend(), strategy.recommend())
+    assert read.state_dict() == strategy.state_dict()
+
+
+def test_state_keeps_every_option() -> None:
+    strategy = PFTS(
+        choices=GRID,
+        seed=7,
+        hyperparameters={"kernel": "matern", "lengthscale": [0.2], "penalty": 0.1},
+        kappa=3.0,
+        schedule=Schedule("theory", norm_bound=2.0, delta=0.01),
+        on_identical="skip_query",
+        regularizer="theta",
+    )
+    play(strategy, 4)
+    read = stored(strategy)
+    assert read.schedule == strategy.schedule
+    assert read.learner.kappa == 3.0
+    assert read.learner.regularizer == "theta"
+    assert read.learner.penalty == strategy.learner.penalty
+    assert read.on_identical == "skip_query"
+    assert (read.seed, read.round) == (7, strategy.round)
+    assert read.num_identical == strategy.num_identical
+
+
+def test_answers_are_learnt() -> None:
+    strategy = on_grid(seed=1)
+    for _ in range(40):
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+    assert strategy.recommend_index() == len(GRID) - 1
+    assert torch.equal(strategy.recommend(), GRID[-1])
+    opposite = on_grid(seed=1)
+    for _ in range(40):
+        query = opposite.ask()
+        opposite.tell(query, 1 - answer(query))
+    assert torch.equal(opposite.recommend(), GRID[0])
+
+
+def test_recommends_the_largest_mean() -> None:
+    strategy = on_grid(kappa=2.0)
+    play(strategy, 9)
+    pairs, answers = told(strategy)
+    K = kernels.gram("matern52", GRID.numpy() / 5, GRID.numpy() / 5, 0.3)
+    theta = reference.coefficients(K, pairs, answers, 0.25)
+    mean = reference.utilities(K, pairs, theta)
+    assert strategy.recommend_index() == mean.argmax()
+    box = PFTS(bounds=LINE, hyperparameters=FIXED)
+    with pytest.raises(ComparisonDataError, match="recommend"):
+        box.recommend()
+    queries = play(box, 3)
+    asked = torch.cat([query.items for query in queries])
+    best = box.learner.model().posterior(asked.unsqueeze(-2)).mean.flatten().argmax()
+    assert torch.equal(box.recommend(), asked[best])
+
+
+def test_ties_of_the_recommendation_are_broken_at_random() -> None:
+    found = {on_grid(seed=seed).recommend_index() for seed in range(60)}
+    assert found == set(range(len(GRID)))
+
+
+def told(strategy: PFTS) -> tuple[np.ndarray, np.ndarray]:
+    done = [(d.query.indices, d.answer) for d in strategy.history if d.answer is not None]
+    return np.array([pair for pair, _ in done]), np.array([y for _, y in done])
+
+
+# The law of the pairs.
+
+
+@pytest.mark.parametrize(
+    ("kappa", "schedule", "scale"),
+    [(2.0, 3.0, 3.0), ("laplace", "bayes", 2.0), ("laplace", Schedule("bayes", 0.5), 1.0)],
+)
+def test_law_of_the_pairs(kappa: str | float, schedule: Any, scale: float) -> None:
+    """Properties 10, 11: each arm is the argmax of ``N(g_t, v_t^2 k_t)``, independently."""
+    strategy = on_grid(kappa=kappa, schedule=schedule, on_identical="keep")
+    play(strategy, 12)
+    pairs, answers = told(strategy)
+    penalty, num = 0.25, 1500
+    K = kernels.gram("matern52", GRID.numpy() / 5, GRID.numpy() / 5, 0.3)
+    theta = reference.coefficients(K, pairs, answers, penalty)
+    mean = reference.utilities(K, pairs, theta)
+    ridge: Any = penalty * 2.0
+    if kappa == "laplace":
+        h = mean[pairs[:, 0]] - mean[pairs[:, 1]]
+        ridge = penalty * (2 + np.exp(h) + np.exp(-h))
+    root = np.linalg.cholesky(reference.item_covariance(K, pairs, ridge))
+    rng = np.random.default_rng(0)
+    draws = mean + scale * rng.standard_normal((100_000, 6)) @ root.T
+    law = np.bincount(draws.argmax(-1), minlength=6) / 100_000
+    # Every annotator's query is a draw of its own from the same posterior.
+    asked = np.array([strategy.ask(f"annotator {i}").indices for i in range(num)])
+    table = np.zeros((6, 6))
+    np.add.at(table, tuple(asked.T), 1)
+    frequent = law * num > 8
+    assert frequent.sum() >= 3
+    for arm in (0, 1):
+        counts = table.sum(1 - arm)
+        found = np.append(counts[frequent], counts[~frequent].sum())
+        expected = np.append(law[frequent], law[~frequent].sum()) * num
+        assert stats.chisquare(found[expected > 0], expected[expected > 0]).pvalue > 1e-3
+    kept = table[np.ix_(frequent, frequent)]
+    assert stats.chi2_contingency(kept).pvalue > 1e-3
+    upper = np.triu_indices(6, 1)
+    one, two = table[upper], table.T[upper]
+    assert (np.abs(one - two) <= 4 * np.sqrt(one + two)).all()
+
+
+def test_first_round_is_symmetric() -> None:
+    """Property 18, on a grid that a reflection leaves as it is."""
+    strategy = on_grid(on_identical="keep")
+    first, second = zip(*(strategy.ask(str(i)).indices for i in range(1500)), strict=True)
+    for arm in (first, second):
+        counts = np.bincount(arm, minlength=6)
+        assert (counts > 0).all()
+        assert stats.chi2_contingency(np.stack([counts, counts[::-1]])).pvalue > 1e-3
+
+
+def test_schedules_set_the_scale() -> None:
+    """On a box the items move with the scale, so equal queries mean equal scales."""
+    theory = PFTS(
+        bounds=LINE,
+        hyperparameters={"kernel": "matern", "lengthscale": 0.3, "penalty": 0.05},
+        kappa=4.0,
+        schedule=Schedule("theory", norm_bound=0.5, delta=0.1),
+        seed=3,
+    )
+    queries = play(theory, 3)
+    answered = [d.query.items for d in theory.history if d.answer is not None]
+    items = torch.cat(answered).numpy() / 3.0
+    K = kernels.gram("matern52", items, items, 0.3)
+    pairs = np.arange(len(items)).reshape(-1, 2)
+    assert len(queries) == len(pairs) == 3
+    gain = reference.information_gain(K, pairs, 0.05 * 4.0)
+    width = 4 * 0.5 + 2 * math.sqrt(2 * 4.0 / 0.05 * (gain + math.log(10)))
+    expected = theory.ask().items
+    same, other = (asked_under(theory, Schedule("constant", factor * width)) for factor in (1, 0.8))
+    torch.testing.assert_close(same, expected, atol=1e-6, rtol=0.0)
+    assert not torch.allclose(other, expected, atol=1e-5, rtol=0.0)
+
+
+def asked_under(strategy: PFTS, schedule: Schedule) -> Tensor:
+    """The query that the current round would have had under another schedule."""
+    state = strategy.state_dict()
+    progress = {**state["progress"], "round": state["progress"]["round"] - 1}
+    options = {**state["options"], "schedule": schedule._asdict()}
+    state = {**state, "open": [], "progress": progress, "options": options}
+    return PFTS.from_state_dict(state).ask().items
+
+
+def test_paper_schedule_counts_rounds_from_one() -> None:
+    paper = PFTS.paper(bounds=LINE, seed=1)
+    for step in (1, 2):
+        query = paper.ask()
+        constant = Schedule("constant", value=(step + 1 + math.log(40)) ** 0.25)
+        same = asked_under(paper, constant)
+        torch.testing.assert_close(same, query.items, atol=1e-6, rtol=0.0)
+        late = Schedule("constant", value=(step + 2 + math.log(40)) ** 0.25)
+        other = asked_under(paper, late)
+        if step == 2:  # before any answer the mean is zero, and the scale moves nothing
+            assert not torch.allclose(other, query.items, atol=1e-6, rtol=0.0)
+        paper.tell(query, answer(query))
+
+
+def test_preset_of_the_paper() -> None:
+    strategy = PFTS.paper(choices=GRID, seed=4)
+    assert strategy.schedule.kind == "paper"
+    assert strategy.on_identical == "keep"
+    assert strategy.learner.kappa == 1.0
+    assert strategy.learner.penalty == pytest.approx(0.05)
+    kernel = strategy.learner.covar_module()
+    assert kernel.base_kernel.nu == 2.5
+    assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([0.1])
+    explicit = PFTS(
+        choices=GRID,
+        seed=4,
+        hyperparameters={"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05},
+        kappa=1.0,
+        schedule="paper",
+        on_identical="keep",
+    )
+    assert play(explicit, 8) == play(PFTS.paper(choices=GRID, seed=4), 8)
+    assert PFTS.paper(choices=GRID, kappa=4.0, on_identical="resample").on_identical == "resample"
+
+
+def test_fixed_hyperparameters_stay() -> None:
+    for scale in ({"outputscale": 20.0}, {"penalty": 0.05}):
+        fixed = {"kernel": "matern", "lengthscale": 0.3}
+        strategy = on_grid(hyperparameters={**fixed, **scale})
+        play(strategy, 8)
+        assert strategy.learner.values == {**fixed, "outputscale": 20.0}
+        assert strategy.learner.num_fitted == 0
+
+
+def test_a_lengthscale_may_be_short() -> None:
+    """Ackley in raw units: lengthscale 0.1 on ``[-5, 5]`` is 0.01 of the unit cube."""
+    for lengthscale in (0.01, 0.002):
+        strategy = PFTS.paper(
+            choices=GRID,
+            hyperparameters={"kernel": "matern", "lengthscale": lengthscale, "penalty": 0.05},
+        )
+        play(strategy, 3)
+        kernel = strategy.learner.covar_module()
+        assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([lengthscale])
+
+
+# Identical pairs.
+
+CERTAIN = 1e-6  # both draws then have the maximiser of the mean
+
+
+@pytest.mark.parametrize("on_identical", ["resample", "skip_query"])
+@pytest.mark.parametrize("schedule", ["bayes", CERTAIN])
+def test_identical_pairs_are_not_asked(on_identical: str, schedule: Any) -> None:
+    strategy = on_grid(on_identical=on_identical, schedule=schedule)
+    for query in play(strategy, 30):
+        assert query.indices[0] != query.indices[1]
+    assert strategy.num_identical == 0
+    assert strategy.num_answers == strategy.learner.data.num_comparisons
+
+
+def test_identical_pairs_are_not_asked_on_a_box() -> None:
+    strategy = PFTS(bounds=LINE, hyperparameters=FIXED, schedule=CERTAIN)
+    queries = play(strategy, 4)
+    for query in queries:
+        assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0
+    assert strategy.num_identical == 0
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"bounds": LINE, "choices": None}])
+def test_kept_identical_pairs_are_counted_and_add_no_row(kwargs: dict[str, Any]) -> None:
+    strategy = on_grid(on_identical="keep", schedule=CERTAIN, **kwargs)
+    queries = play(strategy, 6)
+    identical = [
+        query
+        for query, y in strategy.history
+        if y is not None and torch.equal(query.items[0], query.items[1])
+    ]
+    assert len(queries) == 6
+    assert strategy.num_identical == len(identical)
+    assert strategy.num_answers == 5
+    assert strategy.learner.data.num_comparisons == 5 - len(identical)
+    read = stored(strategy)
+    assert read.num_identical == strategy.num_identical
+
+
+def test_kept_identical_pairs_occur() -> None:
+    strategy = on_grid(on_identical="keep", schedule=CERTAIN)
+    queries = play(strategy, 30)
+    assert strategy.num_identical > 10
+    same = [query for query in queries if query.indices[0] == query.indices[1]]
+    before = strategy._engine().posterior()
+    row = strategy.learner.data.num_comparisons
+    query = strategy.ask()
+    while query.indices[0] != query.indices[1]:
+        strategy.tell(query, None)
+        query = strategy.ask()
+    strategy.tell(query, 1.0)
+    after = strategy._engine().posterior()
+    torch.testing.assert_close(after.mean, before.mean, atol=1e-10, rtol=0.0)
+    torch.testing.assert_close(after.covariance, before.covariance, atol=1e-10, rtol=0.0)
+    assert strategy.learner.data.num_comparisons == row
+    assert len(same) > 10
+
+
+def test_skipping_goes_on_to_later_rounds() -> None:
+    skip = on_grid(on_identical="skip_query")
+    play(skip, 30)
+    assert skip.round > 30
+    again = on_grid(on_identical="resample")
+    play(again, 30)
+    assert again.round == 30
+
+
+def test_two_choices() -> None:
+    strategy = PFTS(choices=GRID[:2], hyperparameters=FIXED)
+    for query in play(strategy, 10):
+        assert sorted(query.indices) == [0, 1]
+    assert torch.equal(strategy.recommend(), GRID[1])
+
+
+def test_items_measured_twice_are_told_apart_by_index() -> None:
+    problem = Catalyst("keep")
+    strategy = PFTS.paper(choices=problem.choices, seed=0)
+    judge = LogisticJudge(problem, seed=0)
+    for step in range(40):
+        query = strategy.ask()
+        strategy.tell(query, judge(query, step))
+    assert 0 <= strategy.recommend_index() < 63
+    assert stored(strategy).ask() == strategy.ask()
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"on_identical": "never"}, "on_identical"),
+        ({"regularizer": "ridge"}, "regularizer"),
+        ({"schedule": "cubic"}, "schedule"),
+        ({"schedule": -1.0}, "schedule"),
+        ({"schedule": "theory"}, "schedule"),
+        ({"kappa": 0.0}, "kappa"),
+        ({"kappa": -1.0}, "kappa"),
+        ({"kappa": math.nan}, "kappa"),
+        ({"kappa": "bound"}, "kappa"),
+        ({"hyperparameters": "guess"}, "hyperparameters"),
+        ({"hyperparameters": None}, "hyperparameters"),
+        ({"hyperparameters": {"lengthscale": 0.1}}, "hyperparameters"),
+        ({"hyperparameters": {**FIXED, "nu": 2.5}}, "hyperparameters"),
+        ({"hyperparameters": {**FIXED, "kernel": "cubic"}}, "hyperparameters"),
+        ({"hyperparameters": {**FIXED, "penalty": 0.1}}, "hyperparameters"),
+        ({"hyperparameters": {"lengthscale": 0.1, "penalty": 0.0}}, "penalty"),
+        ({"hyperparameters": {"lengthscale": 0.1, "penalty": -1.0}}, "penalty|outputscale"),
+        ({"hyperparameters": {"lengthscale": -0.1, "penalty": 1.0}}, "lengthscale"),
+        ({"hyperparameters": {"lengthscale": math.nan, "penalty": 1.0}}, "lengthscale"),
+        ({"hyperparameters": {"lengthscale": [0.1, 0.2], "penalty": 1.0}}, "lengthscale"),
+    ],
+)
+@pytest.mark.parametrize("domain", [{"choices": GRID}, {"bounds": LINE}], ids=["choices", "box"])
+def test_bad_options_are_refused_at_once(
+    options: dict[str, Any], argument: str, domain: dict[str, Tensor]
+) -> None:
+    with pytest.raises(BotorchError, match=argument):
+        PFTS(**{"hyperparameters": FIXED, **domain, **options})
+
+
+def test_other_penalties_need_choices() -> None:
+    with pytest.raises(UnsupportedError, match="`choices`"):
+        PFTS(bounds=LINE, regularizer="theta")
+
+
+# Slow: time and regret.
+
+
+@pytest.mark.slow
+def test_ask_and_tell_take_milliseconds() -> None:
+    strategy = PFTS.paper(choices=torch.linspace(0, 1, 40).double().unsqueeze(-1))
+    times = []
+    for _ in range(300):
+        start = perf_counter()
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+        times.append(1e3 * (perf_counter() - start))
+    print(f"median {statistics.median(times):.2f} ms, last 50 {statistics.mean(times[-50:]):.2f}")
+    assert statistics.median(times) < 10.0
+
+
+@pytest.mark.slow
+def test_regret_on_the_catalyst() -> None:
+    """Sec. 5.7: ridge 0.05, 30 runs of 800 duels."""
+    problem = Catalyst("keep")
+    totals = []
+    for seed in range(30):
+        strategy = PFTS.paper(choices=problem.choices, seed=seed)
+        judge = LogisticJudge(problem, seed)
+        asked = []
+        for step in range(800):
+            query = strategy.ask()
+            strategy.tell(query, judge(query, step))
+            asked.append(query.indices)
+        first, second = problem.utilities[torch.tensor(asked).T]
+        totals.append(float(dueling_regret(problem.optimal_value, first, second).sum()))
+        assert strategy.num_identical > 300
+    assert 70.0 <= statistics.mean(totals) <= 150.0
+    random_play = 800 * float(random_play_regret(problem.utilities))
+    assert random_play == pytest.approx(316.3, abs=0.1)
+    generator = torch.Generator().manual_seed(derive_seed(0, "test", 0))
+    f = problem.utilities[torch.randint(63, (2, 30, 800), generator=generator)]
+    random_mean = dueling_regret(problem.optimal_value, f[0], f[1]).sum(-1).mean()
+    assert float(random_mean) == pytest.approx(random_play, rel=0.02)
