@@ -111,9 +111,7 @@ def test_one_duel_solves_a_scalar_equation() -> None:
 @regularizers
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), num_duels=st.integers(1, 30))
-def test_order_and_orientation_do_not_matter(
-    regularizer: str, seed: int, num_duels: int
-) -> None:
+def test_order_and_orientation_do_not_matter(regularizer: str, seed: int, num_duels: int) -> None:
     pairs, answers = make_duels(num_duels, seed, identical=True)
     rng = np.random.default_rng(seed)
     swap, order = rng.random(num_duels) < 0.5, rng.permutation(num_duels)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import random
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.space import SearchSpace
+from tests.contracts.generators import global_states
 from tests.models.common import rand
 
 BOX = torch.tensor([[-1.0, 0.0], [2.0, 10.0]], dtype=torch.float64)
@@ -234,11 +234,9 @@ def test_ties_between_choices_are_broken_at_random() -> None:
 @pytest.mark.parametrize("space", [SearchSpace(BOX), SearchSpace(choices=rand(6, 2))])
 def test_seed_decides_and_leaves_the_generators_alone(space: SearchSpace) -> None:
     rule = Peak(rand(1, 2), ripple=2.0)
-    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    states = global_states()
     one, two = (space.maximize(rule, seed=3, raw_samples=32) for _ in range(2))
     assert torch.equal(one.items, two.items)
     assert torch.equal(one.value, two.value)
     assert one.indices == two.indices
-    assert torch.equal(torch.get_rng_state(), states[0])
-    assert np.random.get_state()[1].tolist() == states[1]
-    assert random.getstate() == states[2]
+    assert global_states() == states

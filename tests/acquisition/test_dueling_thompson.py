@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import random
 
-import numpy as np
 import pytest
 import torch
 from botorch.models import SingleTaskGP
@@ -16,6 +14,7 @@ from torch import Tensor
 from botorch_pref.acquisition import DuelingThompsonSampling, PairAsPoint
 from botorch_pref.models import PreferenceGP
 from tests.contracts.acquisition import PairAcquisitionContract
+from tests.contracts.generators import global_states
 from tests.models.common import make_duels, make_kernel, rand
 
 
@@ -83,13 +82,11 @@ def test_arms_are_independent_and_exchangeable() -> None:
 
 def test_seed_decides_and_leaves_the_generators_alone() -> None:
     model, pairs = make_model(), rand(4, 2, 2)
-    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    states = global_states()
     one, two, other = (DuelingThompsonSampling(model, seed=seed) for seed in (5, 5, 6))
     assert torch.equal(one(pairs), two(pairs))
     assert not torch.allclose(one(pairs), other(pairs), atol=1e-2)
-    assert torch.equal(torch.get_rng_state(), states[0])
-    assert np.random.get_state()[1].tolist() == states[1]
-    assert random.getstate() == states[2]
+    assert global_states() == states
     torch.manual_seed(0)
     free, again = DuelingThompsonSampling(model), DuelingThompsonSampling(model)
     torch.manual_seed(0)

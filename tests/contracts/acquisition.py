@@ -47,7 +47,7 @@ class PairAcquisitionContract(ABC):
 
     @pytest.mark.parametrize("q", [1, 3])
     def test_only_pairs_have_a_value(self, q: int) -> None:
-        with pytest.raises((BotorchError, AssertionError), match="q=2|q = 2"):
+        with pytest.raises((BotorchError, AssertionError), match=r"q=2|q = 2"):
             self.make()(rand(4, q, DIM))
 
     def test_gradient(self) -> None:

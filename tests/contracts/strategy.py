@@ -9,7 +9,6 @@ import random
 from abc import ABC, abstractmethod
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from torch import Tensor
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import Strategy
+from tests.contracts.generators import global_states
 
 SKIP, TIE = None, 0.5
 
@@ -146,12 +146,10 @@ class StrategyContract(ABC):
     def test_global_generators_are_left_alone(self) -> None:
         strategy = self.make()
         torch.manual_seed(0)
-        states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+        states = global_states()
         one = play(strategy, 2)
         strategy.recommend()
-        assert torch.equal(torch.get_rng_state(), states[0])
-        assert np.random.get_state()[1].tolist() == states[1]
-        assert random.getstate() == states[2]
+        assert global_states() == states
         torch.manual_seed(1)
         random.seed(1)
         assert play(self.make(), 2) == one

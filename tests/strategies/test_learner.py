@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -71,9 +72,7 @@ def test_engine_and_model_are_one_posterior(kappa: str | float) -> None:
     assert learner.model() is model
     posterior, exact = model.posterior(TABLE), engine.posterior()
     torch.testing.assert_close(posterior.mean.squeeze(-1), exact.mean, atol=1e-8, rtol=0.0)
-    torch.testing.assert_close(
-        posterior.covariance_matrix, exact.covariance, atol=1e-8, rtol=0.0
-    )
+    torch.testing.assert_close(posterior.covariance_matrix, exact.covariance, atol=1e-8, rtol=0.0)
     told += teach(learner, 5, seed=1)
     assert learner.model() is not model
     again = make(FIXED, kappa=kappa)
@@ -151,9 +150,9 @@ def test_fits_are_repeated_as_the_data_grow_by_a_tenth() -> None:
         if learner.refit():
             sizes.append(size)
     assert sizes[:3] == [1, 2, 3]
-    for last, size in zip(sizes, sizes[1:], strict=False):
+    for last, size in itertools.pairwise(sizes):
         assert 1.1 * last - 1e-9 <= size <= math.ceil(1.1 * last + 1e-9)
-    assert 40 < 1.1 * sizes[-1]
+    assert 1.1 * sizes[-1] > 40
 
 
 def test_the_engine_is_replayed_after_a_fit() -> None:
