@@ -8,11 +8,12 @@ rows of count 0 pad the shorter ones.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Size, Tensor
 
+from botorch_pref.data.options import checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Block, Observations, Side, choose_side, find_mode
 from botorch_pref.laplace.factors import Factor
@@ -102,15 +103,12 @@ class FiniteEngine:
         likelihood: BernoulliLikelihood | None = None,
         batch_shape: Size | tuple[int, ...] = (),
     ) -> None:
-        if not penalty > 0:
-            raise ComparisonDataError(f"`penalty` must be positive, got {penalty}.")
-        if regularizer not in ("rkhs", "theta", "theta_mean"):
-            raise ComparisonDataError(
-                f"`regularizer` must be rkhs, theta or theta_mean, got {regularizer!r}."
-            )
+        penalty = checked_positive("penalty", penalty)
+        regularizer = checked_regularizer(regularizer)
         self.prior_covariance = covariance / penalty
         self.root = prior_root(self.prior_covariance)
-        self.penalty, self.kappa, self.regularizer = penalty, kappa, regularizer
+        self.penalty, self.regularizer = penalty, regularizer
+        self.kappa = checked_kappa("kappa", kappa)
         self.likelihood = likelihood or LogitLikelihood()
         self.batch_shape = torch.broadcast_shapes(covariance.shape[:-2], tuple(batch_shape))
         self.pairs = torch.zeros(
@@ -201,6 +199,20 @@ class FiniteEngine:
         if self.regularizer == "theta_mean":
             covariance = covariance / self.num_asked[..., None, None]
         return covariance
+
+
+def checked_regularizer(regularizer: str) -> Regularizer:
+    """The name of a penalty.
+
+    Raises:
+        ComparisonDataError: If there is none of this name.
+    """
+    for known in get_args(Regularizer):
+        if regularizer == known:
+            return cast(Regularizer, known)
+    raise ComparisonDataError(
+        f"`regularizer` must be rkhs, theta or theta_mean, got {regularizer!r}."
+    )
 
 
 def argmax_with_random_ties(values: Tensor, noise: Tensor) -> Tensor:

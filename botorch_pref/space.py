@@ -101,7 +101,7 @@ class SearchSpace:
         generator = torch.Generator().manual_seed(seed)
         total = len(self.choices)
         rounds = [torch.randperm(total, generator=generator) for _ in range(-(-n // total))]
-        return self.choices[torch.cat(rounds)[:n]]
+        return self.choices[torch.cat([*rounds, torch.empty(0, dtype=torch.long)])[:n]]
 
     def maximize(
         self,
@@ -200,7 +200,7 @@ def _checked_table(name: str, table: Tensor) -> Tensor:
     if len(bad):
         row = int(bad[0])
         raise SearchSpaceError(f"`{name}` row {row} is {table[row].tolist()}: NaN or infinite.")
-    return table.double()
+    return table.detach().to(torch.double, copy=True)  # the caller's may change
 
 
 def _checked_bounds(bounds: Tensor) -> Tensor:

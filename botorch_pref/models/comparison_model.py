@@ -9,9 +9,11 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.utils.containers import BotorchContainer, SliceContainer
 from botorch.utils.datasets import RankingDataset, SupervisedDataset
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
+from botorch_pref.data.options import checked_kappa
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Block, Observations
 from botorch_pref.models.laplace_gp import LaplaceGP
@@ -40,7 +42,7 @@ class ComparisonModel(LaplaceGP):
 
     def __init__(self, data: Comparisons | None, variance: str | float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.variance = _checked_variance(variance)
+        self.variance = checked_kappa("variance", variance)
         for name in (*_DATA, *(f"merged_{name}" for name in _ROWS)):
             self.register_buffer(f"_{name}", None, persistent=False)
         self._set_data(data)
@@ -62,8 +64,14 @@ class ComparisonModel(LaplaceGP):
 
     @property
     def items(self) -> Tensor:
-        """The ``batch_shape x n x d``-dim items; none without data."""
-        return torch.empty(0, 1) if self._datapoints is None else self._datapoints
+        """The ``batch_shape x n x d``-dim items; without data, none of the kernel's type."""
+        if self._datapoints is not None:
+            return self._datapoints
+        kernels = (k for k in self.covar_module.modules() if isinstance(k, Kernel))
+        dims = (kernel.ard_num_dims for kernel in kernels)
+        dim = next((d for d in dims if d is not None), 1)
+        like = next(self.covar_module.parameters(), torch.empty(0))
+        return torch.empty(0, dim, dtype=like.dtype, device=like.device)
 
     @property
     def datapoints(self) -> Tensor | None:
@@ -206,13 +214,3 @@ def as_comparisons(
     ):
         raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
     return comparisons
-
-
-def _checked_variance(variance: str | float) -> str | float:
-    if variance == "laplace":
-        return variance
-    if isinstance(variance, str) or not 0 < variance < float("inf"):
-        raise ComparisonDataError(
-            f'`variance` must be "laplace" or a positive kappa, got {variance!r}.'
-        )
-    return float(variance)

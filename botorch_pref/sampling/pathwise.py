@@ -67,7 +67,7 @@ def draw_prior_paths(
         feature_map = features
         # Independent, not quasi-random: two Sobol weights would repel each other, and
         # the two arms of a duel are to be independent draws.
-        shape = (*sample_shape, *covar_module.batch_shape, features.num_outputs)
+        shape = (*sample_shape, *model.batch_shape, features.num_outputs)
         weight = _normal(shape, model.items)
     return GeneralizedLinearPath(
         feature_map=feature_map,

@@ -2,7 +2,9 @@ r"""Ask, tell, recommend, and a state of plain JSON."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -89,16 +91,13 @@ class Strategy(ABC):
             StaleQueryError: If the query is unknown, or was told already.
             ComparisonDataError: If it is no such answer; the query then stays open.
         """
+        if not isinstance(query, Duel):
+            raise ComparisonDataError(f"`query` must be what ask() returned, not {query!r}.")
         if self._open.get(query.annotator) != query:
             told = any(query == answered.query for answered in self.history)
             state = "was already told" if told else "is not open in this strategy"
             raise StaleQueryError(f"Query {query.id} of {query.annotator!r} {state}.")
-        if answer is not None and answer not in (0, 0.5, 1):
-            raise ComparisonDataError(
-                f"`answer` to query {query.id} is {answer!r}: an answer is 1 (the first "
-                "wins), 0 (the second), 0.5 (no preference) or None (skip)."
-            )
-        answered = Answered(query, None if answer is None else float(answer))
+        answered = Answered(query, _checked_answer(query, answer))
         self._learn(answered)
         self.history.append(answered)
         del self._open[query.annotator]
@@ -162,6 +161,8 @@ class Strategy(ABC):
             ComparisonDataError: If it is the state of another strategy, or of a version
                 that this one cannot read.
         """
+        if not isinstance(state, Mapping):
+            raise ComparisonDataError(f"`state` must be a dictionary, not {state!r}.")
         found = (state.get("strategy"), state.get("version"))
         if found != (cls.__name__, STATE_VERSION):
             raise ComparisonDataError(
@@ -179,3 +180,19 @@ class Strategy(ABC):
         strategy._next_id = state["next_id"]
         strategy._restore(state["progress"])
         return strategy
+
+
+def _checked_answer(query: Duel, answer: object) -> float | None:
+    if answer is None:
+        return None
+    try:
+        # A tensor or a NumPy number of one element is as good as a Python one.
+        value = math.nan if isinstance(answer, str) else float(answer)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        value = math.nan
+    if value not in (0.0, 0.5, 1.0):
+        raise ComparisonDataError(
+            f"`answer` to query {query.id} is {answer!r}: an answer is 1 (the first wins), "
+            "0 (the second), 0.5 (no preference) or None (skip)."
+        )
+    return value

@@ -2,7 +2,6 @@ r"""The utility model behind a strategy: data, hyperparameters and when they are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -14,15 +13,16 @@ from linear_operator import to_dense
 from torch import Size
 
 from botorch_pref.data import Comparisons
+from botorch_pref.data.options import checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.finite import FiniteEngine, Regularizer
+from botorch_pref.finite import FiniteEngine, Regularizer, checked_regularizer
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.fitting import DEFAULT_OUTPUT_SCALE, default_covar_module
 from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 
-REFIT_GROWTH = 1.1
+REFIT_TENTHS = 11  # data are fitted again when they have grown to so many tenths
 
 
 class UtilityLearner:
@@ -53,9 +53,11 @@ class UtilityLearner:
     ) -> None:
         if space.choices is None and regularizer != "rkhs":
             raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
-        self.space, self.kappa, self.regularizer, self.seed = space, kappa, regularizer, seed
+        self.space, self.seed = space, seed
+        self.kappa = checked_kappa("kappa", kappa)
+        self.regularizer = checked_regularizer(regularizer)
         self.learns = isinstance(hyperparameters, str)
-        self.values = _fixed_values(hyperparameters)
+        self.values = _fixed_values(hyperparameters, space.dim)
         self.kind = self.values.get("kernel", "rbf")
         self.num_fitted = 0
         items = space.bounds[:0] if space.choices is None else space.choices
@@ -106,8 +108,8 @@ class UtilityLearner:
             Whether they were fitted.
         """
         size = self.data.num_comparisons
-        due = size > 0 and size >= math.ceil(REFIT_GROWTH * self.num_fitted)
-        if not self.learns or not due or size == self.num_fitted:
+        due = size > self.num_fitted and 10 * size >= REFIT_TENTHS * self.num_fitted
+        if not self.learns or not due:
             return False
         model = self._build(self._prior_kernel())
         with seeded(derive_seed(self.seed, "fit", size)):
@@ -164,12 +166,12 @@ class UtilityLearner:
         )
 
 
-def _fixed_values(hyperparameters: str | Mapping[str, Any]) -> dict[str, Any]:
-    if hyperparameters == "evidence":
+def _fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
+    if isinstance(hyperparameters, str) and hyperparameters == "evidence":
         return {}
-    values = {} if isinstance(hyperparameters, str) else dict(hyperparameters)
+    values = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {}
     if "penalty" in values and "outputscale" not in values:
-        values["outputscale"] = 1.0 / values.pop("penalty")
+        values["outputscale"] = 1.0 / checked_positive("penalty", values.pop("penalty"))
     values.setdefault("kernel", "rbf")
     wanted = {"lengthscale", "outputscale", "kernel"}
     if set(values) != wanted or values["kernel"] not in ("rbf", "matern"):
@@ -177,4 +179,14 @@ def _fixed_values(hyperparameters: str | Mapping[str, Any]) -> dict[str, Any]:
             '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
             f'penalty, and possibly kernel ("rbf" or "matern"), got {hyperparameters!r}.'
         )
+    values["outputscale"] = checked_positive("outputscale", values["outputscale"])
+    lengthscale = values["lengthscale"]
+    if isinstance(lengthscale, list | tuple):
+        if len(lengthscale) != dim:
+            raise ComparisonDataError(
+                f"`lengthscale` has {len(lengthscale)} entries for {dim} dimensions."
+            )
+        values["lengthscale"] = [checked_positive("lengthscale", v) for v in lengthscale]
+    else:
+        values["lengthscale"] = checked_positive("lengthscale", lengthscale)
     return values

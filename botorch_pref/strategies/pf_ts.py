@@ -25,8 +25,10 @@ from botorch_pref.strategies.learner import UtilityLearner
 from botorch_pref.strategies.schedules import Schedule, as_schedule
 
 MAX_RESAMPLES = 10
+MAX_PATH_RESAMPLES = 3
 MAX_SKIPPED_ROUNDS = 100
 TEMPERED = Schedule("bayes", value=0.5)
+_APART_SAMPLE = 1024
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box
 
 Choice = tuple[Tensor, int | None]
@@ -149,47 +151,45 @@ class PFTS(Strategy):
         return items, (first[1], second[1])
 
     def _another(self, first: Choice, annotator: str | None) -> Choice:
-        for attempt in range(1, MAX_RESAMPLES + 1):
+        attempts = MAX_PATH_RESAMPLES if self.space.choices is None else MAX_RESAMPLES
+        for attempt in range(1, attempts + 1):
             second = self._draw(annotator, attempt)[1]
             if not self._identical(first, second):
                 return second
-        return self._draw(annotator, MAX_RESAMPLES + 1, avoid=first)[1]
+        return self._draw(annotator, attempts + 1, avoid=first)[1]
 
     def _identical(self, first: Choice, second: Choice) -> bool:
         if first[1] is not None:
             return first[1] == second[1]
-        gap = self.space.normalize(first[0]) - self.space.normalize(second[0])
-        return bool(gap.abs().max() <= _SAME_ITEM)
+        return bool(_near(self.space, first[0], second[0]))
 
     def _draw(
         self, annotator: str | None, attempt: int, avoid: Choice | None = None
     ) -> tuple[Choice, Choice]:
-        """The maximisers of two draws; the second one's with an item left out."""
-        seed = derive_seed(
-            self.seed, f"pair {attempt}" if attempt else "pair", self.round, annotator
-        )
+        """The maximisers of two draws, of which later attempts need the second alone."""
+        stream = f"pair {attempt}" if attempt else "pair"
+        seed = derive_seed(self.seed, stream, self.round, annotator)
         if self.space.choices is None:
-            return self._draw_paths(seed, avoid)
+            return self._draw_paths(seed, (1,) if attempt else (0, 1), avoid)
         posterior = self._engine().posterior()
         scale = self._scale(posterior.factor.log_det)
         rows = _maximisers(posterior, scale, seed, None if avoid is None else avoid[1])
         first, second = ((self.space.table[row], row) for row in rows)
         return first, second
 
-    def _draw_paths(self, seed: int, avoid: Choice | None) -> tuple[Choice, Choice]:
+    def _draw_paths(
+        self, seed: int, arms: tuple[int, ...], avoid: Choice | None
+    ) -> tuple[Choice, Choice]:
         model, gain = self.learner.model(), torch.zeros(())
         weight = model.variance_weight()
         if weight is not None and model.num_observations:
             gain = model.representer()[1].side.factor(weight).log_det
         rule = DuelingThompsonSampling(model, scale=self._scale(gain), seed=seed)
-        away = None if avoid is None else avoid[0]
-        paths = _Path(rule, 0, None, self.space), _Path(rule, 1, away, self.space)
-        starts = self.asked_items().unsqueeze(-2)
-        first, second = (
-            self.space.maximize(path, seed=derive_seed(seed, "optimizer", arm), starts=starts)
-            for arm, path in enumerate(paths)
-        )
-        return (first.items[0], None), (second.items[0], None)
+        asked, away = self.asked_items(), None if avoid is None else avoid[0]
+        best: list[Choice] = [
+            (_best_item(self.space, _Path(rule, arm), asked, seed, away), None) for arm in arms
+        ]
+        return best[0], best[-1]
 
     def _scale(self, log_det: Tensor) -> float:
         """What the model's own standard deviation is multiplied by."""
@@ -235,27 +235,35 @@ class PFTS(Strategy):
 
 
 class _Path(AcquisitionFunction):
-    """One arm's path as a rule for single items, optionally away from an item."""
+    """One arm's path as a rule for single items."""
 
-    def __init__(
-        self,
-        rule: DuelingThompsonSampling,
-        arm: int,
-        avoid: Tensor | None,
-        space: SearchSpace,
-    ) -> None:
+    def __init__(self, rule: DuelingThompsonSampling, arm: int) -> None:
         super().__init__(rule.model)
-        self.rule, self.arm, self.avoid, self.space = rule, arm, avoid, space
+        self.rule, self.arm = rule, arm
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The path at ``b x 1 x d``-dim items."""
-        value = self.rule.arm(self.arm, X.squeeze(-2))
-        if self.avoid is None:
-            return value
-        gap = self.space.normalize(X.squeeze(-2)) - self.space.normalize(self.avoid)
-        near = gap.abs().amax(-1) <= _SAME_ITEM
-        return torch.where(near, value.detach() - 1e6, value)
+        return self.rule.arm(self.arm, X.squeeze(-2))
+
+
+def _best_item(
+    space: SearchSpace, path: _Path, asked: Tensor, seed: int, avoid: Tensor | None
+) -> Tensor:
+    """Where a path over a box is largest; away from an item, the best of a sample."""
+    seed = derive_seed(seed, "optimizer", path.arm)
+    if avoid is None:
+        return space.maximize(path, seed=seed, starts=asked.unsqueeze(-2)).items[0]
+    items = torch.cat([space.sample(_APART_SAMPLE, seed), asked])
+    with torch.no_grad():
+        values = path(items.unsqueeze(-2))
+    return items[int(values.masked_fill(_near(space, items, avoid), -torch.inf).argmax())]
+
+
+def _near(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
+    """Which of ``... x d`` items a person could not tell from another."""
+    gap = space.normalize(items) - space.normalize(other)
+    return gap.abs().amax(-1) <= _SAME_ITEM
 
 
 def _maximisers(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from botorch_pref.data.options import is_positive
 from botorch_pref.exceptions import ComparisonDataError
 
 
@@ -63,15 +64,22 @@ def as_schedule(schedule: str | float | Schedule | Mapping[str, Any]) -> Schedul
     if isinstance(schedule, Schedule):
         found = schedule
     elif isinstance(schedule, Mapping):
+        if set(schedule) - set(Schedule._fields):
+            raise ComparisonDataError(f"`schedule` has unknown fields: {dict(schedule)!r}.")
         found = Schedule(**schedule)
     elif isinstance(schedule, str):
         found = Schedule(schedule)
     elif isinstance(schedule, int | float) and not isinstance(schedule, bool):
         found = Schedule("constant", value=float(schedule))
-    positive = all(math.isfinite(v) and v > 0 for v in found[1:])
-    if found.kind not in ("bayes", "paper", "theory", "constant") or not positive:
+    if found.kind not in ("bayes", "paper", "theory", "constant"):
         raise ComparisonDataError(
             "`schedule` must be bayes, paper, theory, a positive number or a Schedule, got "
             f"{schedule!r}."
         )
+    for name, value in zip(Schedule._fields[1:], found[1:], strict=True):
+        if not is_positive(value) or (name == "delta" and value > 1):
+            raise ComparisonDataError(
+                f"`schedule` has {name} {value!r}; all its numbers are positive and finite, and "
+                "delta is a probability."
+            )
     return found
