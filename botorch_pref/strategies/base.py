@@ -45,10 +45,10 @@ class Strategy(ABC):
 
     def __init__(
         self,
-        *,
         bounds: Tensor | None = None,
         choices: Tensor | None = None,
         space: SearchSpace | None = None,
+        *,
         seed: int = 0,
     ) -> None:
         if space is not None and (bounds is not None or choices is not None):

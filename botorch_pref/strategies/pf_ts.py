@@ -50,10 +50,10 @@ class PFTS(Strategy):
 
     def __init__(
         self,
-        *,
         bounds: Tensor | None = None,
         choices: Tensor | None = None,
         space: SearchSpace | None = None,
+        *,
         seed: int = 0,
         hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
         kappa: Literal["laplace"] | float = "laplace",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -185,6 +184,3 @@ def design_fixture() -> tuple[Tensor, Observations]:
         LogitLikelihood(),
     )
     return X, Observations([block], 3)
-
-
-SQRT_HALF = math.sqrt(0.5)

@@ -133,7 +133,7 @@ class TestGradient:
     @every_outputscale
     def test_both_sides_have_one_gradient(self, wanted: type[Side], outputscale: float) -> None:
         observations = make(X, M, LABELS, judge="consistent")
-        grads = []
+        grads: list[Tensor] = []
         for side in (wanted, ItemSide if wanted is AnswerSide else AnswerSide):
             theta = parameters(outputscale).requires_grad_()
             grads += torch.autograd.grad(log_evidence(side_of(theta, observations, side))[0], theta)
@@ -223,9 +223,7 @@ class TestInvariances:
         flip = torch.tensor(data.draw(st.lists(st.booleans(), min_size=M, max_size=M)))
         items = torch.where(flip[:, None], block.items.flip(-1), block.items)
         answer = torch.where(flip, 1.0 - block.answer, block.answer)
-        moved = Block(
-            items[order], DUEL, answer[order], block.weight[order], block.likelihood
-        )
+        moved = Block(items[order], DUEL, answer[order], block.weight[order], block.likelihood)
         values, slopes = zip(*(evaluate(b, wanted) for b in (block, moved)), strict=True)
         assert_equal(values[1], values[0], 1e-10)
         assert_equal(slopes[1], slopes[0])

@@ -42,6 +42,9 @@ every_link = pytest.mark.parametrize(("link", "scale"), LINKS)
 both_variances = pytest.mark.parametrize("kappa", KAPPAS, ids=["laplace", "kappa"])
 
 
+Posterior = tuple[Representer, Tensor, Tensor]
+
+
 def parameters(outputscale: float) -> Tensor:
     """Log lengthscale, log output scale, constant and slope of the mean, items, points."""
     head = [math.log(0.4), math.log(outputscale), 0.3, 0.5]
@@ -55,10 +58,12 @@ def weight(observations: Observations, kappa: float | None) -> Tensor | None:
 
 def posterior(
     theta: Tensor, observations: Observations, wanted: type[Side], kappa: float | None
-) -> tuple[Representer, Tensor, Tensor]:
+) -> Posterior:
     """The representer, and the mean and covariance at the points, at ``... x p``."""
-    lengthscale, outputscale = theta[..., :1, None, None].exp()[..., 0, :, :], theta[..., 1].exp()
-    lengthscale, outputscale = lengthscale.unsqueeze(-1), outputscale[..., None, None]
+    lengthscale, outputscale = (
+        theta[..., 0, None, None, None].exp(),
+        theta[..., 1, None, None].exp(),
+    )
     items = theta[..., 4 : 4 + N * D].unflatten(-1, (N, D))
     points = theta[..., 4 + N * D :].unflatten(-1, (Q, D))
 
@@ -73,12 +78,6 @@ def posterior(
     fitted = represent(side, weight(observations, kappa))
     predicted = fitted.predict(mean(points), kernel(points, points), kernel(points, items))
     return fitted, *predicted
-
-
-def random_functional(size: int, seed: int) -> Callable[[Tensor], Tensor]:
-    """A linear functional of the last entries, so that every one of them counts."""
-    c = randn(size, seed=seed)
-    return lambda values: (values.flatten(-2) if values.shape[-1] ** 2 == size else values) @ c
 
 
 @both_sides
@@ -98,31 +97,23 @@ class TestGradients:
     ) -> None:
         observations = make(X, M, LABELS, judge=judge, link=likelihood(link, scale), padding=1)
         size = M + LABELS if wanted is AnswerSide else N
-        functionals = (
-            lambda t: t.weights @ randn(size, seed=31),
-            lambda t: (t.gamma * randn(size, size, seed=32)).sum((-2, -1)),
-        )
+        # Linear functionals, so that every entry counts.
+        functionals: list[Callable[[Posterior], Tensor]] = [
+            lambda p: p[0].weights @ randn(size, seed=31),
+            lambda p: (p[0].gamma * randn(size, size, seed=32)).sum((-2, -1)),
+            lambda p: p[1] @ randn(Q, seed=33),
+            lambda p: (p[2] * randn(Q, Q, seed=34)).sum((-2, -1)),
+        ]
         for functional in functionals:
-            self.check(
-                lambda theta, f=functional: f(posterior(theta, observations, wanted, kappa)[0]),
-                outputscale,
-            )
-        self.check(
-            lambda theta: posterior(theta, observations, wanted, kappa)[1] @ randn(Q, seed=33),
-            outputscale,
-        )
-        self.check(
-            lambda theta: (
-                posterior(theta, observations, wanted, kappa)[2] * randn(Q, Q, seed=34)
-            ).sum((-2, -1)),
-            outputscale,
-        )
 
-    @staticmethod
-    def check(function: Callable[[Tensor], Tensor], outputscale: float) -> None:
-        theta = parameters(outputscale).requires_grad_()
-        (exact,) = torch.autograd.grad(function(theta), theta)
-        assert_equal(exact, numerical_gradient(function, theta), 1e-6)
+            def function(
+                theta: Tensor, functional: Callable[[Posterior], Tensor] = functional
+            ) -> Tensor:
+                return functional(posterior(theta, observations, wanted, kappa))
+
+            theta = parameters(outputscale).requires_grad_()
+            (exact,) = torch.autograd.grad(function(theta), theta)
+            assert_equal(exact, numerical_gradient(function, theta), 1e-6)
 
 
 @both_sides
@@ -148,22 +139,23 @@ class TestGradcheck:
             K = matern(X).requires_grad_()
             side = choose_side(K, latent, observations, side=wanted)
             fitted = represent(side, weight(observations, kappa))
-            parts = {"weights": fitted.weights.sum(), "gamma": fitted.gamma.sum()}
-            total = sum(parts.values()) if name == "both" else parts[name]
-            return torch.autograd.grad(total, K)[0]
+            weights, gamma = fitted.weights.sum(), fitted.gamma.sum()
+            totals = {"weights": weights, "gamma": gamma, "both": weights + gamma}
+            return torch.autograd.grad(totals[name], K)[0]
 
         assert_equal(grad("weights") + grad("gamma"), grad("both"), 1e-12)
 
     def test_both_sides_have_one_gradient(self, wanted: type[Side], kappa: float | None) -> None:
         observations = make(X, M, LABELS, judge="consistent")
         other = ItemSide if wanted is AnswerSide else AnswerSide
-        for index in (1, 2):
-            grads = []
-            for side in (wanted, other):
-                theta = parameters(10.0).requires_grad_()
-                total = posterior(theta, observations, side, kappa)[index].sum()
-                grads += torch.autograd.grad(total, theta)
-            assert_equal(*grads)
+
+        def grad(side: type[Side], functional: Callable[[Posterior], Tensor]) -> Tensor:
+            theta = parameters(10.0).requires_grad_()
+            total = functional(posterior(theta, observations, side, kappa))
+            return torch.autograd.grad(total, theta)[0]
+
+        assert_equal(grad(other, lambda p: p[1].sum()), grad(wanted, lambda p: p[1].sum()))
+        assert_equal(grad(other, lambda p: p[2].sum()), grad(wanted, lambda p: p[2].sum()))
 
 
 @both_sides

@@ -58,6 +58,14 @@ class TestPriorRoot:
         assert_equal(root @ root.mT, batch, 1e-13)
 
 
+def test_prior_root_projects_what_rounding_left_indefinite() -> None:
+    vectors = torch.linalg.qr(randn(3, 3)).Q
+    K = vectors * torch.tensor([2.0, 1.0, -1e-3], dtype=torch.float64) @ vectors.T
+    root = prior_root(K)
+    expected = vectors * torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64) @ vectors.T
+    assert_equal(root @ root.T, expected, 1e-13)
+
+
 class TestChooseSide:
     def choose(self, num_rows: int, **options: object) -> Side:
         observations = make(X, num_rows)
