@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.sides import Side
 
@@ -50,6 +52,7 @@ class _Evidence(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
         (grad,) = grads
         side, mode, factor = ctx.side, ctx.mode, ctx.factor
         gamma = factor.gamma()
@@ -65,6 +68,17 @@ class _Evidence(Function):
             None,
             None,
         )
+
+
+def refuse_second_derivatives() -> None:
+    """Raises, inside a backward pass, if it is itself to be differentiated.
+
+    Raises:
+        UnsupportedError: If a graph of the backward pass is asked for: what is held fixed in
+            it, curvatures and factors, would make a second derivative silently wrong.
+    """
+    if torch.is_grad_enabled():
+        raise UnsupportedError("Laplace inference has first derivatives only.")
 
 
 def symmetric_outer(left: Tensor, right: Tensor) -> Tensor:

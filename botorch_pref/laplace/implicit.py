@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
-from botorch_pref.laplace.evidence import symmetric_outer
+from botorch_pref.laplace.evidence import refuse_second_derivatives, symmetric_outer
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.predict import Representer
 from botorch_pref.laplace.sides import Side
@@ -54,16 +54,19 @@ class _Represent(Function):
         _, curvature, third = side.observations.derivatives(mode.latent)
         factor = side.factor(curvature if variance_weight is None else variance_weight)
         gamma = factor.gamma()
-        ctx.side, ctx.mode, ctx.gamma = side, mode, gamma
+        # An output kept on the context would be a cycle, and stay until collected.
+        ctx.save_for_backward(gamma)
+        ctx.side, ctx.mode = side, mode
         ctx.curvature, ctx.third, ctx.factor = curvature, third, factor
         ctx.answer_free = variance_weight is not None
         ctx.shapes = covariance.shape, prior_latent.shape
-        return side.map.adjoint(mode.weights), gamma
+        return side.map.adjoint(mode.weights).clone(), gamma
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
         grad_weights, grad_gamma = grads
-        side, gamma = ctx.side, ctx.gamma
+        side, (gamma,) = ctx.side, ctx.saved_tensors
         factor = side.factor(ctx.curvature) if ctx.answer_free else ctx.factor
         grad_gamma = 0.5 * (grad_gamma + grad_gamma.transpose(-1, -2))
         moved = -ctx.curvature * side.map.apply(grad_weights)

@@ -13,6 +13,7 @@ from botorch_pref.laplace.sides import Side
 
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4
+_TRIALS_A_STEP = 5  # on average; a hard problem halves many a step
 
 
 class LaplaceMode(NamedTuple):
@@ -54,8 +55,8 @@ def find_mode(
     Returns:
         The mode. Elements that did not converge are marked and warned of.
     """
-    newton = _Newton(side, start)
-    for _ in range(max_steps):
+    newton = _Newton(side, start, max_steps)
+    for _ in range(_TRIALS_A_STEP * max_steps):
         newton.evaluate()
         if bool(newton.done.all()):
             break
@@ -69,8 +70,8 @@ def find_mode(
 class _Newton:
     """A damped Newton iteration over a batch: a base, a direction and a step size."""
 
-    def __init__(self, side: Side, start: Tensor | None) -> None:
-        self.side = side
+    def __init__(self, side: Side, start: Tensor | None, max_steps: int) -> None:
+        self.side, self.max_steps = side, max_steps
         shape = torch.broadcast_shapes(
             side.covariance.shape[:-2],
             side.prior_latent.shape[:-1],
@@ -124,7 +125,8 @@ class _Newton:
         # gradient still falls, that is to the rounding floor.
         settled = self.size <= 100 * self.eps
         settled |= (self.size <= self.loose) & (self.size > 0.5 * self.base_gradient)
-        self.done = self.done | (self.rising & settled) | ~torch.isfinite(self.size)
+        spent = self.num_steps >= self.max_steps
+        self.done = self.done | (self.rising & (settled | spent)) | ~torch.isfinite(self.size)
 
     def advance(self) -> None:
         """Aim anew from the candidates that rose, halve the step of the others."""
@@ -140,13 +142,17 @@ class _Newton:
         self.num_steps = self.num_steps + move
 
     def result(self) -> LaplaceMode:
-        """The candidates as they stand."""
+        """The candidates as they stand, or their base where a trial was the last thing."""
+        on_trial = ~(self.rising | self.done)
+        if bool(on_trial.any()):
+            self.step = torch.where(on_trial, 0.0, self.step)
+            self.evaluate()
         return LaplaceMode(
             latent=self.latent,
             weights=self.score,
             log_joint=self.objective,
             gradient=self.size,
-            converged=self.size <= self.loose,
+            converged=(self.size <= self.loose) & torch.isfinite(self.objective),
             num_steps=self.num_steps,
         )
 

@@ -214,6 +214,9 @@ def prior_root(covariance: Tensor) -> Tensor:
     failed = info > 0
     if not bool(failed.any()):
         return root
-    values, vectors = torch.linalg.eigh(covariance)
+    # What is not finite has no eigenvectors; its root, and no other, is not finite either.
+    finite = covariance.isfinite().all(dim=-1, keepdim=True).all(dim=-2, keepdim=True)
+    values, vectors = torch.linalg.eigh(torch.where(finite, covariance, 0.0))
     spectral = vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
+    spectral = torch.where(finite, spectral, torch.nan)
     return torch.where(failed[..., None, None], spectral, root)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -215,3 +217,19 @@ class TestValues:
                 assert_equal(mean[i, j], one, 1e-12)
                 assert_equal(covariance[i, j], other, 1e-12)
                 assert_equal(grad[i, j], slope, 1e-9)
+
+
+@both_sides
+def test_a_representer_is_freed_without_the_collector(wanted: type[Side]) -> None:
+    K = matern(X).requires_grad_()
+    observations = make(X, M)
+    latent = torch.zeros(observations.num_rows, dtype=torch.float64)
+    gc.disable()
+    try:
+        found = represent(choose_side(K, latent, observations, side=wanted))
+        (found.weights.sum() + found.gamma.sum()).backward()
+        side = weakref.ref(found.side)
+        del found
+        assert side() is None
+    finally:
+        gc.enable()
