@@ -95,7 +95,12 @@ class SearchSpace:
 
         Returns:
             ``n x d``-dim items; distinct choices for as long as there are any.
+
+        Raises:
+            SearchSpaceError: If ``n`` is not a whole number, at least 0.
         """
+        if not isinstance(n, int) or n < 0:
+            raise SearchSpaceError(f"`n` must be a whole number, at least 0, not {n!r}.")
         if self.choices is None:
             return self._sobol(n, self.dim, seed)
         generator = torch.Generator().manual_seed(seed)
@@ -164,7 +169,8 @@ class SearchSpace:
         return Maximum(self.table[row], values[best], tuple(row.tolist()))
 
     def _sobol(self, n: int, columns: int, seed: int) -> Tensor:
-        unit = SobolEngine(columns, scramble=True, seed=seed % 2**31).draw(n, dtype=torch.double)
+        engine = SobolEngine(columns, scramble=True, seed=seed % 2**31)
+        unit = engine.draw(max(n, 1), dtype=torch.double)[:n]
         lower, upper = self.bounds.repeat(1, columns // self.dim)
         return lower + (upper - lower) * unit.to(self.bounds)
 

@@ -149,8 +149,8 @@ BAD_FIELDS = [
     ({"wins": replaced(WINS, 1, 0.25)}, r"`wins` row 1 is 0.25: .* multiple of 0.5"),
     ({"wins": replaced(WINS, 0, NAN)}, r"`wins` row 0 is nan"),
     ({"wins": WINS[:2]}, r"`wins` must have shape \.\.\. x 3, but has shape \(2,\)"),
-    ({"wins": WINS.float()}, r"`wins` is of type torch.float32, but the datapoints are torch.f"),
-    ({"wins": WINS.to("meta")}, r"`wins` is on meta, but the datapoints are on cpu"),
+    ({"wins": WINS.float()}, r"`wins` is of type torch.float32, but the items are torch.f"),
+    ({"wins": WINS.to("meta")}, r"`wins` is on meta, but the items are on cpu"),
     ({"count": replaced(COUNT, 1, 1.5)}, r"`count` row 1 is 1.5: .* whole number"),
     ({"count": replaced(COUNT, 1, -1.0)}, r"`count` row 1 is -1.0"),
     ({"count": replaced(COUNT, 1, INF)}, r"`count` row 1 is inf"),
@@ -279,12 +279,12 @@ def test_append_indices_names_argument_and_row(
 def test_new_items_are_checked() -> None:
     data, rows = build(), torch.tensor([[0, 1]])
     for items, comparisons, message in (
-        (replaced(X[:2], (1, 1), NAN), rows, r"`datapoints_new` row 1"),
-        (X[:2], rows + 1, r"`comparisons_new` row 0 is \[1, 2\]: .* out of range for 2 items"),
-        (X[:2], rows * 0, r"`comparisons_new` row 0 is \[0, 0\]: .* with itself"),
-        (X[:2], rows.double(), r"`comparisons_new` must be of an integer type"),
-        (X[:2, :1], rows, r"`datapoints_new` must have shape \.\.\. x k x 2"),
-        (X[:2].float(), rows, r"`datapoints_new` is of type torch.float32"),
+        (replaced(X[:2], (1, 1), NAN), rows, r"`X` row 1"),
+        (X[:2], rows + 1, r"`Y` row 0 is \[1, 2\]: .* out of range for 2 items"),
+        (X[:2], rows * 0, r"`Y` row 0 is \[0, 0\]: .* with itself"),
+        (X[:2], rows.double(), r"`Y` must be of an integer type"),
+        (X[:2, :1], rows, r"`X` must have shape \.\.\. x k x 2"),
+        (X[:2].float(), rows, r"`X` is of type torch.float32"),
     ):
         with pytest.raises(ComparisonDataError, match=message):
             data.with_fresh(items, comparisons)

@@ -2,9 +2,14 @@ r"""A rule for pairs, seen as a rule for points with twice the columns."""
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from botorch.posteriors import Posterior
 from botorch.utils.transforms import t_batch_mode_transform
-from torch import Tensor
+from torch import Size, Tensor
 
 from botorch_pref.acquisition.base import PairAcquisitionFunction
 
@@ -27,23 +32,26 @@ class PairAsPoint(AcquisitionFunction):
 
         Args:
             acq_function: A rule for ``b x 2 x d``-dim pairs: one of this package, or
-                BoTorch's EUBO.
+                BoTorch's EUBO; ``qExpectedUtilityOfBestOption`` for several pairs, as the
+                analytic one refuses pending points.
         """
-        super().__init__(model=acq_function.model)
+        super().__init__(model=_FirstItemModel(acq_function.model))
         self.acq_function = acq_function
         super().set_X_pending(None)
 
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""Evaluate the wrapped rule.
 
         Args:
-            X: ``b x 1 x 2d``-dim pairs.
+            X: ``b x q x 2d``-dim pairs; BoTorch asks for the value of all ``q`` that it chose
+                one by one.
 
         Returns:
-            ``b``-dim values.
+            ``b``-dim values, the sum over the ``q`` pairs.
         """
-        return self.acq_function(X.reshape(*X.shape[:-2], 2, X.shape[-1] // 2))
+        pairs = X.reshape(-1, 2, X.shape[-1] // 2)
+        return self.acq_function(pairs).view(X.shape[:-1]).sum(-1)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         r"""Take pending pairs into account, as the wrapped rule does.
@@ -60,3 +68,35 @@ class PairAsPoint(AcquisitionFunction):
         else:  # BoTorch's own rules know pending points
             points = None if pairs is None else pairs.flatten(end_dim=1)
             self.acq_function.set_X_pending(points)
+
+
+class _FirstItemModel(Model):
+    """What BoTorch's optimizers may ask of a model, for pairs: that of the first items.
+
+    They look around good observed points, of which they know by the model alone; it is the
+    wrapped rule, not this model, that values a pair.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.item_model = model
+
+    @property
+    def num_outputs(self) -> int:
+        """That of the item model."""
+        return self.item_model.num_outputs
+
+    @property
+    def batch_shape(self) -> Size:
+        """That of the item model."""
+        return self.item_model.batch_shape
+
+    @property
+    def train_inputs(self) -> tuple[Tensor]:
+        """``n x 2d``-dim pairs of observed items."""
+        items = cast(tuple[Tensor], self.item_model.train_inputs)[0]
+        return (torch.cat([items, items.roll(1, dims=-2)], dim=-1),)
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:
+        """The posterior at the first items of ``... x q x 2d``-dim pairs."""
+        return self.item_model.posterior(X[..., : X.shape[-1] // 2], *args, **kwargs)

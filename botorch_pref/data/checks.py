@@ -88,7 +88,7 @@ def check_device(argument: str, value: Tensor, like: Tensor) -> None:
     """
     if value.device != like.device:
         raise ComparisonDataError(
-            f"`{argument}` is on {value.device}, but the datapoints are on {like.device}."
+            f"`{argument}` is on {value.device}, but the items are on {like.device}."
         )
 
 
@@ -100,7 +100,7 @@ def check_like(argument: str, value: Tensor, like: Tensor) -> None:
     """
     if value.dtype != like.dtype:
         raise ComparisonDataError(
-            f"`{argument}` is of type {value.dtype}, but the datapoints are {like.dtype}."
+            f"`{argument}` is of type {value.dtype}, but the items are {like.dtype}."
         )
     check_device(argument, value, like)
 

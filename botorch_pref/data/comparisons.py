@@ -184,23 +184,23 @@ class Comparisons:
         pair = torch.arange(self.num_items, self.num_items + 2, device=items.device)
         return _extended(self, items, pair.unsqueeze(0), answers.unsqueeze(-1))
 
-    def with_fresh(self, datapoints_new: Tensor, comparisons_new: Tensor) -> Comparisons:
+    def with_fresh(self, X: Tensor, Y: Tensor) -> Comparisons:
         """Adds new items, whatever their values, and comparisons between these.
 
         Args:
-            datapoints_new: A ``batch_shape x k x d``-dim tensor of items.
-            comparisons_new: A ``batch_shape x m' x 2``-dim tensor of integers, ``[winner, loser]``
-                rows that index ``datapoints_new``. Batch shapes broadcast.
+            X: A ``batch_shape x k x d``-dim tensor of items.
+            Y: A ``batch_shape x m' x 2``-dim tensor of integers, ``[winner, loser]``
+                rows that index ``X``. Batch shapes broadcast.
 
         Raises:
             ComparisonDataError: As the constructor.
         """
-        X = self.datapoints
-        check_shape("datapoints_new", datapoints_new, "k", X.shape[-1])
-        check_like("datapoints_new", datapoints_new, X)
-        pairs = _winner_rows(datapoints_new=datapoints_new, comparisons_new=comparisons_new)
-        pairs, wins = pairs + self.num_items, X.new_ones(pairs.shape[:-1])
-        return _extended(self, datapoints_new, pairs, wins)
+        stored = self.datapoints
+        check_shape("X", X, "k", stored.shape[-1])
+        check_like("X", X, stored)
+        pairs = _winner_rows(X=X, Y=Y)
+        pairs, wins = pairs + self.num_items, stored.new_ones(pairs.shape[:-1])
+        return _extended(self, X, pairs, wins)
 
     def merged(self) -> Comparisons:
         """Sums repeated pairs, in either order, into one row each and drops padding.

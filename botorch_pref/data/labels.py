@@ -16,6 +16,7 @@ class Labels:
     Args:
         items: A ``batch_shape x n x d``-dim tensor of items.
         labels: A ``batch_shape x n x 1``-dim tensor: 1 accept, 0 reject, 0.5 undecided.
+        names: What messages call the two; a model's users know them by other names.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, or a row with
@@ -24,12 +25,14 @@ class Labels:
 
     items: Tensor
     labels: Tensor
+    names: tuple[str, str] = ("items", "labels")
 
     def __post_init__(self) -> None:
-        check_items("items", self.items, "n", "d")
-        check_shape("labels", self.labels, self.items.shape[-2], 1)
-        check_like("labels", self.labels, self.items)
+        items, labels = self.names
+        check_items(items, self.items, "n", "d")
+        check_shape(labels, self.labels, self.items.shape[-2], 1)
+        check_like(labels, self.labels, self.items)
         values = self.labels.squeeze(-1)
         known = (values == 0) | (values == 0.5) | (values == 1)
         reason = "a label is 1 (accept), 0 (reject) or 0.5 (undecided)"
-        refuse(finite("items", self.items), Check("labels", values, ~known, reason))
+        refuse(finite(items, self.items), Check(labels, values, ~known, reason))

@@ -20,6 +20,7 @@ from linear_operator import to_dense, to_linear_operator
 from torch import Size, Tensor
 from torch.nn import Module
 
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Observations, Representer, choose_side, represent
 from botorch_pref.laplace.sides import Side
 from botorch_pref.likelihoods import BernoulliLikelihood
@@ -209,6 +210,7 @@ class LaplaceGP(Model, GP):
             UnsupportedError: If another output or observation noise is asked for.
         """
         _check_outputs(type(self).__name__, output_indices, observation_noise)
+        check_dimension(self, X)
         self.eval()
         posterior = GPyTorchPosterior(self.forward(self.transform_inputs(X)))
         if posterior_transform is None:
@@ -234,4 +236,12 @@ def _check_outputs(
     if isinstance(observation_noise, Tensor) or observation_noise:
         raise UnsupportedError(
             f"observation_noise is not defined for {model}: utilities are judged, not measured."
+        )
+
+
+def check_dimension(model: LaplaceGP, X: Tensor) -> None:
+    """Raises ``ComparisonDataError`` if points have other dimensions than a model's items."""
+    if model.num_observations and X.shape[-1] != model.items.shape[-1]:
+        raise ComparisonDataError(
+            f"`X` has {X.shape[-1]} columns, but the items have {model.items.shape[-1]}."
         )

@@ -25,6 +25,7 @@ from botorch_pref.models.comparison_model import (
     as_comparisons,
 )
 from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.models.laplace_gp import check_dimension
 
 
 class PreferenceGP(ComparisonModel):
@@ -131,8 +132,9 @@ class PreferenceGP(ComparisonModel):
         return self.likelihood.expected_probability(*self._difference(X))
 
     def _difference(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        if X.shape[-2] != 2:
+        if X.dim() < 2 or X.shape[-2] != 2:
             raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
+        check_dimension(self, X)
         self.eval()
         inputs = self.transform_inputs(X)
         first, second = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)

@@ -3,6 +3,7 @@ r"""Ask, tell, recommend, and a state of plain JSON."""
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
@@ -15,6 +16,7 @@ from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
 
 STATE_VERSION = 1
+_STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
 
 
 class Answered(NamedTuple):
@@ -54,7 +56,10 @@ class Strategy(ABC):
         if space is not None and (bounds is not None or choices is not None):
             raise ComparisonDataError("Give either `space`, or `bounds` and `choices`.")
         self.space = space if space is not None else SearchSpace(bounds, choices)
-        self.seed = int(seed)
+        try:
+            self.seed = operator.index(seed)
+        except TypeError as error:
+            raise ComparisonDataError(f"`seed` must be a whole number, not {seed!r}.") from error
         self.history: list[Answered] = []
         self._open: dict[str | None, Duel] = {}
         self._next_id = 0
@@ -169,6 +174,8 @@ class Strategy(ABC):
                 f"`state` is of {found[0]!r} version {found[1]!r}, not of {cls.__name__!r} "
                 f"version {STATE_VERSION}."
             )
+        if missing := _STATE_KEYS - state.keys():
+            raise ComparisonDataError(f"`state` lacks {sorted(missing)}.")
         space = SearchSpace.from_state_dict(state["space"])
         strategy = cls(space=space, seed=state["seed"], **state["options"])
         for query, answer in state["history"]:

@@ -85,8 +85,9 @@ class PairAcquisitionContract(ABC):
         rule, pairs = self.make(), rand(5, 2, DIM)
         point = PairAsPoint(rule)
         assert torch.equal(point(pairs.view(5, 1, 2 * DIM)), rule(pairs))
-        with pytest.raises(AssertionError, match="q=1"):
-            point(rand(4, 2, 2 * DIM))
+        # The joint value that BoTorch asks for after it has chosen pairs one by one.
+        both = point(pairs[:4].view(2, 2, 2 * DIM))
+        torch.testing.assert_close(both, rule(pairs[:4]).view(2, 2).sum(-1))
 
     def test_sequential_optimisation_of_pairs(self) -> None:
         torch.manual_seed(0)
@@ -96,6 +97,24 @@ class PairAcquisitionContract(ABC):
         assert values.shape == (2,)
         assert point.X_pending is None
         self.check_inside(pairs)
+
+    def test_mixed_optimisation_of_several_pairs(self) -> None:
+        torch.manual_seed(0)
+        features = [{0: 0.25}, {0: 0.75}]
+        pairs, _ = optimize_acqf_mixed(
+            PairAsPoint(self.make()),
+            BOUNDS.repeat(1, 2),
+            q=2,
+            fixed_features_list=features,
+            **OPTIONS,
+        )
+        assert pairs.shape == (2, 2 * DIM)
+
+    def test_starts_around_observed_pairs(self) -> None:
+        torch.manual_seed(0)
+        options = {**OPTIONS, "options": {"sample_around_best": True}}
+        pair, _ = optimize_acqf(PairAsPoint(self.make()), BOUNDS.repeat(1, 2), q=1, **options)
+        assert pair.shape == (1, 2 * DIM)
 
     def test_mixed_optimisation(self) -> None:
         torch.manual_seed(0)

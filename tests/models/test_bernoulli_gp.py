@@ -317,13 +317,13 @@ GOOD_X, GOOD_Y = make_labels(4)
     [
         (GOOD_X.index_fill(0, torch.tensor([2]), torch.nan), GOOD_Y, "row 2"),
         (GOOD_X.index_fill(0, torch.tensor([0]), torch.inf), GOOD_Y, "row 0"),
-        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([3]), 2.0), "`labels` row 3"),
-        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([1]), -1.0), "`labels` row 1"),
-        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([1]), torch.nan), "`labels` row 1"),
-        (GOOD_X, GOOD_Y.squeeze(-1), "`labels` .* shape"),
-        (GOOD_X, GOOD_Y[:3], "`labels` .* shape"),
-        (GOOD_X, GOOD_Y.float(), "`labels` is of type"),
-        (GOOD_X.long(), GOOD_Y, "`items`"),
+        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([3]), 2.0), "`train_Y` row 3"),
+        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([1]), -1.0), "`train_Y` row 1"),
+        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([1]), torch.nan), "`train_Y` row 1"),
+        (GOOD_X, GOOD_Y.squeeze(-1), "`train_Y` .* shape"),
+        (GOOD_X, GOOD_Y[:3], "`train_Y` .* shape"),
+        (GOOD_X, GOOD_Y.float(), "`train_Y` is of type"),
+        (GOOD_X.long(), GOOD_Y, "`train_X`"),
     ],
 )
 def test_bad_input_is_refused_by_argument_and_row(X: Tensor, Y: Tensor, message: str) -> None:

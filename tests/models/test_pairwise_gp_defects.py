@@ -158,7 +158,7 @@ def test_self_comparisons_are_refused() -> None:
     X = rand(4, 2)
     with pytest.raises(ComparisonDataError, match="`comparisons` row 1"):
         PreferenceGP(X, torch.tensor([[0, 1], [2, 2]]))
-    with pytest.raises(ComparisonDataError, match="`comparisons_new` row 0"):
+    with pytest.raises(ComparisonDataError, match="`Y` row 0"):
         make_model().condition_on_observations(X, torch.tensor([[1, 1]]))
     same = X[[0, 0]].unsqueeze(0)
     with pytest.raises(ComparisonDataError, match="`pairs` row 0"):
