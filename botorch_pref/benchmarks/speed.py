@@ -201,7 +201,7 @@ def _cases(device: torch.device, quick: bool) -> list[Case]:
     data = _duels(num_repeated, NUM_ITEMS, Size(), device)
     name = f"{NUM_ITEMS} items, {num_repeated} duels: fit_gpytorch_mll"
     cases.append(_against_pairwise(name, _fit, data, (3, once)))
-    for num in (25,) if quick else (25, 100):
+    for num in (25,) if quick else (25, 100, 400):
         data = _duels(num, None, Size([BATCH_SIZE]), device)
         cases.extend(
             Case(

@@ -195,6 +195,14 @@ class Observations:
         pieces = zip(*(block.split(size) for block in self.blocks), strict=True)
         return [Observations(blocks, self.num_items) for blocks in pieces]
 
+    def squeeze(self) -> Observations:
+        """The same without a first batch dimension of one."""
+        blocks = [
+            replace(b, items=b.items[0], answer=b.answer[0], weight=b.weight[0])
+            for b in self.blocks
+        ]
+        return Observations(blocks, self.num_items)
+
     def log_prob(self, latent: Tensor) -> Tensor:
         """Log probability of each row at ``eta: ... x m``."""
         parts = [

@@ -2,7 +2,7 @@ r"""The evidence of a model: warm starts, and batches in pieces that stay in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,10 +10,12 @@ from gpytorch import settings
 from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
+from torch.autograd import Function
 from torch.func import functional_call
 from torch.nn import Module
 
-from botorch_pref.laplace import Observations, Side, choose_side, log_evidence
+from botorch_pref.laplace import Side, choose_side, log_evidence
+from botorch_pref.laplace.evidence import refuse_second_derivatives
 
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
@@ -41,27 +43,74 @@ class EvidenceEvaluator:
 
     def __call__(self, model: LaplaceGP) -> Tensor:
         r"""The ``batch_shape``-dim log evidence, differentiable."""
-        values, starts, good = [], [], True
-        for i, side in enumerate(_sides(model)):
-            start = self._starts[i].to(side.covariance) if i < len(self._starts) else None
-            value, mode = log_evidence(side, start=start)
-            values.append(value)
-            starts.append(mode.weights)
-            good = good and bool(mode.converged.all())
-        # What did not converge is no place to start from.
-        self._starts = starts if good else []
-        return values[0] if len(values) == 1 else torch.cat(values)
+        items = model.transformed_items()
+        size = _chunk_size(items)
+        starts, self._starts = self._starts, []
+        if model.batch_shape != items.shape[:-2] or items.dim() == 2 or size >= len(items):
+            return self._find(model.side(items), starts, 0)
+        observations = model.observations()
+        latent = observations.map.apply(model.mean_module(items))
+        pieces = observations.split(size)
+        dense = _Dense(model.covar_module)
+        batched = bool(model.covar_module.batch_shape)
+        parameters = {
+            name: value if batched else value.expand(len(items), *value.shape)
+            for name, value in dense.named_parameters()
+        }
+
+        def value(i: int, items: Tensor, latent: Tensor, *own: Tensor) -> Tensor:
+            own_parameters = dict(zip(parameters, own, strict=True))
+            covariance = functional_call(dense, own_parameters, (items,))
+            if len(items) > 1:
+                return self._find(choose_side(covariance, latent, pieces[i]), starts, i)
+            # Matrices without a batch go through cheaper routines.
+            side = choose_side(covariance.squeeze(0), latent.squeeze(0), pieces[i].squeeze())
+            return self._find(side, starts, i).unsqueeze(0)
+
+        return _Pieces.apply(value, size, items, latent, *parameters.values())
+
+    def _find(self, side: Side, starts: list[Tensor], i: int) -> Tensor:
+        start = starts[i].to(side.covariance) if i < len(starts) else None
+        value, mode = log_evidence(side, start=start)
+        # What did not converge is no place to start from; later pieces then start afresh, too.
+        if len(self._starts) == i and bool(mode.converged.all()):
+            self._starts.append(mode.weights)
+        return value
 
 
-def _sides(model: LaplaceGP) -> Iterator[Side]:
-    items = model.transformed_items()
-    size = _chunk_size(items)
-    if model.batch_shape != items.shape[:-2] or size >= len(items) or items.dim() == 2:
-        yield model.side(items)
-        return
-    observations = model.observations()
-    latent = observations.map.apply(model.mean_module(items))
-    yield from _chunked_sides(model.covar_module, items, latent, observations, size)
+class _Pieces(Function):
+    """Independent batch elements, evaluated and differentiated a piece at a time.
+
+    One graph over all pieces would keep every covariance until the backward pass: memory
+    that is fresh each time, and slower to get than the pieces are to evaluate.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, value: Callable[..., Tensor], size: int, *whole: Tensor) -> Tensor:
+        values, grads = [], []
+        wanted = ctx.needs_input_grad[2:]
+        for i, parts in enumerate(zip(*(t.split(size) for t in whole), strict=True)):
+            leaves = [p.detach().requires_grad_(w) for p, w in zip(parts, wanted, strict=True)]
+            with torch.set_grad_enabled(any(wanted)):
+                part = value(i, *leaves)
+                total = part.sum()
+            values.append(part.detach())
+            if any(wanted):
+                needed = [leaf for leaf in leaves if leaf.requires_grad]
+                grads.append(torch.autograd.grad(total, needed, materialize_grads=True))
+        ctx.dims = (0, 0, *(t.dim() if w else 0 for t, w in zip(whole, wanted, strict=True)))
+        ctx.save_for_backward(*(torch.cat(parts) for parts in zip(*grads, strict=True)))
+        return torch.cat(values)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        (grad,) = grads
+        saved = iter(ctx.saved_tensors)
+        return tuple(
+            next(saved).mul(grad.view(-1, *([1] * (whole - 1)))) if whole else None
+            for whole in ctx.dims
+        )
 
 
 def _chunk_size(items: Tensor) -> int:
@@ -69,35 +118,6 @@ def _chunk_size(items: Tensor) -> int:
     if items.dim() != 3 or items.device.type != "cpu":
         return max(len(items), 1)
     return max(1, _CACHED_ENTRIES // max(items.shape[-2], 1) ** 2)
-
-
-def _chunked_sides(
-    covar_module: Kernel, items: Tensor, latent: Tensor, observations: Observations, size: int
-) -> Iterator[Side]:
-    r"""The sides of a batch of models, ``size`` of them at a time.
-
-    Args:
-        covar_module: A kernel of batch shape ``b``, or of none.
-        items: ``b x n x d``-dim items.
-        latent: ``b x m``-dim prior mean of the latent values.
-        observations: Observations of batch shape ``b``.
-        size: The number of models in a piece.
-
-    Yields:
-        Sides that carry the graph of the whole kernel's parameters, of which each piece
-        sees its own slice.
-    """
-    dense = _Dense(covar_module)
-    pieces = {
-        name: value.split(size)
-        for name, value in dense.named_parameters()
-        if covar_module.batch_shape and value.shape[:1] == items.shape[:1]
-    }
-    parts = zip(items.split(size), latent.split(size), observations.split(size), strict=True)
-    for i, (own_items, own_latent, own_observations) in enumerate(parts):
-        parameters = {name: split[i] for name, split in pieces.items()}
-        covariance = functional_call(dense, parameters, (own_items,))
-        yield choose_side(covariance, own_latent, own_observations)
 
 
 class _Dense(Module):

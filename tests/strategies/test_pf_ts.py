@@ -290,8 +290,9 @@ def test_identical_pairs_are_not_asked(on_identical: str, schedule: Any) -> None
     assert strategy.num_answers == strategy.learner.data.num_comparisons
 
 
-def test_identical_pairs_are_not_asked_on_a_box() -> None:
-    strategy = PFTS(bounds=LINE, hyperparameters=FIXED, schedule=CERTAIN)
+@pytest.mark.parametrize("kernel", ["rbf", "matern"])
+def test_identical_pairs_are_not_asked_on_a_box(kernel: str) -> None:
+    strategy = PFTS(bounds=LINE, hyperparameters={**FIXED, "kernel": kernel}, schedule=CERTAIN)
     queries = play(strategy, 4)
     for query in queries:
         assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0

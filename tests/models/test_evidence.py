@@ -1,0 +1,48 @@
+"""The evidence of a batch in pieces: the same values and gradients as all at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Size, Tensor
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.models import PreferenceGP, evidence
+from botorch_pref.models.fitting import default_covar_module
+
+BATCH, ITEMS = 5, 6
+
+
+def model(shared: bool) -> PreferenceGP:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(BATCH, ITEMS, 2, generator=generator, dtype=torch.float64)
+    rows = torch.tensor([[0, 1], [2, 3], [5, 4], [0, 2]]).expand(BATCH, 4, 2)
+    shape = Size() if shared else Size([BATCH])
+    kernel = default_covar_module(2, shape).double()
+    return PreferenceGP(X.requires_grad_(), rows, covar_module=kernel)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("shared", [False, True])
+def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch, size: int, shared: bool) -> None:
+    weights = torch.tensor([0.5, -1.0, 2.0, 0.0, 3.0], dtype=torch.float64)
+
+    def gradients(entries: int) -> tuple[Tensor, ...]:
+        monkeypatch.setattr(evidence, "_CACHED_ENTRIES", entries)
+        gp = model(shared)
+        value = gp.log_evidence()
+        wanted = [gp.datapoints, *gp.covar_module.parameters()]
+        return value.detach(), *torch.autograd.grad((weights * value).sum(), wanted)
+
+    whole, pieces = gradients(10**6), gradients(size * ITEMS**2)
+    for expected, found in zip(whole, pieces, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_pieces_have_first_derivatives_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "_CACHED_ENTRIES", ITEMS**2)
+    gp = model(shared=False)
+    with pytest.raises(UnsupportedError, match="first derivatives only"):
+        torch.autograd.grad(gp.log_evidence().sum(), gp.datapoints, create_graph=True)
+    with torch.no_grad():
+        assert not gp.log_evidence().requires_grad
