@@ -12,27 +12,28 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
-from botorch_pref.queries import Duel
+from botorch_pref.queries import Duel, Label, Query
 from botorch_pref.space import SearchSpace
 
 STATE_VERSION = 1
+_DUEL_ANSWERS = "1 (the first wins), 0 (the second), 0.5 (no preference)"
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
 
 
 class Answered(NamedTuple):
-    r"""A duel and what came of it.
+    r"""A query and what came of it.
 
     Attributes:
-        query: The duel.
-        answer: 1 the first won, 0 the second, 0.5 no preference, ``None`` skipped.
+        query: The query.
+        answer: As in :meth:`Strategy.tell`.
     """
 
-    query: Duel
+    query: Query
     answer: float | None
 
 
 class Strategy(ABC):
-    r"""A policy that asks duels and learns from the answers.
+    r"""A policy that asks queries and learns from the answers.
 
     No state of a random generator is kept: what is drawn follows from the seed and the
     number of the round, so a strategy that is stored and resumed asks the very same
@@ -61,15 +62,15 @@ class Strategy(ABC):
         except TypeError as error:
             raise ComparisonDataError(f"`seed` must be a whole number, not {seed!r}.") from error
         self.history: list[Answered] = []
-        self._open: dict[str | None, Duel] = {}
+        self._open: dict[str | None, Query] = {}
         self._next_id = 0
 
     @property
     def num_answers(self) -> int:
-        """How many duels were answered, skipped ones aside."""
+        """How many queries were answered, skipped ones aside."""
         return sum(answered.answer is not None for answered in self.history)
 
-    def ask(self, annotator: str | None = None) -> Duel:
+    def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one.
 
         Args:
@@ -77,26 +78,26 @@ class Strategy(ABC):
                 chosen with those of the others pending.
 
         Returns:
-            The duel to be answered.
+            The query to be answered.
         """
         if annotator not in self._open:
-            items, indices = self._choose(annotator)
-            self._open[annotator] = Duel(self._next_id, items, indices, annotator)
+            self._open[annotator] = self._choose(self._next_id, annotator)
             self._next_id += 1
         return self._open[annotator]
 
-    def tell(self, query: Duel, answer: float | None) -> None:
+    def tell(self, query: Query, answer: float | None) -> None:
         r"""Learn the answer to an open query.
 
         Args:
             query: What :meth:`ask` returned.
-            answer: 1 the first won, 0 the second, 0.5 no preference, ``None`` to skip.
+            answer: Of a duel, 1 the first won, 0 the second, 0.5 no preference; of a label,
+                1 accept, 0 reject; of an evaluation, the value. ``None`` to skip.
 
         Raises:
             StaleQueryError: If the query is unknown, or was told already.
             ComparisonDataError: If it is no such answer; the query then stays open.
         """
-        if not isinstance(query, Duel):
+        if not isinstance(query, Query):
             raise ComparisonDataError(f"`query` must be what ask() returned, not {query!r}.")
         if self._open.get(query.annotator) != query:
             told = any(query == answered.query for answered in self.history)
@@ -111,16 +112,21 @@ class Strategy(ABC):
         """The ``k x d``-dim items of all queries that came back."""
         if not self.history:
             return self.space.bounds[:0]
-        items = torch.cat([answered.query.items for answered in self.history])
-        return items.to(self.space.bounds)
+        items = [answered.query.items.view(-1, self.space.dim) for answered in self.history]
+        return torch.cat(items).to(self.space.bounds)
+
+    def pending_items(self) -> Tensor:
+        """The ``k x d``-dim items of all open queries."""
+        items = [query.items.view(-1, self.space.dim) for query in self._open.values()]
+        return torch.cat([self.space.bounds[:0], *(i.to(self.space.bounds) for i in items)])
 
     @abstractmethod
     def recommend(self) -> Tensor:
         """The ``d``-dim best item so far."""
 
     @abstractmethod
-    def _choose(self, annotator: str | None) -> tuple[Tensor, tuple[int, int] | None]:
-        """The ``2 x d``-dim items of a new duel, and their rows in the choices."""
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
+        """A new query."""
 
     @abstractmethod
     def _learn(self, answered: Answered) -> None:
@@ -179,17 +185,17 @@ class Strategy(ABC):
         space = SearchSpace.from_state_dict(state["space"])
         strategy = cls(space=space, seed=state["seed"], **state["options"])
         for query, answer in state["history"]:
-            answered = Answered(Duel.from_json(query), answer)
+            answered = Answered(Query.from_json(query), answer)
             strategy._learn(answered)
             strategy.history.append(answered)
-        for query in map(Duel.from_json, state["open"]):
+        for query in map(Query.from_json, state["open"]):
             strategy._open[query.annotator] = query
         strategy._next_id = state["next_id"]
         strategy._restore(state["progress"])
         return strategy
 
 
-def _checked_answer(query: Duel, answer: object) -> float | None:
+def _checked_answer(query: Query, answer: object) -> float | None:
     if answer is None:
         return None
     try:
@@ -197,9 +203,14 @@ def _checked_answer(query: Duel, answer: object) -> float | None:
         value = math.nan if isinstance(answer, str) else float(answer)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError):
         value = math.nan
-    if value not in (0.0, 0.5, 1.0):
+    if isinstance(query, Duel):
+        known, meaning = value in (0.0, 0.5, 1.0), _DUEL_ANSWERS
+    elif isinstance(query, Label):
+        known, meaning = value in (0.0, 1.0), "1 (accept), 0 (reject)"
+    else:
+        known, meaning = math.isfinite(value), "a finite number"
+    if not known:
         raise ComparisonDataError(
-            f"`answer` to query {query.id} is {answer!r}: an answer is 1 (the first wins), "
-            "0 (the second), 0.5 (no preference) or None (skip)."
+            f"`answer` to query {query.id} is {answer!r}: an answer is {meaning} or None (skip)."
         )
     return value

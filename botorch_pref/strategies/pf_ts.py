@@ -12,29 +12,22 @@ from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.finite import (
-    FiniteEngine,
-    FinitePosterior,
-    Regularizer,
-    argmax_with_random_ties,
-)
+from botorch_pref.finite import FinitePosterior, Regularizer, argmax_with_random_ties
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.base import Answered, Strategy
-from botorch_pref.strategies.learner import UtilityLearner
 from botorch_pref.strategies.schedules import Schedule, as_schedule
+from botorch_pref.strategies.utility import Pair, UtilityStrategy
 
 MAX_RESAMPLES = 10
 MAX_PATH_RESAMPLES = 3
 MAX_SKIPPED_ROUNDS = 100
 TEMPERED = Schedule("bayes", value=0.5)
 _APART_SAMPLE = 1024
-_SAME_ITEM = 1e-3  # of the range of every dimension of a box
 
 Choice = tuple[Tensor, int | None]
 
 
-class PFTS(Strategy):
+class PFTS(UtilityStrategy):
     r"""Thompson sampling for pairs (Lazzaro et al. 2026, Algorithm 1).
 
     Both arms maximise an independent draw of the utility, whose standard deviation is
@@ -71,9 +64,8 @@ class PFTS(Strategy):
             hyperparameters: ``"evidence"`` to learn them, or fixed values; see
                 :class:`~botorch_pref.strategies.learner.UtilityLearner`.
             kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
-            schedule: ``"bayes"`` (the posterior as it is), ``"paper"``, ``"theory"``, a
-                constant for the unit kernel, or a :class:`Schedule`. By default half the
-                posterior standard deviation; see ``botorch-pref bench tempering``.
+            schedule: ``"bayes"``, ``"paper"``, ``"theory"``, a constant for the unit kernel,
+                or a :class:`Schedule`. By default half the posterior standard deviation.
             on_identical: What to do when both draws have the same maximiser: ``"keep"``
                 asks that pair, as the paper does; ``"resample"`` draws the second arm
                 anew; ``"skip_query"`` goes on to the next round.
@@ -83,7 +75,8 @@ class PFTS(Strategy):
             ComparisonDataError: If an option is none of these.
             SearchSpaceError: If the domain cannot be used.
         """
-        super().__init__(bounds=bounds, choices=choices, space=space, seed=seed)
+        model: dict[str, Any] = {"hyperparameters": hyperparameters, "kappa": kappa}
+        super().__init__(bounds, choices, space, seed=seed, regularizer=regularizer, **model)
         if on_identical not in ("keep", "resample", "skip_query"):
             raise ComparisonDataError(
                 f"`on_identical` must be keep, resample or skip_query, got {on_identical!r}."
@@ -91,10 +84,7 @@ class PFTS(Strategy):
         self.schedule = as_schedule(schedule)
         if self.schedule.kind == "theory" and kappa == "laplace":
             raise ComparisonDataError('`schedule` "theory" needs a number for `kappa`.')
-        self.hyperparameters, self.on_identical = hyperparameters, on_identical
-        self.learner = UtilityLearner(self.space, hyperparameters, kappa, regularizer, self.seed)
-        self.round = 0
-        self.num_identical = 0
+        self.on_identical = on_identical
 
     @classmethod
     def paper(cls, *, kappa: float = 1.0, penalty: float = 0.05, **kwargs: Any) -> Self:
@@ -115,31 +105,9 @@ class PFTS(Strategy):
         options = {"schedule": "paper", "on_identical": "keep", "hyperparameters": fixed}
         return cls(**{"kappa": kappa, **options, **kwargs})
 
-    def recommend(self) -> Tensor:
-        r"""The item with the largest posterior mean: of all choices, or of those asked.
-
-        Raises:
-            ComparisonDataError: On a box, if nothing was asked yet.
-        """
-        if self.space.choices is not None:
-            return self.space.choices[self.recommend_index()]
-        asked = self.asked_items()
-        if not len(asked):
-            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        with torch.no_grad():
-            mean = self.learner.model().posterior(asked.unsqueeze(-2)).mean
-        return asked[int(mean.argmax())]
-
-    def recommend_index(self) -> int:
-        """The row of the recommended item in the choices."""
-        mean = self._engine().posterior().mean
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "tie", self.round))
-        return int(argmax_with_random_ties(mean, torch.rand(len(mean), generator=generator)))
-
-    def _choose(self, annotator: str | None) -> tuple[Tensor, tuple[int, int] | None]:
-        self.learner.refit()
-        for _ in range(MAX_SKIPPED_ROUNDS):
-            self.round += 1
+    def _pair(self, annotator: str | None) -> Pair:
+        for attempt in range(MAX_SKIPPED_ROUNDS):
+            self.round += attempt > 0
             first, second = self._draw(annotator, 0)
             if not self._identical(first, second) or self.on_identical != "skip_query":
                 break
@@ -161,7 +129,7 @@ class PFTS(Strategy):
     def _identical(self, first: Choice, second: Choice) -> bool:
         if first[1] is not None:
             return first[1] == second[1]
-        return bool(_near(self.space, first[0], second[0]))
+        return bool(self._same(first[0], second[0]))
 
     def _draw(
         self, annotator: str | None, attempt: int, avoid: Choice | None = None
@@ -171,7 +139,7 @@ class PFTS(Strategy):
         seed = derive_seed(self.seed, stream, self.round, annotator)
         if self.space.choices is None:
             return self._draw_paths(seed, (1,) if attempt else (0, 1), avoid)
-        posterior = self._engine().posterior()
+        posterior = self._posterior()
         scale = self._scale(posterior.factor.log_det)
         rows = _maximisers(posterior, scale, seed, None if avoid is None else avoid[1])
         first, second = ((self.space.table[row], row) for row in rows)
@@ -187,7 +155,7 @@ class PFTS(Strategy):
         rule = DuelingThompsonSampling(model, scale=self._scale(gain), seed=seed)
         asked, away = self.asked_items(), None if avoid is None else avoid[0]
         best: list[Choice] = [
-            (_best_item(self.space, _Path(rule, arm), asked, seed, away), None) for arm in arms
+            (self._best_item(_Path(rule, arm), asked, seed, away), None) for arm in arms
         ]
         return best[0], best[-1]
 
@@ -197,41 +165,19 @@ class PFTS(Strategy):
         width = 0.0 if kappa == "laplace" else kappa
         return penalty**0.5 * self.schedule.scale(self.round, penalty, width, 0.5 * float(log_det))
 
-    def _engine(self) -> FiniteEngine:
-        return self.learner.engine(self._answers)
-
-    def _answers(self) -> list[tuple[tuple[int, int] | None, float]]:
-        return [
-            (answered.query.indices, answered.answer)
-            for answered in self.history
-            if answered.answer is not None
-        ]
-
-    def _learn(self, answered: Answered) -> None:
-        if answered.answer is not None and not self.learner.add(answered.query, answered.answer):
-            self.num_identical += 1
+    def _best_item(self, path: _Path, asked: Tensor, seed: int, avoid: Tensor | None) -> Tensor:
+        """Where a path over a box is largest; away from an item, the best of a sample."""
+        seed = derive_seed(seed, "optimizer", path.arm)
+        if avoid is None:
+            return self.space.maximize(path, seed=seed, starts=asked.unsqueeze(-2)).items[0]
+        items = torch.cat([self.space.sample(_APART_SAMPLE, seed), asked])
+        with torch.no_grad():
+            values = path(items.unsqueeze(-2))
+        return items[int(values.masked_fill(self._same(items, avoid), -torch.inf).argmax())]
 
     def _options(self) -> dict[str, Any]:
-        fixed = self.hyperparameters
-        return {
-            "hyperparameters": fixed if fixed == "evidence" else dict(self.learner.values),
-            "kappa": self.learner.kappa,
-            "schedule": self.schedule._asdict(),
-            "on_identical": self.on_identical,
-            "regularizer": self.learner.regularizer,
-        }
-
-    def _progress(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "hyperparameters": dict(self.learner.values),
-            "num_fitted": self.learner.num_fitted,
-        }
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        self.round = progress["round"]
-        self.learner.values = dict(progress["hyperparameters"])
-        self.learner.num_fitted = progress["num_fitted"]
+        own = {"schedule": self.schedule._asdict(), "on_identical": self.on_identical}
+        return {**super()._options(), **own}
 
 
 class _Path(AcquisitionFunction):
@@ -245,25 +191,6 @@ class _Path(AcquisitionFunction):
     def forward(self, X: Tensor) -> Tensor:
         """The path at ``b x 1 x d``-dim items."""
         return self.rule.arm(self.arm, X.squeeze(-2))
-
-
-def _best_item(
-    space: SearchSpace, path: _Path, asked: Tensor, seed: int, avoid: Tensor | None
-) -> Tensor:
-    """Where a path over a box is largest; away from an item, the best of a sample."""
-    seed = derive_seed(seed, "optimizer", path.arm)
-    if avoid is None:
-        return space.maximize(path, seed=seed, starts=asked.unsqueeze(-2)).items[0]
-    items = torch.cat([space.sample(_APART_SAMPLE, seed), asked])
-    with torch.no_grad():
-        values = path(items.unsqueeze(-2))
-    return items[int(values.masked_fill(_near(space, items, avoid), -torch.inf).argmax())]
-
-
-def _near(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
-    """Which of ``... x d`` items a person could not tell from another."""
-    gap = space.normalize(items) - space.normalize(other)
-    return gap.abs().amax(-1) <= _SAME_ITEM
 
 
 def _maximisers(

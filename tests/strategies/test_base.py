@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
+from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
@@ -31,14 +32,14 @@ class RandomDuels(Strategy):
     def recommend(self) -> Tensor:
         return torch.tensor(self.best, dtype=torch.float64)
 
-    def _choose(self, annotator: str | None) -> tuple[Tensor, tuple[int, int] | None]:
+    def _choose(self, query_id: int, annotator: str | None) -> Duel:
         self.asked += self.tries
         seed = derive_seed(self.seed, "pair", self.asked, annotator)
         if self.space.choices is None:
-            return self.space.sample(2, seed), None
+            return Duel(query_id, self.space.sample(2, seed), None, annotator)
         generator = torch.Generator().manual_seed(seed)
         first, second = torch.randperm(len(self.space.table), generator=generator)[:2].tolist()
-        return self.space.table[[first, second]], (first, second)
+        return Duel(query_id, self.space.table[[first, second]], (first, second), annotator)
 
     def _learn(self, answered: Answered) -> None:
         if answered.answer is not None:
