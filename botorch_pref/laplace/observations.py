@@ -45,6 +45,12 @@ class Block:
     weight: Tensor
     likelihood: ElementwiseLikelihood
 
+    def select(self, elements: Tensor) -> Block:
+        """Some elements of the first batch dimension."""
+        items = self.items.expand(*self.answer.shape[:-1], *self.items.shape[-2:])
+        rows = items[elements], self.answer[elements], self.weight[elements]
+        return replace(self, items=rows[0], answer=rows[1], weight=rows[2])
+
     def split(self, size: int) -> list[Block]:
         """Pieces of at most ``size`` elements along the first batch dimension."""
         shape = self.answer.shape[:-1]
@@ -189,6 +195,10 @@ class Observations:
     def batch_shape(self) -> Size:
         """Leading dimensions of the rows."""
         return self.weight.shape[:-1]
+
+    def select(self, elements: Tensor) -> Observations:
+        """Some elements of the first batch dimension."""
+        return Observations([block.select(elements) for block in self.blocks], self.num_items)
 
     def split(self, size: int) -> list[Observations]:
         """Pieces of at most ``size`` elements along the first batch dimension."""

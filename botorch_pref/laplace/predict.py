@@ -6,11 +6,13 @@ r"""Predictions of the utility from cached weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from torch import Tensor
 
 from botorch_pref.laplace.mode import LaplaceMode
+from botorch_pref.laplace.observations import Observations
 from botorch_pref.laplace.sides import Side
 
 
@@ -28,6 +30,30 @@ class Representer(NamedTuple):
     weights: Tensor
     gamma: Tensor
     mode: LaplaceMode
+
+    @classmethod
+    def stacked(cls, parts: Iterable[Representer], observations: Observations) -> Representer:
+        r"""That of a batch from those of its parts, which are let go of one by one.
+
+        Args:
+            parts: In the order of the batch; a part of one element may have no batch.
+            observations: Those of the whole batch, of one batch dimension.
+        """
+        whole: dict[str, Tensor] = {}
+        done = 0
+        for part in parts:
+            tensors = {"alpha": part.weights, "gamma": part.gamma}
+            tensors |= part.mode._asdict() | part.side.tensors()
+            stop = done + part.mode.converged.numel()
+            for name, value in tensors.items():
+                if name not in whole:
+                    core = value.shape[part.mode.converged.dim() :]
+                    whole[name] = value.new_empty(len(observations.weight), *core)
+                whole[name][done:stop] = value
+            done = stop
+        mode = LaplaceMode(*(whole.pop(name) for name in LaplaceMode._fields))
+        alpha, gamma = whole.pop("alpha"), whole.pop("gamma")
+        return cls(part.side.replaced(observations, whole), alpha, gamma, mode)
 
     def predict(
         self, prior_mean: Tensor, prior_covariance: Tensor, cross_covariance: Tensor

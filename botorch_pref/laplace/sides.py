@@ -15,7 +15,10 @@ Everything that the evidence and its gradient need is one of three quantities:
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -42,6 +45,18 @@ class Side(ABC):
         self.covariance = covariance
         self.prior_latent = prior_latent
         self.observations = observations
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors, beside the observations, that the side consists of."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def replaced(self, observations: Observations, tensors: Mapping[str, Tensor]) -> Self:
+        """The same kind of side with other observations and tensors."""
+        side = copy.copy(self)
+        side.__dict__.update(tensors, observations=observations)
+        if isinstance(self.map, SparseMap):
+            side.map = observations.map
+        return side
 
     @abstractmethod
     def columns(self, cross_covariance: Tensor) -> Tensor:

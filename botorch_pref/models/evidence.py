@@ -6,21 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from gpytorch import settings
-from gpytorch.kernels import Kernel
-from linear_operator import to_dense
 from torch import Tensor
 from torch.autograd import Function
-from torch.func import functional_call
-from torch.nn import Module
 
-from botorch_pref.laplace import Side, choose_side, log_evidence
+from botorch_pref.laplace import Side, log_evidence
 from botorch_pref.laplace.evidence import refuse_second_derivatives
+from botorch_pref.models.pieces import Pieces, worth_splitting
 
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
-
-_CACHED_ENTRIES = 2**18  # of one matrix: 2 MiB in double precision
 
 
 class EvidenceEvaluator:
@@ -32,50 +26,55 @@ class EvidenceEvaluator:
     """
 
     def __init__(self) -> None:
-        self._starts: list[Tensor] = []
+        self._starts: Tensor | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return type(self), ()
 
     def clear(self) -> None:
         """Forget the last mode."""
-        self._starts = []
+        self._starts = None
 
-    def __call__(self, model: LaplaceGP) -> Tensor:
-        r"""The ``batch_shape``-dim log evidence, differentiable."""
+    def __call__(self, model: LaplaceGP, elements: Tensor | None = None) -> Tensor:
+        r"""The differentiable log evidence.
+
+        Args:
+            model: The model.
+            elements: Which elements of a batch of models with items of their own; all of
+                them, whatever their kind, by default.
+
+        Returns:
+            ``batch_shape``-dim values, or one for each of ``elements``.
+        """
         items = model.transformed_items()
-        size = _chunk_size(items)
-        starts, self._starts = self._starts, []
-        if model.batch_shape != items.shape[:-2] or items.dim() == 2 or size >= len(items):
-            return self._find(model.side(items), starts, 0)
-        observations = model.observations()
-        latent = observations.map.apply(model.mean_module(items))
-        pieces = observations.split(size)
-        dense = _Dense(model.covar_module)
-        batched = bool(model.covar_module.batch_shape)
-        parameters = {
-            name: value if batched else value.expand(len(items), *value.shape)
-            for name, value in dense.named_parameters()
-        }
+        if elements is None and not worth_splitting(model, items):
+            value, self._starts = _find(model.side(items), self._starts)
+            return value
+        pieces = Pieces(model, items, elements)
+        if self._starts is None:
+            self._starts = items.new_zeros(len(items), model.num_observations)
+        rows = slice(None) if elements is None else elements
+        starts = self._starts[rows].split(pieces.size)
+        found: list[Tensor] = []
 
-        def value(i: int, items: Tensor, latent: Tensor, *own: Tensor) -> Tensor:
-            own_parameters = dict(zip(parameters, own, strict=True))
-            covariance = functional_call(dense, own_parameters, (items,))
-            if len(items) > 1:
-                return self._find(choose_side(covariance, latent, pieces[i]), starts, i)
-            # Matrices without a batch go through cheaper routines.
-            side = choose_side(covariance.squeeze(0), latent.squeeze(0), pieces[i].squeeze())
-            return self._find(side, starts, i).unsqueeze(0)
+        def value_of(i: int, *parts: Tensor) -> Tensor:
+            single = len(parts[0]) == 1
+            value, start = _find(pieces.side(i, *parts), starts[i][0] if single else starts[i])
+            found.append(start.view_as(starts[i]))
+            return value.view(len(parts[0]))
 
-        return _Pieces.apply(value, size, items, latent, *parameters.values())
-
-    def _find(self, side: Side, starts: list[Tensor], i: int) -> Tensor:
-        start = starts[i].to(side.covariance) if i < len(starts) else None
-        value, mode = log_evidence(side, start=start)
-        # What did not converge is no place to start from; later pieces then start afresh, too.
-        if len(self._starts) == i and bool(mode.converged.all()):
-            self._starts.append(mode.weights)
+        value = _Pieces.apply(value_of, pieces.size, *pieces.inputs)
+        self._starts[rows] = torch.cat(found)
         return value
+
+
+def _find(side: Side, start: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The evidence, and where to start from next time."""
+    if start is not None:
+        start = start.to(side.covariance)
+    value, mode = log_evidence(side, start=start)
+    # What did not converge is no place to start from.
+    return value, mode.weights.masked_fill(~mode.converged.unsqueeze(-1), 0.0)
 
 
 class _Pieces(Function):
@@ -111,23 +110,3 @@ class _Pieces(Function):
             next(saved).mul(grad.view(-1, *([1] * (whole - 1)))) if whole else None
             for whole in ctx.dims
         )
-
-
-def _chunk_size(items: Tensor) -> int:
-    """How many of ``b x n x d``-dim sets of items to treat at once: all, but on a CPU."""
-    if items.dim() != 3 or items.device.type != "cpu":
-        return max(len(items), 1)
-    return max(1, _CACHED_ENTRIES // max(items.shape[-2], 1) ** 2)
-
-
-class _Dense(Module):
-    """A kernel that is evaluated at once, while its parameters are those of the call."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, items: Tensor) -> Tensor:
-        """The covariance of ``... x n x d`` items."""
-        with settings.lazily_evaluate_kernels(False):
-            return to_dense(self.kernel(items))

@@ -3,6 +3,7 @@ r"""What hyperparameters are fitted by, and the defaults they start from."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from botorch.utils.constraints import LogTransformedInterval
@@ -53,9 +54,30 @@ def log_hyperposterior(module: Module, log_evidence: Tensor) -> Tensor:
         A scalar.
     """
     value = log_evidence.sum()
-    for _, owner, prior, closure, _ in module.named_priors():
-        value = value + prior.log_prob(closure(owner)).sum()
+    for log_prob in _log_priors(module):
+        value = value + log_prob.sum()
     return value
+
+
+def log_hyperpriors(module: Module, size: int) -> Tensor:
+    r"""The log density of a module's priors, one value for each element of its batch.
+
+    Args:
+        module: The marginal log likelihood, whose priors are all on batched parameters.
+        size: The number of elements.
+
+    Returns:
+        ``size``-dim values.
+    """
+    value = next(module.parameters()).new_zeros(size)
+    for log_prob in _log_priors(module):
+        value = value + log_prob.reshape(size, -1).sum(-1)
+    return value
+
+
+def _log_priors(module: Module) -> Iterator[Tensor]:
+    for _, owner, prior, closure, _ in module.named_priors():
+        yield prior.log_prob(closure(owner))
 
 
 def default_covar_module(

@@ -3,11 +3,13 @@ r"""What every Laplace-approximated model shares: prior, posterior, evidence and
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
+from botorch.fit import fit_gpytorch_mll
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
@@ -15,6 +17,7 @@ from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
+from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
 from linear_operator import to_dense, to_linear_operator
 from torch import Size, Tensor
@@ -27,9 +30,12 @@ from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator
 from botorch_pref.models.fitting import log_hyperposterior
+from botorch_pref.models.independent_fit import fit_independently, is_independent
+from botorch_pref.models.pieces import Pieces, worth_splitting
+from botorch_pref.models.transformed_items import TransformedItems
 
 
-class LaplaceGP(Model, GP):
+class LaplaceGP(TransformedItems, Model, GP):
     r"""A Gaussian process prior over items, and judgements seen through a sparse map.
 
     A subclass owns the data and says how the items are observed. Items are kept as they
@@ -55,11 +61,7 @@ class LaplaceGP(Model, GP):
         self._posterior_cache: HyperparameterCache[tuple[Tensor, Representer]]
         self._posterior_cache = HyperparameterCache()
         self._evidence = EvidenceEvaluator()
-
-    @property
-    @abstractmethod
-    def items(self) -> Tensor:
-        """The ``batch_shape x n x d``-dim items as they were given."""
+        self._is_fitting = False
 
     @property
     @abstractmethod
@@ -93,36 +95,6 @@ class LaplaceGP(Model, GP):
         """The batch shape of the data and the hyperparameters."""
         return torch.broadcast_shapes(self.items.shape[:-2], self.covar_module.batch_shape)
 
-    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
-        r"""Transform inputs by ``input_transform``, or else by the model's own.
-
-        An error inside a transform is raised, not taken for the lack of one.
-        """
-        if input_transform is not None:
-            return input_transform.to(X)(X)
-        own = getattr(self, "input_transform", None)
-        return X if own is None else own(X)
-
-    def transformed_items(self) -> Tensor:
-        """The ``batch_shape x n x d``-dim items as the kernel sees them."""
-        transform = getattr(self, "input_transform", None)
-        return self.items if transform is None else transform.preprocess_transform(self.items)
-
-    def _learn_transform(self) -> None:
-        # Bounds that are learnt from data are learnt once, when data are set.
-        transform = getattr(self, "input_transform", None)
-        if transform is not None:
-            transform.to(self.items)
-            transform.train()
-            with torch.no_grad():
-                transform(self.items)
-
-    def _set_transformed_inputs(self) -> None:
-        """Nothing: BoTorch's hook swaps the data, ours stay as they were given."""
-
-    def _revert_to_original_inputs(self) -> None:
-        """Nothing: see :meth:`_set_transformed_inputs`."""
-
     def prior(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and covariance of the utility at transformed ``... x q x d`` inputs."""
         return self.mean_module(inputs), to_dense(self.covar_module(inputs))
@@ -141,6 +113,32 @@ class LaplaceGP(Model, GP):
         if self.num_observations == 0:
             return self.items.new_zeros(self.batch_shape)
         return self._evidence(self)
+
+    def element_evidence(self, elements: Tensor) -> Tensor:
+        """That of some elements of a batch of models with items of their own."""
+        return self._evidence(self, elements)
+
+    @property
+    def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
+        """BoTorch's hook for fitting: models of a batch that share nothing are fitted each alone.
+
+        Raises:
+            AttributeError: If this is no such batch, which BoTorch takes for no hook.
+        """
+        if self._is_fitting or not is_independent(self):
+            raise AttributeError("custom_fit")
+        return self._fit_elements
+
+    def _fit_elements(
+        self, mll: MarginalLogLikelihood, closure: Any = None, **kwargs: Any
+    ) -> MarginalLogLikelihood:
+        if closure is None and kwargs.get("closure_kwargs") is None:
+            kwargs.setdefault("optimizer", fit_independently)
+        self._is_fitting = True
+        try:
+            return fit_gpytorch_mll(mll, closure=closure, **kwargs)
+        finally:
+            self._is_fitting = False
 
     def compute_custom_loss(self, mll: Module) -> Tensor:
         """The loss that BoTorch's fitting routines minimise, for any ``mll``."""
@@ -162,8 +160,16 @@ class LaplaceGP(Model, GP):
             return self._posterior_cache.get(modules, constants, self.items, self._represent)
 
     def _represent(self) -> tuple[Tensor, Representer]:
-        items = self.transformed_items()
-        return items, represent(self.side(items), self.variance_weight())
+        items, weight = self.transformed_items(), self.variance_weight()
+        if torch.is_grad_enabled() or not worth_splitting(self, items):
+            return items, represent(self.side(items), weight)
+        pieces = Pieces(self, items)
+        weights = [None] * len(items) if weight is None else weight.split(pieces.size)
+        parts = (
+            represent(side, own if own is None else own.view(side.prior_latent.shape))
+            for side, own in zip(pieces, weights, strict=False)
+        )
+        return items, Representer.stacked(parts, pieces.observations)
 
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
         """``... x q x n`` covariance of transformed inputs and items."""

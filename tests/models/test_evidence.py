@@ -7,7 +7,7 @@ import torch
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.models import PreferenceGP, evidence
+from botorch_pref.models import PreferenceGP, pieces
 from botorch_pref.models.fitting import default_covar_module
 
 BATCH, ITEMS = 5, 6
@@ -28,19 +28,19 @@ def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch, size: int, share
     weights = torch.tensor([0.5, -1.0, 2.0, 0.0, 3.0], dtype=torch.float64)
 
     def gradients(entries: int) -> tuple[Tensor, ...]:
-        monkeypatch.setattr(evidence, "_CACHED_ENTRIES", entries)
+        monkeypatch.setattr(pieces, "_CACHED_ENTRIES", entries)
         gp = model(shared)
         value = gp.log_evidence()
         wanted = [gp.datapoints, *gp.covar_module.parameters()]
         return value.detach(), *torch.autograd.grad((weights * value).sum(), wanted)
 
-    whole, pieces = gradients(10**6), gradients(size * ITEMS**2)
-    for expected, found in zip(whole, pieces, strict=True):
+    whole, split = gradients(10**6), gradients(size * ITEMS**2)
+    for expected, found in zip(whole, split, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_pieces_have_first_derivatives_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "_CACHED_ENTRIES", ITEMS**2)
+    monkeypatch.setattr(pieces, "_CACHED_ENTRIES", ITEMS**2)
     gp = model(shared=False)
     with pytest.raises(UnsupportedError, match="first derivatives only"):
         torch.autograd.grad(gp.log_evidence().sum(), gp.datapoints, create_graph=True)

@@ -1,0 +1,98 @@
+r"""A batch of models, taken a few elements at a time so that these stay in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpytorch import settings
+from gpytorch.kernels import Kernel
+from linear_operator import to_dense
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import Module
+
+from botorch_pref.laplace import Side, choose_side
+
+if TYPE_CHECKING:
+    from botorch_pref.models.laplace_gp import LaplaceGP
+
+_CACHED_ENTRIES = 2**18  # of one matrix: 2 MiB in double precision
+
+
+class Pieces:
+    r"""Sides of a batched model, one piece after the other.
+
+    Args:
+        model: A model of one batch dimension, that of its items.
+        items: ``b x n x d``-dim transformed items.
+        elements: Which elements of the batch; all by default.
+
+    Attributes:
+        inputs: Tensors with one row an element: all that a side depends on.
+        size: The number of elements of a piece.
+    """
+
+    def __init__(self, model: LaplaceGP, items: Tensor, elements: Tensor | None = None) -> None:
+        observations, kernel = model.observations(), model.covar_module
+        latent = observations.map.apply(model.mean_module(items))
+        self._dense = _Dense(kernel)
+        batched = bool(kernel.batch_shape)
+        parameters = {
+            name: value if batched else value.expand(len(items), *value.shape)
+            for name, value in self._dense.named_parameters()
+        }
+        inputs = (items, latent, *parameters.values())
+        if elements is not None:
+            observations = observations.select(elements)
+            inputs = tuple(value[elements] for value in inputs)
+        self.inputs = inputs
+        self.size = piece_size(items)
+        self.observations = observations
+        self._names = tuple(parameters)
+        self._parts = observations.split(self.size)
+
+    def __iter__(self) -> Iterator[Side]:
+        """The sides of all pieces, in order."""
+        for i, parts in enumerate(zip(*(t.split(self.size) for t in self.inputs), strict=True)):
+            yield self.side(i, *parts)
+
+    def side(self, i: int, items: Tensor, latent: Tensor, *own: Tensor) -> Side:
+        """The side of piece ``i`` from its rows of the inputs; without a batch if it is one."""
+        covariance = functional_call(
+            self._dense, dict(zip(self._names, own, strict=True)), (items,)
+        )
+        if len(items) > 1:
+            return choose_side(covariance, latent, self._parts[i])
+        # Matrices without a batch go through cheaper routines.
+        return choose_side(covariance.squeeze(0), latent.squeeze(0), self._parts[i].squeeze())
+
+
+def worth_splitting(model: LaplaceGP, items: Tensor) -> bool:
+    r"""Whether a model's ``b x n x d``-dim items are too many to be treated at once."""
+    return has_own_items(model, items) and piece_size(items) < len(items)
+
+
+def has_own_items(model: LaplaceGP, items: Tensor) -> bool:
+    r"""Whether a model's batch is one dimension of its items."""
+    return items.dim() == 3 and model.batch_shape == items.shape[:-2]
+
+
+def piece_size(items: Tensor) -> int:
+    r"""How many of ``b x n x d``-dim sets of items to treat at once: all, but on a CPU."""
+    if items.device.type != "cpu":
+        return max(len(items), 1)
+    return max(1, _CACHED_ENTRIES // max(items.shape[-2], 1) ** 2)
+
+
+class _Dense(Module):
+    """A kernel that is evaluated at once, while its parameters are those of the call."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, items: Tensor) -> Tensor:
+        """The covariance of ``... x n x d`` items."""
+        with settings.lazily_evaluate_kernels(False):
+            return to_dense(self.kernel(items))

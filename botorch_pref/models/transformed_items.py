@@ -1,0 +1,52 @@
+r"""Input transforms that act where items meet the kernel."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+
+class TransformedItems(Module):
+    r"""The part of a model that keeps items as they were given, and transforms them on use.
+
+    Learnable transforms get gradients so, and BoTorch's hooks that swap a model's data in
+    training and evaluation mode have nothing to do.
+    """
+
+    @property
+    @abstractmethod
+    def items(self) -> Tensor:
+        """The ``batch_shape x n x d``-dim items as they were given."""
+
+    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
+        r"""Transform inputs by ``input_transform``, or else by the model's own.
+
+        An error inside a transform is raised, not taken for the lack of one.
+        """
+        if input_transform is not None:
+            return input_transform.to(X)(X)
+        own = getattr(self, "input_transform", None)
+        return X if own is None else own(X)
+
+    def transformed_items(self) -> Tensor:
+        """The ``batch_shape x n x d``-dim items as the kernel sees them."""
+        transform = getattr(self, "input_transform", None)
+        return self.items if transform is None else transform.preprocess_transform(self.items)
+
+    def _learn_transform(self) -> None:
+        # Bounds that are learnt from data are learnt once, when data are set.
+        transform = getattr(self, "input_transform", None)
+        if transform is not None:
+            transform.to(self.items)
+            transform.train()
+            with torch.no_grad():
+                transform(self.items)
+
+    def _set_transformed_inputs(self) -> None:
+        """Nothing: BoTorch's hook swaps the data, ours stay as they were given."""
+
+    def _revert_to_original_inputs(self) -> None:
+        """Nothing: see :meth:`_set_transformed_inputs`."""

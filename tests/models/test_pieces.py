@@ -1,0 +1,99 @@
+"""A batch taken in pieces is the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import pytest
+import torch
+from botorch.sampling.pathwise import draw_matheron_paths
+from gpytorch.means import ConstantMean
+from torch import Size, Tensor
+
+from botorch_pref.data import Comparisons
+from botorch_pref.models import PreferenceGP, pieces
+from botorch_pref.models.fitting import default_covar_module
+
+BATCH, ITEMS, ROWS = 5, 6, 4
+
+
+def model(variance: Literal["laplace"] | float, rows: int, shared: bool) -> PreferenceGP:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(BATCH, ITEMS, 2, generator=generator, dtype=torch.float64)
+    pairs = torch.stack(
+        [torch.randperm(ITEMS, generator=generator)[:2] for _ in range(BATCH * rows)]
+    ).view(BATCH, rows, 2)
+    kernel = default_covar_module(2, Size() if shared else Size([BATCH])).double()
+    if not shared:
+        scale = torch.arange(1.0, BATCH + 1, dtype=torch.float64)
+        kernel.outputscale = scale
+    mean = ConstantMean(batch_shape=Size() if shared else Size([BATCH]))
+    data = Comparisons.from_comparisons(X, pairs)
+    return PreferenceGP(X, data, covar_module=kernel, mean_module=mean, variance=variance)
+
+
+@contextmanager
+def pieces_of(monkeypatch: pytest.MonkeyPatch, size: int) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr(pieces, "_CACHED_ENTRIES", size * ITEMS**2)
+        yield
+
+
+def tensors(posterior: Any) -> tuple[Tensor, Tensor]:
+    return posterior.mean, posterior.distribution.covariance_matrix
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("variance", ["laplace", 6.0])
+@pytest.mark.parametrize("rows", [ROWS, 3 * ITEMS])  # the answers' and the items' side
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_posterior_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    variance: Literal["laplace"] | float,
+    rows: int,
+    shared: bool,
+) -> None:
+    whole, split = (model(variance, rows, shared) for _ in range(2))
+    X = torch.rand(BATCH, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    with pieces_of(monkeypatch, size):
+        split.representer()
+    for mine, other in zip(tensors(split.posterior(X)), tensors(whole.posterior(X)), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-9)
+    (_, mine), (_, other) = split.representer(), whole.representer()
+    assert type(mine.side) is type(other.side)
+    for field in ("latent", "weights", "log_joint"):
+        left, right = getattr(mine.mode, field), getattr(other.mode, field)
+        torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)
+    assert torch.equal(mine.mode.converged, other.mode.converged)
+    assert mine.mode.num_steps.shape == other.mode.num_steps.shape
+
+
+@pytest.mark.parametrize("rows", [ROWS, 3 * ITEMS])
+def test_paths_are_the_same(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    whole, split = (model("laplace", rows, shared=False) for _ in range(2))
+    X = torch.rand(BATCH, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    with pieces_of(monkeypatch, 2):
+        split.representer()
+    values = []
+    for gp in (whole, split):
+        torch.manual_seed(0)
+        values.append(draw_matheron_paths(gp, Size([2]))(X).detach())
+    torch.testing.assert_close(values[1], values[0], rtol=1e-8, atol=1e-8)
+
+
+def test_some_elements_of_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    gp = model("laplace", ROWS, shared=False)
+    whole = gp.log_evidence().detach()
+    chosen = torch.tensor([3, 0, 4])
+    for size in (1, 2, BATCH):
+        with pieces_of(monkeypatch, size):
+            some = gp.element_evidence(chosen)
+        torch.testing.assert_close(some.detach(), whole[chosen], rtol=1e-12, atol=1e-12)
+    scale = gp.covar_module.raw_outputscale
+    (grad,) = torch.autograd.grad(some.sum(), scale)
+    (wanted,) = torch.autograd.grad(gp.log_evidence()[chosen].sum(), scale)
+    torch.testing.assert_close(grad, wanted, rtol=1e-10, atol=1e-12)
+    assert (grad[[1, 2]] == 0.0).all()
