@@ -1,22 +1,30 @@
-r"""What the rules that choose a whole pair share."""
+r"""What the rules share: pending points, moments of a difference, links."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any, ClassVar, cast
 
+import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.models.likelihoods.pairwise import (
+    PairwiseLogitLikelihood,
+    PairwiseProbitLikelihood,
+)
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
+from torch.nn import Module
 
+from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 
 
-class PairAcquisitionFunction(AcquisitionFunction):
-    r"""A rule whose value belongs to a pair, ``b x 2 x d``, maximised with ``q=2``.
+class _NoPendingPoints(AcquisitionFunction):
+    """A rule in which pending points have no meaning; a subclass says what does."""
 
-    The two items of a pair are one query, so BoTorch's pending *points* mean nothing
-    here; pending *pairs* do, and reach a rule through
-    :class:`~botorch_pref.acquisition.PairAsPoint`.
-    """
+    _instead: ClassVar[str]
 
     @property  # type: ignore[override]
     def X_pending(self) -> Tensor | None:
@@ -33,12 +41,113 @@ class PairAcquisitionFunction(AcquisitionFunction):
         Raises:
             UnsupportedError: If ``X_pending`` is not ``None``.
         """
+        self.refuse_pending(X_pending)
+
+    @classmethod
+    def refuse_pending(cls, X_pending: Tensor | None) -> None:
+        r"""The check of :meth:`set_X_pending`, before there is a rule.
+
+        Raises:
+            UnsupportedError: If ``X_pending`` is not ``None``.
+        """
         if X_pending is not None:
-            raise UnsupportedError(
-                f"{type(self).__name__} chooses pairs and has no pending points. Wrap it "
-                "in PairAsPoint, under which a pending point is a pending pair."
-            )
+            raise UnsupportedError(f"{cls.__name__} {cls._instead}")
+
+
+class PairAcquisitionFunction(_NoPendingPoints):
+    r"""A rule whose value belongs to a pair, ``b x 2 x d``, maximised with ``q=2``.
+
+    The two items of a pair are one query, so BoTorch's pending *points* mean nothing
+    here; pending *pairs* do, and reach a rule through
+    :class:`~botorch_pref.acquisition.PairAsPoint`.
+    """
+
+    _instead = (
+        "chooses pairs and has no pending points. Wrap it in PairAsPoint, under which a "
+        "pending point is a pending pair."
+    )
 
     @abstractmethod
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         r"""Take ``k x 2 x d``-dim pairs that are asked but not answered into account."""
+
+
+class ItemAcquisitionFunction(_NoPendingPoints):
+    r"""A rule whose value belongs to a single item, ``b x 1 x d``, maximised with ``q=1``.
+
+    What is pending is a duel, of which an item is one half, so pending points mean
+    nothing here either.
+    """
+
+    _instead = (
+        "chooses one item at a time and has no pending points. Condition the model on the "
+        "open duels (condition_on_pairs) and build the rule on the new model."
+    )
+
+
+def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Posterior mean and variance of ``f(x) - f(x')``, pair by pair.
+
+    Args:
+        model: A model with ``pair_posterior``, which keeps the digits of near-identical
+            items, or any model with one output and a joint ``posterior``.
+        X: ``... x 2 x d``-dim pairs.
+
+    Returns:
+        The ``...``-dim mean and variance, in the units of the utility and squared. Both
+        are zero, with zero gradients, where the two items are one.
+    """
+    if hasattr(model, "pair_posterior"):
+        posterior: GPyTorchPosterior = cast(Any, model).pair_posterior(X)
+        mean, variance = posterior.mean[..., 0, 0], posterior.variance[..., 0, 0]
+    else:
+        joint = cast(GPyTorchPosterior, model.posterior(X))
+        first, second = joint.mean.squeeze(-1).unbind(dim=-1)
+        covariance = joint.covariance_matrix
+        mean = first - second
+        variance = covariance[..., 0, 0] + covariance[..., 1, 1] - 2 * covariance[..., 0, 1]
+    # Models add jitter or round small variances up, also that of an item minus itself.
+    same = (X[..., 0, :] == X[..., 1, :]).all(dim=-1)
+    return mean.masked_fill(same, 0.0), variance.clamp_min(0.0).masked_fill(same, 0.0)
+
+
+def safe_deviation(variance: Tensor) -> Tensor:
+    r"""The square root of ``...``-dim variances, of gradient zero where they are zero."""
+    positive = variance > 0
+    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
+
+
+def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikelihood:
+    r"""The link that a model was fitted with.
+
+    Args:
+        model: A model whose ``likelihood`` is one of this package or one of BoTorch's two
+            pairwise ones.
+        likelihood: Used instead of the model's.
+
+    Returns:
+        The link as a likelihood of this package.
+
+    Raises:
+        UnsupportedError: If the likelihood is none of these.
+    """
+    found = getattr(model, "likelihood", None) if likelihood is None else likelihood
+    if isinstance(found, BernoulliLikelihood):
+        return found
+    if isinstance(found, PairwiseLogitLikelihood):
+        return LogitLikelihood()
+    if isinstance(found, PairwiseProbitLikelihood):
+        return ProbitLikelihood(scale=2**-0.5)
+    raise UnsupportedError(
+        f"{type(found).__name__} of {type(model).__name__} has no known link: give "
+        "`likelihood`, for instance LogitLikelihood()."
+    )
+
+
+def checked_beta(beta: float) -> float:
+    r"""The multiple of a standard deviation.
+
+    Raises:
+        ComparisonDataError: If it is neither zero nor a positive, finite number.
+    """
+    return 0.0 if beta == 0 else checked_positive("beta", beta)

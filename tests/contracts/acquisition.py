@@ -1,9 +1,10 @@
-"""What every rule that chooses a whole pair owes BoTorch."""
+"""What every rule that chooses a whole pair, or one item, owes BoTorch."""
 
 from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,45 +14,45 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_m
 from torch import Tensor
 
 from botorch_pref.acquisition import PairAsPoint
-from botorch_pref.acquisition.base import PairAcquisitionFunction
+from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisitionFunction
 from botorch_pref.exceptions import UnsupportedError
 from tests.models.common import numerical_gradient, rand
 
 DIM = 2
 BOUNDS = torch.tensor([[0.0] * DIM, [1.0] * DIM], dtype=torch.float64)
-OPTIONS = {"num_restarts": 2, "raw_samples": 32}
+OPTIONS: dict[str, Any] = {"num_restarts": 2, "raw_samples": 32}
 
 
-class PairAcquisitionContract(ABC):
-    """Subclass, name ``Test...`` and say how to make the rule, over two-dimensional items."""
+class AcquisitionContract(ABC):
+    """What holds for pairs and for single items, over two-dimensional items."""
+
+    q: ClassVar[int]
+    options: ClassVar[dict[str, Any]] = OPTIONS  # of BoTorch's optimizers
+    instead: ClassVar[str]  # what the refusal of pending points names
 
     @abstractmethod
-    def make(self) -> PairAcquisitionFunction:
+    def make(self) -> AcquisitionFunction:
         """The rule, the same one at every call."""
 
-    def test_is_an_acquisition_function(self) -> None:
-        rule = self.make()
-        assert isinstance(rule, AcquisitionFunction)
-        assert isinstance(rule, PairAcquisitionFunction)
-
-    def test_value_is_one_number_a_pair(self) -> None:
-        rule, pairs = self.make(), rand(7, 2, DIM)
-        values = rule(pairs)
+    def test_value_is_one_number_a_batch(self) -> None:
+        rule, X = self.make(), rand(7, self.q, DIM)
+        values = rule(X)
         assert values.shape == (7,)
-        assert torch.equal(rule(pairs), values)
-        assert torch.equal(self.make()(pairs), values)
-        alone = torch.cat([rule(pair.unsqueeze(0)) for pair in pairs])
+        assert torch.equal(rule(X), values)
+        assert torch.equal(self.make()(X), values)
+        alone = torch.cat([rule(part.unsqueeze(0)) for part in X])
         torch.testing.assert_close(alone, values, atol=1e-10, rtol=0.0)
-        stacked = rule(pairs[:6].view(2, 3, 2, DIM))
+        stacked = rule(X[:6].view(2, 3, self.q, DIM))
         torch.testing.assert_close(stacked.flatten(), values[:6], atol=1e-10, rtol=0.0)
+        assert rule(X[:0]).shape == (0,)
 
-    @pytest.mark.parametrize("q", [1, 3])
-    def test_only_pairs_have_a_value(self, q: int) -> None:
-        with pytest.raises((BotorchError, AssertionError), match=r"q=2|q = 2"):
-            self.make()(rand(4, q, DIM))
+    def test_no_other_q_has_a_value(self) -> None:
+        for q in {1, 2, 3} - {self.q}:
+            with pytest.raises((BotorchError, AssertionError), match=rf"q ?= ?{self.q}"):
+                self.make()(rand(4, q, DIM))
 
     def test_gradient(self) -> None:
-        rule, at = self.make(), (0.1 + 0.8 * rand(3, 2, DIM, seed=5)).requires_grad_()
+        rule, at = self.make(), (0.1 + 0.8 * rand(3, self.q, DIM, seed=5)).requires_grad_()
         (gradient,) = torch.autograd.grad(rule(at).sum(), at)
         numerical = numerical_gradient(lambda X: rule(X).sum(), at)
         torch.testing.assert_close(gradient, numerical, atol=1e-6, rtol=1e-6)
@@ -62,24 +63,75 @@ class PairAcquisitionContract(ABC):
         rule.X_pending = None
         rule.set_X_pending(None)
         for refuse in (rule.set_X_pending, lambda X: setattr(rule, "X_pending", X)):
-            with pytest.raises(UnsupportedError, match="PairAsPoint"):
+            with pytest.raises(UnsupportedError, match=self.instead):
                 refuse(rand(1, DIM))
         assert rule.X_pending is None
 
     def test_joint_optimisation(self) -> None:
         rule = self.make()
         torch.manual_seed(0)
-        pair, value = optimize_acqf(rule, BOUNDS, q=2, **OPTIONS)
-        assert pair.shape == (2, DIM)
+        best, value = optimize_acqf(rule, BOUNDS, q=self.q, **self.options)
+        assert best.shape == (self.q, DIM)
         with torch.no_grad():
-            found, random = rule(pair.unsqueeze(0)), rule(rand(200, 2, DIM, seed=1))
+            found, random = rule(best.unsqueeze(0)), rule(rand(200, self.q, DIM, seed=1))
         assert float(value) == pytest.approx(float(found), abs=1e-8)
         assert float(found) >= float(random.max())
 
     def test_sequential_optimisation_of_the_rule_itself_is_refused(self) -> None:
         torch.manual_seed(0)
         with pytest.raises((BotorchError, AssertionError)):
-            optimize_acqf(self.make(), BOUNDS, q=2, sequential=True, **OPTIONS)
+            optimize_acqf(self.make(), BOUNDS, q=2, sequential=True, **self.options)
+
+
+class ItemAcquisitionContract(AcquisitionContract):
+    """Subclass, name ``Test...`` and say how to make the rule, over two-dimensional items."""
+
+    q = 1
+    instead = "condition_on_pairs"
+
+    def test_is_an_acquisition_function(self) -> None:
+        assert isinstance(self.make(), ItemAcquisitionFunction)
+
+    def test_mixed_optimisation(self) -> None:
+        rule = self.make()
+        torch.manual_seed(0)
+        best, value = optimize_acqf_mixed(
+            rule, BOUNDS, q=1, fixed_features_list=[{0: 0.25}, {0: 0.75}], **self.options
+        )
+        assert best.shape == (1, DIM)
+        assert float(best[0, 0]) in (0.25, 0.75)
+        with torch.no_grad():
+            assert float(value) == pytest.approx(float(rule(best.unsqueeze(0))), abs=1e-8)
+
+    def test_discrete_optimisation(self) -> None:
+        rule, table = self.make(), rand(20, DIM, seed=3)
+        best, value = optimize_acqf_discrete(rule, q=1, choices=table)
+        with torch.no_grad():
+            expected = rule(table.unsqueeze(-2))
+        assert torch.equal(best, table[expected.argmax()].unsqueeze(0))
+        assert float(value) == pytest.approx(float(expected.max()))
+
+    def test_starts_around_observed_items(self) -> None:
+        torch.manual_seed(0)
+        options = {**self.options, "options": {"sample_around_best": True}}
+        best, _ = optimize_acqf(self.make(), BOUNDS, q=1, **options)
+        assert best.shape == (1, DIM)
+
+
+class PairAcquisitionContract(AcquisitionContract):
+    """Subclass, name ``Test...`` and say how to make the rule, over two-dimensional items."""
+
+    q = 2
+    instead = "PairAsPoint"
+
+    @abstractmethod
+    def make(self) -> PairAcquisitionFunction:
+        """The rule, the same one at every call."""
+
+    def test_is_an_acquisition_function(self) -> None:
+        rule = self.make()
+        assert isinstance(rule, AcquisitionFunction)
+        assert isinstance(rule, PairAcquisitionFunction)
 
     def test_as_a_point(self) -> None:
         rule, pairs = self.make(), rand(5, 2, DIM)
@@ -92,7 +144,9 @@ class PairAcquisitionContract(ABC):
     def test_sequential_optimisation_of_pairs(self) -> None:
         torch.manual_seed(0)
         point = PairAsPoint(self.make())
-        pairs, values = optimize_acqf(point, BOUNDS.repeat(1, 2), q=2, sequential=True, **OPTIONS)
+        pairs, values = optimize_acqf(
+            point, BOUNDS.repeat(1, 2), q=2, sequential=True, **self.options
+        )
         assert pairs.shape == (2, 2 * DIM)
         assert values.shape == (2,)
         assert point.X_pending is None
@@ -106,13 +160,13 @@ class PairAcquisitionContract(ABC):
             BOUNDS.repeat(1, 2),
             q=2,
             fixed_features_list=features,
-            **OPTIONS,
+            **self.options,
         )
         assert pairs.shape == (2, 2 * DIM)
 
     def test_starts_around_observed_pairs(self) -> None:
         torch.manual_seed(0)
-        options = {**OPTIONS, "options": {"sample_around_best": True}}
+        options = {**self.options, "options": {"sample_around_best": True}}
         pair, _ = optimize_acqf(PairAsPoint(self.make()), BOUNDS.repeat(1, 2), q=1, **options)
         assert pair.shape == (1, 2 * DIM)
 
@@ -120,7 +174,11 @@ class PairAcquisitionContract(ABC):
         torch.manual_seed(0)
         point = PairAsPoint(self.make())
         pair, value = optimize_acqf_mixed(
-            point, BOUNDS.repeat(1, 2), q=1, fixed_features_list=[{0: 0.25}, {0: 0.75}], **OPTIONS
+            point,
+            BOUNDS.repeat(1, 2),
+            q=1,
+            fixed_features_list=[{0: 0.25}, {0: 0.75}],
+            **self.options,
         )
         assert pair.shape == (1, 2 * DIM)
         assert float(pair[0, 0]) in (0.25, 0.75)

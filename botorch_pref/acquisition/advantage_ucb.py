@@ -1,0 +1,64 @@
+r"""POP-BO's index on the shared model: an optimistic advantage over one item."""
+
+from __future__ import annotations
+
+import torch
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition.base import (
+    ItemAcquisitionFunction,
+    checked_beta,
+    difference_moments,
+    safe_deviation,
+)
+from botorch_pref.exceptions import ComparisonDataError
+
+
+class AdvantageUCB(ItemAcquisitionFunction):
+    r"""``E[f(x) - f(x_ref)] + beta sd(f(x) - f(x_ref))``, zero at ``x = x_ref``.
+
+    The rule of Xu et al. (2024), POP-BO, with a Gaussian posterior in place of a
+    likelihood-ratio set, as Lazzaro et al. (2026) run it; on the utility's scale.
+
+    Example:
+        >>> rule = AdvantageUCB(model, x_ref=last_item, beta=1.0)
+        >>> item, _ = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=256)
+    """
+
+    x_ref: Tensor
+
+    def __init__(self, model: Model, x_ref: Tensor, beta: float) -> None:
+        r"""Fix the other arm.
+
+        Args:
+            model: A model of the utility; :class:`PreferenceGP`, or any other with a joint
+                ``posterior``.
+            x_ref: ``d``-dim item that the advantage is over.
+            beta: Multiplies the model's standard deviation; at least 0. With the papers'
+                unit-scale ``sigma`` it is their ``beta`` times ``sqrt(lambda)``, where
+                ``lambda`` is one over the output scale.
+
+        Raises:
+            ComparisonDataError: If ``x_ref`` is not one item, or ``beta`` is negative.
+        """
+        super().__init__(model=model)
+        if x_ref.dim() != 1:
+            raise ComparisonDataError(f"`x_ref` must be d-dim, got {tuple(x_ref.shape)}.")
+        self.beta = checked_beta(beta)
+        self.register_buffer("x_ref", x_ref.detach().clone())
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The upper confidence bound of the advantage.
+
+        Args:
+            X: ``b x 1 x d``-dim items.
+
+        Returns:
+            ``b``-dim values, in the units of the utility.
+        """
+        pairs = torch.cat([X, self.x_ref.expand_as(X)], dim=-2)
+        mean, variance = difference_moments(self.model, pairs)
+        return mean + self.beta * safe_deviation(variance)

@@ -1,0 +1,77 @@
+r"""MR-LPF's rule: ask what the model knows least about."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition.base import PairAcquisitionFunction, difference_moments
+from botorch_pref.exceptions import UnsupportedError
+
+
+class PairVariance(PairAcquisitionFunction):
+    r"""The posterior variance of ``f(x) - f(x')``.
+
+    Eq. (11) of Kayal et al., *Bayesian Optimization from Human Feedback: Near-Optimal
+    Regret Bounds* (2025), which needs ``PreferenceGP(variance=kappa)``: its variance does
+    not depend on the answers. The value is ``1 / lambda`` times the square of the paper's
+    ``sigma`` where ``lambda`` is one over the output scale. It is the variance, not its
+    root, that has a gradient at ``x = x'``: zero, as the value.
+
+    Example:
+        >>> rule = PairVariance(PreferenceGP(datapoints, comparisons, variance=4.0))
+        >>> pair, _ = optimize_acqf(rule, bounds, q=2, num_restarts=4, raw_samples=256)
+    """
+
+    def __init__(self, model: Model) -> None:
+        r"""Keep the model.
+
+        Args:
+            model: A model of the utility; :class:`PreferenceGP`, or any other with a joint
+                ``posterior``, such as BoTorch's ``PairwiseGP``.
+        """
+        super().__init__(model=model)
+        self.pending_model: Model | None = None
+
+    def set_pending_pairs(self, pairs: Tensor | None) -> None:
+        r"""Condition the model on pairs that are asked but not answered.
+
+        Their answer is taken to be "no preference". For ``variance=kappa`` the answer does
+        not matter, so this is exact; for ``variance="laplace"`` it moves the mode, and the
+        variance that an actual answer will leave is only approximated.
+
+        Args:
+            pairs: ``k x 2 x d``-dim pairs, or ``None`` for none.
+
+        Raises:
+            UnsupportedError: If the model has no ``condition_on_pairs``, or is batched.
+        """
+        self.pending_model = None
+        if pairs is None:
+            return
+        if not hasattr(self.model, "condition_on_pairs"):
+            raise UnsupportedError(
+                f"{type(self.model).__name__} has no condition_on_pairs, so PairVariance cannot "
+                "take pending pairs into account; use PreferenceGP, or choose pairs one by one."
+            )
+        telling = pairs[(pairs[:, 0] != pairs[:, 1]).any(dim=-1)]  # of an item and itself: nothing
+        if len(telling):
+            answers = torch.full_like(telling[:, 0, 0], 0.5)
+            self.pending_model = cast(Any, self.model).condition_on_pairs(telling, answers)
+
+    @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The variance of the difference.
+
+        Args:
+            X: ``b x 2 x d``-dim pairs.
+
+        Returns:
+            ``b``-dim variances, in squared units of the utility.
+        """
+        _, variance = difference_moments(self.pending_model or self.model, X)
+        return variance

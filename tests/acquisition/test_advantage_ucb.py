@@ -1,0 +1,103 @@
+"""The optimistic advantage over one item."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from botorch.optim import optimize_acqf
+from torch import Tensor
+
+from botorch_pref.acquisition import AdvantageUCB
+from botorch_pref.exceptions import ComparisonDataError
+from tests.acquisition.common import (
+    botorch_model,
+    make_batched_model,
+    make_botorch_model,
+    make_model,
+    tables,
+)
+from tests.contracts.acquisition import ItemAcquisitionContract
+from tests.models.common import numerical_gradient, oracle, rand
+
+REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
+
+
+class TestContract(ItemAcquisitionContract):
+    def make(self) -> AdvantageUCB:
+        return AdvantageUCB(make_model(variance=4.0), REF, beta=1.5)
+
+
+class TestContractOfBotorchsModel(ItemAcquisitionContract):
+    def make(self) -> AdvantageUCB:
+        return AdvantageUCB(botorch_model(), REF, beta=0.7)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variance", ["laplace", 4.0])
+@pytest.mark.parametrize("beta", [0, 0.3, 2.0])
+def test_value_is_that_of_brute_force(variance: str | float, beta: float) -> None:
+    model, items = make_model(variance=variance), rand(20, 2, seed=4)
+    mean, deviation = tables(*oracle(model, torch.cat([items, REF.unsqueeze(0)]))[:2])
+    expected = (mean + beta * deviation)[:-1, -1]
+    values = AdvantageUCB(model, REF, beta)(items.unsqueeze(-2))
+    torch.testing.assert_close(values, expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [make_model, make_botorch_model])
+def test_zero_at_the_reference(make: object) -> None:
+    rule = AdvantageUCB(make(), REF, beta=2.0)  # type: ignore[operator]
+    at = REF.clone().view(1, 1, 2).requires_grad_()
+    value = rule(at)
+    (gradient,) = torch.autograd.grad(value.sum(), at)
+    assert float(value.detach()) == 0.0
+    assert gradient.isfinite().all()
+    # Close by, where the standard deviation is as good as linear, the gradient is exact.
+    near = (REF + 1e-2).view(1, 1, 2).requires_grad_()
+    (gradient,) = torch.autograd.grad(rule(near).sum(), near)
+    numerical = numerical_gradient(lambda X: rule(X).sum(), near)
+    torch.testing.assert_close(gradient, numerical, atol=1e-4, rtol=1e-5)
+
+
+def test_optimum_is_that_of_a_dense_grid() -> None:
+    rule = AdvantageUCB(make_model(1), REF[:1], beta=1.0)
+    grid = torch.linspace(0.0, 1.0, 2001, dtype=torch.float64).view(-1, 1, 1)
+    bounds: Tensor = torch.tensor([[0.0], [1.0]]).double()
+    torch.manual_seed(0)
+    _, value = optimize_acqf(rule, bounds, q=1, num_restarts=8, raw_samples=64)
+    with torch.no_grad():
+        assert float(value) >= float(rule(grid).max()) - 1e-6
+
+
+@torch.no_grad()
+def test_batched_model() -> None:
+    model, alone = make_batched_model()
+    items = rand(5, 1, 1, 2)
+    values = AdvantageUCB(model, REF, 1.0)(items.expand(5, 3, 1, 2))
+    assert values.shape == (5, 3)
+    expected = [AdvantageUCB(one, REF, 1.0)(items[:, 0]) for one in alone]
+    torch.testing.assert_close(values, torch.stack(expected, dim=-1), atol=1e-8, rtol=1e-8)
+
+
+def test_copies() -> None:
+    rule, items = AdvantageUCB(make_model(), REF, 1.0), rand(4, 1, 2)
+    for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
+        assert torch.equal(other(items), rule(items))
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(ComparisonDataError, match=r"`x_ref` must be d-dim, got \(1, 2\)"):
+        AdvantageUCB(make_model(), REF.unsqueeze(0), 1.0)
+    for beta in (-1.0, float("nan"), float("inf"), "one"):
+        with pytest.raises(ComparisonDataError, match="`beta`"):
+            AdvantageUCB(make_model(), REF, beta)  # type: ignore[arg-type]
+
+
+@pytest.mark.cuda
+def test_cuda() -> None:
+    rule, items = AdvantageUCB(make_model(), REF, 1.0), rand(20, 1, 2)
+    values = copy.deepcopy(rule).cuda()(items.cuda())
+    assert values.is_cuda
+    torch.testing.assert_close(values.cpu(), rule(items), atol=1e-8, rtol=1e-8)

@@ -1,0 +1,281 @@
+"""The leader's game: exhaustive search, the follower, the envelope gradient, links."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.likelihoods.pairwise import PairwiseLikelihood, PairwiseProbitLikelihood
+from botorch.optim import optimize_acqf
+from numpy.typing import NDArray
+from scipy import special
+from torch import Tensor
+
+from botorch_pref.acquisition import MaxMinLCB
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import PreferenceGP
+from tests.acquisition.common import (
+    botorch_model,
+    make_batched_model,
+    make_botorch_model,
+    make_model,
+    tables,
+)
+from tests.contracts.acquisition import OPTIONS, ItemAcquisitionContract
+from tests.models.common import numerical_gradient, oracle, rand
+
+Link = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+# The maximum may be at a kink, where L-BFGS-B cannot end but by a failed line search.
+KINKS = {**OPTIONS, "retry_on_optimization_warning": False}
+
+
+class TestContract(ItemAcquisitionContract):
+    options = KINKS
+
+    def make(self) -> MaxMinLCB:
+        return MaxMinLCB(make_model(variance=4.0), 0.4, rand(15, 2, seed=11))
+
+
+class TestContractExclude(ItemAcquisitionContract):
+    options = KINKS
+
+    def make(self) -> MaxMinLCB:
+        return MaxMinLCB(make_model(), 0.1, rand(40, 2, seed=11), diagonal="exclude")
+
+
+class TestContractOfBotorchsModel(ItemAcquisitionContract):
+    options = KINKS
+
+    def make(self) -> MaxMinLCB:
+        return MaxMinLCB(botorch_model(), 0.2, rand(15, 2, seed=11))
+
+
+def bounds_table(
+    model: PreferenceGP, items: Tensor, beta: float, link: Link = special.expit
+) -> Tensor:
+    """``mu(h) - beta sd`` at all ordered pairs, from the brute-force posterior."""
+    mean, deviation = tables(*oracle(model, items)[:2])
+    return torch.from_numpy(link(mean.numpy())) - beta * deviation
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variance", ["laplace", 4.0])
+@pytest.mark.parametrize("beta", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("diagonal", ["keep", "exclude"])
+def test_finite_game_is_that_of_exhaustive_search(
+    variance: str | float, beta: float, diagonal: str
+) -> None:
+    model, items = make_model(variance=variance), rand(30, 2, seed=4)
+    table = bounds_table(model, items, beta)
+    table.fill_diagonal_(0.5 if diagonal == "keep" else torch.inf)
+    rule = MaxMinLCB(model, beta, items, diagonal=diagonal)  # type: ignore[arg-type]
+    values, index = rule(items.unsqueeze(-2)), rule.follower_index(items)
+    torch.testing.assert_close(values, table.amin(1), atol=1e-6, rtol=0.0)
+    assert torch.equal(index, table.argmin(1))
+    assert torch.equal(rule.follower(items), items[table.argmin(1)])
+    assert int(values.argmax()) == int(table.amin(1).argmax())
+    on_diagonal = index == torch.arange(30)
+    assert bool(on_diagonal.any()) is (diagonal == "keep" and beta == 0.0)
+
+
+@torch.no_grad()
+def test_diagonal() -> None:
+    model, items = make_model(), rand(30, 2, seed=4)
+    best = model.posterior(items).mean.argmax()
+    # Without a bonus the best item does no better than against itself: exactly 1/2.
+    keep = MaxMinLCB(model, 0.0, items)
+    assert keep(items[best].view(1, 1, 2)).tolist() == [0.5]
+    assert int(keep.follower_index(items[best])) == int(best)
+    exclude = MaxMinLCB(model, 0.0, items, diagonal="exclude")
+    assert float(exclude(items[best].view(1, 1, 2))) > 0.5
+    # A copy of the leader in another row is the leader as well.
+    twice = MaxMinLCB(model, 0.0, torch.cat([items, items]), diagonal="exclude")
+    assert torch.equal(twice(items.unsqueeze(-2)), exclude(items.unsqueeze(-2)))
+    # Whoever has no other follower plays against itself, whatever the bonus.
+    for diagonal in ("keep", "exclude"):
+        alone = MaxMinLCB(model, 3.0, items[:1], diagonal=diagonal)  # type: ignore[arg-type]
+        assert alone(items[:1].unsqueeze(0)).tolist() == [0.5]
+    # A follower next to the leader is worth as much, so nothing jumps there.
+    near = MaxMinLCB(model, 1.0, items[:1])((items[:1] + 1e-9).unsqueeze(0))
+    assert float(near) == pytest.approx(0.5, abs=2e-5)
+
+
+@torch.no_grad()
+def test_without_bonus_the_follower_is_the_best_item() -> None:
+    model, items = make_model(), rand(30, 2, seed=4)
+    rule = MaxMinLCB(model, 0.0, items)
+    best = model.posterior(items).mean.argmax().expand(5, 4)
+    assert torch.equal(rule.follower_index(rand(5, 4, 2)), best)
+    assert rule.follower(rand(5, 4, 2)).shape == (5, 4, 2)
+    assert rule.follower(rand(2)).shape == (2,)
+
+
+def test_gradient_of_the_envelope() -> None:
+    """Follower fixed, against finite differences of the exhaustive minimum itself."""
+    model, followers, beta = make_model(variance=4.0), rand(25, 2, seed=11), 0.3
+    rule = MaxMinLCB(model, beta, followers)
+    at = rand(12, 2, seed=3).requires_grad_()
+    (gradient,) = torch.autograd.grad(rule(at.unsqueeze(-2)).sum(), at)
+
+    def exhaustive(X: Tensor) -> Tensor:
+        joint = model.posterior(torch.cat([X, followers]))
+        mean, deviation = tables(joint.mean.squeeze(-1), joint.covariance_matrix)
+        return (torch.sigmoid(mean) - beta * deviation)[:12, 12:]
+
+    with torch.no_grad():
+        best = exhaustive(at).sort(dim=-1).values
+        clear = best[:, 1] - best[:, 0] > 1e-3  # it does not switch within a step
+    assert clear.sum() >= 8
+    numerical = numerical_gradient(lambda X: exhaustive(X).amin(1).sum(), at)
+    torch.testing.assert_close(gradient[clear], numerical[clear], atol=1e-6, rtol=1e-6)
+    assert not rule.follower(at).requires_grad
+
+
+def test_gradient_is_finite_at_a_follower() -> None:
+    followers = rand(5, 2, seed=11)
+    for model in (make_model(), make_botorch_model()):
+        rule = MaxMinLCB(model, 0.1, followers)
+        at = followers.unsqueeze(-2).clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(rule(at).sum(), at)
+        assert gradient.isfinite().all()
+
+
+def test_optimum_is_that_of_a_dense_grid() -> None:
+    model = make_model(1)
+    axis = torch.linspace(0.0, 1.0, 1001, dtype=torch.float64).unsqueeze(-1)
+    rule = MaxMinLCB(model, 0.2, axis[::50])
+    table = torch.as_tensor([[0.0], [1.0]]).double()
+    torch.manual_seed(0)
+    leader, value = optimize_acqf(rule, table, q=1, **{**KINKS, "raw_samples": 128})
+    with torch.no_grad():
+        assert float(value) >= float(rule(axis.unsqueeze(-2)).max()) - 1e-6
+        assert float(value) == pytest.approx(float(rule(leader.unsqueeze(0))), abs=1e-8)
+
+
+def test_no_table_of_pairs_meets_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is one joint posterior a block; of pairs only the chosen ones are built."""
+    model, followers = make_model(), rand(300, 2, seed=11)
+    asked: dict[str, list[int]] = {"posterior": [], "pair_posterior": []}
+    for name, sizes in asked.items():
+        method = getattr(PreferenceGP, name)
+
+        def spy(
+            self: PreferenceGP,
+            X: Tensor,
+            method: Callable[..., object] = method,
+            sizes: list[int] = sizes,
+        ) -> object:
+            sizes.append(X.shape[:-1].numel())
+            return method(self, X)
+
+        monkeypatch.setattr(PreferenceGP, name, spy)
+    with torch.no_grad():
+        MaxMinLCB(model, 1.0, followers)(rand(700, 1, 2))
+    assert asked == {"posterior": [600, 600, 400], "pair_posterior": [1400]}
+
+
+@torch.no_grad()
+def test_blocks_do_not_show() -> None:
+    rule, leaders = MaxMinLCB(make_model(), 0.2, rand(7, 2, seed=11)), rand(300, 2)
+    index = rule.follower_index(leaders)
+    assert torch.equal(index, torch.stack([rule.follower_index(x) for x in leaders]))
+    assert torch.equal(rule.follower_index(leaders.view(3, 100, 2)), index.view(3, 100))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("likelihood", "link"),
+    [
+        (ProbitLikelihood(scale=0.5), lambda h: special.ndtr(0.5 * h)),
+        (PairwiseProbitLikelihood(), lambda h: special.ndtr(h / 2**0.5)),
+        (LogitLikelihood(scale=3.0), lambda h: special.expit(3.0 * h)),
+    ],
+)
+def test_links(likelihood: torch.nn.Module, link: Link) -> None:
+    model, items = make_model(), rand(12, 2, seed=4)
+    table = bounds_table(model, items, 0.2, link).fill_diagonal_(0.5)
+    rule = MaxMinLCB(model, 0.2, items, likelihood=likelihood)
+    torch.testing.assert_close(rule(items.unsqueeze(-2)), table.amin(1), atol=1e-6, rtol=0.0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("probit", [True, False])
+def test_links_of_botorchs_model(probit: bool) -> None:
+    model = make_botorch_model(**({"likelihood": None} if probit else {}))
+    items = rand(12, 2, seed=4)
+    joint = model.posterior(items)
+    mean, deviation = tables(joint.mean.squeeze(-1), joint.covariance_matrix)
+    chance = special.ndtr(mean.numpy() / 2**0.5) if probit else special.expit(mean.numpy())
+    table = (torch.from_numpy(chance) - 0.2 * deviation).fill_diagonal_(0.5)
+    values = MaxMinLCB(model, 0.2, items)(items.unsqueeze(-2))
+    torch.testing.assert_close(values, table.amin(1), atol=1e-5, rtol=0.0)
+
+
+def test_model_without_a_link() -> None:
+    X, followers = rand(8, 2), rand(5, 2, seed=11)
+    model = SingleTaskGP(X, (3 * X).sin().sum(-1, keepdim=True))
+    with pytest.raises(UnsupportedError, match="GaussianLikelihood of SingleTaskGP"):
+        MaxMinLCB(model, 1.0, followers)
+
+    class Unknown(PairwiseLikelihood):
+        def p(self, utility: Tensor, D: Tensor) -> Tensor:
+            return utility
+
+    with pytest.raises(UnsupportedError, match="Unknown"):
+        MaxMinLCB(make_botorch_model(), 1.0, followers, likelihood=Unknown())
+    rule = MaxMinLCB(model, 1.0, followers, likelihood=LogitLikelihood())
+    assert rule(X.unsqueeze(-2)).shape == (8,)
+
+
+@torch.no_grad()
+def test_batched_model() -> None:
+    model, alone = make_batched_model()
+    leaders, followers = rand(5, 1, 1, 2), rand(9, 2, seed=11)
+    rule = MaxMinLCB(model, 0.2, followers)
+    values = rule(leaders.expand(5, 3, 1, 2))
+    rules = [MaxMinLCB(one, 0.2, followers) for one in alone]
+    expected = torch.stack([one(leaders[:, 0]) for one in rules], dim=-1)
+    torch.testing.assert_close(values, expected, atol=1e-6, rtol=0.0)
+    torch.testing.assert_close(rule(leaders), values)
+    index = torch.stack([one.follower_index(leaders[:, 0, 0]) for one in rules], dim=-1)
+    assert torch.equal(rule.follower_index(leaders[:, 0]), index)
+    assert len(index.unique()) > 1
+
+
+def test_copies() -> None:
+    rule, items = MaxMinLCB(make_model(), 1.0, rand(5, 2, seed=11)), rand(4, 1, 2)
+    for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
+        assert torch.equal(other(items), rule(items))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"followers": rand(2)}, r"`followers` must be w x d .* got \(2,\)"),
+        ({"followers": rand(0, 2)}, r"`followers` .* got \(0, 2\)"),
+        ({"beta": -0.1}, "`beta`"),
+        ({"diagonal": "drop"}, "`diagonal` must be keep or exclude, got 'drop'"),
+    ],
+)
+def test_bad_arguments(change: dict[str, object], match: str) -> None:
+    options = {"model": make_model(), "beta": 1.0, "followers": rand(5, 2), **change}
+    with pytest.raises(ComparisonDataError, match=match):
+        MaxMinLCB(**options)
+
+
+@pytest.mark.cuda
+def test_cuda() -> None:
+    rule, items = MaxMinLCB(make_model(), 0.2, rand(30, 2, seed=11)), rand(200, 2)
+    there = copy.deepcopy(rule).cuda()
+    values = there(items.cuda().unsqueeze(-2))
+    assert values.is_cuda
+    assert torch.equal(there.follower_index(items.cuda()).cpu(), rule.follower_index(items))
+    torch.testing.assert_close(values.cpu(), rule(items.unsqueeze(-2)), atol=1e-8, rtol=0.0)

@@ -1,0 +1,284 @@
+"""The variance of a difference: oracle, papers' units, invariances, pending pairs."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from botorch.models.transforms.input import Normalize
+from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_pref.acquisition import PairAsPoint, PairVariance
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.models import PreferenceGP
+from tests._reference import finite as reference
+from tests._reference import kernels as reference_kernels
+from tests.acquisition.common import (
+    make_batched_model,
+    make_botorch_model,
+    make_model,
+    tables,
+)
+from tests.contracts.acquisition import BOUNDS, OPTIONS, PairAcquisitionContract
+from tests.models.common import make_duels, make_kernel, oracle, rand
+
+
+class TestContract(PairAcquisitionContract):
+    def make(self) -> PairVariance:
+        return PairVariance(make_model(variance=4.0))
+
+
+class TestContractLaplace(PairAcquisitionContract):
+    """The same for the other variance, and behind an input transform."""
+
+    def make(self) -> PairVariance:
+        transform = Normalize(2, bounds=torch.tensor([[-1.0, 0.0], [2.0, 1.5]]).double())
+        return PairVariance(make_model(input_transform=transform))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variance", ["laplace", 4.0])
+def test_value_is_that_of_brute_force(variance: str | float) -> None:
+    model, items = make_model(variance=variance), rand(9, 2, seed=4)
+    _, covariance, _ = oracle(model, items)
+    _, deviation = tables(torch.zeros(9).double(), covariance)
+    first, second = torch.triu_indices(9, 9, 1)
+    values = PairVariance(model)(torch.stack([items[first], items[second]], dim=1))
+    torch.testing.assert_close(values, deviation[first, second].square(), atol=1e-9, rtol=1e-9)
+
+
+def line_model(items: Tensor, duels: Tensor, penalty: float, kappa: float | str) -> PreferenceGP:
+    kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+    # A plain float would pass through float32.
+    kernel.base_kernel.lengthscale = torch.tensor(0.1, dtype=torch.float64)
+    kernel.outputscale = torch.tensor(1.0).double() / penalty
+    return PreferenceGP(items, duels, covar_module=kernel, variance=kappa)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("penalty", "kappa"), [(0.05, 1.0), (0.05, 6.0), (0.5, 22.1), (2.0, 4.0)])
+def test_units_of_the_papers(penalty: float, kappa: float) -> None:
+    """``sigma = sqrt(lambda) sd``: eq. (10) with the unit kernel and ridge ``lambda kappa``."""
+    items, duels = make_duels(7, 15, 1, seed=2)
+    gram = reference_kernels.gram("matern52", items.numpy(), items.numpy(), 0.1)
+    sigma2 = np.diag(reference.pair_covariance(gram, duels.numpy(), penalty * kappa))
+    rule = PairVariance(line_model(items, duels, penalty, kappa))
+    value = rule(items[torch.from_numpy(reference.all_pairs(7))])
+    torch.testing.assert_close(
+        penalty * value, torch.from_numpy(sigma2.copy()), atol=1e-9, rtol=1e-9
+    )
+
+
+@torch.no_grad()
+def test_three_items_in_figures() -> None:
+    items = torch.tensor([[0.0], [0.1], [0.3]], dtype=torch.float64)
+    duels = torch.tensor([[0, 1], [2, 1], [0, 1]])
+    pair = items[:2].unsqueeze(0)
+    value = PairVariance(line_model(items, duels, 0.05, 1.0))(pair)
+    assert float(value) == pytest.approx(0.48614, abs=5e-6)
+
+
+def flipped(duels: Tensor) -> Tensor:
+    return torch.where(torch.arange(len(duels))[:, None] % 2 == 0, duels.flip(-1), duels)
+
+
+@torch.no_grad()
+def test_answers_do_not_matter() -> None:
+    """Property 11, bit for bit; for the Laplace variance they do."""
+    items, duels = make_duels(8, 12, 2)
+    pairs = rand(50, 2, 2, seed=9)
+    for variance, same in ((4.0, True), ("laplace", False)):
+        values = [
+            PairVariance(PreferenceGP(items, Y, covar_module=make_kernel(2), variance=variance))(
+                pairs
+            )
+            for Y in (duels, flipped(duels))
+        ]
+        assert torch.equal(*values) is same
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variance", ["laplace", 4.0])
+def test_symmetric_and_bounded_by_the_prior(variance: str | float) -> None:
+    """Property 11."""
+    model, pairs = make_model(variance=variance), rand(50, 2, 2, seed=9)
+    rule = PairVariance(model)
+    values = rule(pairs)
+    torch.testing.assert_close(rule(pairs.flip(-2)), values, atol=1e-13, rtol=0.0)
+    assert torch.equal(rule(pairs[:, :1].expand_as(pairs)), torch.zeros(50).double())
+    prior = model.covar_module(pairs).to_dense()
+    bound = prior[:, 0, 0] + prior[:, 1, 1] - 2 * prior[:, 0, 1]
+    assert ((values > 0) & (values <= bound + 1e-12)).all()
+
+
+@torch.no_grad()
+def test_repeats_and_time() -> None:
+    """Property 12: repeats of one pair in closed form, and monotone in data and kappa."""
+    items, kappa = rand(2, 2), 3.0
+    prior = 2 * (4.0 - make_kernel(2)(items).to_dense()[0, 1])
+    for repeats in (1, 2, 7):
+        model = PreferenceGP(
+            items,
+            torch.tensor([[0, 1]]).repeat(repeats, 1),
+            covar_module=make_kernel(2),
+            variance=kappa,
+        )
+        value = PairVariance(model)(items.unsqueeze(0))
+        torch.testing.assert_close(value, (prior * kappa / (kappa + repeats * prior)).view(1))
+    pairs, (items, duels) = rand(100, 2, 2, seed=9), make_duels(8, 12, 2)
+
+    def values(num: int, kappa: float) -> Tensor:
+        model = PreferenceGP(items, duels[:num], covar_module=make_kernel(2), variance=kappa)
+        return PairVariance(model)(pairs)
+
+    over_time = torch.stack([values(num, 3.0) for num in range(1, 13)])
+    assert (over_time.diff(dim=0) <= 1e-10).all()
+    assert (over_time[0] - over_time[-1]).max() > 0.1
+    over_kappa = torch.stack([values(12, kappa) for kappa in (0.5, 1.0, 4.0, 100.0)])
+    assert (over_kappa.diff(dim=0) >= -1e-10).all()
+
+
+@torch.no_grad()
+def test_root_is_a_pseudo_metric() -> None:
+    """Property 13."""
+    items = rand(12, 2, seed=3)
+    table = items[torch.cartesian_prod(torch.arange(12), torch.arange(12))]
+    deviation = PairVariance(make_model(variance=4.0))(table).sqrt().view(12, 12)
+    detour = (deviation[:, :, None] + deviation[None, :, :]).amin(dim=1)
+    assert (deviation <= detour + 1e-9).all()
+
+
+@pytest.mark.parametrize("make", [make_model, make_botorch_model])
+@pytest.mark.parametrize("base", [MaternKernel(nu=2.5), MaternKernel(nu=1.5), RBFKernel()])
+def test_gradient(make: object, base: torch.nn.Module) -> None:
+    """Property 22: exact away from the diagonal, zero on it."""
+    rule = PairVariance(make(covar_module=ScaleKernel(copy.deepcopy(base)).double()))  # type: ignore[operator]
+    apart = rand(2, 2, 2, seed=5).requires_grad_()
+    assert torch.autograd.gradcheck(rule, (apart,), atol=1e-7)
+    same = rand(3, 1, 2, seed=5).expand(3, 2, 2).clone().requires_grad_()
+    value = rule(same)
+    (gradient,) = torch.autograd.grad(value.sum(), same)
+    assert torch.equal(value, torch.zeros_like(value))
+    assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
+@torch.no_grad()
+def test_digits_of_close_items() -> None:
+    """A variance of 1e-8 of the prior's, which the joint posterior has lost half of."""
+    empty = torch.empty(0, 1).double()
+    model = PreferenceGP(empty, torch.empty(0, 2).long(), covar_module=make_kernel(1))
+    pair = torch.tensor([[[0.3], [0.3 + 3e-5]]], dtype=torch.float64)
+    exact = 4 * reference_kernels.dueling_variance(
+        "matern52", pair[0, 0].tolist(), pair[0, 1].tolist(), 0.4
+    )
+    assert float(PairVariance(model)(pair)) == pytest.approx(float(exact), rel=1e-6)
+
+
+def test_pending_pairs_are_asked_pairs() -> None:
+    model, pairs, pending = make_model(variance=4.0), rand(20, 2, 2, seed=9), rand(3, 2, 2)
+    pending[0, 1, 0] = pending[0, 0, 0]  # one column in common makes no identical items
+    rule, before = PairVariance(model), PairVariance(model)(pairs)
+    rule.set_pending_pairs(pending)
+    for answer in (0.0, 0.5, 1.0):  # whichever comes
+        told = model.condition_on_pairs(pending, torch.full((3,), answer).double())
+        torch.testing.assert_close(rule(pairs), PairVariance(told)(pairs), atol=1e-12, rtol=0.0)
+    assert (rule(pairs) < before).all()
+    itself = pending[:, :1].expand_as(pending)
+    rule.set_pending_pairs(torch.cat([pending, itself]))
+    torch.testing.assert_close(rule(pairs), PairVariance(told)(pairs), atol=1e-12, rtol=0.0)
+    for nothing in (itself, pending[:0], None):
+        rule.set_pending_pairs(nothing)
+        assert torch.equal(rule(pairs), before)
+    assert rule.model is model
+
+
+def test_pending_pairs_need_a_model_that_takes_them() -> None:
+    rule, pairs = PairVariance(make_botorch_model()), rand(4, 2, 2)
+    before = rule(pairs)
+    rule.set_pending_pairs(None)
+    with pytest.raises(UnsupportedError, match="PairwiseGP has no condition_on_pairs"):
+        rule.set_pending_pairs(pairs)
+    assert torch.equal(rule(pairs), before)
+
+
+def test_sequential_choice_is_the_greedy_design() -> None:
+    """Several pairs of a table, one by one, against rank-one downdates of a covariance."""
+    items, kappa = rand(7, 2, seed=3), 4.0
+    model = make_model(variance=kappa)
+    rows = list(itertools.combinations(range(7), 2))
+    table = torch.stack([items[list(row)].flatten() for row in rows])
+    chosen, _ = optimize_acqf_discrete(
+        PairAsPoint(PairVariance(model)), q=6, choices=table, unique=False
+    )
+    _, covariance, _ = oracle(model, items)
+    C = covariance.numpy().copy()
+    for step in range(6):
+        variance = [C[i, i] + C[j, j] - 2 * C[i, j] for i, j in rows]
+        best = int(np.argmax(variance))
+        assert torch.equal(chosen[step], table[best])
+        i, j = rows[best]
+        a = C[:, i] - C[:, j]
+        C -= np.outer(a, a) / (kappa + a[i] - a[j])
+
+
+def test_joint_optimum_is_that_of_a_dense_grid() -> None:
+    rule = PairVariance(make_model(1, variance=1.0))
+    axis = torch.linspace(0.0, 1.0, 201, dtype=torch.float64)
+    with torch.no_grad():
+        best = rule(torch.cartesian_prod(axis, axis).unsqueeze(-1)).max()
+    torch.manual_seed(0)
+    _, value = optimize_acqf(rule, BOUNDS[:, :1], q=2, num_restarts=8, raw_samples=128)
+    assert float(value) >= float(best) - 1e-6
+
+
+def test_model_of_botorch() -> None:
+    """The same posterior, from ``posterior`` alone, through BoTorch's optimizers."""
+    rule, pairs = PairVariance(make_botorch_model()), rand(20, 2, 2, seed=9)
+    ours = PairVariance(make_model())
+    torch.testing.assert_close(rule(pairs), ours(pairs), atol=1e-6, rtol=1e-6)
+    torch.manual_seed(0)
+    _, value = optimize_acqf(rule, BOUNDS, q=2, **OPTIONS)
+    with torch.no_grad():
+        assert float(value) >= float(rule(rand(200, 2, 2, seed=1)).max())
+    point, wide = PairAsPoint(rule), BOUNDS.repeat(1, 2)
+    best, _ = optimize_acqf_mixed(point, wide, q=1, fixed_features_list=[{0: 0.5}], **OPTIONS)
+    assert float(best[0, 0]) == 0.5
+    choices = pairs.flatten(1)
+    best, _ = optimize_acqf_discrete(point, q=1, choices=choices)
+    assert torch.equal(best[0], choices[rule(pairs).argmax()])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variance", ["laplace", 4.0])
+def test_batched_model(variance: str | float) -> None:
+    model, alone = make_batched_model(variance=variance)
+    pairs = rand(5, 1, 2, 2)
+    values = PairVariance(model)(pairs.expand(5, 3, 2, 2))
+    assert values.shape == (5, 3)
+    expected = torch.stack([PairVariance(one)(pairs[:, 0]) for one in alone], dim=-1)
+    torch.testing.assert_close(values, expected, atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(PairVariance(model)(pairs), values)
+
+
+def test_copies() -> None:
+    rule, pairs = PairVariance(make_model(variance=4.0)), rand(4, 2, 2)
+    rule.set_pending_pairs(rand(1, 2, 2, seed=8))
+    for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
+        assert torch.equal(other(pairs), rule(pairs))
+
+
+@pytest.mark.cuda
+def test_cuda() -> None:
+    model, pairs, pending = make_model(variance=4.0), rand(20, 2, 2, seed=9), rand(3, 2, 2)
+    rule, there = PairVariance(model), PairVariance(copy.deepcopy(model).cuda())
+    rule.set_pending_pairs(pending)
+    there.set_pending_pairs(pending.cuda())
+    values = there(pairs.cuda())
+    assert values.is_cuda
+    torch.testing.assert_close(values.cpu(), rule(pairs), atol=1e-8, rtol=1e-8)
