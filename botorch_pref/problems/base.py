@@ -157,6 +157,29 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
             )
 
 
+def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:
+    r"""Choices at even distances on a line.
+
+    Args:
+        lower: The first.
+        upper: The last.
+        num_choices: How many there are.
+
+    Returns:
+        A ``num_choices x 1``-dim tensor, bitwise symmetric about the middle, so that the
+        ties of a symmetric utility are ties.
+
+    Raises:
+        SearchSpaceError: If there are fewer than two.
+    """
+    if num_choices < 2:
+        raise SearchSpaceError(f"num_choices must be at least 2, got {num_choices}.")
+    grid = torch.linspace(lower, upper, num_choices, dtype=torch.double)
+    half = num_choices // 2
+    grid[:half] = lower + upper - grid.flip(0)[:half]
+    return grid.unsqueeze(-1)
+
+
 def _first(mask: Tensor) -> list[int]:
     """The position of the first true entry."""
     position: list[int] = mask.nonzero()[0].tolist()

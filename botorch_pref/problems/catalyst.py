@@ -15,16 +15,15 @@ from importlib import resources
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems.base import ItemError, PreferenceProblem
+from botorch_pref.problems.table import TableProblem
 
 _ELEMENTS = ("x_ag", "x_au", "x_zn")
 _FILE = "ocx24_ag_au_zn_co2r_300.csv"
 
 
-class Catalyst(PreferenceProblem):
+class Catalyst(TableProblem):
     r"""Hydrogen yield of silver/gold/zinc catalysts ([Lazzaro2026], Sec. 5).
 
     An item is a composition: the fractions of silver, gold and zinc, which sum to 1 up
@@ -38,8 +37,9 @@ class Catalyst(PreferenceProblem):
     """
 
     name = "catalyst"
-    choices: Tensor
     _bounds = [(0.0, 1.0)] * 3
+    _kind = "measured composition"
+    _remedy = ", or load the problem with dedupe='mean'"
 
     def __init__(self, dedupe: Literal["keep", "mean"] = "keep") -> None:
         r"""Load the measurements.
@@ -64,24 +64,13 @@ class Catalyst(PreferenceProblem):
             items = [items[rows[0]] for rows in replicates.values()]
             yields = [sum(yields[row] for row in rows) / len(rows) for rows in replicates.values()]
             names = list(replicates)
-        super().__init__(choices=torch.tensor(items, dtype=torch.double))
+        percent = torch.tensor(yields, dtype=torch.double)
+        super().__init__(torch.tensor(items, dtype=torch.double), percent / 10.0)
         self.names = tuple(names)
         self.dedupe = dedupe
-        self._utilities = torch.tensor(yields, dtype=torch.double) / 10.0
 
-    def _evaluate_true(self, X: Tensor) -> Tensor:
-        same = (X.unsqueeze(-2) == self.choices.to(X)).all(dim=-1)
-        matches = same.sum(dim=-1)
-        if (matches != 1).any():
-            position = (matches != 1).nonzero()[0].tolist()
-            if matches[tuple(position)] == 0:
-                raise ItemError(f"X is not a measured composition in row {position}.")
-            name = self.names[int(same[tuple(position)].long().argmax())]
-            raise ItemError(
-                f"{name}, row {position} of X, was measured more than once: call "
-                ".utility(indices), or load the problem with dedupe='mean'."
-            )
-        return self.utilities.to(X)[same.long().argmax(dim=-1)]
+    def _name_of(self, index: int) -> str:
+        return self.names[index]
 
 
 def _load() -> tuple[list[str], list[list[float]], list[float]]:

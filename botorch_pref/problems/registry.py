@@ -13,12 +13,17 @@ from botorch.test_functions.synthetic import SyntheticTestFunction
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.catalyst import Catalyst
-from botorch_pref.problems.synthetic import Ackley, RKHSFunction, SyntheticProblem
+from botorch_pref.problems.ratings import Ratings
+from botorch_pref.problems.rkhs import RKHSFunction
+from botorch_pref.problems.synthetic import Ackley, SyntheticProblem
+from botorch_pref.problems.tuning import DigitsTuning
 
 _OWN: dict[str, Callable[..., PreferenceProblem]] = {
     "catalyst": Catalyst,
     "ackley": Ackley,
     "rkhs": RKHSFunction,
+    "ratings": Ratings,
+    "digitstuning": DigitsTuning,
 }
 _BOTORCH: dict[str, Callable[..., SyntheticTestFunction]] = {
     "beale": botorch_synthetic.Beale,
@@ -43,7 +48,7 @@ _BOTORCH: dict[str, Callable[..., SyntheticTestFunction]] = {
     "threehumpcamel": botorch_synthetic.ThreeHumpCamel,
 }
 # Arguments of BoTorch's constructors that mean nothing for a preference problem.
-_NOT_OPTIONS = {"noise_std", "negate", "bounds", "dtype"}
+_NOT_OPTIONS = frozenset({"noise_std", "negate", "bounds", "dtype"})
 
 
 def problem_names() -> tuple[str, ...]:
@@ -69,22 +74,24 @@ def get_problem(name: str, **options: Any) -> PreferenceProblem:
     key = name.lower().replace("-", "").replace("_", "")
     if key in _OWN:
         factory = _OWN[key]
-        _check_options(key, factory, options)
+        _check_options(key, factory, options, hidden=frozenset())
         return factory(**options)
     if key in _BOTORCH:
         function = _BOTORCH[key]
-        _check_options(key, function, options)
+        _check_options(key, function, options, hidden=_NOT_OPTIONS)
         return SyntheticProblem(function(**options), name=key)
     raise UnsupportedError(f"unknown problem {name!r}; there are {', '.join(problem_names())}.")
 
 
-def _check_options(name: str, factory: Callable[..., object], options: dict[str, Any]) -> None:
+def _check_options(
+    name: str,
+    factory: Callable[..., object],
+    options: dict[str, Any],
+    hidden: frozenset[str],
+) -> None:
     """Raise an ``UnsupportedError`` for an option that the problem does not have."""
-    known = [
-        parameter
-        for parameter in inspect.signature(factory).parameters
-        if parameter not in _NOT_OPTIONS
-    ]
+    parameters = inspect.signature(factory).parameters
+    known = [parameter for parameter in parameters if parameter not in hidden]
     for option in options:
         if option not in known:
             has = f"its options are {', '.join(known)}" if known else "it has none"

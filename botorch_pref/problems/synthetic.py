@@ -1,4 +1,4 @@
-r"""Synthetic utilities: Ackley, RKHS functions, and BoTorch's own test functions.
+r"""Synthetic utilities: Ackley's function, and BoTorch's own test functions.
 
 References:
 .. [Lazzaro2026] A. Lazzaro, D. Buffelli, D. Shiu, S. Vakili. A Finite Time Analysis of
@@ -11,8 +11,6 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from botorch.test_functions import synthetic as botorch_synthetic
@@ -21,14 +19,12 @@ from botorch.test_functions.synthetic import SyntheticTestFunction
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.randomness import derive_seed
+from botorch_pref.problems.base import PreferenceProblem, evenly_spaced
 
-# The anchor values of [Kayal2025], and so the range that random ones are drawn from.
-ANCHOR_VALUES = (-0.5, 0.0, 0.5, 1.0, 0.7, 0.2, 0.2, 0.5, 0.95, 0.7)
-# Largest minus smallest utility of Ackley on [-5, 5]^d: the same for every d, as the
-# worst point has all coordinates at 4.5975.
+# Largest minus smallest value of Ackley's function on [-5, 5]^d, the same for every d: it
+# is 0 at 0, and largest where all coordinates are at 4.5975 (of either sign).
 ACKLEY_BOX_RANGE = 14.302667500265276
+ACKLEY_FARTHEST = 4.597534750355417
 
 
 class SyntheticProblem(PreferenceProblem):
@@ -100,14 +96,30 @@ class SyntheticProblem(PreferenceProblem):
         return values.to(X)
 
 
+class _PositiveAckley(botorch_synthetic.Ackley):
+    """Ackley's function where it is to be maximised."""
+
+    _is_minimization_by_default = False
+    _optimal_value = ACKLEY_BOX_RANGE
+    _check_grad_at_opt = True
+
+    def __init__(self, dim: int, bounds: list[tuple[float, float]]) -> None:
+        super().__init__(dim=dim, bounds=bounds)
+        # Two of the 2^d corners, all of which tie.
+        self._optimizers = [(-ACKLEY_FARTHEST,) * dim, (ACKLEY_FARTHEST,) * dim]
+        self.optimizers = torch.tensor(self._optimizers, dtype=torch.double)
+
+
 class Ackley(SyntheticProblem):
-    r"""Ackley's function on ``[-5, 5]^d``, maximised ([Lazzaro2026], Eq. (32)).
+    r"""Ackley's function on ``[-5, 5]^d``, negated ([Lazzaro2026], Eq. (32)) or not.
 
     .. math::
         f(x) = 20 e^{-0.2 \sqrt{\frac1d \sum_i x_i^2}}
                + e^{\frac1d \sum_i \cos 2 \pi x_i} - 20 - e
 
-    The paper's experiment has ``num_choices=40``: no choice lies at 0, and two are best.
+    The experiment of [Lazzaro2026] has ``num_choices=40``: no choice lies at 0, and two
+    are best. That of [Kayal2025] has ``num_choices=100, unit_cube=False,
+    utility_scale=3.0, negate=False``: the choices next to -4.5975 and 4.5975 are best.
     """
 
     def __init__(
@@ -116,6 +128,7 @@ class Ackley(SyntheticProblem):
         num_choices: int | None = None,
         unit_cube: bool = True,
         utility_scale: float | None = None,
+        negate: bool = True,
     ) -> None:
         r"""Set up the box, or the grid.
 
@@ -127,25 +140,21 @@ class Ackley(SyntheticProblem):
             utility_scale: If given, the utility is multiplied so that its largest and
                 its smallest value differ by this much: over the choices where there
                 are any, else over the box.
+            negate: If true, the utility is the ``f`` above, with its maximum 0 at 0; if
+                false it is ``-f``, from 0 at 0 to 14.3 where all ``|x_i|`` are 4.5975.
 
         Raises:
             SearchSpaceError: If ``dim`` or ``num_choices`` is too small, or
                 ``utility_scale`` is not positive.
             UnsupportedError: If ``num_choices`` is given for ``dim > 1``.
         """
-        if dim < 1:
-            raise SearchSpaceError(f"dim must be at least 1, got {dim}.")
-        if num_choices is not None and dim != 1:
-            raise UnsupportedError(f"num_choices needs dim=1, got dim={dim}.")
-        if utility_scale is not None and not 0 < utility_scale < math.inf:
-            raise SearchSpaceError(
-                f"utility_scale must be positive and finite, got {utility_scale}."
-            )
+        _check_ackley(dim, num_choices, utility_scale)
         choices = None
         if num_choices is not None:
             lower, upper = (0.0, 1.0) if unit_cube else (-5.0, 5.0)
-            choices = _grid(lower, upper, num_choices)
-        function = botorch_synthetic.Ackley(dim=dim, bounds=[(-5.0, 5.0)] * dim)
+            choices = evenly_spaced(lower, upper, num_choices)
+        kind = botorch_synthetic.Ackley if negate else _PositiveAckley
+        function = kind(dim=dim, bounds=[(-5.0, 5.0)] * dim)
         super().__init__(function, unit_cube=unit_cube, choices=choices, name="ackley")
         self._scale = 1.0
         if utility_scale is not None:
@@ -154,109 +163,17 @@ class Ackley(SyntheticProblem):
                 values = super()._evaluate_true(self.choices)
                 width = float(values.max() - values.min())
             self._scale = utility_scale / width
+        self._optimal_value = 0.0 if negate else self._scale * ACKLEY_BOX_RANGE
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return self._scale * super()._evaluate_true(X)
 
 
-class RKHSFunction(PreferenceProblem):
-    r"""A utility from the RKHS of a Matern-5/2 kernel ([Lazzaro2026], App. F).
-
-    Kernel ridge regression through a few evenly spaced anchors ``a`` on ``[0, 1]`` with
-    values ``v``: ``f(x) = scale k(x, a) (k(a, a) + ridge I)^{-1} v``.
-    """
-
-    choices: Tensor
-    anchors: Tensor
-    weights: Tensor
-
-    def __init__(
-        self,
-        lengthscale: float = 0.1,
-        num_anchors: int = 10,
-        ridge: float = 0.05,
-        scale: float = 5.0,
-        values: Sequence[float] | Literal["random"] | None = None,
-        num_choices: int = 30,
-        seed: int = 0,
-    ) -> None:
-        r"""Fit the function.
-
-        Args:
-            lengthscale: The kernel's lengthscale, in units of ``x``.
-            num_anchors: The number of anchors.
-            ridge: What is added to the diagonal of the kernel matrix.
-            scale: What the function is multiplied by: 5 as in the code of [Kayal2025],
-                or 1 as in the papers.
-            values: The ``num_anchors`` values; ``"random"`` draws them uniformly from
-                ``[-0.5, 1]``; ``None`` takes the ten of [Kayal2025].
-            num_choices: The number of evenly spaced choices.
-            seed: The seed of random values.
-
-        Raises:
-            SearchSpaceError: If ``lengthscale``, ``ridge`` or ``scale`` is not
-                positive, there are not ``num_anchors`` finite values, or
-                ``num_choices`` is too small.
-        """
-        for argument, value in (
-            ("lengthscale", lengthscale),
-            ("ridge", ridge),
-            ("scale", scale),
-        ):
-            if not 0 < value < math.inf:
-                raise SearchSpaceError(f"{argument} must be positive and finite, got {value}.")
-        super().__init__(bounds=[(0.0, 1.0)], choices=_grid(0.0, 1.0, num_choices))
-        self.name = "rkhs"
-        self.lengthscale = lengthscale
-        targets = _anchor_values(values, num_anchors, seed)
-        anchors = torch.linspace(0.0, 1.0, num_anchors, dtype=torch.double)
-        self.register_buffer("anchors", anchors.unsqueeze(-1))
-        gram = self._kernel(self.anchors)
-        system = gram + ridge * torch.eye(num_anchors, dtype=torch.double)
-        weights = scale * torch.linalg.solve(system, targets)
-        self.register_buffer("weights", weights)
-
-    @property
-    def norm(self) -> float:
-        """The RKHS norm of the utility, under the unit-variance kernel."""
-        return float((self.weights @ self._kernel(self.anchors) @ self.weights).sqrt())
-
-    def _evaluate_true(self, X: Tensor) -> Tensor:
-        return self._kernel(X) @ self.weights.to(X)
-
-    def _kernel(self, X: Tensor) -> Tensor:
-        """``... x num_anchors``-dim kernel between ``... x 1``-dim items and anchors."""
-        distance = (X - self.anchors.squeeze(-1).to(X)).abs()
-        s = math.sqrt(5.0) / self.lengthscale * distance
-        return (1.0 + s + s.square() / 3.0) * torch.exp(-s)
-
-
-def _grid(lower: float, upper: float, num_choices: int) -> Tensor:
-    """``num_choices x 1``-dim evenly spaced items, both ends included."""
-    if num_choices < 2:
-        raise SearchSpaceError(f"num_choices must be at least 2, got {num_choices}.")
-    grid = torch.linspace(lower, upper, num_choices, dtype=torch.double)
-    # Bitwise symmetric about the middle, so that the ties of a symmetric utility are.
-    half = num_choices // 2
-    grid[:half] = lower + upper - grid.flip(0)[:half]
-    return grid.unsqueeze(-1)
-
-
-def _anchor_values(
-    values: Sequence[float] | Literal["random"] | None, num_anchors: int, seed: int
-) -> Tensor:
-    """The ``num_anchors``-dim values at the anchors."""
-    if isinstance(values, str):
-        if values != "random":
-            raise SearchSpaceError(f"values must be numbers, 'random' or None, got {values!r}.")
-        generator = torch.Generator().manual_seed(derive_seed(seed, "problem", 0))
-        uniform = torch.rand(num_anchors, generator=generator, dtype=torch.double)
-        lower, upper = min(ANCHOR_VALUES), max(ANCHOR_VALUES)
-        return lower + (upper - lower) * uniform
-    fixed = ANCHOR_VALUES if values is None else values
-    targets = torch.as_tensor(fixed, dtype=torch.double)
-    if targets.shape != (num_anchors,) or not targets.isfinite().all():
-        raise SearchSpaceError(
-            f"values must be {num_anchors} finite numbers, one an anchor, got {tuple(fixed)}."
-        )
-    return targets
+def _check_ackley(dim: int, num_choices: int | None, utility_scale: float | None) -> None:
+    """Raise the errors of ``Ackley``'s arguments."""
+    if dim < 1:
+        raise SearchSpaceError(f"dim must be at least 1, got {dim}.")
+    if num_choices is not None and dim != 1:
+        raise UnsupportedError(f"num_choices needs dim=1, got dim={dim}.")
+    if utility_scale is not None and not 0 < utility_scale < math.inf:
+        raise SearchSpaceError(f"utility_scale must be positive and finite, got {utility_scale}.")

@@ -6,6 +6,8 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import (
     Ackley,
     Catalyst,
+    DigitsTuning,
+    Ratings,
     RKHSFunction,
     SyntheticProblem,
     get_problem,
@@ -17,7 +19,8 @@ from botorch_pref.problems import (
 def test_every_problem(name: str) -> None:
     problem = get_problem(name)
     assert problem.name == name
-    assert problem.bounds.tolist() == [[0.0] * problem.dim, [1.0] * problem.dim]
+    lowest = -1.0 if name == "ratings" else 0.0
+    assert problem.bounds.tolist() == [[lowest] * problem.dim, [1.0] * problem.dim]
     if problem.choices is None:
         sobol = SobolEngine(problem.dim, scramble=True, seed=0)
         values = problem(sobol.draw(2048, dtype=torch.double))
@@ -41,6 +44,11 @@ def test_options() -> None:
     rkhs = get_problem("rkhs", num_choices=12)
     assert isinstance(rkhs, RKHSFunction)
     assert len(rkhs.utilities) == 12
+    assert get_problem("rkhs", kernel="se").utilities.max() > rkhs.utilities.max()
+    assert get_problem("ackley", negate=False, num_choices=40).optimal_value > 14.0
+    ratings = get_problem("ratings", user=7, num_items=30)
+    assert isinstance(ratings, Ratings)
+    assert (ratings.user, len(ratings.utilities)) == (7, 30)
     levy = get_problem("levy", dim=5)
     assert isinstance(levy, SyntheticProblem)
     assert levy.dim == 5
@@ -49,6 +57,11 @@ def test_options() -> None:
 @pytest.mark.parametrize("name", ["SixHumpCamel", "six-hump-camel", "six_hump_camel"])
 def test_spelling(name: str) -> None:
     assert get_problem(name).name == "sixhumpcamel"
+
+
+@pytest.mark.parametrize("name", ["digits-tuning", "DigitsTuning", "digits_tuning"])
+def test_spelling_of_own_problems(name: str) -> None:
+    assert isinstance(get_problem(name), DigitsTuning)
 
 
 def test_unknown_name() -> None:
@@ -62,6 +75,8 @@ def test_unknown_name() -> None:
     [
         ("catalyst", {"dim": 2}, "'catalyst' has no option 'dim'; its options are ded"),
         ("hartmann6", {"dim": 3}, "'hartmann6' has no option 'dim'; it has none"),
+        ("digits-tuning", {"seed": 1}, "'digitstuning' has no option 'seed'; it has none"),
+        ("catalyst", {"negate": True}, "'catalyst' has no option 'negate'"),
         ("branin", {"negate": True}, "'branin' has no option 'negate'; it has none"),
         ("levy", {"noise_std": 1.0}, "'levy' has no option 'noise_std'; its .* dim"),
     ],

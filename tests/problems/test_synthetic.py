@@ -8,15 +8,13 @@ from botorch.utils.testing import (
     BotorchTestCase,
     SyntheticTestFunctionTestCaseMixin,
 )
-from gpytorch.kernels import MaternKernel
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.kernel_ridge import KernelRidge
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.problems import Ackley, RKHSFunction, SyntheticProblem
-from botorch_pref.problems.synthetic import ACKLEY_BOX_RANGE, ANCHOR_VALUES
+from botorch_pref.problems import Ackley, SyntheticProblem
+from botorch_pref.problems.synthetic import ACKLEY_BOX_RANGE, ACKLEY_FARTHEST
 
 
 class TestAsBoTorchTestFunctions(
@@ -26,6 +24,8 @@ class TestAsBoTorchTestFunctions(
         Ackley(),
         Ackley(dim=3, unit_cube=False),
         Ackley(dim=2, utility_scale=3.0),
+        Ackley(negate=False),
+        Ackley(dim=3, unit_cube=False, utility_scale=3.0, negate=False),
         SyntheticProblem(botorch_synthetic.Branin()),
         SyntheticProblem(botorch_synthetic.Branin(), unit_cube=False),
         SyntheticProblem(botorch_synthetic.Hartmann(dim=6)),
@@ -38,7 +38,7 @@ class TestGridsAsBoTorchTestProblems(BotorchTestCase, BaseTestProblemTestCaseMix
     functions = (
         Ackley(num_choices=40),
         Ackley(num_choices=7, unit_cube=False, utility_scale=3.0),
-        RKHSFunction(),
+        Ackley(num_choices=100, unit_cube=False, utility_scale=3.0, negate=False),
     )
 
 
@@ -97,6 +97,59 @@ def test_ackley_range_is_the_same_in_every_dimension(point: list[float]) -> None
     assert problem(worst).item() == pytest.approx(-1.0, abs=1e-9)
 
 
+def test_positive_ackley_of_the_paper() -> None:
+    problem = Ackley(num_choices=100, unit_cube=False, utility_scale=3.0, negate=False)
+    assert problem.choices is not None
+    x = problem.choices[:, 0]
+    assert torch.allclose(x, torch.linspace(-5.0, 5.0, 100, dtype=torch.double), atol=1e-14)
+    raw = 20.0 + math.e - 20.0 * (-0.2 * x.abs()).exp() - (2.0 * math.pi * x).cos().exp()
+    expected = 3.0 * raw / (raw.max() - raw.min())
+    assert torch.allclose(problem.utilities, expected, atol=1e-12)
+    difference = problem.utilities.max() - problem.utilities.min()
+    assert difference.item() == pytest.approx(3.0, rel=1e-12)
+    assert (2.0 + 2.0 * difference.cosh()).item() == pytest.approx(22.1354, abs=1e-4)  # kappa
+
+    best = (problem.utilities == problem.optimal_value).nonzero().flatten()
+    assert best.tolist() == [4, 95]  # tied to the last bit
+    assert x[best].tolist() == pytest.approx([-4.59596, 4.59596], abs=1e-5)
+    third = problem.utilities.sort(descending=True).values[2].item()
+    assert problem.optimal_value - third == pytest.approx(0.020, abs=5e-4)
+
+
+@pytest.mark.parametrize("num_choices", [40, 100, 101])
+@pytest.mark.parametrize("unit_cube", [True, False])
+def test_positive_ackley_is_the_negative(num_choices: int, unit_cube: bool) -> None:
+    usual = Ackley(num_choices=num_choices, unit_cube=unit_cube)
+    positive = Ackley(num_choices=num_choices, unit_cube=unit_cube, negate=False)
+    assert torch.equal(positive.utilities, -usual.utilities)
+    assert positive.optimal_value == -usual.utilities.min().item()
+    assert positive.optimal_value <= Ackley(negate=False).optimal_value
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_positive_ackley_on_the_box(dim: int) -> None:
+    for scale, expected in ((None, ACKLEY_BOX_RANGE), (3.0, 3.0)):
+        problem = Ackley(dim=dim, unit_cube=False, utility_scale=scale, negate=False)
+        assert problem.optimal_value == pytest.approx(expected, rel=1e-15)
+        signs = torch.tensor([[1.0, -1.0, 1.0, 1.0, -1.0][:dim]], dtype=torch.double)
+        assert problem(ACKLEY_FARTHEST * signs).item() == pytest.approx(expected, rel=1e-14)
+        assert problem(torch.zeros(dim, dtype=torch.double)).item() == pytest.approx(0.0, abs=1e-14)
+        assert problem.optimizers.abs().unique().tolist() == [ACKLEY_FARTHEST]
+
+
+def test_positive_ackley_has_no_larger_value_in_any_dimension() -> None:
+    # The function is concave and monotone in the means of x^2 and of cos(2 pi x), which are a
+    # mixture of one coordinate's. So its tangent plane at the maximiser of one coordinate bounds
+    # it in every dimension if it does so along the curve of one coordinate.
+    s, c = ACKLEY_FARTHEST**2, math.cos(2.0 * math.pi * ACKLEY_FARTHEST)
+    slope_s = 2.0 * math.exp(-0.2 * math.sqrt(s)) / math.sqrt(s)
+    slope_c = -math.exp(c)
+    x = torch.linspace(-5.0, 5.0, 1_000_001, dtype=torch.double)
+    tangent = slope_s * (x.square() - s) + slope_c * ((2.0 * math.pi * x).cos() - c)
+    assert tangent.max() <= 1e-12
+    assert x[tangent.argmax()].abs().item() == pytest.approx(ACKLEY_FARTHEST, abs=1e-5)
+
+
 def test_ackley_has_gradients() -> None:
     problem = Ackley(dim=2)
     X = torch.tensor([[0.3, 0.62], [0.9, 0.999]], dtype=torch.double)
@@ -120,80 +173,6 @@ def test_ackley_bad_options(
 ) -> None:
     with pytest.raises(error, match=message):
         Ackley(**options)
-
-
-@pytest.mark.parametrize("scale", [1.0, 5.0])
-def test_rkhs_is_kernel_ridge_regression(scale: float) -> None:
-    problem = RKHSFunction(scale=scale)
-    assert problem.choices is not None
-    grid = torch.linspace(0.0, 1.0, 30, dtype=torch.double).unsqueeze(-1)
-    assert torch.allclose(problem.choices, grid, rtol=0.0, atol=1e-15)
-    kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = 0.1
-    anchors = torch.linspace(0.0, 1.0, 10, dtype=torch.double).unsqueeze(-1)
-    with torch.no_grad():
-        gram = kernel(anchors).to_dense().numpy()
-        cross = kernel(grid, anchors).to_dense().numpy()
-    ridge = KernelRidge(alpha=0.05, kernel="precomputed").fit(gram, ANCHOR_VALUES)
-    expected = scale * torch.as_tensor(ridge.predict(cross))
-    assert torch.allclose(problem.utilities, expected, atol=1e-6)
-    assert torch.equal(problem(problem.choices), problem.utilities)
-
-
-def test_rkhs_reference_values() -> None:
-    problem = RKHSFunction(num_choices=100)
-    assert problem.choices is not None
-    assert problem.utilities.min().item() == pytest.approx(-2.363, abs=1e-3)
-    assert problem.optimal_value == pytest.approx(4.843, abs=1e-3)
-    best = problem.choices[problem.utilities.argmax()].item()
-    assert best == pytest.approx(0.3434, abs=5e-5)
-    assert problem.norm == pytest.approx(7.42, abs=5e-3)
-    assert RKHSFunction(scale=1.0).norm == pytest.approx(7.42 / 5.0, abs=1e-3)
-
-
-def test_rkhs_values() -> None:
-    fixed = RKHSFunction()
-    same = RKHSFunction(values=list(ANCHOR_VALUES))
-    assert torch.equal(fixed.utilities, same.utilities)
-    flat = RKHSFunction(values=[0.0, 0.0, 0.0], num_anchors=3)
-    assert torch.equal(flat.utilities, torch.zeros(30, dtype=torch.double))
-    # Without a ridge the function passes through its values.
-    exact = RKHSFunction(ridge=1e-12, scale=1.0)
-    reached = exact(torch.linspace(0.0, 1.0, 10, dtype=torch.double).unsqueeze(-1))
-    values = torch.tensor(ANCHOR_VALUES, dtype=torch.double)
-    assert torch.allclose(reached, values, atol=1e-9)
-
-
-def test_rkhs_random_values() -> None:
-    state = torch.get_rng_state()
-    first = RKHSFunction(values="random", seed=3)
-    assert torch.equal(first.utilities, RKHSFunction(values="random", seed=3).utilities)
-    other = RKHSFunction(values="random", seed=4)
-    assert not torch.allclose(first.utilities, other.utilities)
-    assert torch.equal(torch.get_rng_state(), state)
-    exact = RKHSFunction(values="random", ridge=1e-12, scale=1.0, num_anchors=50)
-    reached = exact(exact.anchors)
-    assert reached.min() >= -0.5 - 1e-6
-    assert reached.max() <= 1.0 + 1e-6
-    assert reached.max() - reached.min() > 1.2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lengthscale": 0.0}, "lengthscale must be positive"),
-        ({"ridge": -1.0}, "ridge must be positive"),
-        ({"scale": math.nan}, "scale must be positive"),
-        ({"num_choices": 1}, "num_choices must be at least 2"),
-        ({"num_anchors": 9}, "values must be 9 finite numbers"),
-        ({"values": [1.0, 2.0]}, "values must be 10 finite numbers"),
-        ({"values": [math.nan] * 10}, "values must be 10 finite numbers"),
-        ({"values": "fixed"}, "values must be numbers, 'random' or None, got 'fixed'"),
-    ],
-)
-def test_rkhs_bad_options(options: dict[str, object], message: str) -> None:
-    with pytest.raises(SearchSpaceError, match=message):
-        RKHSFunction(**options)  # type: ignore[arg-type]
 
 
 def test_synthetic_maps_the_unit_cube_and_maximises() -> None:
