@@ -89,24 +89,23 @@ def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
     r"""Posterior mean and variance of ``f(x) - f(x')``, pair by pair.
 
     Args:
-        model: A model with ``pair_posterior``, which keeps the digits of near-identical
-            items, or any model with one output and a joint ``posterior``.
+        model: A :class:`PreferenceGP`, which keeps the digits of near-identical items, or
+            any model with one output and a joint ``posterior``.
         X: ``... x 2 x d``-dim pairs.
 
     Returns:
         The ``...``-dim mean and variance, in the units of the utility and squared. Both
         are zero, with zero gradients, where the two items are one.
     """
-    if hasattr(model, "pair_posterior"):
-        posterior: GPyTorchPosterior = cast(Any, model).pair_posterior(X)
-        mean, variance = posterior.mean[..., 0, 0], posterior.variance[..., 0, 0]
+    if hasattr(model, "difference_moments"):
+        mean, variance = cast(Any, model).difference_moments(X)
     else:
         joint = cast(GPyTorchPosterior, model.posterior(X))
         first, second = joint.mean.squeeze(-1).unbind(dim=-1)
         covariance = joint.covariance_matrix
         mean = first - second
         variance = covariance[..., 0, 0] + covariance[..., 1, 1] - 2 * covariance[..., 0, 1]
-    # Models add jitter or round small variances up, also that of an item minus itself.
+    # Rounding and jitter leave a variance even to an item minus itself.
     same = (X[..., 0, :] == X[..., 1, :]).all(dim=-1)
     return mean.masked_fill(same, 0.0), variance.clamp_min(0.0).masked_fill(same, 0.0)
 

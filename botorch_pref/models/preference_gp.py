@@ -114,7 +114,7 @@ class PreferenceGP(ComparisonModel):
         Returns:
             A posterior whose mean and variance are ``... x 1 x 1``.
         """
-        mean, variance = self._difference(X)
+        mean, variance = self.difference_moments(X)
         # What GPyTorch takes for the least variance, of an item and itself for instance.
         variance = variance.clamp_min(settings.min_variance.value(variance.dtype))
         normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
@@ -129,9 +129,21 @@ class PreferenceGP(ComparisonModel):
         Returns:
             ``...``-dim probabilities that the first item wins.
         """
-        return self.likelihood.expected_probability(*self._difference(X))
+        return self.likelihood.expected_probability(*self.difference_moments(X))
 
-    def _difference(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def difference_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Mean and variance of ``f(x) - f(x')``, a variance of zero included.
+
+        Args:
+            X: ``... x 2 x d``-dim pairs.
+
+        Returns:
+            The ``...``-dim moments; those of :meth:`pair_posterior`, whose variances
+            GPyTorch keeps from being zero.
+
+        Raises:
+            ComparisonDataError: If ``X`` does not hold pairs.
+        """
         if X.dim() < 2 or X.shape[-2] != 2:
             raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
         check_dimension(self, X)

@@ -163,7 +163,7 @@ def test_optimum_is_that_of_a_dense_grid() -> None:
 def test_no_table_of_pairs_meets_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search is one joint posterior a block; of pairs only the chosen ones are built."""
     model, followers = make_model(), rand(300, 2, seed=11)
-    asked: dict[str, list[int]] = {"posterior": [], "pair_posterior": []}
+    asked: dict[str, list[int]] = {"posterior": [], "difference_moments": []}
     for name, sizes in asked.items():
         method = getattr(PreferenceGP, name)
 
@@ -179,7 +179,7 @@ def test_no_table_of_pairs_meets_the_kernel(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(PreferenceGP, name, spy)
     with torch.no_grad():
         MaxMinLCB(model, 1.0, followers)(rand(700, 1, 2))
-    assert asked == {"posterior": [600, 600, 400], "pair_posterior": [1400]}
+    assert asked == {"posterior": [600, 600, 400], "difference_moments": [1400]}
 
 
 @torch.no_grad()
