@@ -16,6 +16,9 @@ from torch import Size, Tensor
 DEFAULT_LENGTHSCALE = 0.4
 DEFAULT_OUTPUT_SCALE = 4.0
 
+KernelName = Literal["rbf", "matern", "matern15"]
+_SMOOTHNESS = {"matern": 2.5, "matern15": 1.5}
+
 
 class LaplaceMarginalLogLikelihood(MarginalLogLikelihood):
     r"""The Laplace evidence of a model plus the log density of its priors.
@@ -81,7 +84,7 @@ def _log_priors(module: Module) -> Iterator[Tensor]:
 
 
 def default_covar_module(
-    dim: int | None, batch_shape: Size, kind: Literal["rbf", "matern"] = "rbf"
+    dim: int | None, batch_shape: Size, kind: KernelName = "rbf"
 ) -> ScaleKernel:
     r"""A scaled kernel with one lengthscale a dimension, for items in the unit cube.
 
@@ -92,7 +95,7 @@ def default_covar_module(
     Args:
         dim: The number of dimensions of an item; one shared lengthscale if ``None``.
         batch_shape: The batch shape of the hyperparameters.
-        kind: ``"rbf"``, or ``"matern"`` for Matern-5/2.
+        kind: ``"rbf"``, ``"matern"`` for Matern-5/2, or ``"matern15"`` for Matern-3/2.
 
     Returns:
         The kernel.
@@ -105,8 +108,9 @@ def default_covar_module(
             1e-3, 1e2, initial_value=DEFAULT_LENGTHSCALE
         ),
     }
+    smoothness = _SMOOTHNESS.get(kind)
     return ScaleKernel(
-        MaternKernel(nu=2.5, **options) if kind == "matern" else RBFKernel(**options),
+        MaternKernel(nu=smoothness, **options) if smoothness else RBFKernel(**options),
         batch_shape=batch_shape,
         outputscale_prior=LogNormalPrior(math.log(DEFAULT_OUTPUT_SCALE), 1.0),
         outputscale_constraint=LogTransformedInterval(

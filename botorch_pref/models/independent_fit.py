@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_pref.models.fitting import log_hyperpriors
-from botorch_pref.models.pieces import has_own_items, piece_size
+from botorch_pref.models.pieces import is_separable, piece_size
 
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
@@ -33,7 +33,7 @@ def is_independent(model: LaplaceGP) -> bool:
     return (
         len(shape) == 1
         and model.num_observations > 0
-        and has_own_items(model, model.items)
+        and is_separable(model, model.items)
         and model.covar_module.batch_shape == shape
         and all(parameter.shape[:1] == shape for parameter in learnt)
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpytorch import settings
-from gpytorch.kernels import Kernel
+from gpytorch import kernels, settings
 from linear_operator import to_dense
 from torch import Tensor
 from torch.func import functional_call
@@ -18,6 +17,21 @@ if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
 
 _CACHED_ENTRIES = 2**18  # of one matrix: 2 MiB in double precision
+# Kernels that are functions of inputs and parameters alone; others look at the batch shape
+# that they were made with, or have buffers of that shape.
+_SEPARABLE = (
+    kernels.AdditiveKernel,
+    kernels.CosineKernel,
+    kernels.LinearKernel,
+    kernels.MaternKernel,
+    kernels.PeriodicKernel,
+    kernels.PiecewisePolynomialKernel,
+    kernels.ProductKernel,
+    kernels.RBFKernel,
+    kernels.RQKernel,
+    kernels.ScaleKernel,
+    kernels.SpectralMixtureKernel,
+)
 
 
 class Pieces:
@@ -59,23 +73,29 @@ class Pieces:
 
     def side(self, i: int, items: Tensor, latent: Tensor, *own: Tensor) -> Side:
         """The side of piece ``i`` from its rows of the inputs; without a batch if it is one."""
-        covariance = functional_call(
-            self._dense, dict(zip(self._names, own, strict=True)), (items,)
-        )
-        if len(items) > 1:
-            return choose_side(covariance, latent, self._parts[i])
-        # Matrices without a batch go through cheaper routines.
-        return choose_side(covariance.squeeze(0), latent.squeeze(0), self._parts[i].squeeze())
+        observations = self._parts[i]
+        if len(items) == 1:
+            # Matrices without a batch go through cheaper routines.
+            items, latent, observations = items[0], latent[0], observations.squeeze()
+            own = tuple(value[0] for value in own)
+        parameters = dict(zip(self._names, own, strict=True))
+        covariance = functional_call(self._dense, parameters, (items,))
+        return choose_side(covariance, latent, observations)
 
 
 def worth_splitting(model: LaplaceGP, items: Tensor) -> bool:
     r"""Whether a model's ``b x n x d``-dim items are too many to be treated at once."""
-    return has_own_items(model, items) and piece_size(items) < len(items)
+    return is_separable(model, items) and piece_size(items) < len(items)
 
 
-def has_own_items(model: LaplaceGP, items: Tensor) -> bool:
-    r"""Whether a model's batch is one dimension of its items."""
-    return items.dim() == 3 and model.batch_shape == items.shape[:-2]
+def is_separable(model: LaplaceGP, items: Tensor) -> bool:
+    r"""Whether a model's batch is one dimension of its items, and can be taken apart."""
+    parts = (part for part in model.covar_module.modules() if isinstance(part, kernels.Kernel))
+    return (
+        items.dim() == 3
+        and model.batch_shape == items.shape[:-2]
+        and all(type(part) in _SEPARABLE for part in parts)
+    )
 
 
 def piece_size(items: Tensor) -> int:
@@ -88,7 +108,7 @@ def piece_size(items: Tensor) -> int:
 class _Dense(Module):
     """A kernel that is evaluated at once, while its parameters are those of the call."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: kernels.Kernel) -> None:
         super().__init__()
         self.kernel = kernel
 

@@ -132,18 +132,7 @@ class PreferenceGP(ComparisonModel):
         return self.likelihood.expected_probability(*self.difference_moments(X))
 
     def difference_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Mean and variance of ``f(x) - f(x')``, a variance of zero included.
-
-        Args:
-            X: ``... x 2 x d``-dim pairs.
-
-        Returns:
-            The ``...``-dim moments; those of :meth:`pair_posterior`, whose variances
-            GPyTorch keeps from being zero.
-
-        Raises:
-            ComparisonDataError: If ``X`` does not hold pairs.
-        """
+        """Mean and variance, each ``...``-dim and 0 included, of ``... x 2 x d``-dim pairs."""
         if X.dim() < 2 or X.shape[-2] != 2:
             raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
         check_dimension(self, X)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from botorch.sampling.pathwise import draw_matheron_paths
+from gpytorch import kernels
 from gpytorch.means import ConstantMean
 from torch import Size, Tensor
 
@@ -82,6 +83,55 @@ def test_paths_are_the_same(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
         torch.manual_seed(0)
         values.append(draw_matheron_paths(gp, Size([2]))(X).detach())
     torch.testing.assert_close(values[1], values[0], rtol=1e-8, atol=1e-8)
+
+
+def kernel_of(name: str) -> kernels.Kernel:
+    shape = Size([BATCH])
+    rbf = kernels.RBFKernel(batch_shape=shape)
+    return {
+        "cosine": lambda: kernels.CosineKernel(batch_shape=shape),
+        "linear": lambda: kernels.LinearKernel(batch_shape=shape),
+        "periodic": lambda: kernels.PeriodicKernel(batch_shape=shape),
+        "piecewise": lambda: kernels.PiecewisePolynomialKernel(batch_shape=shape),
+        "product": lambda: kernels.ScaleKernel(
+            rbf * kernels.MaternKernel(nu=1.5, batch_shape=shape), batch_shape=shape
+        ),
+        "rq": lambda: kernels.RQKernel(batch_shape=shape),
+        "spectral": lambda: kernels.SpectralMixtureKernel(2, ard_num_dims=2, batch_shape=shape),
+        "sum": lambda: (
+            kernels.RBFKernel(active_dims=[0], batch_shape=shape)
+            + kernels.RBFKernel(active_dims=[1], batch_shape=shape)
+        ),
+        # These look at the batch shape that they were made with.
+        "constant": lambda: kernels.ConstantKernel(batch_shape=shape) + rbf,
+        "polynomial": lambda: kernels.PolynomialKernel(2, batch_shape=shape),
+        "rff": lambda: kernels.RFFKernel(8, 2, batch_shape=shape),
+    }[name]()
+
+
+NAMES = ["cosine", "linear", "periodic", "piecewise", "product", "rq", "spectral", "sum"]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("name", [*NAMES, "constant", "polynomial", "rff"])
+def test_any_kernel(monkeypatch: pytest.MonkeyPatch, name: str, size: int) -> None:
+    torch.manual_seed(0)
+    kernel = kernel_of(name).double()
+    for parameter in kernel.parameters():
+        parameter.data.add_(0.3 * torch.randn_like(parameter))
+    data = model("laplace", ROWS, shared=False).data
+    assert data is not None
+    gp = PreferenceGP(data.datapoints, data, covar_module=kernel)
+    parameters = [*kernel.parameters()]
+    whole = gp.log_evidence()
+    wanted = torch.autograd.grad(whole.sum(), parameters)
+    with pieces_of(monkeypatch, size):
+        assert pieces.worth_splitting(gp, gp.items) == (name in NAMES)
+        split = gp.log_evidence()
+        found = torch.autograd.grad(split.sum(), parameters)
+    torch.testing.assert_close(split, whole, rtol=1e-10, atol=1e-12)
+    for mine, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-10)
 
 
 def test_some_elements_of_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
