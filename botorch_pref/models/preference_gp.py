@@ -115,8 +115,7 @@ class PreferenceGP(ComparisonModel):
             A posterior whose mean and variance are ``... x 1 x 1``.
         """
         mean, variance = self.difference_moments(X)
-        # What GPyTorch takes for the least variance, of an item and itself for instance.
-        variance = variance.clamp_min(settings.min_variance.value(variance.dtype))
+        variance = variance.clamp_min(settings.min_variance.value(variance.dtype))  # GPyTorch's
         normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
         return GPyTorchPosterior(normal)
 
