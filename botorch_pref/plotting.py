@@ -3,21 +3,54 @@ r"""Figures, drawn without pyplot, so that no window, backend or global state is
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.runner import History, replacing
 
-__all__ = ["plot_regret", "save_figure"]
+__all__ = ["plot_experiment", "plot_regret", "save_figure"]
 
-# Three of the colours of Okabe and Ito, which the colour-blind can tell apart.
+# Colours of Okabe and Ito, which the colour-blind can tell apart; their yellow is too light.
 _BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
+COLOURS = (_BLUE, _VERMILION, _GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.2)))
 _GREY = "#595959"
 _WINDOW = 10
+
+
+class _Metric(NamedTuple):
+    """How a column of an experiment's table is drawn."""
+
+    title: str
+    label: str
+    each: bool = False  # one number a duel, too noisy to be seen without a mean
+    total: bool = False  # a sum, which starts from 0
+
+
+_METRICS = {
+    "dueling_regret": _Metric("Regret of each duel", "dueling regret\n(probability)", each=True),
+    "cumulative_regret": _Metric(
+        "Cumulative regret", "cumulative dueling regret\n(sum of probabilities)", total=True
+    ),
+    "utility_regret": _Metric(
+        "Utility regret of each duel", "utility regret\n(units of utility)", each=True
+    ),
+    "cumulative_utility_regret": _Metric(
+        "Cumulative utility regret", "cumulative utility regret\n(units of utility)", total=True
+    ),
+    "recommendation_regret": _Metric(
+        "Best item minus recommended item", "recommendation regret\n(units of utility)"
+    ),
+    "identical_share": _Metric("Items that met themselves", "identical pairs\n(share so far)"),
+}
 
 
 def plot_regret(
@@ -38,20 +71,61 @@ def plot_regret(
     Returns:
         The figure, which belongs to no window.
     """
-    figure = Figure(figsize=(12.0, 3.9), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    each, total, recommendation = figure.subplots(1, 3)
+    title = title or f"{history.problem}, {history.strategy}"
+    figure, (each, total, recommendation) = _panels(3, history.num_duels, title, height=3.9)
     _plot_each(each, history)
     _plot_total(total, history)
     _plot_recommendation(recommendation, history, utility_unit, utility_scale)
-    for axes in (each, total, recommendation):
-        axes.set_xlabel("duels")
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        axes.set_xlim(0, max(history.num_duels, 2))
-        axes.grid(color="#E5E5E5", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(title or f"{history.problem}, {history.strategy}", x=0.01, ha="left")
+    return figure
+
+
+def plot_experiment(
+    table: pd.DataFrame,
+    *,
+    metrics: Sequence[str] = ("dueling_regret", "cumulative_regret", "recommendation_regret"),
+    title: str | None = None,
+    random_regret: float | None = None,
+    window: int = _WINDOW,
+) -> Figure:
+    r"""The mean of every strategy over its seeds, with a band of one standard error.
+
+    Args:
+        table: What :func:`~botorch_pref.runner.run_experiment` returns.
+        metrics: A panel each: regrets of duels or of recommendations, their sums, or
+            ``"identical_share"``.
+        title: The title; the problem's name if omitted.
+        random_regret: The mean dueling regret of a duel of two items drawn uniformly, to be
+            drawn beside; see :func:`~botorch_pref.runner.random_play`.
+        window: Of how many duels the regret of each duel is averaged.
+
+    Returns:
+        The figure, which belongs to no window.
+
+    Raises:
+        UnsupportedError: If the table is empty, there is no metric or one cannot be drawn,
+            or ``window`` is below 1.
+    """
+    known = [name for name in _METRICS if name in table]
+    if not metrics or not {*metrics} <= {*known}:
+        raise UnsupportedError(f"metrics must be of {known}, got {[*metrics]}.")
+    if not len(table):
+        raise UnsupportedError("table has no rows.")
+    if window < 1:
+        raise UnsupportedError(f"window must be at least 1, got {window!r}.")
+    last = int(table["step"].max())
+    title = title or ", ".join(table["problem"].unique())
+    figure, panels = _panels(len(metrics), last, title, height=4.3)
+    for axes, name in zip(panels, metrics, strict=True):
+        _plot_metric(axes, table, name, window)
+        # A curve at zero is to be seen, not to lie on the axis; and random play, which may be
+        # far above all strategies, is not to set the scale.
+        top = axes.get_ylim()[1]
+        axes.set_ylim(-0.03 * top, top)
+        if random_regret is not None and name in ("dueling_regret", "cumulative_regret"):
+            start = 0.0 if _METRICS[name].total else random_regret
+            end = random_regret * (last if _METRICS[name].total else 1)
+            axes.plot([0, last], [start, end], color=_GREY, ls="--", lw=1.2, label="random play")
+    _plot_legend(figure, panels, table.groupby("strategy")["seed"].nunique())
     return figure
 
 
@@ -72,6 +146,69 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     with replacing(path) as temporary:
         figure.savefig(temporary)
     return Path(path)
+
+
+def _panels(number: int, last: int, title: str, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure of panels in a row, over the duels up to the last."""
+    figure = Figure(figsize=(4.0 * number, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels: list[Axes] = [*figure.subplots(1, number, squeeze=False)[0]]
+    for axes in panels:
+        axes.set_xlabel("duels")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        axes.set_xlim(0, max(last, 2))
+        axes.grid(color="#E5E5E5", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, x=0.01, ha="left")
+    return figure, panels
+
+
+def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> None:
+    """The strategies' means and standard errors of one metric."""
+    metric = _METRICS[name]
+    heading = metric.title
+    if metric.each and window > 1:
+        heading += f", mean of the last {window}"
+    for number, strategy in enumerate(table["strategy"].unique()):
+        rows = table[table["strategy"] == strategy]
+        runs = rows.pivot(index="step", columns="seed", values=name).dropna(how="all")
+        if metric.each:
+            runs = runs.rolling(window, min_periods=1).mean()
+        if metric.total:
+            runs = pd.concat([pd.DataFrame(0.0, index=[0], columns=runs.columns), runs])
+        mean, error = runs.mean(axis=1), runs.sem(axis=1).fillna(0.0)
+        colour = COLOURS[number % len(COLOURS)]
+        style = DASHES[number % len(DASHES)]
+        # A recommendation stands until the next one.
+        stands = not (metric.each or metric.total)
+        curve = axes.plot(mean.index, mean, color=colour, ls=style, lw=1.8, label=strategy)
+        curve[0].set_drawstyle("steps-post" if stands else "default")
+        step: Literal["post"] | None = "post" if stands else None
+        band = mean - error, mean + error
+        axes.fill_between(mean.index, *band, color=colour, alpha=0.18, lw=0, step=step)
+    axes.set_ylabel(metric.label)
+    axes.set_title(heading, fontsize="medium", loc="left")
+
+
+def _plot_legend(figure: Figure, panels: Sequence[Axes], seeds: pd.Series[int]) -> None:
+    """One legend for all panels, below them; says what the bands are."""
+    fewest, most = seeds.min(), seeds.max()
+    number = str(most) if fewest == most else f"{fewest} to {most}"
+    title = "one seed" if most == 1 else f"mean ± standard error of {number} seeds"
+    entries = [axes.get_legend_handles_labels() for axes in panels]
+    lines, labels = max(entries, key=lambda entry: len(entry[1]))
+    figure.legend(
+        lines,
+        labels,
+        title=title,
+        loc="outside lower left",
+        ncols=2 * len(panels),
+        frameon=False,
+        fontsize="small",
+        title_fontsize="small",
+        alignment="left",
+    )
 
 
 def _plot_each(axes: Axes, history: History) -> None:

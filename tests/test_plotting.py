@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +10,11 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from botorch_pref.plotting import plot_regret, save_figure
-from botorch_pref.runner import History
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.plotting import plot_experiment, plot_regret, save_figure
+from botorch_pref.problems import Ackley
+from botorch_pref.runner import History, random_play, run_experiment
+from botorch_pref.strategies import PFTS
 
 REGRETS = [0.4, 0.2, 0.3, 0.0]
 
@@ -87,3 +92,114 @@ def test_saved_whole_and_alone(history: History, tmp_path: Path) -> None:
 def test_pyplot_is_left_alone() -> None:
     code = "import sys, botorch_pref.plotting; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture
+def experiment() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "problem": "ackley",
+            "strategy": strategy,
+            "seed": seed,
+            "step": step,
+            "dueling_regret": regret / step,
+            "cumulative_regret": regret * step,
+            "recommendation_regret": regret if step % 2 == 0 else math.nan,
+            "identical_share": 0.5,
+        }
+        for strategy, regrets in {"second": [0.1, 0.3], "first": [0.2, 0.2]}.items()
+        for seed, regret in enumerate(regrets)
+        for step in range(1, 5)
+    )
+
+
+def band(figure: Figure, panel: int, number: int) -> list[tuple[float, float]]:
+    """The lower and upper end of a band, at each of its steps."""
+    collection = figure.axes[panel].collections[number]
+    ends: dict[float, list[float]] = {}
+    for x, y in collection.get_paths()[0].vertices:
+        ends.setdefault(float(x), []).append(float(y))
+    return [(min(ys), max(ys)) for _, ys in sorted(ends.items())]
+
+
+def test_what_is_drawn_of_an_experiment(experiment: pd.DataFrame) -> None:
+    figure = plot_experiment(experiment, window=2)
+    each, total, recommended = (lines(figure, panel) for panel in range(3))
+    assert [*each] == [*total] == [*recommended] == ["second", "first"]
+    means = [0.2 / step for step in range(1, 5)]
+    windowed = [means[0], *((a + b) / 2 for a, b in itertools.pairwise(means))]
+    for name in ("second", "first"):
+        assert [x for x, _ in each[name]] == [1, 2, 3, 4]
+        assert [y for _, y in each[name]] == pytest.approx(windowed)
+        assert [x for x, _ in total[name]] == [0, 1, 2, 3, 4]
+        assert [y for _, y in total[name]] == pytest.approx([0.2 * step for step in range(5)])
+        assert recommended[name] == [(step, pytest.approx(0.2)) for step in (2, 4)]
+    # The standard error of 0.1 and 0.3 is 0.1, that of two equal numbers is 0.
+    expected = [(0.1 * step, 0.3 * step) for step in range(5)]
+    assert band(figure, 1, 0) == [pytest.approx(ends) for ends in expected]
+    assert all(low == pytest.approx(high) for low, high in band(figure, 1, 1))
+
+
+def test_an_experiment_is_labelled(experiment: pd.DataFrame) -> None:
+    figure = plot_experiment(experiment)
+    assert figure.get_suptitle() == "ackley"
+    assert plot_experiment(experiment, title="A title").get_suptitle() == "A title"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["second", "first"]
+    assert legend.get_title().get_text() == "mean ± standard error of 2 seeds"
+    assert [axes.get_xlabel() for axes in figure.axes] == ["duels"] * 3
+    assert "mean of the last 10" in figure.axes[0].get_title(loc="left")
+    assert all(axes.get_ylabel() for axes in figure.axes)
+    plain = plot_experiment(experiment, window=1)
+    assert "mean of the last" not in plain.axes[0].get_title(loc="left")
+    fewer = experiment[(experiment["strategy"] == "first") | (experiment["seed"] == 0)]
+    title = plot_experiment(fewer).legends[0].get_title().get_text()
+    assert title == "mean ± standard error of 1 to 2 seeds"
+
+
+def test_one_seed_has_no_band(experiment: pd.DataFrame) -> None:
+    figure = plot_experiment(experiment[experiment["seed"] == 1], metrics=["identical_share"])
+    assert figure.legends[0].get_title().get_text() == "one seed"
+    assert band(figure, 0, 0) == [(0.5, 0.5)] * 4
+    assert len(figure.axes) == 1
+
+
+def test_random_play_beside_an_experiment(experiment: pd.DataFrame) -> None:
+    figure = plot_experiment(experiment, random_regret=0.45)
+    assert lines(figure, 0)["random play"] == [(0, 0.45), (4, 0.45)]
+    assert lines(figure, 1)["random play"] == [(0, 0.0), (4, 1.8)]
+    assert "random play" not in lines(figure, 2)
+    assert "random play" in [text.get_text() for text in figure.legends[0].get_texts()]
+    # It is far above the strategies here, which stay readable.
+    assert figure.axes[1].get_ylim()[1] < 1.5
+
+
+def test_strategies_look_different(experiment: pd.DataFrame) -> None:
+    many = pd.concat([experiment.assign(strategy=f"s{k}") for k in range(20)])
+    many = many[many["seed"] == 0].drop_duplicates(["strategy", "step"])
+    drawn = plot_experiment(many, metrics=["cumulative_regret"]).axes[0].get_lines()
+    looks = {(line.get_color(), line.get_linestyle(), str(line._dash_pattern)) for line in drawn}
+    assert len(looks) == 20
+    assert len({line.get_color() for line in drawn[:7]}) == 7
+
+
+def test_what_cannot_be_drawn(experiment: pd.DataFrame) -> None:
+    with pytest.raises(UnsupportedError, match=r"metrics must be of .*, got \['seconds'\]"):
+        plot_experiment(experiment, metrics=["seconds"])
+    with pytest.raises(UnsupportedError, match=r"metrics must be of .*, got \['utility_regret'\]"):
+        plot_experiment(experiment, metrics=["utility_regret"])  # which this table lacks
+    with pytest.raises(UnsupportedError, match="metrics must be of"):
+        plot_experiment(experiment, metrics=[])
+    with pytest.raises(UnsupportedError, match="table has no rows"):
+        plot_experiment(experiment[:0])
+    with pytest.raises(UnsupportedError, match="window must be at least 1, got 0"):
+        plot_experiment(experiment, window=0)
+
+
+def test_an_experiment_of_this_package(tmp_path: Path) -> None:
+    problem = Ackley(num_choices=8)
+    table = run_experiment(problem, {"pf-ts": PFTS.paper}, 4, 2, progress=False, recommend_every=3)
+    metrics = ["dueling_regret", "cumulative_regret", "utility_regret"]
+    metrics += ["cumulative_utility_regret", "recommendation_regret", "identical_share"]
+    figure = plot_experiment(table, metrics=metrics, random_regret=random_play(problem))
+    assert save_figure(figure, tmp_path / "figure.png").stat().st_size > 0

@@ -2,15 +2,18 @@ r"""Simulated judges."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.problems.base import ItemError, PreferenceProblem
-from botorch_pref.randomness import derive_uniform
+from botorch_pref.queries import Evaluate
+from botorch_pref.randomness import derive_seed, derive_uniform
 
 
 class PairQuery(Protocol):
@@ -30,11 +33,11 @@ class PairQuery(Protocol):
 
 
 class LogisticJudge:
-    r"""Answers duels by ``P(first wins) = mu(f(x) - f(x'))``.
+    r"""Answers duels by ``P(first wins) = mu(f(x) - f(x'))``, and tells noisy values of ``f``.
 
     The answer at step ``t`` compares the probability with a uniform number that follows
-    from ``(seed, t, annotator)`` alone: judges with one seed treat all strategies
-    alike, and nothing about them has to be saved.
+    from ``(seed, t, annotator)`` alone, and so does the noise of a value: judges with one
+    seed treat all strategies alike, and nothing about them has to be saved.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class LogisticJudge:
         problem: PreferenceProblem,
         seed: int = 0,
         likelihood: Callable[[Tensor], Tensor] | None = None,
+        *,
+        value_noise: float = 1.0,
     ) -> None:
         r"""Set the utility behind the answers.
 
@@ -50,26 +55,43 @@ class LogisticJudge:
             seed: The seed of the answers.
             likelihood: The link ``mu``, elementwise in the difference of utilities;
                 ``LogitLikelihood()`` if omitted.
+            value_noise: The standard deviation of the normal noise on values, in units of
+                the utility; 0 for values without noise.
+
+        Raises:
+            UnsupportedError: If ``value_noise`` is negative or not finite.
         """
+        if not 0.0 <= value_noise < math.inf:
+            raise UnsupportedError(
+                f"value_noise must be a finite number, at least 0, got {value_noise!r}."
+            )
         self.problem = problem
         self.seed = seed
         self.likelihood = LogitLikelihood() if likelihood is None else likelihood
+        self.value_noise = value_noise
 
-    def __call__(self, query: PairQuery | Tensor | Sequence[int], t: int) -> float:
-        r"""Answer a duel.
+    def __call__(self, query: PairQuery | Evaluate | Tensor | Sequence[int], t: int) -> float:
+        r"""Answer a duel, or tell the value of an item.
 
         Args:
-            query: A duel, a ``2 x d``-dim tensor of items, or two indices of choices.
-                Indices come first where a duel has both.
+            query: A duel, a ``2 x d``-dim tensor of items, or two indices of choices; or an
+                :class:`~botorch_pref.queries.Evaluate`. Indices come first where a query
+                has items as well.
             t: The step.
 
         Returns:
-            1.0 if the first item wins, 0.0 if the second.
+            1.0 if the first item wins, 0.0 if the second; or the value, in units of the
+            utility.
 
         Raises:
-            ItemError: If the query is not a pair of items, or of indices.
+            ItemError: If the query is not a pair of items or of indices, nor an item.
         """
         annotator = getattr(query, "annotator", None)
+        if isinstance(query, Evaluate):
+            seed = derive_seed(self.seed, "value", t, annotator)
+            generator = torch.Generator().manual_seed(seed)
+            noise = torch.randn((), generator=generator, dtype=torch.double)
+            return self._utility(query) + self.value_noise * float(noise)
         uniform = derive_uniform(self.seed, "label", t, annotator)
         return float(uniform < self.probability(query))
 
@@ -87,6 +109,13 @@ class LogisticJudge:
         """
         utilities = self._utilities(query)
         return float(self.likelihood(utilities[0] - utilities[1]))
+
+    def _utility(self, query: Evaluate) -> float:
+        """The utility of one item."""
+        bounds = self.problem.bounds
+        if query.indices is not None:
+            return float(self.problem.utility(torch.tensor(query.indices, device=bounds.device)))
+        return float(self.problem(query.items.to(bounds)))
 
     def _utilities(self, query: PairQuery | Tensor | Sequence[int]) -> Tensor:
         """The ``2``-dim utilities of the pair."""

@@ -26,9 +26,17 @@ _COLUMNS = (
     "dueling_regret",
     "cumulative_regret",
     "utility_regret",
+    "cumulative_utility_regret",
     "recommendation_regret",
     "seconds",
 )
+_TYPES = {
+    "problem": "str",
+    "strategy": "str",
+    "seed": "int64",
+    "step": "int64",
+    "identical": "bool",
+}
 
 
 @dataclass(frozen=True)
@@ -41,23 +49,27 @@ class History:
         horizon: The number of duels that were planned; the table is shorter if the
             simulation was interrupted.
         random_regret: The mean dueling regret of a duel of two items drawn uniformly.
-        table: One row a duel:
+        table: One row a duel, or an evaluation, which has a first item alone:
 
-            ======================== ====================================================
-            step                     1, 2, ...
-            first_index, ...         the indices of both items, if the problem has choices
-            first_x1, second_x1, ... the two items
-            recommended_index        of the item recommended after the duel, likewise
-            recommended_x1, ...      that item; missing where it was not asked for
-            identical                whether an item met itself
-            answer                   1 the first won, 0 the second, 0.5 neither; or none
-            first_utility, ...       the utilities of both items
-            dueling_regret           a probability in [0, 1/2]: [Lazzaro2026], Eq. (2)
-            cumulative_regret        the sum of the dueling regrets so far
-            utility_regret           in units of the utility
-            recommendation_regret    in units of the utility
-            seconds                  that the strategy took to ask and to be told
-            ======================== ====================================================
+            ========================= ===================================================
+            step                      1, 2, ...
+            first_index, ...          the items' indices, if the problem has choices
+            first_x1, second_x1, ...  the two items
+            recommended_index         of the item recommended after the duel, likewise
+            recommended_x1, ...       that item; missing where it was not asked for
+            identical                 whether an item met itself
+            answer                    1 the first won, 0 the second, 0.5 neither; or the
+                                      value; or none
+            first_utility, ...        the utilities of the items
+            dueling_regret            a probability in [0, 1/2]: [Lazzaro2026], Eq. (2); of
+                                      an evaluation that of the item paired with itself
+            cumulative_regret         the sum of the dueling regrets so far
+            utility_regret            in units of the utility
+            cumulative_utility_regret the sum of the utility regrets so far
+            recommendation_regret     in units of the utility
+            seconds                   that the strategy took to ask and to be told, less
+                                      what the recommendation before had worked out
+            ========================= ===================================================
     """
 
     problem: str
@@ -68,7 +80,7 @@ class History:
 
     @property
     def num_duels(self) -> int:
-        """The number of duels that were played."""
+        """The number of duels that were played, evaluations included."""
         return len(self.table)
 
     @property
@@ -129,8 +141,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+def column_type(name: str) -> str:
+    """What pandas calls the type of a column of :class:`History`; indices may be missing."""
+    return _TYPES.get(name, "Int64" if name.endswith("_index") else "float64")
+
+
+def typed(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with every column in its own type, whatever rows there are."""
+    # A copy, as astype leaves every column in a block of its own.
+    return table.astype({name: column_type(str(name)) for name in table}).copy()
+
+
 def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    r"""A table of duels, with the sum of the regrets.
+    r"""A table of duels, with the sums of the regrets.
 
     Args:
         rows: What is known of each duel, by the columns of :class:`History`.
@@ -139,8 +162,7 @@ def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
         The table: items and indices as they were mentioned, then the fixed columns.
     """
     columns = {name: None for row in rows for name in row if name not in _COLUMNS}
-    table = pd.DataFrame(rows, columns=[*columns, *_COLUMNS])
+    table = typed(pd.DataFrame(rows, columns=[*columns, *_COLUMNS]))
     table["cumulative_regret"] = table["dueling_regret"].cumsum()
-    if "recommended_index" in table:
-        table["recommended_index"] = table["recommended_index"].astype("Int64")
+    table["cumulative_utility_regret"] = table["utility_regret"].cumsum()
     return table

@@ -20,23 +20,24 @@ from botorch_pref.problems import (
     simple_regret,
     utility_regret,
 )
-from botorch_pref.queries import Duel
+from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.runner.history import History, history_table
 
-Judge = Callable[[Duel, int], float | None]
+# A judge need only take the queries that its strategy asks.
+Judge = Callable[[Any, int], float | None]
 Link = Callable[[Tensor], Tensor]
 
 # A power of two, as a Sobol sequence is balanced only there.
 _NUM_RANDOM_ITEMS = 2**14
 
 
-class DuelStrategy(Protocol):
+class Simulated(Protocol):
     """What a simulation needs of a strategy."""
 
-    def ask(self) -> Duel:
-        """The next duel."""
+    def ask(self) -> Query:
+        """The next duel, or evaluation."""
 
-    def tell(self, query: Duel, answer: float | None) -> None:
+    def tell(self, query: Any, answer: float | None) -> None:
         """Take its answer."""
 
     def recommend(self) -> Tensor:
@@ -47,7 +48,7 @@ class DuelStrategy(Protocol):
 
 
 def simulate(
-    strategy: DuelStrategy,
+    strategy: Simulated,
     problem: PreferenceProblem,
     judge: Judge,
     horizon: int,
@@ -61,9 +62,9 @@ def simulate(
     r"""Let a strategy ask a judge ``horizon`` duels, and keep what happened.
 
     Args:
-        strategy: An ask/tell strategy on the problem's domain.
+        strategy: An ask/tell strategy on the problem's domain; its evaluations count as duels.
         problem: Its utility is what regrets are measured by.
-        judge: Called with the duel and the step ``1, 2, ..., horizon``.
+        judge: Called with the query and the step ``1, 2, ..., horizon``.
         horizon: The number of duels, skipped ones and identical pairs included.
         progress: Whether to show a progress bar on standard error.
         recommend_every: After how many duels, and after the last, to ask what is best.
@@ -76,10 +77,10 @@ def simulate(
 
     Raises:
         UnsupportedError: If ``horizon`` or ``recommend_every`` is no positive whole
-            number, the problem does not know its maximum, or a query is not a duel.
+            number, the problem does not know its maximum, or a query is of another kind.
     """
-    horizon = _positive("horizon", horizon)
-    recommend_every = _positive("recommend_every", recommend_every)
+    horizon = checked_count("horizon", horizon)
+    recommend_every = checked_count("recommend_every", recommend_every)
     name = name or type(strategy).__name__
     random_regret = random_play(problem, link)
     rows: list[dict[str, Any]] = []
@@ -123,7 +124,19 @@ def random_play(problem: PreferenceProblem, link: Link = torch.sigmoid) -> float
     return float(dueling_regret(_best(problem), utilities, utilities, link).mean())
 
 
-def _positive(argument: str, value: int) -> int:
+def checked_count(argument: str, value: int) -> int:
+    r"""A whole number, at least 1.
+
+    Args:
+        argument: What it is called.
+        value: The number.
+
+    Returns:
+        The number, as Python's own.
+
+    Raises:
+        UnsupportedError: If it is anything else; names the argument.
+    """
     try:
         number = operator.index(value)
     except TypeError:
@@ -144,48 +157,52 @@ def _best(problem: PreferenceProblem) -> float:
 
 
 def _duel(
-    strategy: DuelStrategy, problem: PreferenceProblem, judge: Judge, step: int, link: Link
+    strategy: Simulated, problem: PreferenceProblem, judge: Judge, step: int, link: Link
 ) -> dict[str, Any]:
-    """Ask, judge and tell one duel."""
+    """Ask, judge and tell one duel, or evaluation."""
     start = perf_counter()
     query = strategy.ask()
     seconds = perf_counter() - start
-    if not isinstance(query, Duel):
-        raise UnsupportedError(f"only duels are simulated, not {type(query).__name__}.")
+    if not isinstance(query, (Duel, Evaluate)):
+        kind = type(query).__name__
+        raise UnsupportedError(f"only duels and evaluations are simulated, not {kind}.")
     answer = judge(query, step)
     start = perf_counter()
     strategy.tell(query, answer)
     seconds += perf_counter() - start
-    asked, (first, second) = _judged(problem, query)
-    best = _best(problem)
+    asked, utilities = _judged(problem, query)
+    # What is evaluated pays the regret of the item paired with itself.
+    best, first, second = _best(problem), utilities[0], utilities[-1]
     return {
         "step": step,
         **asked,
         "answer": answer,
-        "first_utility": float(first),
-        "second_utility": float(second),
         "dueling_regret": float(dueling_regret(best, first, second, link)),
         "utility_regret": float(utility_regret(best, first, second)),
         "seconds": seconds,
     }
 
 
-def _judged(problem: PreferenceProblem, query: Duel) -> tuple[dict[str, Any], Tensor]:
-    """What was asked, as columns, and the ``2``-dim utilities."""
-    row: dict[str, Any] = {}
-    items = query.items.to(problem.bounds)
+def _judged(problem: PreferenceProblem, query: Duel | Evaluate) -> tuple[dict[str, Any], Tensor]:
+    """What was asked, as columns, and the utilities of its two items, or of its one."""
+    items = query.items.to(problem.bounds).view(-1, problem.dim)
+    slots = ("first", "second")[: len(items)]
     if query.indices is None:
         utilities = problem(items)
-        row["identical"] = torch.equal(items[0], items[1])
+        row: dict[str, Any] = {"identical": torch.equal(items[0], items[-1])}
     else:
         # A composition may be listed twice with different utilities: the index decides.
-        row["first_index"], row["second_index"] = query.indices
-        utilities = problem.utility(torch.tensor(query.indices, device=items.device))
-        row["identical"] = query.indices[0] == query.indices[1]
-    return row | _coordinates("first", items[0]) | _coordinates("second", items[1]), utilities
+        indices = query.indices if isinstance(query, Duel) else (query.indices,)
+        utilities = problem.utility(torch.tensor(indices, device=items.device))
+        row = {f"{slot}_index": index for slot, index in zip(slots, indices, strict=True)}
+        row["identical"] = indices[0] == indices[-1]
+    row["identical"] &= isinstance(query, Duel)
+    for slot, item, utility in zip(slots, items, utilities.tolist(), strict=True):
+        row |= _coordinates(slot, item) | {f"{slot}_utility": utility}
+    return row, utilities
 
 
-def _recommendation(strategy: DuelStrategy, problem: PreferenceProblem) -> dict[str, Any]:
+def _recommendation(strategy: Simulated, problem: PreferenceProblem) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if problem.choices is None:
         item = strategy.recommend().to(problem.bounds)

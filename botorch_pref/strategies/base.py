@@ -125,6 +125,14 @@ class Strategy(ABC):
         """The ``d``-dim best item so far."""
 
     @abstractmethod
+    def recommend_index(self) -> int:
+        """Its row in the choices.
+
+        Raises:
+            SearchSpaceError: If the space is a box.
+        """
+
+    @abstractmethod
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         """A new query."""
 

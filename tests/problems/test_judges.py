@@ -8,6 +8,7 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.problems import Ackley, Catalyst, ItemError, LogisticJudge
+from botorch_pref.queries import Evaluate
 
 
 @dataclass(frozen=True)
@@ -119,3 +120,72 @@ def test_bad_queries(query: Tensor | tuple[int, ...], message: str) -> None:
 def test_indices_need_choices() -> None:
     with pytest.raises(UnsupportedError, match="ackley has no choices"):
         LogisticJudge(Ackley())((0, 1), t=1)
+
+
+def test_duels_answer_as_they_always_did() -> None:
+    # Pinned: a study that is resumed in a later version meets the same answers.
+    judge = LogisticJudge(Catalyst(), seed=3)
+    answers = "".join(str(int(judge((1, 30), t))) for t in range(1, 33))
+    assert answers == "11000101010001100100110111000100"
+
+
+@pytest.mark.parametrize("indices", [(0, 4), None])
+def test_values_are_normal_around_the_utility(indices: tuple[int, int] | None) -> None:
+    problem = Catalyst()
+    judge = LogisticJudge(problem, seed=1, value_noise=0.5)
+    queries = [Evaluate(k, problem.choices[k], k if indices else None) for k in (0, 4)]
+    values = torch.tensor([[judge(query, t) for t in range(3000)] for query in queries])
+    noise = (values - problem.utilities[[0, 4]].unsqueeze(-1).to(values)) / 0.5
+    # One draw a step, whatever is evaluated: strategies share it.
+    assert torch.allclose(noise[0], noise[1], atol=1e-5)
+    assert noise[0].mean().abs() < 4.0 / 3000**0.5
+    assert noise[0].var().sub(1.0).abs() < 4.0 * (2.0 / 3000) ** 0.5
+    inside = [(noise[0].abs() < width).double().mean().item() for width in (1.0, 2.0)]
+    assert inside == pytest.approx([0.6827, 0.9545], abs=0.035)
+
+
+def test_value_noise_follows_from_seed_step_and_annotator() -> None:
+    problem = Ackley(dim=2)
+    item = torch.tensor([0.3, 0.8])
+
+    def noise(seed: int, t: int, annotator: str | None, scale: float = 1.0) -> float:
+        judge = LogisticJudge(problem, seed=seed, value_noise=scale)
+        return judge(Evaluate(0, item, annotator=annotator), t) - problem(item.double()).item()
+
+    state = torch.get_rng_state()
+    keys = [(seed, t, who) for seed in range(3) for t in range(4) for who in (None, "ann", "bob")]
+    drawn = [noise(*key) for key in keys]
+    assert len({*drawn}) == len(drawn)
+    assert [noise(*key) for key in reversed(keys)] == drawn[::-1]
+    assert [noise(*key, scale=2.0) for key in keys] == pytest.approx([2 * one for one in drawn])
+    assert [noise(*key, scale=0.0) for key in keys] == [0.0] * len(keys)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_value_noise_is_independent_of_the_labels() -> None:
+    problem = Catalyst()
+    judge = LogisticJudge(problem, seed=7)
+    steps = range(2000)
+    values = torch.tensor([judge(Evaluate(0, problem.choices[0], 0), t) for t in steps])
+    labels = torch.tensor([judge((1, 1), t) for t in steps])
+    assert torch.corrcoef(torch.stack([values, labels]))[0, 1].abs() < 4.0 / 2000**0.5
+
+
+def test_values_of_replicates_and_bad_evaluations() -> None:
+    problem = Catalyst()
+    judge = LogisticJudge(problem, value_noise=0.0)
+    first, second = (i for i, name in enumerate(problem.names) if name == "Ag-1.0")
+    item = problem.choices[first]
+    assert judge(Evaluate(0, item, first), 1) != judge(Evaluate(0, item, second), 1)
+    with pytest.raises(ItemError, match="measured more than once"):
+        judge(Evaluate(0, item), 1)
+    with pytest.raises(ItemError, match=r"lie in \[0, 63\), got 63"):
+        judge(Evaluate(0, item, 63), 1)
+    with pytest.raises(ItemError, match="two indices"):
+        judge.probability(Evaluate(0, item, first))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [-0.1, float("inf"), float("nan")])
+def test_bad_value_noise(wrong: float) -> None:
+    with pytest.raises(UnsupportedError, match="value_noise must be a finite number"):
+        LogisticJudge(Catalyst(), value_noise=wrong)

@@ -32,6 +32,9 @@ class RandomDuels(Strategy):
     def recommend(self) -> Tensor:
         return torch.tensor(self.best, dtype=torch.float64)
 
+    def recommend_index(self) -> int:
+        return 0
+
     def _choose(self, query_id: int, annotator: str | None) -> Duel:
         self.asked += self.tries
         seed = derive_seed(self.seed, "pair", self.asked, annotator)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -10,9 +9,11 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem, get_problem
-from botorch_pref.queries import Duel, Label
-from botorch_pref.runner import History, random_play, replacing, simulate
+from botorch_pref.queries import Duel, Evaluate, Label
+from botorch_pref.runner import History, random_play, simulate
+from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
+from tests.runner.common import RandomValues
 
 
 class Fixed:
@@ -87,6 +88,7 @@ def test_a_table_of_choices() -> None:
         "dueling_regret": expected,
         "cumulative_regret": expected.cumsum(0),
         "utility_regret": best - (first + second) / 2,
+        "cumulative_utility_regret": (best - (first + second) / 2).cumsum(0),
         "recommendation_regret": best - second,
     }.items():
         assert table[column].tolist() == pytest.approx(values.tolist(), abs=1e-12), column
@@ -124,6 +126,60 @@ def test_a_box() -> None:
     assert history.recommended is not None
     assert history.recommended["recommended_x2"] == 0.3
     assert history.random_regret == random_play(problem)
+
+
+def test_evaluations() -> None:
+    problem = Catalyst()
+    strategy = RandomValues(SearchSpace(choices=problem.choices), seed=4)
+    judge = LogisticJudge(problem, seed=2)
+    asked = []
+
+    def remember(query: Evaluate, step: int) -> float:
+        asked.append((query, step))
+        return judge(query, step)
+
+    table = simulate(strategy, problem, remember, 6, progress=False).table
+    rows = [query.indices for query, _ in asked]
+    assert [step for _, step in asked] == [1, 2, 3, 4, 5, 6]
+    assert table["first_index"].tolist() == rows
+    assert table["answer"].tolist() == [judge(query, step) for query, step in asked]
+    items = table[[f"first_x{k}" for k in (1, 2, 3)]].to_numpy()
+    assert items.tolist() == problem.choices[rows].tolist()
+    gap = problem.utilities.max() - problem.utilities[rows]
+    regret = gap.sigmoid() - 0.5
+    for column, values in {
+        "first_utility": problem.utilities[rows],
+        "dueling_regret": regret,
+        "cumulative_regret": regret.cumsum(0),
+        "utility_regret": gap,
+        "cumulative_utility_regret": gap.cumsum(0),
+    }.items():
+        assert table[column].tolist() == pytest.approx(values.tolist(), abs=1e-12), column
+    assert not table["identical"].any()
+    assert table["second_utility"].isna().all()
+    assert "second_index" not in table
+    assert "second_x1" not in table
+
+
+def test_duels_and_evaluations_in_one_run() -> None:
+    problem = Ackley(dim=2)
+    pair = torch.tensor([[0.5, 0.5], [0.1, 0.9]], dtype=torch.double)
+
+    class Both(Fixed):
+        def ask(self) -> Duel:
+            step = len(self.answers)
+            return Duel(step, pair) if step % 2 else Evaluate(step, pair[1])  # type: ignore[return-value]
+
+        def recommend(self) -> Tensor:
+            return pair[0]
+
+    judge = LogisticJudge(problem)
+    table = simulate(Both(pair), problem, judge, 4, progress=False).table
+    assert table["second_x1"].isna().tolist() == [True, False, True, False]
+    assert table["first_x1"].tolist() == [0.1, 0.5, 0.1, 0.5]
+    gap = float(-problem(pair[1]))
+    assert table["utility_regret"].tolist() == pytest.approx([gap, gap / 2, gap, gap / 2])
+    assert not table["identical"].any()
 
 
 def test_the_link_of_the_regret() -> None:
@@ -175,7 +231,7 @@ def test_a_problem_that_does_not_know_its_maximum() -> None:
         simulate(Fixed([]), problem, first_wins, 1)
 
 
-def test_other_queries_than_duels() -> None:
+def test_other_queries() -> None:
     class Labels(Fixed):
         def ask(self) -> Duel:
             return Label(0, torch.zeros(3))  # type: ignore[return-value]
@@ -216,36 +272,6 @@ def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.out == ""
     simulate(Fixed([(0, 1)], problem.choices), problem, first_wins, 1, progress=False)
     assert capsys.readouterr().err == ""
-
-
-def history_of(pairs: list[tuple[int, int]]) -> History:
-    problem = Catalyst()
-    return simulate(Fixed(pairs, problem.choices), problem, first_wins, len(pairs), progress=False)
-
-
-def test_saved_as_csv(tmp_path: Path) -> None:
-    history = history_of([(3, 4), (4, 4)])
-    path = history.save(tmp_path / "history.csv")
-    pd.testing.assert_frame_equal(pd.read_csv(path), history.table, check_dtype=False)
-    history_of([(1, 2)]).save(path)
-    assert len(pd.read_csv(path)) == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["history.csv"]
-
-
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text("old")
-
-    def stop_half_way() -> None:
-        with replacing(path) as temporary:
-            temporary.write_text("new")
-            assert path.read_text() == "old"
-            raise RuntimeError("half-way")
-
-    with pytest.raises(RuntimeError, match="half-way"):
-        stop_half_way()
-    assert path.read_text() == "old"
-    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
 
 
 def test_a_strategy_of_this_package() -> None:

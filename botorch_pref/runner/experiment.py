@@ -1,0 +1,164 @@
+r"""Replicated simulations: strategies under paired seeds, over any backend of joblib.
+
+The strategies of one seed meet the same label noise, and what they draw themselves is
+independent of it. A run computes on one thread and takes all that is random from its seed, so
+an experiment's table, the seconds aside, does not depend on how its runs are spread. Runs
+within one process take turns: a backend of threads is no faster than a loop.
+
+A strategy factory is a strategy class or any other callable. It is given those of ``space=``,
+``seed=`` and ``horizon=`` that it takes; a ``functools.partial`` only those that it leaves open,
+and no space if it sets ``bounds`` or ``choices``.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import joblib
+import pandas as pd
+import torch
+from tqdm import tqdm
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import PreferenceProblem
+from botorch_pref.runner.history import typed
+from botorch_pref.runner.plan import planned_runs, shared_settings
+from botorch_pref.runner.run import JudgeFactory, ProblemFactory, Run, StrategyFactory
+from botorch_pref.runner.simulation import Link
+from botorch_pref.runner.store import Store
+
+_FIRST = [
+    "problem",
+    "strategy",
+    "seed",
+    "step",
+    "dueling_regret",
+    "cumulative_regret",
+    "utility_regret",
+    "cumulative_utility_regret",
+    "recommendation_regret",
+    "identical",
+    "identical_share",
+    "seconds",
+]
+
+
+def run_experiment(
+    problem: PreferenceProblem | ProblemFactory,
+    strategies: Mapping[str, StrategyFactory] | Iterable[StrategyFactory],
+    horizon: int,
+    seeds: int | Iterable[int],
+    judge: JudgeFactory | None = None,
+    n_jobs: int | None = None,
+    progress: bool = True,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    recommend_every: int = 1,
+    link: Link = torch.sigmoid,
+) -> pd.DataFrame:
+    r"""Simulate every strategy under every seed.
+
+    Args:
+        problem: The problem, or a callable that makes one of the seed.
+        strategies: Factories by name, or in a row and named by their ``__name__``.
+        horizon: The number of duels, or evaluations, of a run.
+        seeds: Different whole numbers, at least 0, or how many of them.
+        judge: Called as ``judge(problem, seed=...)``, returns what is called with a query
+            and the step; :class:`~botorch_pref.problems.LogisticJudge` if omitted.
+        n_jobs: As for ``joblib.Parallel``: by default what ``joblib.parallel_config`` says,
+            which also chooses Dask or Ray, and without it one run at a time.
+        progress: Whether to show a bar of the finished runs on standard error.
+        directory: A folder for the finished runs. What was stopped goes on from there, and
+            seeds or strategies can be added.
+        recommend_every: After how many duels, and after the last, to ask what is best.
+        link: The link of the dueling regret: the judge's.
+
+    Returns:
+        A row for each strategy, in the order given, seed and step; the columns of
+        :class:`~botorch_pref.runner.history.History`, with ``problem``, ``strategy``,
+        ``seed`` and the ``identical_share`` of the duels so far.
+
+    Raises:
+        UnsupportedError: If an argument cannot be used, which it names, or the folder holds
+            another experiment.
+        RunError: If a run failed; names strategy and seed. Finished runs stay in the folder.
+    """
+    runs = planned_runs(problem, strategies, horizon, seeds, judge, recommend_every, link)
+    return _tidy(_played(runs, _checked_jobs(n_jobs), progress, directory))
+
+
+def _played(
+    runs: Sequence[Run],
+    n_jobs: int | None,
+    progress: bool,
+    directory: str | os.PathLike[str] | None,
+) -> list[pd.DataFrame]:
+    """The table of every run, from the folder where it is there."""
+    settings = shared_settings(runs[0])
+    store = None if directory is None else Store(directory)
+    done: dict[int, pd.DataFrame] = {}
+    if store is not None:
+        store.open(settings, runs)
+        tables = {i: store.load(run) for i, run in enumerate(runs)}
+        done = {i: table for i, table in tables.items() if table is not None}
+    # All strategies of one seed before those of the next: what is stopped is balanced.
+    missing = sorted({*range(len(runs))} - done.keys(), key=lambda i: (runs[i].seed, i))
+    name, total = settings["problem"], len(runs)
+    with tqdm(desc=name, total=total, initial=len(done), unit="run", disable=not progress) as bar:
+        for i, table, saved in _finished(runs, missing, store, n_jobs):
+            if store is not None and not saved:
+                store.save(runs[i], table)
+            done[i] = table
+            bar.update()
+    return [done[i] for i in range(total)]
+
+
+def _checked_jobs(n_jobs: int | None) -> int | None:
+    try:
+        number = None if n_jobs is None else operator.index(n_jobs)
+    except TypeError:
+        number = 0
+    if number == 0:
+        raise UnsupportedError(f"n_jobs must be a whole number but 0, or None, got {n_jobs!r}.")
+    return number
+
+
+# The number of a run, its table, and whether it is in the folder.
+_Finished = tuple[int, pd.DataFrame, bool]
+
+
+def _finished(
+    runs: Sequence[Run], missing: Sequence[int], store: Store | None, n_jobs: int | None
+) -> Iterator[_Finished]:
+    """The missing runs as they are finished."""
+    calls: Iterator[tuple[Callable[..., _Finished], Any, Any]] = (
+        joblib.delayed(_play)(i, runs[i], store) for i in missing
+    )
+    try:
+        parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
+    except ValueError:  # Ray's backend, and a few others, return everything at the end
+        parallel = joblib.Parallel(n_jobs, batch_size=1)
+    yield from parallel(calls)
+
+
+def _play(number: int, run: Run, store: Store | None) -> _Finished:
+    """Play a run, and save it where it was played if the folder is there."""
+    table = run.play()
+    saved = store is not None and store.visible
+    if store is not None and saved:
+        store.save(run, table)
+    return number, table, saved
+
+
+def _tidy(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One table with the columns of all; those that only some have are missing elsewhere."""
+    names = {str(name): None for table in tables for name in table}
+    columns = [*_FIRST, *(name for name in names if name not in _FIRST)]
+    complete = []
+    for table in tables:
+        share = table["identical"].cumsum() / table["step"]
+        complete.append(typed(table.assign(identical_share=share).reindex(columns=columns)))
+    return pd.concat(complete, ignore_index=True)

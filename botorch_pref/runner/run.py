@@ -1,0 +1,185 @@
+r"""One run of an experiment: one strategy under one seed, alone in its process, on one thread."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import torch
+from botorch.exceptions.errors import BotorchError
+
+from botorch_pref.problems import PreferenceProblem
+from botorch_pref.randomness import derive_seed
+from botorch_pref.runner.simulation import Judge, Link, Simulated, simulate
+from botorch_pref.space import SearchSpace
+
+StrategyFactory = Callable[..., Simulated]
+JudgeFactory = Callable[..., Judge]
+ProblemFactory = Callable[[int], PreferenceProblem]
+
+# The number of threads and the generators that BoTorch's optimizers draw from belong to the
+# process, so runs in threads of one process take turns.
+_TURN = threading.RLock()
+_KEYWORDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class RunError(BotorchError, RuntimeError):
+    """A run that failed; names strategy and seed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    r"""What one run of an experiment is.
+
+    Attributes:
+        problem: The problem, or what makes it of the seed.
+        strategy: The strategy's name.
+        factory: What makes the strategy; see :func:`build_strategy`.
+        seed: The seed that the run shares with those of the other strategies.
+        horizon: The number of duels.
+        recommend_every: After how many duels to ask what is best.
+        judge: What makes the judge, called with the problem and ``seed=``.
+        link: The link of the dueling regret.
+    """
+
+    problem: PreferenceProblem | ProblemFactory
+    strategy: str
+    factory: StrategyFactory
+    seed: int
+    horizon: int
+    recommend_every: int
+    judge: JudgeFactory
+    link: Link
+
+    def play(self) -> pd.DataFrame:
+        r"""Simulate the run.
+
+        Returns:
+            The table of a :class:`~botorch_pref.runner.history.History`, behind columns
+            that name problem, strategy and seed.
+
+        Raises:
+            RunError: If anything in it raised.
+        """
+        try:
+            with _TURN, one_thread():
+                return self._play()
+        except Exception as error:
+            # A new error, as not every other one can be sent from process to process.
+            raise RunError(
+                f"strategy {self.strategy!r}, seed {self.seed}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _play(self) -> pd.DataFrame:
+        problem = self.problem
+        if not isinstance(problem, PreferenceProblem):
+            problem = problem(self.seed)
+        # Labels and draws are seeded apart, labels alike for all strategies.
+        judge = self.judge(problem, seed=derive_seed(self.seed, "judge", 0))
+        strategy = build_strategy(
+            self.factory, problem, derive_seed(self.seed, "strategy", 0), self.horizon
+        )
+        history = simulate(
+            strategy,
+            problem,
+            judge,
+            self.horizon,
+            progress=False,
+            recommend_every=self.recommend_every,
+            link=self.link,
+            name=self.strategy,
+        )
+        table = history.table
+        table.insert(0, "problem", problem.name)
+        table.insert(1, "strategy", self.strategy)
+        table.insert(2, "seed", self.seed)
+        return table
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread inside the block, and on as many as before after it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def build_strategy(
+    factory: StrategyFactory, problem: PreferenceProblem, seed: int, horizon: int
+) -> Simulated:
+    r"""Make a strategy for a problem.
+
+    Args:
+        factory: A strategy class, an alternative constructor, a ``functools.partial`` of
+            one, or any other callable. It gets those of ``space``, ``seed`` and ``horizon``
+            that it takes by name and that a partial has not set; no ``space`` beside
+            ``bounds`` or ``choices`` of its own.
+        problem: The problem whose domain the strategy is for.
+        seed: The seed of the strategy.
+        horizon: The number of duels that it will ask.
+
+    Returns:
+        The strategy.
+    """
+    taken = {name for name in ("space", "seed", "horizon") if _takes(factory, name)}
+    options: dict[str, Any] = {"seed": seed, "horizon": horizon}
+    options = {name: value for name, value in options.items() if name in taken}
+    if "space" in taken and not {"bounds", "choices"} & _unwrapped(factory)[1]:
+        options["space"] = SearchSpace(problem.bounds, problem.choices)
+    return factory(**options)
+
+
+def factory_name(factory: StrategyFactory) -> str | None:
+    """The name of what a factory calls, if it has one."""
+    return getattr(_unwrapped(factory)[0], "__name__", None)
+
+
+def described(factory: Callable[..., Any]) -> str:
+    """What a factory calls and with which arguments, the same in every process."""
+    if isinstance(factory, partial):
+        keywords = [f"{name}={value!r}" for name, value in factory.keywords.items()]
+        text = f"{described(factory.func)}({', '.join([*map(repr, factory.args), *keywords])})"
+    else:
+        text = getattr(factory, "__qualname__", None) or repr(factory)
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def _unwrapped(factory: StrategyFactory) -> tuple[Callable[..., Any], set[str]]:
+    """What a partial calls, and the arguments that it sets."""
+    if not isinstance(factory, partial):
+        return factory, set()
+    bound = inspect.signature(factory.func).bind_partial(*factory.args, **factory.keywords)
+    return factory.func, bound.arguments.keys() | factory.keywords.keys()
+
+
+def _takes(factory: StrategyFactory, name: str) -> bool:
+    """Whether an argument is to be given to a factory."""
+    function, bound = _unwrapped(factory)
+    if name in bound:
+        return False
+    signatures = [inspect.signature(factory)]
+    # What takes any keyword passes it on: a class to its base, an alternative constructor to
+    # its class.
+    owner = function if isinstance(function, type) else getattr(function, "__self__", None)
+    if isinstance(owner, type):
+        constructors = [
+            vars(base)["__init__"] for base in owner.__mro__ if "__init__" in vars(base)
+        ]
+        signatures += [inspect.signature(constructor) for constructor in constructors[:-1]]
+    for signature in signatures:
+        parameters = signature.parameters
+        if name in parameters:
+            return parameters[name].kind in _KEYWORDS
+        if all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+            return False
+    return True

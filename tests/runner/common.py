@@ -1,0 +1,64 @@
+"""Strategies that cost nothing to run."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from botorch_pref.problems import Catalyst
+from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import SearchSpace
+
+
+class RandomPairs:
+    """Asks random pairs of choices, and recommends what has won most often."""
+
+    def __init__(self, space: SearchSpace, seed: int = 0) -> None:
+        self.space, self.seed, self.step = space, seed, 0
+        self.wins = torch.zeros(len(space.table))
+
+    def draw(self, number: int) -> list[int]:
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "pair", self.step))
+        return torch.randint(len(self.space.table), (number,), generator=generator).tolist()
+
+    def ask(self) -> Duel:
+        first, second = self.draw(2)
+        return Duel(self.step, self.space.table[[first, second]], (first, second))
+
+    def tell(self, query: Duel, answer: float) -> None:
+        assert query.indices is not None
+        self.wins[query.indices[0 if answer else 1]] += 1
+        self.step += 1
+
+    def recommend(self) -> Tensor:
+        return self.space.table[self.recommend_index()]
+
+    def recommend_index(self) -> int:
+        return int(self.wins.argmax())
+
+
+class RandomValues(RandomPairs):
+    """Buys the values of random choices, and recommends the largest value seen."""
+
+    def ask(self) -> Evaluate:  # type: ignore[override]
+        (index,) = self.draw(1)
+        return Evaluate(self.step, self.space.table[index], index)
+
+    def tell(self, query: Evaluate, answer: float) -> None:  # type: ignore[override]
+        self.wins[query.indices or 0] = answer
+        self.step += 1
+
+
+class Failing(RandomPairs):
+    """Fails at its third duel."""
+
+    def ask(self) -> Duel:
+        if self.step == 2:
+            raise ZeroDivisionError("on purpose")
+        return super().ask()
+
+
+def catalyst_of(seed: int) -> Catalyst:
+    """Another problem for odd seeds."""
+    return Catalyst(dedupe="mean" if seed % 2 else "keep")

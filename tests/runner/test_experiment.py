@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import joblib
+import pandas as pd
+import pytest
+import torch
+from joblib.parallel import ThreadingBackend
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
+from botorch_pref.queries import Duel
+from botorch_pref.runner import RunError, run_experiment
+from botorch_pref.strategies import PFTS
+from tests.runner.common import Failing, RandomPairs, RandomValues, catalyst_of
+
+FIRST = [
+    "problem",
+    "strategy",
+    "seed",
+    "step",
+    "dueling_regret",
+    "cumulative_regret",
+    "utility_regret",
+    "cumulative_utility_regret",
+    "recommendation_regret",
+    "identical",
+    "identical_share",
+    "seconds",
+]
+STRATEGIES = {
+    "pf-ts": PFTS.paper,
+    "pf-ts, wide": partial(PFTS.paper, kappa=4.0),
+    "random": RandomPairs,
+    "values": RandomValues,
+}
+
+
+def play(
+    strategies: Any = STRATEGIES,
+    horizon: int = 6,
+    seeds: Any = 3,
+    problem: Any = None,
+    **options: Any,
+) -> pd.DataFrame:
+    problem = problem or Ackley(num_choices=12)
+    return run_experiment(problem, strategies, horizon, seeds, progress=False, **options)
+
+
+def assert_same(first: pd.DataFrame, second: pd.DataFrame) -> None:
+    """Bit for bit, types and order of the columns included, times aside."""
+    pd.testing.assert_frame_equal(
+        first.drop(columns="seconds"), second.drop(columns="seconds"), check_exact=True
+    )
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return play()
+
+
+def test_the_table_is_tidy(table: pd.DataFrame) -> None:
+    assert [*table][: len(FIRST)] == FIRST
+    assert len(table) == len(STRATEGIES) * 3 * 6
+    assert [*table["strategy"].unique()] == [*STRATEGIES]
+    order = table["strategy"].map({name: i for i, name in enumerate(STRATEGIES)})
+    keys = [*zip(order, table["seed"], table["step"], strict=True)]
+    assert keys == sorted(keys)
+    assert len({*keys}) == len(keys)
+    assert table.index.equals(pd.RangeIndex(len(table)))
+    assert {*table["problem"]} == {"ackley"}
+    assert table[FIRST].notna().all(axis=None)
+    assert table.loc[table["strategy"] == "values", "second_index"].isna().all()
+    assert (table.loc[table["strategy"] != "values", "second_index"] >= 0).all()
+
+
+def test_sums_and_shares(table: pd.DataFrame) -> None:
+    for _, run in table.groupby(["strategy", "seed"]):
+        assert run["cumulative_regret"].tolist() == pytest.approx(run["dueling_regret"].cumsum())
+        total = run["utility_regret"].cumsum()
+        assert run["cumulative_utility_regret"].tolist() == pytest.approx(total)
+        shares = [run["identical"][:k].mean() for k in range(1, 7)]
+        assert run["identical_share"].tolist() == pytest.approx(shares)
+    assert table["identical"].any()
+
+
+def test_strategies_of_one_seed_meet_the_same_labels() -> None:
+    class Stubborn(RandomPairs):
+        """Asks one pair all the time, so that its answers are the labels' noise."""
+
+        def ask(self) -> Duel:
+            return Duel(self.step, self.space.table[[0, 0]], (0, 0))
+
+    class Other(Stubborn):
+        def recommend_index(self) -> int:
+            torch.rand(3)
+            return 1
+
+    table = play([Stubborn, Other], horizon=60)
+    answers = table.pivot(index="step", columns=["strategy", "seed"], values="answer")
+    assert answers["Stubborn"].equals(answers["Other"])
+    assert not answers["Stubborn"][0].equals(answers["Stubborn"][1])
+
+
+class AllAtOnce(ThreadingBackend):
+    """Like Ray's: hands over the results at the end, not one by one."""
+
+    supports_return_generator = False
+
+
+joblib.register_parallel_backend("all-at-once", AllAtOnce)
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "all-at-once"])
+def test_joblib_says_how_the_runs_are_spread(backend: str, table: pd.DataFrame) -> None:
+    threads = torch.get_num_threads()
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        assert_same(play(), table)
+    assert torch.get_num_threads() == threads
+
+
+def test_n_jobs_is_passed_on(table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Recording(joblib.Parallel):
+        def __init__(self, n_jobs: int | None, **options: Any) -> None:
+            super().__init__(n_jobs, **options)
+            asked.append(self.n_jobs)
+
+    monkeypatch.setattr(joblib, "Parallel", Recording)
+    play({"random": RandomPairs})
+    play({"random": RandomPairs}, n_jobs=2)
+    with joblib.parallel_config(backend="threading", n_jobs=3):
+        play({"random": RandomPairs})
+        play({"random": RandomPairs}, n_jobs=1)
+    assert asked == [1, 2, 3, 1]
+
+
+def test_threads_do_not_disturb_each_other_on_a_box() -> None:
+    # There the optimizers draw from the process's global generators.
+    strategies = {"pf-ts": partial(PFTS.paper, on_identical="keep")}
+    options: dict[str, Any] = {"horizon": 2, "seeds": 2, "problem": Ackley(dim=2)}
+    alone = play(strategies, **options)
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert_same(play(strategies, **options), alone)
+
+
+def test_a_run_depends_on_nothing_but_itself(table: pd.DataFrame) -> None:
+    part = play({"random": RandomPairs, "pf-ts": PFTS.paper}, seeds=[2, 0])
+    assert part["seed"].unique().tolist() == [0, 2]
+    for name in ("random", "pf-ts"):
+        both = [t[(t["strategy"] == name) & (t["seed"] != 1)] for t in (part, table)]
+        assert_same(*(t[[*part]].reset_index(drop=True) for t in both))
+
+
+def test_a_problem_for_each_seed() -> None:
+    table = play([RandomPairs], problem=catalyst_of, seeds=4, horizon=40)
+    largest = table.groupby("seed")["first_index"].max()
+    assert (largest < 63).all()
+    for seed in range(4):
+        rows = table[table["seed"] == seed]
+        utilities = catalyst_of(seed).utilities[rows["first_index"].to_numpy(int)]
+        assert rows["first_utility"].tolist() == utilities.tolist()
+
+
+def test_judge_link_and_recommendations() -> None:
+    made = []
+
+    def judge(problem: PreferenceProblem, seed: int) -> Callable[[Duel, int], float]:
+        made.append(seed)
+        return lambda query, step: 0.0
+
+    table = play([RandomPairs], judge=judge, link=torch.special.ndtr, recommend_every=4)
+    assert len({*made}) == 3
+    assert (table["answer"] == 0.0).all()
+    known = table["recommendation_regret"].notna()
+    assert table["step"][known].unique().tolist() == [4, 6]
+    gap = torch.tensor(-1.0 * table[["first_utility", "second_utility"]].to_numpy())
+    gap = gap + Ackley(num_choices=12).optimal_value
+    expected = torch.special.ndtr(gap).mean(-1) - 0.5
+    assert table["dueling_regret"].tolist() == pytest.approx(expected.tolist())
+
+
+def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    run_experiment(Ackley(num_choices=5), [RandomPairs], 2, 3)
+    shown = capsys.readouterr()
+    assert "ackley" in shown.err
+    assert "3/3" in shown.err
+    assert shown.out == ""
+    play([RandomPairs], 2, 3)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1.5, "2"])
+def test_bad_n_jobs(n_jobs: Any) -> None:
+    with pytest.raises(UnsupportedError, match="n_jobs must be a whole number but 0, or None"):
+        play(n_jobs=n_jobs)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_failing_run(n_jobs: int) -> None:
+    strategies = {"good": RandomPairs, "bad": Failing}
+    with pytest.raises(
+        RunError, match=r"strategy 'bad', seed [0-2]: ZeroDivisionError: on purpose"
+    ):
+        play(strategies, n_jobs=n_jobs)
+
+
+def test_the_judge_by_default_is_logistic() -> None:
+    assert_same(play([RandomPairs]), play([RandomPairs], judge=LogisticJudge))
+    noisy = partial(LogisticJudge, value_noise=0.0)
+    table = play([RandomValues], problem=Catalyst(), judge=noisy)
+    assert table["answer"].tolist() == table["first_utility"].tolist()
