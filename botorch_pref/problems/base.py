@@ -2,6 +2,7 @@ r"""The base class of preference problems: a utility that is to be maximised."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from collections.abc import Sequence
 
@@ -155,6 +156,20 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
                 f"Expected `{argument}` to be within the bounds of the test problem. "
                 f"Row {_first(outside)} is not."
             )
+
+
+def check_positive(**options: float) -> None:
+    r"""Check numbers that have to be positive.
+
+    Args:
+        **options: The numbers, by the names of the arguments.
+
+    Raises:
+        SearchSpaceError: For the first that is not positive and finite.
+    """
+    for argument, value in options.items():
+        if not 0 < value < math.inf:
+            raise SearchSpaceError(f"{argument} must be positive and finite, got {value}.")
 
 
 def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:

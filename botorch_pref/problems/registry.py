@@ -13,9 +13,13 @@ from botorch.test_functions.synthetic import SyntheticTestFunction
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.catalyst import Catalyst
+from botorch_pref.problems.classics import CrossInTray, Levy13
+from botorch_pref.problems.gp_sample import GPSample
 from botorch_pref.problems.ratings import Ratings
 from botorch_pref.problems.rkhs import RKHSFunction
+from botorch_pref.problems.standardised import STANDARDISED_FUNCTIONS, StandardisedFunction
 from botorch_pref.problems.synthetic import Ackley, SyntheticProblem
+from botorch_pref.problems.thermal_comfort import ThermalComfort
 from botorch_pref.problems.tuning import DigitsTuning
 
 _OWN: dict[str, Callable[..., PreferenceProblem]] = {
@@ -24,12 +28,19 @@ _OWN: dict[str, Callable[..., PreferenceProblem]] = {
     "rkhs": RKHSFunction,
     "ratings": Ratings,
     "digitstuning": DigitsTuning,
+    "gpsample": GPSample,
+    "thermalcomfort": ThermalComfort,
+    **{
+        f"standardised{which}": partial(StandardisedFunction, which)
+        for which in STANDARDISED_FUNCTIONS
+    },
 }
-_BOTORCH: dict[str, Callable[..., SyntheticTestFunction]] = {
+_FUNCTIONS: dict[str, Callable[..., SyntheticTestFunction]] = {
     "beale": botorch_synthetic.Beale,
     "branin": botorch_synthetic.Branin,
     "bukin": botorch_synthetic.Bukin,
     "cosine8": botorch_synthetic.Cosine8,
+    "crossintray": CrossInTray,
     "dixonprice": botorch_synthetic.DixonPrice,
     "dropwave": botorch_synthetic.DropWave,
     "eggholder": botorch_synthetic.EggHolder,
@@ -38,6 +49,7 @@ _BOTORCH: dict[str, Callable[..., SyntheticTestFunction]] = {
     "hartmann6": partial(botorch_synthetic.Hartmann, 6),
     "holdertable": botorch_synthetic.HolderTable,
     "levy": botorch_synthetic.Levy,
+    "levy13": Levy13,
     "michalewicz": botorch_synthetic.Michalewicz,
     "powell": botorch_synthetic.Powell,
     "rastrigin": botorch_synthetic.Rastrigin,
@@ -53,7 +65,7 @@ _NOT_OPTIONS = frozenset({"noise_std", "negate", "bounds", "dtype"})
 
 def problem_names() -> tuple[str, ...]:
     """The names that :func:`get_problem` knows."""
-    return (*_OWN, *_BOTORCH)
+    return (*_OWN, *_FUNCTIONS)
 
 
 def get_problem(name: str, **options: Any) -> PreferenceProblem:
@@ -62,7 +74,7 @@ def get_problem(name: str, **options: Any) -> PreferenceProblem:
     Args:
         name: One of :func:`problem_names`; case, hyphens and underscores do not matter.
         options: Arguments of the problem's constructor, such as ``dim``. BoTorch's
-            functions are wrapped in a :class:`SyntheticProblem`.
+            functions, and those like them, are wrapped in a :class:`SyntheticProblem`.
 
     Returns:
         The problem.
@@ -76,8 +88,8 @@ def get_problem(name: str, **options: Any) -> PreferenceProblem:
         factory = _OWN[key]
         _check_options(key, factory, options, hidden=frozenset())
         return factory(**options)
-    if key in _BOTORCH:
-        function = _BOTORCH[key]
+    if key in _FUNCTIONS:
+        function = _FUNCTIONS[key]
         _check_options(key, function, options, hidden=_NOT_OPTIONS)
         return SyntheticProblem(function(**options), name=key)
     raise UnsupportedError(f"unknown problem {name!r}; there are {', '.join(problem_names())}.")

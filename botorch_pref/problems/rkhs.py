@@ -10,7 +10,6 @@ References:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.problems.base import PreferenceProblem, evenly_spaced
+from botorch_pref.problems.base import PreferenceProblem, check_positive, evenly_spaced
 from botorch_pref.randomness import derive_seed
 
 # The anchor values of [Kayal2025], and so the range that random ones are drawn from.
@@ -73,7 +72,7 @@ class RKHSFunction(PreferenceProblem):
                 positive, there are not ``num_anchors`` finite values, ``num_choices``
                 is too small, or there is no such kernel.
         """
-        _check_positive(lengthscale=lengthscale, ridge=ridge, scale=scale)
+        check_positive(lengthscale=lengthscale, ridge=ridge, scale=scale)
         if kernel not in _KERNELS:
             raise SearchSpaceError(f"kernel must be one of {', '.join(_KERNELS)}, got {kernel!r}.")
         super().__init__(bounds=[(0.0, 1.0)], choices=evenly_spaced(0.0, 1.0, num_choices))
@@ -100,13 +99,6 @@ class RKHSFunction(PreferenceProblem):
         """``... x num_anchors``-dim kernel between ``... x 1``-dim items and anchors."""
         distance = (X - self.anchors.squeeze(-1).to(X)).abs()
         return _KERNELS[self.kernel](distance / self.lengthscale)
-
-
-def _check_positive(**options: float) -> None:
-    """Raise a ``SearchSpaceError`` for the first that is not positive and finite."""
-    for argument, value in options.items():
-        if not 0 < value < math.inf:
-            raise SearchSpaceError(f"{argument} must be positive and finite, got {value}.")
 
 
 def _anchor_values(

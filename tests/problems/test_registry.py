@@ -7,9 +7,12 @@ from botorch_pref.problems import (
     Ackley,
     Catalyst,
     DigitsTuning,
+    GPSample,
     Ratings,
     RKHSFunction,
+    StandardisedFunction,
     SyntheticProblem,
+    ThermalComfort,
     get_problem,
     problem_names,
 )
@@ -19,11 +22,13 @@ from botorch_pref.problems import (
 def test_every_problem(name: str) -> None:
     problem = get_problem(name)
     assert problem.name == name
-    lowest = -1.0 if name == "ratings" else 0.0
-    assert problem.bounds.tolist() == [[lowest] * problem.dim, [1.0] * problem.dim]
+    if name not in ("gpsample", "thermalcomfort"):  # which are in units of their own
+        lowest = -1.0 if name == "ratings" else 0.0
+        assert problem.bounds.tolist() == [[lowest] * problem.dim, [1.0] * problem.dim]
     if problem.choices is None:
         sobol = SobolEngine(problem.dim, scramble=True, seed=0)
-        values = problem(sobol.draw(2048, dtype=torch.double))
+        lower, upper = problem.bounds
+        values = problem(torch.lerp(lower, upper, sobol.draw(2048, dtype=torch.double)))
         reached = problem(problem.optimizers)
         best = torch.full_like(reached, problem.optimal_value)
         assert torch.allclose(reached, best, atol=1e-4)
@@ -49,6 +54,15 @@ def test_options() -> None:
     ratings = get_problem("ratings", user=7, num_items=30)
     assert isinstance(ratings, Ratings)
     assert (ratings.user, len(ratings.utilities)) == (7, 30)
+    sample = get_problem("gp-sample", dim=7)
+    assert isinstance(sample, GPSample)
+    assert sample.dim == 7
+    bukin = get_problem("standardised-bukin", recipe="toolbox")
+    assert isinstance(bukin, StandardisedFunction)
+    assert bukin.recipe == "toolbox"
+    room = get_problem("thermal-comfort", dim=4)
+    assert isinstance(room, ThermalComfort)
+    assert room.dim == 4
     levy = get_problem("levy", dim=5)
     assert isinstance(levy, SyntheticProblem)
     assert levy.dim == 5
@@ -76,6 +90,7 @@ def test_unknown_name() -> None:
         ("catalyst", {"dim": 2}, "'catalyst' has no option 'dim'; its options are ded"),
         ("hartmann6", {"dim": 3}, "'hartmann6' has no option 'dim'; it has none"),
         ("digits-tuning", {"seed": 1}, "'digitstuning' has no option 'seed'; it has none"),
+        ("standardised-beale", {"which": "bukin"}, "has no option 'which'; its options are rec"),
         ("catalyst", {"negate": True}, "'catalyst' has no option 'negate'"),
         ("branin", {"negate": True}, "'branin' has no option 'negate'; it has none"),
         ("levy", {"noise_std": 1.0}, "'levy' has no option 'noise_std'; its .* dim"),

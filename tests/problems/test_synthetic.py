@@ -25,6 +25,7 @@ class TestAsBoTorchTestFunctions(
         Ackley(dim=3, unit_cube=False),
         Ackley(dim=2, utility_scale=3.0),
         Ackley(negate=False),
+        Ackley(dim=6, half_width=2.0),
         Ackley(dim=3, unit_cube=False, utility_scale=3.0, negate=False),
         SyntheticProblem(botorch_synthetic.Branin()),
         SyntheticProblem(botorch_synthetic.Branin(), unit_cube=False),
@@ -150,6 +151,26 @@ def test_positive_ackley_has_no_larger_value_in_any_dimension() -> None:
     assert x[tangent.argmax()].abs().item() == pytest.approx(ACKLEY_FARTHEST, abs=1e-5)
 
 
+@pytest.mark.parametrize("unit_cube", [True, False])
+def test_ackley_on_another_box(unit_cube: bool) -> None:
+    problem = Ackley(dim=6, half_width=2.0, unit_cube=unit_cube)
+    edge = [[0.0] * 6, [1.0] * 6] if unit_cube else [[-2.0] * 6, [2.0] * 6]
+    assert problem.bounds.tolist() == edge
+    unit = SobolEngine(6, scramble=True, seed=0).draw(64, dtype=torch.double)
+    raw = 4.0 * unit - 2.0
+    whole = Ackley(dim=6, unit_cube=False)
+    assert torch.allclose(problem(unit if unit_cube else raw), whole(raw), atol=1e-12)
+    assert problem.optimal_value == 0.0
+
+
+def test_ackley_scale_on_another_grid() -> None:
+    problem = Ackley(half_width=2.0, num_choices=9, unit_cube=False, utility_scale=3.0)
+    assert problem.choices is not None
+    assert problem.choices.flatten().tolist() == pytest.approx([0.5 * i - 2.0 for i in range(9)])
+    width = problem.utilities.max() - problem.utilities.min()
+    assert width.item() == pytest.approx(3.0, rel=1e-12)
+
+
 def test_ackley_has_gradients() -> None:
     problem = Ackley(dim=2)
     X = torch.tensor([[0.3, 0.62], [0.9, 0.999]], dtype=torch.double)
@@ -166,6 +187,9 @@ def test_ackley_has_gradients() -> None:
         ({"utility_scale": 0.0}, SearchSpaceError, "utility_scale must be positive"),
         ({"utility_scale": math.inf}, SearchSpaceError, "utility_scale must be"),
         ({"utility_scale": math.nan}, SearchSpaceError, "utility_scale must be"),
+        ({"half_width": 0.0}, SearchSpaceError, "half_width must be positive"),
+        ({"half_width": 2.0, "negate": False}, UnsupportedError, "needs negate=True"),
+        ({"half_width": 2.0, "utility_scale": 3.0}, UnsupportedError, "no utility_scale on a"),
     ],
 )
 def test_ackley_bad_options(
