@@ -11,6 +11,7 @@ from botorch.exceptions.warnings import BotorchWarning
 
 __all__ = [
     "ComparisonDataError",
+    "ConfidenceWarning",
     "LaplaceConvergenceWarning",
     "PathwiseResidualWarning",
     "SearchSpaceError",
@@ -37,3 +38,7 @@ class LaplaceConvergenceWarning(BotorchWarning):
 
 class PathwiseResidualWarning(BotorchWarning):
     """A pathwise prior draw that lacks a visible part of the prior's variance."""
+
+
+class ConfidenceWarning(BotorchWarning):
+    """A confidence interval rests on an assumption that the answers contradict."""

@@ -3,7 +3,7 @@ r"""The utility model behind a strategy: data, hyperparameters and when they are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -17,7 +17,7 @@ from botorch_pref.data.options import checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.finite import FiniteEngine, Regularizer, checked_regularizer
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import DEFAULT_OUTPUT_SCALE, default_covar_module
+from botorch_pref.models.fitting import DEFAULT_OUTPUT_SCALE, KernelName, default_covar_module
 from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
@@ -37,7 +37,7 @@ class UtilityLearner:
         hyperparameters: ``"evidence"``, or ``{"lengthscale": float | list, "outputscale":
             float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may stand
             instead of ``"outputscale"``, and ``"kernel"`` is ``"rbf"`` unless ``"matern"``
-            (5/2) is asked for.
+            (5/2) or ``"matern15"`` (3/2) is asked for.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
         seed: Of restarts of the fit.
@@ -57,14 +57,26 @@ class UtilityLearner:
         self.kappa = checked_kappa("kappa", kappa)
         self.regularizer = checked_regularizer(regularizer)
         self.learns = isinstance(hyperparameters, str)
-        self.values = _fixed_values(hyperparameters, space.dim)
+        self.values = fixed_values(hyperparameters, space.dim)
         self.kind = self.values.get("kernel", "rbf")
         self.num_fitted = 0
         items = space.bounds[:0] if space.choices is None else space.choices
         none = torch.zeros(0, 2, dtype=torch.long, device=items.device)
-        self.data = Comparisons.from_comparisons(items, none)
+        self._data = Comparisons.from_comparisons(items, none)
+        self._fresh: list[tuple[tuple[int, int], float]] = []  # not in the data yet
         self._engine: FiniteEngine | None = None
         self._model: PreferenceGP | None = None
+
+    @property
+    def data(self) -> Comparisons:
+        """All comparisons so far."""
+        if self._fresh:
+            # Together: the engine needs no data, and one append costs as much as many.
+            pairs, answers = zip(*self._fresh, strict=True)
+            told = self._data.datapoints.new_tensor(answers)
+            self._data = self._data.append_indices(torch.tensor(pairs, device=told.device), told)
+            self._fresh = []
+        return self._data
 
     def add(self, duel: Duel, answer: float) -> bool:
         r"""Add an answer.
@@ -72,28 +84,23 @@ class UtilityLearner:
         Returns:
             Whether it became a comparison: that of an identical pair does not.
         """
-        told = self.data.datapoints.new_tensor([answer])
+        told = self.space.bounds.new_tensor([answer])
         if duel.indices is None:
             if torch.equal(duel.items[0], duel.items[1]):
                 return False
-            self.data = self.data.append(duel.items.unsqueeze(0).to(told), told)
+            self._data = self._data.append(duel.items.unsqueeze(0).to(told), told)
         else:
-            pair = torch.tensor([duel.indices], device=told.device)
             if self._engine is not None:
-                self._engine.append(pair[0], told[0])
+                self._engine.append(torch.tensor(duel.indices, device=told.device), told[0])
             if duel.indices[0] == duel.indices[1]:
                 return False
-            self.data = self.data.append_indices(pair, told)
+            self._fresh.append((duel.indices, answer))
         self._model = None
         return True
 
     def covar_module(self) -> ScaleKernel:
         """The kernel with the current hyperparameters."""
-        kernel = self._prior_kernel().to(self.space.bounds)
-        if self.values:
-            kernel.base_kernel.lengthscale = self.values["lengthscale"]
-            kernel.outputscale = self.values["outputscale"]
-        return kernel
+        return kernel_of(self.values, self.space, self.kind)
 
     @property
     def penalty(self) -> float:
@@ -108,18 +115,12 @@ class UtilityLearner:
             Whether they were fitted.
         """
         size = self.data.num_comparisons
-        due = size > self.num_fitted and 10 * size >= REFIT_TENTHS * self.num_fitted
-        if not self.learns or not due:
+        if not self.learns or not refit_is_due(size, self.num_fitted):
             return False
-        model = self._build(self._prior_kernel())
+        model = self._build(kernel_of({}, self.space, self.kind))
         with seeded(derive_seed(self.seed, "fit", size)):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-        kernel = model.covar_module
-        self.values = {
-            "lengthscale": kernel.base_kernel.lengthscale.detach().flatten().tolist(),
-            "outputscale": float(kernel.outputscale.detach()),
-            "kernel": self.kind,
-        }
+        self.values = fitted_values(model.covar_module, self.kind)
         self.num_fitted = size
         self._engine = self._model = None
         return True
@@ -153,9 +154,6 @@ class UtilityLearner:
                 )
         return self._engine
 
-    def _prior_kernel(self) -> ScaleKernel:
-        return default_covar_module(self.space.dim, Size(), self.kind)
-
     def _build(self, covar_module: ScaleKernel) -> PreferenceGP:
         return PreferenceGP(
             self.data.datapoints,
@@ -166,7 +164,41 @@ class UtilityLearner:
         )
 
 
-def _fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
+def refit_is_due(size: int, num_fitted: int) -> bool:
+    """Whether data have grown by a tenth since hyperparameters were fitted to them."""
+    return size > num_fitted and 10 * size >= REFIT_TENTHS * num_fitted
+
+
+def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> ScaleKernel:
+    """The kernel of a space with given hyperparameters, or with its prior's where there are none.
+
+    Args:
+        values: ``lengthscale`` and ``outputscale``, or nothing.
+        space: The domain, whose unit cube the lengthscale is measured in.
+        kind: ``"rbf"``, ``"matern"`` or ``"matern15"``.
+    """
+    kernel = default_covar_module(space.dim, Size(), cast(KernelName, kind)).to(space.bounds)
+    if values:
+        kernel.base_kernel.lengthscale = values["lengthscale"]
+        kernel.outputscale = values["outputscale"]
+    return kernel
+
+
+def fitted_values(kernel: ScaleKernel, kind: str) -> dict[str, Any]:
+    """The hyperparameters of a kernel as plain JSON."""
+    return {
+        "lengthscale": kernel.base_kernel.lengthscale.detach().flatten().tolist(),
+        "outputscale": float(kernel.outputscale.detach()),
+        "kernel": kind,
+    }
+
+
+def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
+    """The hyperparameters that a user gave, and none where they are to be learnt.
+
+    Raises:
+        ComparisonDataError: If they are neither ``"evidence"`` nor such values.
+    """
     if isinstance(hyperparameters, str) and hyperparameters == "evidence":
         return {}
     values = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {}
@@ -174,10 +206,10 @@ def _fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         values["outputscale"] = 1.0 / checked_positive("penalty", values.pop("penalty"))
     values.setdefault("kernel", "rbf")
     wanted = {"lengthscale", "outputscale", "kernel"}
-    if set(values) != wanted or values["kernel"] not in ("rbf", "matern"):
+    if set(values) != wanted or values["kernel"] not in get_args(KernelName):
         raise ComparisonDataError(
             '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
-            f'penalty, and possibly kernel ("rbf" or "matern"), got {hyperparameters!r}.'
+            f"penalty, and possibly kernel (rbf, matern or matern15), got {hyperparameters!r}."
         )
     values["outputscale"] = checked_positive("outputscale", values["outputscale"])
     lengthscale = values["lengthscale"]

@@ -6,25 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import torch
-from botorch.acquisition import AcquisitionFunction
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.finite import FinitePosterior, Regularizer, argmax_with_random_ties
+from botorch_pref.finite import Regularizer, argmax_with_random_ties
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.schedules import Schedule, as_schedule
-from botorch_pref.strategies.utility import Pair, UtilityStrategy
+from botorch_pref.strategies.utility import ArmPath, Pair, UtilityStrategy
 
 MAX_RESAMPLES = 10
 MAX_PATH_RESAMPLES = 3
 MAX_SKIPPED_ROUNDS = 100
 TEMPERED = Schedule("bayes", value=0.5)
-_APART_SAMPLE = 1024
-
-Choice = tuple[Tensor, int | None]
 
 
 class PFTS(UtilityStrategy):
@@ -106,56 +101,68 @@ class PFTS(UtilityStrategy):
         return cls(**{"kappa": kappa, **options, **kwargs})
 
     def _pair(self, annotator: str | None) -> Pair:
+        if self.space.choices is not None:
+            return self._rows(*self._draw_rows(annotator))
         for attempt in range(MAX_SKIPPED_ROUNDS):
             self.round += attempt > 0
-            first, second = self._draw(annotator, 0)
-            if not self._identical(first, second) or self.on_identical != "skip_query":
+            first, second = self._draw_paths(annotator, 0)
+            if self.on_identical == "keep" or not self._same(first, second):
+                return torch.stack([first, second]), None
+            if self.on_identical == "resample":
                 break
-        if self.on_identical != "keep" and self._identical(first, second):
-            second = self._another(first, annotator)
-        items = torch.stack([first[0], second[0]])
-        if first[1] is None or second[1] is None:
-            return items, None
-        return items, (first[1], second[1])
+        return torch.stack([first, self._another(first, annotator)]), None
 
-    def _another(self, first: Choice, annotator: str | None) -> Choice:
-        attempts = MAX_PATH_RESAMPLES if self.space.choices is None else MAX_RESAMPLES
-        for attempt in range(1, attempts + 1):
-            second = self._draw(annotator, attempt)[1]
-            if not self._identical(first, second):
+    def _another(self, first: Tensor, annotator: str | None) -> Tensor:
+        for attempt in range(1, MAX_PATH_RESAMPLES + 1):
+            second = self._draw_paths(annotator, attempt)[1]
+            if not self._same(first, second):
                 return second
-        return self._draw(annotator, attempts + 1, avoid=first)[1]
+        return self._draw_paths(annotator, MAX_PATH_RESAMPLES + 1, avoid=first)[1]
 
-    def _identical(self, first: Choice, second: Choice) -> bool:
-        if first[1] is not None:
-            return first[1] == second[1]
-        return bool(self._same(first[0], second[0]))
+    def _draw_rows(self, annotator: str | None) -> tuple[int, int]:
+        """The maximisers of two draws over choices, as ``on_identical`` wants them."""
+        # One batch: where the posterior is narrow, all the spare draws are needed.
+        spare = 0 if self.on_identical == "keep" else MAX_RESAMPLES + 1
+        for attempt in range(MAX_SKIPPED_ROUNDS):
+            self.round += attempt > 0
+            draws, ties = self._draw(self._seed("pair", annotator), 2 + spare)
+            first, second, *others = argmax_with_random_ties(draws, ties).tolist()
+            if self.on_identical == "keep" or first != second:
+                return first, second
+            if self.on_identical == "resample":
+                break
+        draws[-1, first] = -torch.inf
+        others[-1] = int(argmax_with_random_ties(draws[-1], ties[-1]))
+        return first, next(row for row in others if row != first)
 
-    def _draw(
-        self, annotator: str | None, attempt: int, avoid: Choice | None = None
-    ) -> tuple[Choice, Choice]:
-        """The maximisers of two draws, of which later attempts need the second alone."""
-        stream = f"pair {attempt}" if attempt else "pair"
-        seed = derive_seed(self.seed, stream, self.round, annotator)
-        if self.space.choices is None:
-            return self._draw_paths(seed, (1,) if attempt else (0, 1), avoid)
+    def _draw(self, seed: int, num: int) -> tuple[Tensor, Tensor]:
+        """So many draws over choices, and noise that breaks ties, both ``num x n``-dim."""
         posterior = self._posterior()
+        generator = torch.Generator().manual_seed(seed)
+        items, answers = posterior.mean.shape[-1], posterior.curvature.shape[-1]
+
+        def noise(size: int) -> Tensor:
+            normal = torch.randn(num, size, generator=generator, dtype=torch.double)
+            return normal.to(posterior.mean)
+
         scale = self._scale(posterior.factor.log_det)
-        rows = _maximisers(posterior, scale, seed, None if avoid is None else avoid[1])
-        first, second = ((self.space.table[row], row) for row in rows)
-        return first, second
+        draws = posterior.sample(noise(items), noise(answers), scale)
+        return draws, torch.rand(num, items, generator=generator, dtype=torch.double)
 
     def _draw_paths(
-        self, seed: int, arms: tuple[int, ...], avoid: Choice | None
-    ) -> tuple[Choice, Choice]:
+        self, annotator: str | None, attempt: int, avoid: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The maximisers of two paths, of which later attempts need the second alone."""
+        seed = self._seed(f"pair {attempt}" if attempt else "pair", annotator)
         model, gain = self.learner.model(), torch.zeros(())
         weight = model.variance_weight()
         if weight is not None and model.num_observations:
             gain = model.representer()[1].side.factor(weight).log_det
         rule = DuelingThompsonSampling(model, scale=self._scale(gain), seed=seed)
-        asked, away = self.asked_items(), None if avoid is None else avoid[0]
-        best: list[Choice] = [
-            (self._best_item(_Path(rule, arm), asked, seed, away), None) for arm in arms
+        away = None if avoid is None else avoid.unsqueeze(0)
+        best = [
+            self._best_item(ArmPath(rule, arm), derive_seed(seed, "optimizer", arm), away)
+            for arm in ((1,) if attempt else (0, 1))
         ]
         return best[0], best[-1]
 
@@ -165,48 +172,6 @@ class PFTS(UtilityStrategy):
         width = 0.0 if kappa == "laplace" else kappa
         return penalty**0.5 * self.schedule.scale(self.round, penalty, width, 0.5 * float(log_det))
 
-    def _best_item(self, path: _Path, asked: Tensor, seed: int, avoid: Tensor | None) -> Tensor:
-        """Where a path over a box is largest; away from an item, the best of a sample."""
-        seed = derive_seed(seed, "optimizer", path.arm)
-        if avoid is None:
-            return self.space.maximize(path, seed=seed, starts=asked.unsqueeze(-2)).items[0]
-        items = torch.cat([self.space.sample(_APART_SAMPLE, seed), asked])
-        with torch.no_grad():
-            values = path(items.unsqueeze(-2))
-        return items[int(values.masked_fill(self._same(items, avoid), -torch.inf).argmax())]
-
     def _options(self) -> dict[str, Any]:
         own = {"schedule": self.schedule._asdict(), "on_identical": self.on_identical}
         return {**super()._options(), **own}
-
-
-class _Path(AcquisitionFunction):
-    """One arm's path as a rule for single items."""
-
-    def __init__(self, rule: DuelingThompsonSampling, arm: int) -> None:
-        super().__init__(rule.model)
-        self.rule, self.arm = rule, arm
-
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """The path at ``b x 1 x d``-dim items."""
-        return self.rule.arm(self.arm, X.squeeze(-2))
-
-
-def _maximisers(
-    posterior: FinitePosterior, scale: float, seed: int, avoid: int | None
-) -> list[int]:
-    """The best items of two draws; the second one's with an item left out."""
-    generator = torch.Generator().manual_seed(seed)
-    items, rows = posterior.mean.shape[-1], posterior.curvature.shape[-1]
-
-    def noise(size: int) -> Tensor:
-        normal = torch.randn(2, size, generator=generator, dtype=torch.double)
-        return normal.to(posterior.mean)
-
-    draws = posterior.sample(noise(items), noise(rows), scale)
-    if avoid is not None:
-        draws[1, avoid] = -torch.inf
-    ties = torch.rand(2, items, generator=generator, dtype=torch.double)
-    best: list[int] = argmax_with_random_ties(draws, ties).tolist()
-    return best

@@ -2,15 +2,20 @@ r"""What strategies that duel under a model of the utility share."""
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 import torch
+from botorch.acquisition import AcquisitionFunction, PosteriorMean
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
+from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.finite import FiniteEngine, FinitePosterior, Regularizer, argmax_with_random_ties
+from botorch_pref.models import PreferenceGP
 from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
@@ -18,9 +23,20 @@ from botorch_pref.strategies.base import Answered, Strategy
 from botorch_pref.strategies.learner import UtilityLearner
 
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box
+_APART_SAMPLE = 1024
+_NO_DIFFERENCE = 1e-9
 
 # A `2 x d`-dim pair, and its rows in the choices where there are choices.
 Pair = tuple[Tensor, tuple[int, int] | None]
+
+
+class ModelOptions(TypedDict, total=False):
+    r"""The arguments of :class:`UtilityStrategy` beside the domain."""
+
+    seed: int
+    hyperparameters: Literal["evidence"] | Mapping[str, Any]
+    kappa: Literal["laplace"] | float
+    regularizer: Regularizer
 
 
 class UtilityStrategy(Strategy):
@@ -91,13 +107,17 @@ class UtilityStrategy(Strategy):
         """Learn hyperparameters anew, if it is time to."""
         self.learner.refit()
 
+    def _seed(self, stream: str, annotator: str | None = None) -> int:
+        """The seed of a draw of this round."""
+        return derive_seed(self.seed, stream, self.round, annotator)
+
     def _rows(self, first: int, second: int) -> Pair:
         """Two rows of the choices."""
         return self.space.table[[first, second]], (first, second)
 
     def _best_row(self, values: Tensor, stream: str = "tie") -> int:
         """The row of the largest of ``n`` values, ties broken by this round's seed."""
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, stream, self.round))
+        generator = torch.Generator().manual_seed(self._seed(stream))
         noise = torch.rand(len(values), generator=generator, dtype=torch.double)
         return int(argmax_with_random_ties(values, noise))
 
@@ -105,6 +125,79 @@ class UtilityStrategy(Strategy):
         """Which of ``... x d`` items a person could not tell from another."""
         gap = self.space.normalize(items) - self.space.normalize(other)
         return gap.abs().amax(-1) <= _SAME_ITEM
+
+    def _open_duels(self) -> list[Duel]:
+        """The open queries, all of them duels."""
+        return [query for query in self._open.values() if isinstance(query, Duel)]
+
+    def _open_table(self) -> Tensor:
+        """Which of all ``n x n`` pairs of choices are open, in either order."""
+        table = self.space.table
+        return open_table(self._open_duels(), len(table)).to(table.device)
+
+    def _believed_posterior(self) -> FinitePosterior:
+        """The posterior of the choices, were the open duels answered as it expects."""
+        duels = self._open_duels()
+        if not duels:
+            return self._posterior()
+        engine = copy.deepcopy(self._engine())
+        mean = engine.posterior().mean
+        for duel in duels:
+            pair = torch.tensor(duel.indices, device=mean.device)
+            engine.append(pair, _expected_answers(mean[pair]))
+        return engine.posterior()
+
+    @torch.no_grad()
+    def _believed_model(self) -> PreferenceGP:
+        """The model, were the open duels answered as it expects (a "kriging believer")."""
+        model = self.learner.model()
+        pairs = [duel.items.to(self.space.bounds) for duel in self._open_duels()]
+        pairs = [pair for pair in pairs if not torch.equal(pair[0], pair[1])]
+        if not pairs:
+            return model
+        asked = torch.stack(pairs)
+        return model.condition_on_pairs(
+            asked, _expected_answers(model.posterior(asked).mean.squeeze(-1))
+        )
+
+    def _best_item(
+        self,
+        rule: AcquisitionFunction,
+        seed: int,
+        avoid: Tensor | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> Tensor:
+        """Where a rule over a box is largest; away from ``k x d`` items, the best of a sample."""
+        asked = self.asked_items()
+        if avoid is None:
+            starts = asked.unsqueeze(-2)
+            return self.space.maximize(rule, seed=seed, starts=starts, options=options).items[0]
+        items = torch.cat([self.space.sample(_APART_SAMPLE, seed), asked])
+        with torch.no_grad():
+            values = rule(items.unsqueeze(-2))
+        near = self._same(items.unsqueeze(-2), avoid).any(-1)
+        return items[int(values.masked_fill(near, -torch.inf).argmax())]
+
+    def _best_mean(self, model: PreferenceGP, stream: str) -> Tensor:
+        """The maximiser of the posterior mean over a box; before any answer, any item."""
+        seed = self._seed(stream)
+        if not model.num_observations:
+            return self.space.sample(1, seed)[0]
+        return self._best_item(PosteriorMean(model), seed)
+
+    def _opponent(self, rule: AcquisitionFunction, first: Tensor, seed: int) -> Tensor:
+        """Where a rule over a box is largest: neither the first arm nor in an open duel with it."""
+        best = self._best_item(rule, seed)
+        taken = self._taken(first)
+        return self._best_item(rule, seed, taken) if self._same(best, taken).any() else best
+
+    def _taken(self, first: Tensor) -> Tensor:
+        """An item and its opponents in open duels, ``k x d``-dim."""
+        taken = [first]
+        for duel in self._open_duels():
+            items = duel.items.to(first)
+            taken += [items[1 - arm] for arm in (0, 1) if self._same(items[arm], first)]
+        return torch.stack(taken)
 
     def _posterior(self) -> FinitePosterior:
         """The posterior of the choices."""
@@ -146,3 +239,53 @@ class UtilityStrategy(Strategy):
         self.round = progress["round"]
         self.learner.values = dict(progress["hyperparameters"])
         self.learner.num_fitted = progress["num_fitted"]
+
+
+def open_table(duels: Sequence[Duel], num_items: int) -> Tensor:
+    """Which of all ``n x n`` pairs of choices are among some duels, in either order."""
+    table = torch.zeros(num_items, num_items, dtype=torch.bool)
+    for duel in duels:
+        if duel.indices is not None:
+            table[duel.indices] = table[duel.indices[::-1]] = True
+    return table
+
+
+class ArmPath(AcquisitionFunction):
+    """One arm's path as a rule for single items."""
+
+    def __init__(self, rule: DuelingThompsonSampling, arm: int) -> None:
+        super().__init__(rule.model)
+        self.rule, self.arm = rule, arm
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """The path at ``b x 1 x d``-dim items."""
+        return self.rule.arm(self.arm, X.squeeze(-2))
+
+
+def difference_table(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Mean and standard deviation of ``f(x_i) - f(x_j)``.
+
+    Args:
+        mean: ``n``-dim utilities.
+        covariance: Their ``n x n``-dim covariance.
+
+    Returns:
+        Two ``n x n``-dim tables, in the units of the utility.
+    """
+    variance = covariance.diagonal()
+    square = variance.unsqueeze(-1) + variance - 2 * covariance
+    return mean.unsqueeze(-1) - mean, square.clamp_min(0.0).sqrt()
+
+
+def masked(values: Tensor, mask: Tensor) -> Tensor:
+    """Values with ``-inf`` where masked, unless nothing finite would be left."""
+    left = values.masked_fill(mask, -torch.inf)
+    return left if bool(left.isfinite().any()) else values
+
+
+def _expected_answers(mean: Tensor) -> Tensor:
+    """1, 0 or 0.5 for ``... x 2``-dim utilities of pairs."""
+    difference = mean[..., 0] - mean[..., 1]
+    sign = torch.where(difference.abs() > _NO_DIFFERENCE, difference.sign(), 0.0)
+    return 0.5 * (1.0 + sign)

@@ -14,20 +14,22 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
-from botorch_pref.queries import Duel
+from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.strategies import Strategy
 from tests.contracts.generators import global_states
 
 SKIP, TIE = None, 0.5
 
 
-def answer(query: Duel) -> float:
-    """A judge that likes large items, wherever they stand."""
+def answer(query: Query) -> float:
+    """A judge that likes large items, wherever they stand, and values them by their size."""
+    if isinstance(query, Evaluate):
+        return float(query.items.sum())
     first, second = query.items.sum(-1).tolist()
     return float(first > second)
 
 
-def play(strategy: Strategy, num_duels: int, annotator: str | None = None) -> list[Duel]:
+def play(strategy: Strategy, num_duels: int, annotator: str | None = None) -> list[Any]:
     """Ask and answer, with a tie and a skip now and then."""
     queries = []
     for step in range(num_duels):
@@ -47,17 +49,20 @@ class StrategyContract(ABC):
     """Subclass, name ``Test...`` and say how to make the strategy."""
 
     num_duels = 7
+    query_type: type[Query] = Duel
 
     @abstractmethod
     def make(self, seed: int = 0) -> Strategy:
         """A strategy without data."""
 
-    def test_a_query_is_a_duel_of_the_space(self) -> None:
+    def test_a_query_is_of_the_space(self) -> None:
         strategy = self.make()
         space = strategy.space
         for query in play(strategy, self.num_duels):
-            assert isinstance(query, Duel)
-            assert query.items.shape == (2, space.dim)
+            assert type(query) is self.query_type
+            assert query.items.shape == (
+                (2, space.dim) if self.query_type is Duel else (space.dim,)
+            )
             assert query.items.dtype == torch.float64
             if space.choices is None:
                 assert query.indices is None
@@ -65,7 +70,8 @@ class StrategyContract(ABC):
                 assert ((query.items >= lower) & (query.items <= upper)).all()
             else:
                 assert query.indices is not None
-                assert torch.equal(query.items, space.table[list(query.indices)])
+                rows = list(query.indices) if self.query_type is Duel else query.indices
+                assert torch.equal(query.items, space.table[rows])
 
     def test_a_query_stays_open_until_told(self) -> None:
         strategy = self.make()
@@ -112,7 +118,7 @@ class StrategyContract(ABC):
             with pytest.raises(StaleQueryError, match="not open"):
                 strategy.tell(unknown, 1.0)
         assert json.dumps(strategy.state_dict()) == before
-        copy = Duel.from_json(json.loads(json.dumps(query.to_json())))
+        copy = Query.from_json(json.loads(json.dumps(query.to_json())))
         strategy.tell(copy, 1.0)
         assert strategy.num_answers == 2
 
@@ -120,6 +126,10 @@ class StrategyContract(ABC):
     def test_an_invalid_answer_keeps_the_query_open(self, wrong: Any) -> None:
         strategy = self.make()
         query = strategy.ask()
+        if self.query_type is Evaluate and isinstance(wrong, int | float) and math.isfinite(wrong):
+            strategy.tell(query, wrong)  # any finite number is a value
+            assert strategy.history[-1].answer == wrong
+            return
         before = json.dumps(strategy.state_dict())
         with pytest.raises(ComparisonDataError, match=f"`answer` to query {query.id}"):
             strategy.tell(query, wrong)

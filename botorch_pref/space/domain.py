@@ -13,6 +13,7 @@ from torch.quasirandom import SobolEngine
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.finite import argmax_with_random_ties
 from botorch_pref.randomness import seeded
+from botorch_pref.space.feasible import Feasible, all_feasible, feasible_candidates
 
 _PAIR_CHUNK = 4096
 _RAW_CHUNK = 128  # what random features of so many items take stays in the cache
@@ -118,11 +119,13 @@ class SearchSpace:
         raw_samples: int = 1024,
         num_restarts: int = 4,
         options: dict[str, Any] | None = None,
+        feasible: Feasible | None = None,
     ) -> Maximum:
         r"""Maximise a rule over items or pairs.
 
-        On a box the best starts are refined by L-BFGS-B; on choices every item, or every
-        unordered pair, is evaluated and ties are broken at random.
+        On a box the best starts are refined by L-BFGS-B, or by SLSQP where items are
+        constrained; on choices every item, or every unordered pair, is evaluated and ties
+        are broken at random.
 
         Args:
             acq_function: The rule; takes ``b x q x d``.
@@ -132,35 +135,60 @@ class SearchSpace:
             raw_samples: The size of the Sobol sample.
             num_restarts: How many starting points are refined.
             options: Passed to BoTorch's candidate generation.
+            feasible: The slack of ``... x d``-dim items, ``...``-dim and differentiable; an
+                item is feasible where it is at least 0, to 1e-9, and so are all that are returned.
 
         Raises:
-            SearchSpaceError: If ``q`` is neither 1 nor 2.
+            SearchSpaceError: If ``q`` is neither 1 nor 2, or nothing feasible was found.
         """
         if q not in (1, 2):
             raise SearchSpaceError(f"`q` must be 1 or 2, got {q}.")
         with seeded(seed):
             if self.choices is not None:
-                return self._best_choice(acq_function, q, seed)
+                return self._best_choice(acq_function, q, seed, feasible)
             raw = self._sobol(raw_samples, q * self.dim, seed).view(raw_samples, q, self.dim)
             if starts is not None:
                 raw = torch.cat([raw, starts.to(raw)])
             with torch.no_grad():
+                raw = raw[all_feasible(feasible, raw)]
                 values = torch.cat([acq_function(part) for part in raw.split(_RAW_CHUNK)])
                 best = values.topk(min(num_restarts, len(raw))).indices
-            items, value = optimize_acqf(
-                acq_function,
-                self.bounds,
-                q=q,
-                num_restarts=len(best),
-                batch_initial_conditions=raw[best],
-                options=options,
-            )
-        return Maximum(items.detach(), torch.as_tensor(value).detach(), None)
+            items, value = self._refine(acq_function, raw[best], options, feasible)
+        return Maximum(items.detach(), value.detach(), None)
 
-    def _best_choice(self, acq_function: AcquisitionFunction, q: int, seed: int) -> Maximum:
+    def _refine(
+        self,
+        acq_function: AcquisitionFunction,
+        starts: Tensor,
+        options: dict[str, Any] | None,
+        feasible: Feasible | None,
+    ) -> tuple[Tensor, Tensor]:
+        constrained: dict[str, Any] = {}
+        if feasible is not None:
+            constrained = {
+                "nonlinear_inequality_constraints": [(feasible, True)],
+                "gen_candidates": feasible_candidates,
+                "retry_on_optimization_warning": False,
+            }
+        items, value = optimize_acqf(
+            acq_function,
+            self.bounds,
+            q=starts.shape[-2],
+            num_restarts=len(starts),
+            batch_initial_conditions=starts,
+            options=options,
+            **constrained,
+        )
+        return items, torch.as_tensor(value)
+
+    def _best_choice(
+        self, acq_function: AcquisitionFunction, q: int, seed: int, feasible: Feasible | None
+    ) -> Maximum:
         n = len(self.table)
         rows = torch.arange(n).unsqueeze(-1) if q == 1 else torch.triu_indices(n, n, 1).T
         with torch.no_grad():
+            if feasible is not None:
+                rows = rows[all_feasible(feasible, self.table.unsqueeze(-2))[rows].all(-1)]
             parts = [acq_function(self.table[part]) for part in rows.split(_PAIR_CHUNK)]
         values = torch.cat(parts)
         noise = torch.rand(len(values), generator=torch.Generator().manual_seed(seed))

@@ -20,7 +20,6 @@ from botorch_pref.laplace.factors import Factor
 from botorch_pref.laplace.sides import prior_root
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 
-_TIE = 1e-9
 Regularizer = Literal["rkhs", "theta", "theta_mean"]
 
 
@@ -213,20 +212,3 @@ def checked_regularizer(regularizer: str) -> Regularizer:
     raise ComparisonDataError(
         f"`regularizer` must be rkhs, theta or theta_mean, got {regularizer!r}."
     )
-
-
-def argmax_with_random_ties(values: Tensor, noise: Tensor) -> Tensor:
-    r"""The index of the maximum, drawn uniformly among values that are equal to rounding.
-
-    Items of equal features have equal draws, but for the last digits.
-
-    Args:
-        values: ``... x n``-dim values.
-        noise: ``... x n``-dim uniform noise in ``[0, 1)``.
-
-    Returns:
-        ``...``-dim long tensor.
-    """
-    best = values.amax(dim=-1, keepdim=True)
-    near = values >= best - _TIE * best.abs().clamp_min(1.0)
-    return torch.where(near, noise.to(values), -1.0).argmax(dim=-1)

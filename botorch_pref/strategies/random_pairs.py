@@ -1,0 +1,31 @@
+r"""Random pairs: the control that every rule must beat."""
+
+from __future__ import annotations
+
+import torch
+
+from botorch_pref.strategies.utility import Pair, UtilityStrategy
+
+
+class RandomPairs(UtilityStrategy):
+    r"""Asks pairs of distinct items that are drawn uniformly, whatever was answered.
+
+    It models and recommends as all strategies of this kind do, so a comparison with it
+    measures the rule alone. For the arguments see
+    :class:`~botorch_pref.strategies.utility.UtilityStrategy`.
+
+    Example:
+        >>> strategy = RandomPairs(choices=table, seed=0)
+        >>> query = strategy.ask()
+    """
+
+    def _pair(self, annotator: str | None) -> Pair:
+        if self.space.choices is None:
+            # One point of a scrambled sequence each: two of one sequence would repel each other.
+            arms = [self._seed(f"pair {arm}", annotator) for arm in (0, 1)]
+            return torch.cat([self.space.sample(1, seed) for seed in arms]), None
+        generator = torch.Generator().manual_seed(self._seed("pair", annotator))
+        n = len(self.space.table)
+        first = int(torch.randint(n, (), generator=generator))
+        step = int(torch.randint(1, n, (), generator=generator))
+        return self._rows(first, (first + step) % n)

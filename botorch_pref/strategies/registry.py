@@ -1,0 +1,70 @@
+r"""Strategies by name, for the command line."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.eubo import EUBO
+from botorch_pref.strategies.gp_ts import GPTS
+from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
+from botorch_pref.strategies.mr_lpf import MRLPF
+from botorch_pref.strategies.pf_ts import PFTS
+from botorch_pref.strategies.pop_bo import POPBO
+from botorch_pref.strategies.random_pairs import RandomPairs
+
+_STRATEGIES: dict[str, type[Strategy]] = {
+    "pf-ts": PFTS,
+    "mr-lpf": MRLPF,
+    "max-min-lcb": MaxMinLCBStrategy,
+    "pop-bo": POPBO,
+    "eubo": EUBO,
+    "gp-ts": GPTS,
+    "random": RandomPairs,
+}
+
+
+def strategy_names() -> tuple[str, ...]:
+    """The names that :func:`get_strategy` knows."""
+    return tuple(_STRATEGIES)
+
+
+def get_strategy(
+    name: str, space: SearchSpace, *, seed: int, horizon: int, preset: str = "practical"
+) -> Strategy:
+    r"""A strategy by its name.
+
+    Args:
+        name: One of :func:`strategy_names`.
+        space: The domain.
+        seed: The seed of all draws.
+        horizon: The number of queries, for a strategy that plans ahead.
+        preset: ``"practical"``, the defaults, or ``"paper"``, as published.
+
+    Returns:
+        The strategy, without data.
+
+    Raises:
+        UnsupportedError: If there is no such strategy, or it has no such preset; names
+            those there are.
+    """
+    if name not in _STRATEGIES:
+        raise UnsupportedError(
+            f"unknown strategy {name!r}; there are {', '.join(strategy_names())}."
+        )
+    kind = _STRATEGIES[name]
+    makers: dict[str, Any] = {"practical": kind}
+    if hasattr(kind, "paper"):
+        makers["paper"] = kind.paper
+    if preset not in makers:
+        raise UnsupportedError(
+            f"strategy {name!r} has no preset {preset!r}; there are {', '.join(makers)}."
+        )
+    options: dict[str, Any] = {"space": space, "seed": seed}
+    if "horizon" in inspect.signature(kind).parameters:
+        options["horizon"] = horizon
+    strategy: Strategy = makers[preset](**options)
+    return strategy

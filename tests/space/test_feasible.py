@@ -1,0 +1,81 @@
+"""Maximisation within a slack: what comes back is feasible, and no worse than its start."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import SearchSpaceError
+from botorch_pref.space import SearchSpace
+from tests.models.common import rand
+from tests.space.test_domain import BOX, Peak
+
+
+def disc(X: Tensor) -> Tensor:
+    """At least 0 within one unit of (0.5, 5)."""
+    return 1.0 - (X - X.new_tensor([0.5, 5.0])).square().sum(-1)
+
+
+def inside(num: int) -> Tensor:
+    items = torch.tensor([0.5, 5.0], dtype=torch.float64) + 1.2 * (rand(num, 2) - 0.5)
+    return items[disc(items) >= 0]
+
+
+def test_an_item_is_led_to_the_border() -> None:
+    rule = Peak(torch.tensor([[2.0, 5.0]], dtype=torch.float64))
+    best = SearchSpace(BOX).maximize(
+        rule, starts=inside(9).unsqueeze(-2), raw_samples=0, feasible=disc
+    )
+    assert float(disc(best.items)) >= -1e-9
+    torch.testing.assert_close(best.items, torch.tensor([[1.5, 5.0]]).double(), atol=1e-3, rtol=0.0)
+    assert float(best.value) == pytest.approx(float(rule(best.items.unsqueeze(0))), abs=1e-12)
+
+
+def test_both_items_of_a_pair_are_constrained() -> None:
+    target = torch.tensor([[2.0, 5.0], [0.5, 9.0]], dtype=torch.float64)
+    items = inside(9)
+    starts = torch.stack([items[:-1], items[1:]], dim=-2)
+    best = SearchSpace(BOX).maximize(
+        Peak(target), q=2, starts=starts, raw_samples=0, feasible=disc, options={"maxiter": 50}
+    )
+    assert (disc(best.items) >= -1e-9).all()
+    expected = torch.tensor([[1.5, 5.0], [0.5, 6.0]]).double()
+    torch.testing.assert_close(best.items, expected, atol=1e-2, rtol=0.0)
+
+
+@pytest.mark.parametrize("maxiter", [1, 2, 3])
+def test_an_unfinished_search_is_feasible_and_no_worse(maxiter: int) -> None:
+    rule, items = Peak(torch.tensor([[2.0, 9.0]]).double(), ripple=0.5), inside(30)
+    for start in items:
+        best = SearchSpace(BOX).maximize(
+            rule,
+            starts=start.view(1, 1, 2),
+            raw_samples=0,
+            feasible=disc,
+            options={"maxiter": maxiter},
+        )
+        assert float(disc(best.items)) >= -1e-9
+        assert float(best.value) >= float(rule(start.view(1, 1, 2)))
+
+
+def test_the_sample_is_filtered() -> None:
+    rule = Peak(torch.tensor([[0.5, 5.0]], dtype=torch.float64))
+    best = SearchSpace(BOX).maximize(rule, raw_samples=256, feasible=disc)
+    assert all((disc(seen) >= -1e-9).all() for seen in rule.seen[:1])
+    torch.testing.assert_close(best.items, torch.tensor([[0.5, 5.0]]).double(), atol=1e-3, rtol=0.0)
+    with pytest.raises(SearchSpaceError, match="`feasible`"):
+        SearchSpace(BOX).maximize(rule, feasible=lambda X: -1.0 - X[..., 0].square())
+
+
+def test_choices_are_filtered() -> None:
+    table = torch.tensor([[0.0], [1.0], [2.0], [3.0]], dtype=torch.float64)
+    space = SearchSpace(choices=table)
+
+    def small(X: Tensor) -> Tensor:
+        return 2.0 - X[..., 0]
+
+    assert space.maximize(Peak(table[3:]), feasible=small).indices == (2,)
+    assert space.maximize(Peak(table[2:]), q=2, feasible=small).indices == (1, 2)
+    with pytest.raises(SearchSpaceError, match="`feasible`"):
+        space.maximize(Peak(table[3:]), feasible=lambda X: -1.0 - X[..., 0])

@@ -1,0 +1,132 @@
+"""What the tests of the strategies share: judges, an oracle posterior, regret over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.problems.regret import dueling_regret, scalar_regret
+from botorch_pref.queries import Duel
+from botorch_pref.strategies import Strategy, UtilityStrategy
+from tests._reference import finite as reference
+from tests._reference import kernels
+
+Array = NDArray[np.float64]
+FIXED = {"kernel": "matern", "lengthscale": 0.3, "outputscale": 4.0}
+PENALTY = 0.25
+# No item says anything of another, so the first pair is a tie that the seed breaks.
+APART = {"kernel": "matern", "lengthscale": 0.003, "outputscale": 4.0}
+GRID = torch.linspace(-2.0, 3.0, 6, dtype=torch.float64).unsqueeze(-1)
+LINE = torch.tensor([[-1.0], [2.0]], dtype=torch.float64)
+
+
+def play_noisily(strategy: Strategy, num_duels: int, seed: int = 0) -> list[Any]:
+    """Duels of a judge who likes large items and often errs; never a tie, never a skip."""
+    rng = np.random.default_rng(seed)
+    queries = []
+    for _ in range(num_duels):
+        query = strategy.ask()
+        first, second = query.items.sum(-1).tolist()
+        strategy.tell(query, float(rng.random() < 1 / (1 + math.exp(2 * (second - first)))))
+        queries.append(query)
+    return queries
+
+
+def unit_kernel(strategy: Strategy) -> Array:
+    """The kernel of ``FIXED``, of unit scale, at the choices."""
+    items = strategy.space.normalize(strategy.space.table).numpy()
+    return kernels.gram("matern52", items, items, 0.3)
+
+
+def told(strategy: Strategy) -> tuple[Array, Array]:
+    """The pairs of different choices that were answered, and the answers."""
+    done = [
+        (answered.query.indices, answered.answer)
+        for answered in strategy.history
+        if answered.answer is not None and len(set(answered.query.indices)) == 2
+    ]
+    return np.array([pair for pair, _ in done]).reshape(-1, 2), np.array([y for _, y in done])
+
+
+def oracle(strategy: UtilityStrategy) -> tuple[Array, Array]:
+    """Mean utility, and covariance for the unit kernel, of choices under ``FIXED``."""
+    pairs, answers = told(strategy)
+    K = unit_kernel(strategy)
+    if not len(pairs):
+        return np.zeros(len(K)), K
+    theta = reference.coefficients(K, pairs, answers, PENALTY)
+    mean = reference.utilities(K, pairs, theta)
+    ridge: Any = strategy.learner.kappa
+    if ridge == "laplace":
+        h = mean[pairs[:, 0]] - mean[pairs[:, 1]]
+        ridge = 2 + np.exp(h) + np.exp(-h)
+    return mean, reference.item_covariance(K, pairs, PENALTY * ridge)
+
+
+def deviation(covariance: Array, i: int, j: int) -> float:
+    """The standard deviation of the difference of two items."""
+    return math.sqrt(max(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j], 0.0))
+
+
+def best(values: dict[Any, float], tolerance: float = 1e-7) -> set[Any]:
+    """The keys of all values that are maximal."""
+    top = max(values.values())
+    return {key for key, value in values.items() if value >= top - tolerance}
+
+
+def line(num: int) -> Tensor:
+    """A fine grid of the box ``LINE``, ``num x 1``."""
+    return torch.linspace(-1.0, 2.0, num, dtype=torch.float64).unsqueeze(-1)
+
+
+def joint(strategy: UtilityStrategy, items: Tensor) -> tuple[Tensor, Tensor]:
+    """Tables of the mean and the standard deviation of differences, by the model's posterior."""
+    with torch.no_grad():
+        posterior = strategy.learner.model().posterior(items)
+    mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
+    own = covariance.diagonal()
+    variance = own.unsqueeze(-1) + own - 2 * covariance
+    return mean.unsqueeze(-1) - mean, variance.clamp_min(0.0).sqrt()
+
+
+def assert_open_queries_differ(make: Callable[[], Strategy], num_annotators: int = 3) -> None:
+    """Before any answer and after some, on choices and on a box."""
+    strategy = make()
+    for _ in range(3):
+        asked = [strategy.ask(str(i)) for i in range(num_annotators)]
+        sets = [query.items.sort(dim=0).values for query in asked]
+        for i, one in enumerate(sets):
+            for other in sets[:i]:
+                assert (one - other).abs().max() > 1e-3
+        for query in asked:
+            first, second = query.items.sum(-1).tolist()
+            strategy.tell(query, float(first > second))
+
+
+def cumulative_regret(
+    make: Callable[[int], Strategy], problem: PreferenceProblem, horizon: int, num_seeds: int
+) -> list[float]:
+    """The cumulative dueling regret of one run a seed."""
+    totals = []
+    for seed in range(num_seeds):
+        strategy, judge = make(seed), LogisticJudge(problem, seed)
+        asked = []
+        for step in range(horizon):
+            query: Any = strategy.ask()
+            strategy.tell(query, judge(query, step))
+            asked.append(query.indices)
+        utilities = problem.utilities[torch.tensor(asked)]
+        if isinstance(query, Duel):
+            regret = dueling_regret(problem.optimal_value, *utilities.unbind(-1))
+        else:
+            regret = scalar_regret(problem.optimal_value, utilities)
+        totals.append(float(regret.sum()))
+    return totals

@@ -1,0 +1,472 @@
+"""MR-LPF: ask and tell, plans, eliminations, presets, and regret."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from botorch.models.transforms.input import Normalize
+
+from botorch_pref.acquisition import PairVariance
+from botorch_pref.exceptions import (
+    ComparisonDataError,
+    ConfidenceWarning,
+    StaleQueryError,
+    UnsupportedError,
+)
+from botorch_pref.models import PreferenceGP
+from botorch_pref.problems import Ackley, RKHSFunction, dueling_regret
+from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.strategies import MRLPF
+from botorch_pref.strategies.mr_lpf import Width, bounds, round_sizes
+from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.models.common import rand
+
+FIXED = {"kernel": "rbf", "lengthscale": 0.2, "penalty": 0.25}
+GRID = torch.linspace(0.0, 1.0, 20, dtype=torch.float64).unsqueeze(-1)
+SQUARE = torch.tensor([[0.0, -1.0], [1.0, 3.0]], dtype=torch.float64)
+
+
+def on_grid(**kwargs: Any) -> MRLPF:
+    return MRLPF(**{"choices": GRID, "hyperparameters": FIXED, "horizon": 40, **kwargs})
+
+
+def in_square(**kwargs: Any) -> MRLPF:
+    return MRLPF(**{"bounds": SQUARE, "hyperparameters": FIXED, "horizon": 25, **kwargs})
+
+
+# Ask and tell.
+
+
+class Contract(StrategyContract):
+    def test_the_domain_is_given_once(self) -> None:
+        space = self.make().space
+        with pytest.raises(ComparisonDataError, match="`space`"):
+            MRLPF(space=space, bounds=space.bounds, horizon=5)
+
+
+class TestContractOnChoices(Contract):
+    def make(self, seed: int = 0) -> MRLPF:
+        return MRLPF(choices=rand(12, 2), horizon=20, hyperparameters=FIXED, seed=seed)
+
+
+class TestContractLearning(Contract):
+    def make(self, seed: int = 0) -> MRLPF:
+        return MRLPF(choices=3.0 * rand(10, 2), horizon=20, seed=seed)
+
+
+class TestContractOfThePaper(Contract):
+    def make(self, seed: int = 0) -> MRLPF:
+        return MRLPF.paper(choices=rand(12, 1), horizon=20, seed=seed)
+
+
+class TestContractOnABox(Contract):
+    num_duels = 6
+
+    def make(self, seed: int = 0) -> MRLPF:
+        return in_square(horizon=20, seed=seed)
+
+
+def test_state_keeps_every_option() -> None:
+    strategy = on_grid(
+        kappa=3.0,
+        later_kappa="adaptive",
+        beta=Width("theory", norm_bound=2.0, delta=0.01),
+        ci_scale="probability",
+        regularizer="theta",
+        reuse_data=True,
+        recommendation="last_round",
+        epsilon=0.01,
+        merge_last=True,
+    )
+    read = stored(strategy)
+    assert read.state_dict() == strategy.state_dict()
+    assert (read.kappa, read.later_kappa, read.width) == (3.0, "adaptive", strategy.width)
+    assert (read.active.ci_scale, read.regularizer, read.reuse_data) == ("probability", "theta", 1)
+    assert (read.recommendation, read.epsilon, read.merge_last) == ("last_round", 0.01, True)
+    assert not on_grid().refine
+    assert stored(in_square(refine=True)).refine
+
+
+@pytest.mark.parametrize("make", [on_grid, in_square])
+def test_resumes_after_an_elimination(make: Any) -> None:
+    """Across rounds, with a learnt kernel, skipped answers, open queries and an open plan."""
+    strategy = make(hyperparameters="evidence", horizon=16, seed=5)
+    play(strategy, 5)
+    waiting = strategy.ask("ann")
+    strategy.plan_round()
+    read = stored(strategy)
+    assert read.state_dict() == strategy.state_dict()
+    assert len(read.records) == 1
+    assert read.records == strategy.records
+    assert read.steps == strategy.steps
+    for side in (strategy, read):
+        side.tell(waiting, 0.0)
+        side.complete_round([1.0] * len(side.plan_round()))
+    assert read.ask() == strategy.ask()
+    assert torch.equal(read.recommend(), strategy.recommend())
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"horizon": 0}, "horizon"),
+        ({"kappa": -1.0}, "kappa"),
+        ({"kappa": "laplace"}, "kappa"),
+        ({"later_kappa": "other"}, "later_kappa"),
+        ({"beta": -1.0}, "beta"),
+        ({"ci_scale": "logit"}, "ci_scale"),
+        ({"regularizer": "ridge"}, "regularizer"),
+        ({"recommendation": "best"}, "recommendation"),
+        ({"epsilon": 0.0}, "epsilon"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(ComparisonDataError, match=f"`{argument}`"):
+        on_grid(**options)
+
+
+def test_other_penalties_need_choices() -> None:
+    with pytest.raises(UnsupportedError, match="`regularizer`"):
+        MRLPF.paper(bounds=SQUARE, horizon=10)
+
+
+# Rounds.
+
+
+def finish(strategy: MRLPF, judge: Any = answer) -> list[tuple[int, int]]:
+    """Play all duels; the pairs as they were shown."""
+    pairs = []
+    while not strategy.finished:
+        query = strategy.ask()
+        pairs.append(query.indices)
+        strategy.tell(query, judge(query))
+    return pairs
+
+
+@pytest.mark.parametrize("reuse_data", [False, True])
+def test_exactly_the_horizon_is_asked(reuse_data: bool) -> None:
+    strategy = on_grid(horizon=50, reuse_data=reuse_data)
+    pairs = finish(strategy)
+    assert len(pairs) == len(strategy.steps) == 50
+    assert [record.setting.size for record in strategy.records] == [8, 20, 22]
+    with pytest.raises(UnsupportedError, match="50 duels"):
+        strategy.ask()
+    with pytest.raises(UnsupportedError, match="50 duels"):
+        strategy.plan_round()
+    assert torch.equal(strategy.recommend(), GRID[-1])
+
+
+def test_active_sets_are_nested_and_asked_pairs_lie_within() -> None:
+    """Property 16, and the predicted best is always kept."""
+    strategy = on_grid(horizon=80, beta=0.3)
+    active = [set(range(20))]
+    for size in round_sizes(80):
+        pairs = [strategy.ask().indices for _ in range(1)]
+        for _ in range(size):
+            query = strategy.ask()
+            pairs.append(query.indices)
+            strategy.tell(query, answer(query))
+        assert set(itertools.chain(*pairs)) <= active[-1]
+        active.append(set(strategy.active.rows.tolist()))
+        assert active[-1] <= active[-2]
+        assert active[-1]
+        if strategy.active.mean is not None and strategy.records[-1].setting.full:
+            left = max(active[-2], key=lambda row: float(strategy.active.mean[row]))
+            assert left in active[-1]
+    assert len(active[-1]) < 20
+    assert [r.num_items for r in strategy.records] == [len(a) for a in active[:-1]]
+    assert [r.outcome.num_left for r in strategy.records] == [len(a) for a in active[1:]]
+
+
+@pytest.mark.parametrize("make", [on_grid, in_square])
+def test_pairs_of_a_round_do_not_depend_on_answers(make: Any) -> None:
+    """Property 17; those of later rounds do."""
+    trajectories = []
+    for judge in (lambda q: 0.0, lambda q: 1.0, lambda q: float(q.id % 3 > 0)):
+        strategy = make(horizon=12, seed=3)
+        duels = [strategy.ask() for _ in range(1)]
+        strategy.tell(duels[0], judge(duels[0]))
+        for _ in range(len(strategy.plan_round()) + 4):
+            duels.append(strategy.ask())
+            strategy.tell(duels[-1], judge(duels[-1]))
+        trajectories.append(duels)
+    first = round_sizes(12)[0]
+    one, two, three = (tuple(d.items.tolist() for d in duels[:first]) for duels in trajectories)
+    assert one == two == three
+    assert len({str([d.items.tolist() for d in duels]) for duels in trajectories}) > 1
+
+
+@pytest.mark.parametrize("make", [on_grid, in_square])
+def test_a_plan_is_what_asking_would_give(make: Any) -> None:
+    steps, batch = make(horizon=12, seed=1), make(horizon=12, seed=1)
+    while not batch.finished:
+        plan = batch.plan_round()
+        assert torch.equal(batch.plan_round(), plan)
+        told = []
+        for pair in plan:
+            query = steps.ask()
+            assert torch.equal(query.items, pair)
+            told.append(float(pair[0].sum() > pair[1].sum()))
+            steps.tell(query, told[-1])
+        batch.complete_round(torch.tensor(told))
+    assert batch.state_dict()["history"] == steps.state_dict()["history"]
+    assert torch.equal(batch.recommend(), steps.recommend())
+
+
+def test_wrong_use_of_a_plan() -> None:
+    strategy = on_grid(horizon=50)
+    with pytest.raises(StaleQueryError, match="plan_round"):
+        strategy.complete_round([1.0] * 8)
+    assert strategy.plan_round().shape == (8, 2, 1)
+    query = strategy.ask("ann")
+    with pytest.raises(StaleQueryError, match="plan_round"):  # overtaken
+        strategy.complete_round([1.0] * 8)
+    assert strategy.plan_round().shape == (7, 2, 1)
+    with pytest.raises(StaleQueryError, match=r"\[0\] are open"):
+        strategy.complete_round([1.0] * 7)
+    strategy.tell(query, 1.0)
+    before = strategy.state_dict()
+    with pytest.raises(ComparisonDataError, match="6 rows for 7"):
+        strategy.complete_round([1.0] * 6)
+    with pytest.raises(ComparisonDataError, match="row 2"):
+        strategy.complete_round([1.0, 0.5, math.nan, 1.0, 1.0, 1.0, 1.0])
+    assert strategy.state_dict() == before
+    strategy.complete_round([1.0, 0.0, 0.5, None, 1.0, 1.0, 0.0])
+    assert len(strategy.records) == 1
+    assert strategy.num_answers == 7
+    with pytest.raises(StaleQueryError, match="plan_round"):
+        strategy.complete_round([1.0] * 20)
+
+
+def test_a_round_waits_for_all_its_answers() -> None:
+    strategy = on_grid(horizon=10)
+    queries = [strategy.ask(name) for name in "abcd"]
+    with pytest.raises(UnsupportedError, match=r"\[0, 1, 2, 3\]"):
+        strategy.ask("e")
+    with pytest.raises(UnsupportedError, match="waits"):
+        strategy.plan_round()
+    alone = on_grid(horizon=10)
+    for query in queries:  # whoever is asked, the pairs are those of the plan
+        assert torch.equal(alone.ask().items, query.items)
+        alone.tell(alone.ask(), 1.0)
+    for query in reversed(queries):
+        strategy.tell(query, 1.0)
+    assert torch.equal(strategy.ask("e").items, alone.ask().items)
+
+
+def test_skipped_duels_tell_nothing() -> None:
+    strategy = on_grid(horizon=50)
+    for _ in range(8):
+        strategy.tell(strategy.ask(), None)
+    assert strategy.records[0].outcome.num_left == 20
+    assert strategy.records[0].outcome.max_sigma == pytest.approx(math.sqrt(2.0), abs=1e-4)
+    assert strategy.records[0].outcome.steepness == 4.0
+
+
+def test_a_single_item_meets_itself() -> None:
+    strategy = on_grid(horizon=60, beta=0.01, regularizer="theta_mean")
+    pairs = finish(strategy)
+    assert strategy.active.num_items == 1
+    alone = [pair for pair in pairs if pair[0] == pair[1]]
+    assert alone
+    assert len(set(alone)) == 1
+    assert strategy.num_identical == len(alone)
+    assert strategy.learner.data.num_comparisons == 60 - len(alone)
+    assert [a != b for a, b in pairs[:8]] == [True] * 8
+    assert strategy.recommend_index() == alone[0][0]
+    assert strategy.records[-1].outcome.max_sigma == 0.0
+    assert MRLPF.from_state_dict(strategy.state_dict()).state_dict() == strategy.state_dict()
+
+
+def test_orientation_is_random() -> None:
+    pairs = finish(on_grid(horizon=200, beta=5.0))
+    first = sum(a < b for a, b in pairs)
+    assert 70 < first < 130
+
+
+def test_first_pair_is_drawn_among_equals() -> None:
+    kernel = {"kernel": "rbf", "lengthscale": 2e-3, "penalty": 1.0}
+    pairs = {
+        frozenset(on_grid(choices=GRID[:4], hyperparameters=kernel, seed=seed).ask().indices)
+        for seed in range(60)
+    }
+    assert len(pairs) == 6
+
+
+# Logs, certificates and presets.
+
+
+def test_log_and_bounds() -> None:
+    strategy = on_grid(horizon=80, kappa=4.0, beta=0.1)
+    finish(strategy)
+    for record in strategy.records:
+        rows = [row for row in strategy.steps if row.round == record.setting.number]
+        assert len(rows) == record.setting.size
+        ridge, gain = record.setting.ridge, rows[-1].gain
+        assert {row.ridge for row in rows} == {ridge} == {0.25 * 4.0}
+        assert {row.beta for row in rows} == {0.1}
+        assert {row.share for row in rows} == {record.num_items / 20}
+        total = sum(row.sigma**2 for row in rows)
+        assert total <= bounds.variance_sum_bound(gain, ridge, 2.0) + 1e-12
+        assert record.outcome.max_sigma <= rows[-1].sigma + 1e-9
+        assert record.outcome.left_sigma <= record.outcome.width <= record.outcome.max_sigma
+        limit = bounds.sigma_bound(gain, ridge, record.setting.size, 2.0)
+        assert record.outcome.max_sigma <= limit + 1e-12
+        assert record.certificate == pytest.approx(min(0.5, 0.2 * record.outcome.width))
+    assert [row.step for row in strategy.steps] == list(range(1, 81))
+    assert strategy.certificate() == min(record.certificate for record in strategy.records)
+
+
+def test_a_small_certificate_finishes() -> None:
+    strategy = on_grid(horizon=500, beta=0.05, epsilon=0.04)
+    assert strategy.certificate() == 0.5
+    finish(strategy)
+    assert strategy.num_answers < 500
+    assert strategy.certificate() <= 0.04 or strategy.active.num_items == 1
+    with pytest.raises(UnsupportedError, match="nothing is left"):
+        strategy.ask()
+    read = stored(strategy)
+    assert read.finished
+    assert read.recommend_index() == strategy.recommend_index()
+
+
+def test_adaptive_kappa() -> None:
+    strategy = on_grid(horizon=500, kappa=50.0, later_kappa="adaptive", beta=0.1)
+    finish(strategy)
+    previous = strategy.records[0]
+    for record in strategy.records[1:]:
+        p = 0.5 + min(0.5 - 1e-12, 2 * 0.1 * previous.outcome.left_sigma)
+        assert record.setting.kappa == pytest.approx(min(previous.setting.kappa, 1 / (p * (1 - p))))
+        previous = record
+    assert previous.setting.kappa < 50.0
+
+
+@pytest.mark.filterwarnings("ignore::botorch_pref.exceptions.ConfidenceWarning")
+def test_preset_of_theory_by_hand() -> None:
+    """Property 19: eq. (14) to 1e-12; the best item is kept in all of 50 runs."""
+    problem = Ackley(num_choices=10, utility_scale=2.0)
+    fixed = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
+    best = int(problem.utilities.argmax())
+    for seed in range(50):
+        strategy = MRLPF.theory(
+            choices=problem.choices, horizon=30, norm_bound=3.0, hyperparameters=fixed, seed=seed
+        )
+        judge = LogisticJudge(problem, seed)
+        while not strategy.finished:
+            pairs = strategy.plan_round()
+            strategy.complete_round([judge(pair, i) for i, pair in enumerate(pairs)])
+        assert best in strategy.active.rows.tolist()
+    kappa = 2 + 2 * math.cosh(math.sqrt(2) * 3.0)
+    for record, used in zip(strategy.records, [kappa, 6.0, 6.0], strict=False):
+        log = math.log(2 * len(strategy.sizes) * 10 / 0.05)
+        beta = 0.25 * (3.0 + math.sqrt(used / 0.05 * log))
+        assert record.setting.beta == pytest.approx(beta, abs=1e-12)
+        assert record.setting.ridge == pytest.approx(0.05 * used, abs=1e-12)
+
+
+def test_theory_warns_of_steep_predictions() -> None:
+    fixed = {"kernel": "rbf", "lengthscale": 0.3, "penalty": 0.01}
+    strategy = MRLPF.theory(
+        choices=GRID, horizon=40, norm_bound=0.1, kappa=4.1, hyperparameters=fixed
+    )
+    pairs = strategy.plan_round()
+    answers = (pairs[:, 0] > pairs[:, 1]).flatten().double()
+    with pytest.warns(ConfidenceWarning, match="Round 1"):
+        strategy.complete_round(answers)
+    assert strategy.records[0].outcome.steepness > 4.1
+
+
+def test_preset_of_the_paper() -> None:
+    strategy = MRLPF.paper(choices=GRID, horizon=50, seed=2, kernel="rbf", lengthscale=0.2)
+    assert strategy.learner.penalty == pytest.approx(0.05)
+    assert (strategy.kappa, strategy.later_kappa, strategy.width.value) == (1.0, None, 1.0)
+    assert (strategy.active.ci_scale, strategy.regularizer) == ("probability", "theta_mean")
+    assert strategy.recommendation == "last_round"
+    finish(strategy)
+    assert all(record.setting.ridge == pytest.approx(0.05) for record in strategy.records)
+    rows = strategy.active.rows
+    assert strategy.recommend_index() == int(rows[strategy.active.mean[rows].argmax()])
+
+
+# On a box.
+
+
+@pytest.mark.parametrize("refine", [False, True])
+def test_the_active_set_of_a_box(refine: bool) -> None:
+    strategy = in_square(beta=Width("bayes", 0.5), refine=refine)
+    for size in round_sizes(25):
+        before = list(strategy.active.eliminations)
+        for _ in range(size):
+            query = strategy.ask()
+            assert all((rule.slack(query.items) >= -1e-6).all() for rule in before)
+            assert not torch.equal(query.items[0], query.items[1])
+            strategy.tell(query, float(_bump(query.items[0]) > _bump(query.items[1])))
+        assert (strategy.active.slack(strategy.active.pool) >= -1e-9).all()
+    shares = [record.outcome.share for record in strategy.records]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 0.5
+    best = strategy.recommend()
+    assert float(strategy.active.slack(best)) >= -1e-6
+    model = strategy.learner.model()
+    items = torch.cat([strategy.active.pool, best.unsqueeze(0)])
+    with torch.no_grad():
+        mean = model.posterior(items.unsqueeze(-2)).mean.flatten()
+    assert float(mean[-1]) >= float(mean.max()) - 1e-9
+
+
+def _bump(item: torch.Tensor) -> float:
+    return -float(((item - item.new_tensor([0.3, 1.0])) / item.new_tensor([1.0, 4.0])).norm())
+
+
+@pytest.mark.parametrize(("refine", "share"), [(True, 0.999), (False, 0.9)])
+def test_selected_pairs_are_the_most_uncertain(refine: bool, share: float) -> None:
+    strategy = in_square(horizon=100, seed=1, kappa=6.0, refine=refine)
+    for _ in range(9):
+        strategy.tell(strategy.ask(), 1.0)
+    sigma = [row.sigma for row in strategy.steps]
+    assert all(b <= a * 1.03 for a, b in itertools.pairwise(sigma))
+    query = strategy.ask()
+    pairs = SQUARE[0] + (SQUARE[1] - SQUARE[0]) * rand(4000, 2, 2, seed=9)
+    pairs = torch.cat([pairs, query.items.unsqueeze(0)])
+    model = PreferenceGP.from_pairs(
+        torch.stack([duel.query.items for duel in strategy.history]),
+        torch.ones(9, dtype=torch.float64),
+        covar_module=strategy.learner.covar_module(),
+        input_transform=Normalize(2, bounds=SQUARE),
+        variance=6.0,
+    )
+    with torch.no_grad():
+        variance = 0.25 * PairVariance(model)(pairs)
+    assert float(variance[-1]) >= share * float(variance.max())
+    assert strategy.steps[-1].sigma == pytest.approx(float(variance[-1]) ** 0.5, rel=1e-5)
+
+
+# Regret.
+
+
+@pytest.mark.slow
+def test_regret_of_the_papers_experiment() -> None:
+    """Property 21: SE kernel, 100 choices, 300 duels, 20 runs."""
+    problem = RKHSFunction(kernel="se", num_choices=100, scale=5.0)
+    ends, totals, means = [0, 18, 92, 241], [], []
+    for seed in range(20):
+        strategy = MRLPF.paper(choices=problem.choices, horizon=300, kernel="rbf", seed=seed)
+        judge = LogisticJudge(problem, seed)
+        for step in range(1, 301):
+            query = strategy.ask()
+            strategy.tell(query, judge(query, step))
+        pairs = torch.tensor([duel.query.indices for duel in strategy.history])
+        f = problem.utility(pairs)
+        regret = dueling_regret(problem.optimal_value, f[:, 0], f[:, 1])
+        totals.append(float(regret.sum()))
+        means.append([float(regret[a:b].mean()) for a, b in itertools.pairwise(ends)])
+    assert 18.0 <= sum(totals) / 20 <= 32.0
+    one, two, three = torch.tensor(means).mean(0).tolist()
+    assert one > two > three
+    table = problem.utilities
+    random = dueling_regret(problem.optimal_value, table.unsqueeze(-1), table).mean()
+    assert 300 * float(random) > 95.0

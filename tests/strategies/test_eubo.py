@@ -1,0 +1,220 @@
+"""EUBO: its value by quadrature, anchors and challengers, open duels, boxes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchError
+from scipy import integrate, stats
+
+from botorch_pref.strategies import EUBO
+from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.models.common import rand
+from tests.strategies import common
+from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
+
+RULES: list[dict[str, Any]] = [
+    {},
+    {"anchor": "incumbent"},
+    {"anchor": "incumbent", "challenger": "ucb", "beta": 0.7},
+    {"anchor": "previous_winner"},
+    {"anchor": "previous_winner", "challenger": "ucb"},
+]
+
+
+def on_items(**kwargs: Any) -> EUBO:
+    return EUBO(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
+
+
+class TestContractOnChoices(StrategyContract):
+    def make(self, seed: int = 0) -> EUBO:
+        return on_items(choices=rand(12, 2), hyperparameters=APART, seed=seed)
+
+
+class TestContractLearning(StrategyContract):
+    def make(self, seed: int = 0) -> EUBO:
+        choices = torch.eye(9, dtype=torch.float64)
+        return EUBO(choices=choices, anchor="incumbent", challenger="ucb", seed=seed)
+
+
+class TestContractOfWinners(StrategyContract):
+    def make(self, seed: int = 0) -> EUBO:
+        return on_items(hyperparameters=APART, anchor="previous_winner", seed=seed)
+
+
+class TestContractOnABox(StrategyContract):
+    num_duels = 2
+
+    def make(self, seed: int = 0) -> EUBO:
+        return EUBO(bounds=LINE, hyperparameters=FIXED, anchor="incumbent", seed=seed)
+
+
+def expected_best(mean: Array, covariance: Array, i: int, j: int) -> float:
+    """``E[max(f_i, f_j)]`` by quadrature over the difference."""
+    h, sd = mean[i] - mean[j], common.deviation(covariance, i, j)
+    gain, _ = integrate.quad(
+        lambda z: (h + sd * z) * stats.norm.pdf(z), -h / sd, max(-h / sd, 0.0) + 12.0
+    )
+    return float(mean[j] + gain)
+
+
+@pytest.mark.parametrize("kappa", ["laplace", 4.0])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_the_pair_maximises_the_rule(rule: dict[str, Any], kappa: Any) -> None:
+    """Pair by pair, on an independent posterior; in the model's own units."""
+    strategy = on_items(kappa=kappa, **rule)
+    anchor, beta = rule.get("anchor"), rule.get("beta", 1.0)
+    winner = None
+    for step in range(6):
+        mean, covariance = common.oracle(strategy)
+        covariance = covariance / PENALTY
+        items = range(len(mean))
+        firsts = set(items)
+        if anchor == "incumbent":
+            firsts = best(dict(enumerate(mean)))
+        elif anchor and winner is not None:
+            firsts = {winner}
+        (query,) = common.play_noisily(strategy, 1, seed=step)
+        first, second = query.indices
+        assert first in firsts
+        fixed = {first} if anchor == "incumbent" or winner is not None else firsts
+        pairs = [(i, j) for i in fixed for j in items if i != j]
+        if rule.get("challenger") == "ucb" and fixed == {first}:
+            values = {
+                (i, j): mean[j] - mean[i] + beta * common.deviation(covariance, i, j)
+                for i, j in pairs
+            }
+        else:
+            values = {(i, j): expected_best(mean, covariance, i, j) for i, j in pairs}
+        assert (first, second) in best(values)
+        if anchor == "previous_winner":
+            winner = first if strategy.history[-1].answer == 1.0 else second
+
+
+def test_the_winner_stays() -> None:
+    """A skipped duel has no winner, and of two equally good items the first stays."""
+    strategy = on_items(anchor="previous_winner")
+    second = strategy.ask().indices[1]
+    strategy.tell(strategy.ask(), 0.0)
+    assert strategy.ask().indices[0] == second
+    skipped = strategy.ask()
+    strategy.tell(skipped, None)
+    assert strategy.ask().indices[0] == second
+    tied = strategy.ask()
+    strategy.tell(tied, 0.5)
+    assert strategy.ask().indices[0] == tied.indices[0]
+
+
+def test_ties_are_broken_by_the_seed() -> None:
+    far = torch.eye(4, dtype=torch.float64)
+    asked = {
+        on_items(choices=far, hyperparameters=APART, seed=seed).ask().indices for seed in range(150)
+    }
+    assert asked == {(i, j) for i in range(4) for j in range(4) if i != j}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_no_item_meets_itself(rule: dict[str, Any]) -> None:
+    """Not even where two choices are equal in value, or nothing is left to learn."""
+    twins = torch.cat([GRID, GRID])
+    for strategy in (
+        on_items(choices=twins, **{**rule, "beta": 0.0}),
+        EUBO(choices=GRID[:2], hyperparameters=FIXED, **rule),
+    ):
+        for query in play(strategy, 12):
+            assert query.indices[0] != query.indices[1]
+            assert torch.isfinite(query.items).all()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_open_queries_differ(rule: dict[str, Any]) -> None:
+    common.assert_open_queries_differ(lambda: on_items(**rule), num_annotators=4)
+    common.assert_open_queries_differ(
+        lambda: EUBO(bounds=LINE, hyperparameters=FIXED, **rule), num_annotators=2
+    )
+
+
+def test_open_duels_are_believed() -> None:
+    waiting, answered = on_items(), on_items()
+    for strategy in (waiting, answered):
+        common.play_noisily(strategy, 9)
+    query = waiting.ask("ann")
+    mean, _ = common.oracle(waiting)
+    first, second = mean[list(query.indices)]
+    answered.tell(answered.ask("ann"), float(first > second))
+    assert set(waiting.ask("bob").indices) == set(answered.ask("bob").indices)
+
+
+def test_state_keeps_every_option() -> None:
+    strategy = on_items(anchor="incumbent", challenger="ucb", beta=0.3, kappa=3.0, seed=5)
+    play(strategy, 4)
+    read = stored(strategy)
+    assert (read.anchor, read.challenger, read.beta) == ("incumbent", "ucb", 0.3)
+    assert (read.learner.kappa, read.seed) == (3.0, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"anchor": "best"}, "anchor"),
+        ({"challenger": "ts"}, "challenger"),
+        ({"challenger": "ucb"}, "challenger"),
+        ({"anchor": "incumbent", "challenger": "ucb", "beta": -1.0}, "beta"),
+        ({"anchor": "incumbent", "beta": math.inf}, "beta"),
+        ({"kappa": -1.0}, "kappa"),
+    ],
+)
+def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(BotorchError, match=argument):
+        on_items(**options)
+
+
+def test_answers_are_learnt() -> None:
+    for rule in RULES:
+        strategy = EUBO(choices=GRID, hyperparameters=FIXED, **rule)
+        for _ in range(30):
+            query = strategy.ask()
+            strategy.tell(query, answer(query))
+        assert strategy.recommend_index() == len(GRID) - 1
+
+
+# On a box.
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_the_rule_on_a_box(rule: dict[str, Any]) -> None:
+    """No pair of a grid has a larger value."""
+    strategy = EUBO(bounds=LINE, hyperparameters=FIXED, **rule)
+    common.play_noisily(strategy, 5)
+    last = strategy.history[-1]
+    asked = strategy.ask().items
+    grid = common.line(151)
+    if rule.get("anchor") == "previous_winner":
+        assert torch.equal(asked[0], last.query.items[0 if last.answer == 1.0 else 1])
+    if rule.get("anchor") == "incumbent":
+        with torch.no_grad():
+            means = strategy.learner.model().posterior(torch.cat([asked, grid])).mean.flatten()
+        assert means[0] >= means[2:].max() - 1e-4
+    items = torch.cat([asked, grid])
+    mean, deviation = common.joint(strategy, items)
+    if rule.get("challenger") == "ucb":
+        values = rule.get("beta", 1.0) * deviation - mean
+    else:
+        normal = torch.distributions.Normal(mean, deviation.clamp_min(1e-9))
+        below = normal.cdf(torch.zeros(()))
+        density = (normal.log_prob(torch.zeros(())) + 2 * normal.scale.log()).exp()
+        with torch.no_grad():
+            base = strategy.learner.model().posterior(items).mean.flatten()
+        values = base + mean * (1 - below) + density
+    rows = values[:1] if "anchor" in rule else values
+    assert values[0, 1] >= rows.max() - 1e-3
+
+
+def test_no_item_of_a_box_meets_itself() -> None:
+    for rule in RULES:
+        strategy = EUBO(bounds=LINE, hyperparameters=FIXED, **{**rule, "beta": 0.0})
+        for query in play(strategy, 4):
+            assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0

@@ -1,0 +1,247 @@
+"""MaxMinLCB: the game by loops over pairs, the last candidate, open duels, boxes, and regret."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchError
+
+from botorch_pref.problems import Ackley, Catalyst, RKHSFunction
+from botorch_pref.queries import Duel
+from botorch_pref.strategies import MaxMinLCBStrategy
+from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.models.common import rand
+from tests.strategies import common
+from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
+
+
+def on_items(**kwargs: Any) -> MaxMinLCBStrategy:
+    return MaxMinLCBStrategy(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
+
+
+class TestContractOnChoices(StrategyContract):
+    def make(self, seed: int = 0) -> MaxMinLCBStrategy:
+        return on_items(choices=rand(12, 2), hyperparameters=APART, seed=seed)
+
+
+class TestContractOfThePaper(StrategyContract):
+    def make(self, seed: int = 0) -> MaxMinLCBStrategy:
+        return MaxMinLCBStrategy.paper(choices=rand(12, 2), hyperparameters=APART, seed=seed)
+
+
+class TestContractLearning(StrategyContract):
+    def make(self, seed: int = 0) -> MaxMinLCBStrategy:
+        # Unordered, so that the seed alone breaks the ties.
+        return MaxMinLCBStrategy(choices=torch.eye(9, dtype=torch.float64), seed=seed)
+
+
+class TestContractOnABox(StrategyContract):
+    num_duels = 2
+
+    def make(self, seed: int = 0) -> MaxMinLCBStrategy:
+        return MaxMinLCBStrategy(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
+
+
+def game(
+    mean: Array, covariance: Array, beta: float, candidate_filter: bool, diagonal: str
+) -> tuple[set[int], dict[int, set[int]]]:
+    """The best leaders, and every leader's best followers, pair by pair."""
+
+    def bound(i: int, j: int, sign: int) -> float:
+        if i == j:
+            return 0.5
+        width = sign * beta * common.deviation(covariance, i, j)
+        return 1 / (1 + math.exp(mean[j] - mean[i])) + width
+
+    items = range(len(mean))
+    candidates = [
+        i for i in items if not candidate_filter or all(bound(i, j, 1) >= 0.5 - 1e-9 for j in items)
+    ]
+    values, followers = {}, {}
+    for i in candidates:
+        others = [j for j in candidates if diagonal == "keep" or j != i or len(candidates) == 1]
+        lower = {j: -bound(i, j, -1) for j in others}
+        values[i], followers[i] = -max(lower.values()), best(lower)
+    return best(values), followers
+
+
+@pytest.mark.parametrize("kappa", ["laplace", 4.0])
+@pytest.mark.parametrize("diagonal", ["keep", "exclude"])
+@pytest.mark.parametrize(("candidate_filter", "beta"), [(True, 0.3), (True, 0.1), (False, 1.0)])
+def test_the_pair_is_the_solution_of_the_game(
+    kappa: Any, diagonal: Any, candidate_filter: bool, beta: float
+) -> None:
+    strategy = on_items(
+        kappa=kappa, diagonal=diagonal, candidate_filter=candidate_filter, beta=beta
+    )
+    found = set()
+    for step in range(14):
+        mean, covariance = common.oracle(strategy)
+        leaders, followers = game(mean, covariance, beta, candidate_filter, diagonal)
+        (query,) = common.play_noisily(strategy, 1, seed=step)
+        leader, follower = query.indices
+        assert leader in leaders
+        assert follower in followers[leader]
+        found.add(query.indices)
+    assert len(found) > 1
+
+
+def test_ties_are_broken_by_the_seed() -> None:
+    """Items so far apart that no pair is better than another before any answer."""
+    far = 100.0 * torch.eye(4, dtype=torch.float64)
+    asked = {on_items(choices=far, seed=seed).ask().indices for seed in range(150)}
+    assert asked == {(i, j) for i in range(4) for j in range(4) if i != j}
+
+
+def test_the_last_candidate_meets_itself() -> None:
+    """With ``beta = 0`` the maximiser of the mean is the only candidate left."""
+    strategy = on_items(beta=0.0)
+    play(strategy, 6)
+    before = strategy._engine().posterior().mean
+    query = strategy.ask()
+    assert query.indices == (strategy.recommend_index(),) * 2
+    rows = strategy.learner.data.num_comparisons
+    identical = strategy.num_identical
+    strategy.tell(query, 1.0)
+    assert strategy.learner.data.num_comparisons == rows
+    assert strategy.num_identical == identical + 1
+    torch.testing.assert_close(strategy._engine().posterior().mean, before)
+    unfiltered = on_items(beta=0.0, candidate_filter=False)
+    assert all(query.indices[0] != query.indices[1] for query in play(unfiltered, 12))
+
+
+def test_the_paper_keeps_the_diagonal() -> None:
+    strategy = MaxMinLCBStrategy.paper(choices=GRID, seed=1)
+    values = (strategy.beta, strategy.candidate_filter, strategy.diagonal, strategy.learner.kappa)
+    assert values == (1.0, True, "keep", 1.0)
+    assert strategy.learner.penalty == pytest.approx(0.05)
+    kernel = strategy.learner.covar_module()
+    assert kernel.base_kernel.nu == 2.5
+    assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([0.1])
+
+
+def test_open_queries_differ() -> None:
+    common.assert_open_queries_differ(lambda: on_items(beta=0.3))
+    common.assert_open_queries_differ(lambda: on_items(beta=0.0), num_annotators=5)
+    common.assert_open_queries_differ(
+        lambda: MaxMinLCBStrategy(bounds=LINE, hyperparameters=FIXED), num_annotators=2
+    )
+
+
+def test_open_duels_are_believed() -> None:
+    """The second annotator is asked as if the first had answered as expected."""
+    waiting, answered = on_items(), on_items()
+    for strategy in (waiting, answered):
+        common.play_noisily(strategy, 9)
+    query = waiting.ask("ann")
+    mean, _ = common.oracle(waiting)
+    first, second = mean[list(query.indices)]
+    answered.tell(answered.ask("ann"), float(first > second))
+    assert waiting.ask("bob").indices == answered.ask("bob").indices
+
+
+def test_two_choices_and_two_annotators() -> None:
+    strategy = on_items(choices=GRID[:2])
+    for name in ("ann", "bob"):
+        assert sorted(strategy.ask(name).indices) == [0, 1]
+
+
+def test_state_keeps_every_option() -> None:
+    strategy = on_items(
+        beta=0.7, candidate_filter=False, diagonal="keep", kappa=3.0, regularizer="theta", seed=5
+    )
+    play(strategy, 4)
+    read = stored(strategy)
+    assert (read.beta, read.candidate_filter, read.diagonal) == (0.7, False, "keep")
+    assert (read.learner.kappa, read.learner.regularizer, read.seed) == (3.0, "theta", 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"beta": -1.0}, "beta"),
+        ({"beta": math.nan}, "beta"),
+        ({"diagonal": "drop"}, "diagonal"),
+        ({"candidate_filter": "yes"}, "candidate_filter"),
+        ({"kappa": 0.0}, "kappa"),
+        ({"hyperparameters": "guess"}, "hyperparameters"),
+    ],
+)
+def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(BotorchError, match=argument):
+        on_items(**options)
+
+
+# On a box.
+
+
+@pytest.mark.parametrize("candidate_filter", [True, False])
+def test_the_game_on_a_box(candidate_filter: bool) -> None:
+    """Both arms are near the solution of the game on a grid of a line."""
+    beta = 0.3
+    strategy = MaxMinLCBStrategy(
+        bounds=LINE, hyperparameters=FIXED, beta=beta, candidate_filter=candidate_filter
+    )
+    for step in range(6):  # pairs at random: the game itself is what takes time
+        items = common.line(301)[[37 * step % 301, (91 * step + 150) % 301]]
+        strategy.learner.add(Duel(step, items), float(step % 3 == 0))
+    asked = strategy.ask().items
+    items = torch.cat([asked, common.line(301)])
+    mean, deviation = common.joint(strategy, items)
+    lower = torch.sigmoid(mean) - beta * PENALTY**0.5 * deviation
+    lower.fill_diagonal_(0.5)
+    candidates = (lower.amax(0) <= 0.5 + 1e-9) | torch.tensor(not candidate_filter)
+    candidates[:2] = False  # the asked pair is judged by the grid
+    worst = lower[:, candidates].amin(-1)
+    assert worst[0] >= worst[2:].max() - 0.01
+    assert lower[0, 1] <= worst[0] + 1e-4
+
+
+def test_no_item_of_a_box_meets_itself() -> None:
+    for beta in (0.0, 0.2):
+        strategy = MaxMinLCBStrategy(bounds=LINE, hyperparameters=FIXED, beta=beta)
+        for query in play(strategy, 3):
+            assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0
+
+
+def test_a_kept_diagonal_on_a_box() -> None:
+    """The leader meets itself where it is sure to beat all others."""
+    strategy = MaxMinLCBStrategy(bounds=LINE, hyperparameters=FIXED, beta=0.0, diagonal="keep")
+    queries = play(strategy, 6)
+    assert torch.equal(queries[-1].items[0], queries[-1].items[1])
+    assert strategy.num_identical > 0
+
+
+# Slow: regret.
+
+
+@pytest.mark.slow
+def test_regret_as_in_the_paper() -> None:
+    """Far less than random play, and much the same on all the paper's finite problems."""
+    for problem, horizon, least, most in (
+        (Ackley(num_choices=40), 300, 2.0, 35.0),
+        (RKHSFunction(scale=5.0), 200, 10.0, 30.0),
+        (RKHSFunction(scale=1.0), 200, 7.0, 20.0),
+        (Catalyst("keep"), 800, 90.0, 240.0),
+    ):
+        totals = common.cumulative_regret(
+            lambda seed, p=problem: MaxMinLCBStrategy.paper(choices=p.choices, seed=seed),
+            problem,
+            horizon,
+            num_seeds=15,
+        )
+        assert least <= statistics.mean(totals) <= most
+        assert np.median(totals) < most
+
+
+def test_answers_are_learnt() -> None:
+    strategy = MaxMinLCBStrategy(choices=GRID, hyperparameters=FIXED)
+    for _ in range(30):
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+    assert strategy.recommend_index() == len(GRID) - 1

@@ -1,0 +1,208 @@
+"""POP-BO: its index by loops, the previous item, identical pairs, open duels, boxes, regret."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchError
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import Ackley, Catalyst
+from botorch_pref.strategies import POPBO
+from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.models.common import rand
+from tests.strategies import common
+from tests.strategies.common import FIXED, GRID, LINE, PENALTY, best
+
+
+def on_items(**kwargs: Any) -> POPBO:
+    return POPBO(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
+
+
+class TestContractOnChoices(StrategyContract):
+    def make(self, seed: int = 0) -> POPBO:
+        return on_items(choices=rand(12, 2), seed=seed)
+
+
+class TestContractOfThePaper(StrategyContract):
+    def make(self, seed: int = 0) -> POPBO:
+        return POPBO.paper(choices=rand(12, 2), regularizer="theta_mean", seed=seed)
+
+
+class TestContractOnABox(StrategyContract):
+    num_duels = 2
+
+    def make(self, seed: int = 0) -> POPBO:
+        return POPBO(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
+
+
+@pytest.mark.parametrize("kappa", ["laplace", 4.0])
+@pytest.mark.parametrize("exclude", [True, False])
+@pytest.mark.parametrize("beta", [1.0, 3.0])
+def test_the_first_arm_maximises_the_index(kappa: Any, exclude: bool, beta: float) -> None:
+    """Over the previous first arm, item by item, for the unit kernel."""
+    strategy = on_items(kappa=kappa, exclude_identical=exclude, beta=beta)
+    previous = None
+    for step in range(12):
+        mean, covariance = common.oracle(strategy)
+        (query,) = common.play_noisily(strategy, 1, seed=step)
+        first, second = query.indices
+        assert previous is None or second == previous
+        index = {
+            i: mean[i] - mean[second] + beta * common.deviation(covariance, i, second)
+            for i in range(len(mean))
+            if i != second or not exclude
+        }
+        assert first in best(index)
+        previous = first
+
+
+def test_the_first_opponent_is_random() -> None:
+    asked = {on_items(seed=seed).ask().indices[1] for seed in range(100)}
+    assert asked == set(range(8))
+    boxes = torch.stack(
+        [POPBO(bounds=LINE, hyperparameters=FIXED, seed=seed).ask().items[1] for seed in range(8)]
+    )
+    assert float(boxes.max() - boxes.min()) > 1.0
+
+
+def test_a_skipped_duel_has_a_first_arm_too() -> None:
+    strategy = on_items()
+    query = strategy.ask()
+    strategy.tell(query, None)
+    assert strategy.ask().indices[1] == query.indices[0]
+    strategy = stored(strategy)
+    assert strategy.ask().indices[1] == query.indices[0]
+
+
+def test_identical_pairs() -> None:
+    """Their index, 0, is the largest once nothing better is hoped for."""
+    paper = POPBO.paper(choices=GRID, hyperparameters=FIXED, beta=0.0)
+    play(paper, 30)
+    assert paper.num_identical > 5
+    assert paper.learner.data.num_comparisons + paper.num_identical == paper.num_answers
+    excluding = on_items(choices=GRID, beta=0.0)
+    assert all(query.indices[0] != query.indices[1] for query in play(excluding, 30))
+    twins = on_items(choices=torch.cat([GRID, GRID]), beta=0.0)
+    assert all(query.indices[0] != query.indices[1] for query in play(twins, 12))
+
+
+def test_the_paper_allows_identical_pairs() -> None:
+    strategy = POPBO.paper(choices=GRID)
+    assert (strategy.beta, strategy.exclude_identical, strategy.learner.kappa) == (1.0, False, 1.0)
+    assert strategy.learner.penalty == pytest.approx(0.05)
+    assert strategy.learner.covar_module().base_kernel.nu == 2.5
+    lengthscale = strategy.learner.covar_module().base_kernel.lengthscale
+    assert lengthscale.flatten().tolist() == pytest.approx([0.1])
+
+
+def test_open_queries_differ() -> None:
+    common.assert_open_queries_differ(on_items, num_annotators=4)
+    common.assert_open_queries_differ(lambda: on_items(beta=0.0), num_annotators=4)
+    common.assert_open_queries_differ(
+        lambda: POPBO(bounds=LINE, hyperparameters=FIXED), num_annotators=3
+    )
+
+
+def test_open_duels_are_believed() -> None:
+    waiting, answered = on_items(beta=0.1), on_items(beta=0.1)
+    for strategy in (waiting, answered):
+        common.play_noisily(strategy, 9)
+    query = waiting.ask("ann")
+    mean, _ = common.oracle(waiting)
+    first, second = mean[list(query.indices)]
+    answered.tell(answered.ask("ann"), float(first > second))
+    found, told = waiting.ask("bob"), answered.ask("bob")
+    assert found.indices[1] == told.indices[1] == query.indices[0]
+    assert found.indices == told.indices or set(told.indices) == set(query.indices)
+
+
+def test_two_choices_and_two_annotators() -> None:
+    strategy = on_items(choices=GRID[:2])
+    for name in ("ann", "bob"):
+        assert sorted(strategy.ask(name).indices) == [0, 1]
+
+
+def test_state_keeps_every_option() -> None:
+    strategy = on_items(beta=0.7, exclude_identical=False, kappa=3.0, regularizer="theta", seed=5)
+    play(strategy, 4)
+    read = stored(strategy)
+    assert (read.beta, read.exclude_identical, read.confidence) == (0.7, False, "laplace")
+    assert (read.learner.kappa, read.learner.regularizer, read.seed) == (3.0, "theta", 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"beta": -1.0}, "beta"),
+        ({"beta": math.nan}, "beta"),
+        ({"exclude_identical": 1}, "exclude_identical"),
+        ({"kappa": 0.0}, "kappa"),
+    ],
+)
+def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(BotorchError, match=argument):
+        on_items(**options)
+
+
+def test_other_confidence_sets_are_unsupported() -> None:
+    with pytest.raises(UnsupportedError, match="`confidence`"):
+        on_items(confidence="likelihood-ratio")
+
+
+def test_answers_are_learnt() -> None:
+    strategy = POPBO(choices=GRID, hyperparameters=FIXED)
+    for _ in range(30):
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+    assert strategy.recommend_index() == len(GRID) - 1
+
+
+# On a box.
+
+
+@pytest.mark.parametrize("exclude", [True, False])
+def test_the_index_on_a_box(exclude: bool) -> None:
+    strategy = POPBO(bounds=LINE, hyperparameters=FIXED, exclude_identical=exclude, beta=2.0)
+    common.play_noisily(strategy, 5)
+    previous = strategy.history[-1].query.items[0]
+    asked = strategy.ask().items
+    assert torch.equal(asked[1], previous)
+    mean, deviation = common.joint(strategy, torch.cat([asked, common.line(301)]))
+    index = (mean + 2.0 * PENALTY**0.5 * deviation)[:, 1]
+    assert index[0] >= index[2:].max() - 1e-4
+
+
+def test_identical_pairs_on_a_box() -> None:
+    strategy = POPBO(bounds=LINE, hyperparameters=FIXED, beta=0.0)
+    for query in play(strategy, 6):
+        assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0
+    allowed = POPBO(bounds=LINE, hyperparameters=FIXED, beta=0.0, exclude_identical=False)
+    queries = play(allowed, 8)
+    same = [torch.equal(query.items[0], query.items[1]) for query in queries]
+    assert allowed.num_identical == sum(
+        same[i] for i, done in enumerate(allowed.history) if done.answer is not None
+    )
+
+
+# Slow: regret.
+
+
+@pytest.mark.slow
+def test_regret_as_in_the_paper() -> None:
+    """It hardly beats random play (139 and 316), as the diagonal blocks it."""
+    for problem, horizon, least, most in (
+        (Ackley(num_choices=40), 300, 80.0, 160.0),
+        (Catalyst("keep"), 800, 200.0, 316.0),
+    ):
+        totals = common.cumulative_regret(
+            lambda seed, p=problem: POPBO.paper(choices=p.choices, seed=seed),
+            problem,
+            horizon,
+            num_seeds=20,
+        )
+        assert least <= statistics.mean(totals) <= most

@@ -1,0 +1,78 @@
+"""Random pairs: their law, and that nothing moves it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from botorch_pref.strategies import EUBO, RandomPairs
+from tests.contracts.strategy import StrategyContract, answer
+from tests.models.common import rand
+from tests.strategies import common
+from tests.strategies.common import FIXED, GRID, LINE
+
+
+def on_grid(**kwargs: Any) -> RandomPairs:
+    return RandomPairs(**{"choices": GRID, "hyperparameters": FIXED, **kwargs})
+
+
+class TestContractOnChoices(StrategyContract):
+    def make(self, seed: int = 0) -> RandomPairs:
+        return on_grid(choices=rand(12, 2), seed=seed)
+
+
+class TestContractLearning(StrategyContract):
+    def make(self, seed: int = 0) -> RandomPairs:
+        return RandomPairs(choices=rand(10, 2), seed=seed)
+
+
+class TestContractOnABox(StrategyContract):
+    num_duels = 4
+
+    def make(self, seed: int = 0) -> RandomPairs:
+        return RandomPairs(bounds=LINE, hyperparameters=FIXED, seed=seed)
+
+
+def test_pairs_of_choices_are_uniform() -> None:
+    strategy = on_grid()
+    asked = np.array([strategy.ask(str(i)).indices for i in range(3000)])
+    table = np.zeros((6, 6))
+    np.add.at(table, tuple(asked.T), 1)
+    assert (table.diagonal() == 0).all()
+    assert stats.chisquare(table[~np.eye(6, dtype=bool)]).pvalue > 1e-3
+
+
+def test_pairs_of_a_box_are_uniform_and_independent() -> None:
+    bounds = torch.tensor([[0.0, -1.0], [1.0, 3.0]], dtype=torch.float64)
+    strategy = RandomPairs(bounds=bounds, hyperparameters=FIXED)
+    asked = torch.stack([strategy.ask(str(i)).items for i in range(1000)])
+    unit = ((asked - bounds[0]) / (bounds[1] - bounds[0])).flatten(1).numpy()
+    for column in unit.T:
+        assert stats.kstest(column, "uniform").pvalue > 1e-3
+    correlation = np.corrcoef(unit.T)[np.triu_indices(4, 1)]
+    assert (np.abs(correlation) < 4 / np.sqrt(1000)).all()
+
+
+def test_answers_move_nothing_but_the_recommendation() -> None:
+    one, other = on_grid(), on_grid()
+    for _ in range(30):
+        query = one.ask()
+        assert other.ask() == query
+        one.tell(query, answer(query))
+        other.tell(query, 1 - answer(query))
+    assert one.recommend_index() == len(GRID) - 1
+    assert other.recommend_index() == 0
+
+
+def test_it_models_as_the_others_do() -> None:
+    """The same answers, the same posterior: only the rule differs."""
+    random, informed = on_grid(choices=rand(8, 2)), EUBO(choices=rand(8, 2), hyperparameters=FIXED)
+    queries = common.play_noisily(random, 9)
+    for query, done in zip(queries, random.history, strict=True):
+        informed.learner.add(query, done.answer)
+        informed.history.append(done)
+    assert informed.recommend_index() == random.recommend_index()
+    torch.testing.assert_close(random._posterior().mean, informed._posterior().mean)

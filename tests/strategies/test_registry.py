@@ -1,0 +1,51 @@
+"""Strategies by name."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import MRLPF, PFTS, Strategy
+from botorch_pref.strategies.registry import get_strategy, strategy_names
+
+TABLE = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
+WITHOUT_PAPER = {"eubo", "random"}
+
+
+@pytest.mark.parametrize("name", strategy_names())
+@pytest.mark.parametrize("preset", ["practical", "paper"])
+def test_every_strategy_asks(name: str, preset: str) -> None:
+    space = SearchSpace(choices=TABLE)
+    if preset == "paper" and name in WITHOUT_PAPER:
+        with pytest.raises(UnsupportedError, match=re.escape(f"{name!r} has no preset 'paper'")):
+            get_strategy(name, space, seed=0, horizon=3, preset=preset)
+        return
+    strategy = get_strategy(name, space, seed=7, horizon=3, preset=preset)
+    assert isinstance(strategy, Strategy)
+    assert strategy.seed == 7
+    assert strategy.space is space
+    query = strategy.ask()
+    strategy.tell(query, 1.0)
+    assert strategy.recommend().shape == (1,)
+
+
+def test_horizon_and_preset_reach_the_strategy() -> None:
+    space = SearchSpace(choices=TABLE)
+    planned = get_strategy("mr-lpf", space, seed=0, horizon=17)
+    assert isinstance(planned, MRLPF)
+    assert planned.horizon == 17
+    published = get_strategy("pf-ts", space, seed=0, horizon=17, preset="paper")
+    assert isinstance(published, PFTS)
+    assert published.schedule.kind == "paper"
+
+
+def test_unknown_names() -> None:
+    space = SearchSpace(choices=TABLE)
+    with pytest.raises(UnsupportedError, match="unknown strategy 'annealing'; there are pf-ts, mr"):
+        get_strategy("annealing", space, seed=0, horizon=3)
+    with pytest.raises(UnsupportedError, match="no preset 'best'; there are practical, paper"):
+        get_strategy("pf-ts", space, seed=0, horizon=3, preset="best")
