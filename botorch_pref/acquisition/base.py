@@ -107,7 +107,10 @@ def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
         variance = covariance[..., 0, 0] + covariance[..., 1, 1] - 2 * covariance[..., 0, 1]
     # Rounding and jitter leave a variance even to an item minus itself.
     same = (X[..., 0, :] == X[..., 1, :]).all(dim=-1)
-    return mean.masked_fill(same, 0.0), variance.clamp_min(0.0).masked_fill(same, 0.0)
+    # GPyTorch's distance of an item from itself is a constant: this zero has a gradient.
+    zero = 0.0 * (X[..., 0, :] - X[..., 1, :]).sum(dim=-1)
+    mean, variance = mean.masked_fill(same, 0.0), variance.clamp_min(0.0).masked_fill(same, 0.0)
+    return mean + zero, variance + zero
 
 
 def safe_deviation(variance: Tensor) -> Tensor:
