@@ -85,14 +85,14 @@ def as_width(beta: float | Width | Mapping[str, Any]) -> Width:
 def practical_width(first_size: int, dim: int) -> Width:
     r"""An interval as wide as the horizon affords; what eliminates nothing finds nothing.
 
-    A tenth of a posterior standard deviation for every duel a dimension that the first round
-    has, within ``[1/4, 1]``: a heuristic, tried on Branin and Hartmann's function.
+    ``(N_1 / 7 d)^2`` posterior standard deviations, within ``[1/4, 1]``: one where the first
+    round has seven duels a dimension. A heuristic, tried on Branin and Hartmann's function.
 
     Args:
         first_size: ``N_1``.
         dim: The dimension ``d`` of an item.
     """
-    return Width("bayes", min(1.0, max(0.25, first_size / (10 * dim))))
+    return Width("bayes", min(1.0, max(0.25, (first_size / (7 * dim)) ** 2)))
 
 
 def steepness_bound(norm_bound: float) -> float:

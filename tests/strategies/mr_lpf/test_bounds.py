@@ -35,7 +35,8 @@ def test_other_widths() -> None:
 
 
 def test_practical_width() -> None:
-    assert bounds.practical_width(15, 2) == Width("bayes", 0.75)
+    assert bounds.practical_width(15, 2) == Width("bayes", 1.0)
+    assert bounds.practical_width(14, 3) == Width("bayes", (14 / 21) ** 2)
     assert bounds.practical_width(15, 6) == Width("bayes", 0.25)
     assert bounds.practical_width(15, 20) == Width("bayes", 0.25)
     assert bounds.practical_width(45, 1) == Width("bayes", 1.0)
