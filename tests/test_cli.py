@@ -12,10 +12,13 @@ import pandas as pd
 import pytest
 
 from botorch_pref import __version__, cli
-from botorch_pref.cli import main
+from botorch_pref.benchmarks.papers import experiments
+from botorch_pref.benchmarks.report import FILES
+from botorch_pref.cli import MEASUREMENTS, main
 from botorch_pref.problems import Catalyst, problem_names
 from botorch_pref.runner import random_play
-from botorch_pref.strategies import PFTS
+from botorch_pref.runner.run import Run
+from botorch_pref.strategies import PFTS, registry
 
 # A process that was started in the background ignores Ctrl-C, and so do those it starts.
 CODE = """
@@ -117,7 +120,7 @@ def test_the_paper_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("arguments", "message"),
     [
         ("catalist", "unknown problem 'catalist'; there are catalyst, ackley"),
-        ("catalyst --strategy ucb", "unknown strategy 'ucb'; there are pf-ts."),
+        ("catalyst --strategy ucb", "unknown strategy 'ucb'; there are pf-ts, mr-lpf, "),
         ("catalyst --horizon 0", "--horizon: must be a whole number, at least 1, not '0'"),
         ("catalyst --horizon=-5", "--horizon: must be a whole number, at least 1, not '-5'"),
         ("catalyst --horizon 2.5", "--horizon: must be a whole number"),
@@ -201,7 +204,7 @@ class Interrupted(PFTS):
 def test_ctrl_c_keeps_what_was_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("botorch_pref.cli.run.PFTS", Interrupted)
+    monkeypatch.setitem(registry._STRATEGIES, "pf-ts", Interrupted)
     arguments = ["run", "catalyst", "--horizon", "9", "--quiet", "--out", str(tmp_path)]
     assert main(arguments) == 130
     shown = capsys.readouterr()
@@ -216,7 +219,7 @@ def test_ctrl_c_before_anything_was_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Interrupted, "num_told", 0)
-    monkeypatch.setattr("botorch_pref.cli.run.PFTS", Interrupted)
+    monkeypatch.setitem(registry._STRATEGIES, "pf-ts", Interrupted)
     assert main(["run", "catalyst", "--quiet", "--out", str(tmp_path)]) == 130
     line = "interrupted before the first duel was over; nothing was saved\n"
     assert capsys.readouterr().err == line
@@ -256,8 +259,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         main(["run", "--help"])
     assert stopped.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert all(name in shown for name in problem_names())
-    assert "pf-ts" in shown
+    assert all(name in shown for name in (*problem_names(), *registry.strategy_names()))
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
@@ -308,19 +310,166 @@ def test_speed_on_a_device_that_is_not_there(
     assert line.startswith("botorch-pref speed: error: device 'cuda' is not available")
 
 
-def test_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
 
-    def experiment(argv: list[str]) -> int:
+    def measurement(argv: list[str]) -> int:
         seen.append(argv)
         return 0
 
-    monkeypatch.setattr("botorch_pref.benchmarks.closed_loop.main", experiment)
+    monkeypatch.setattr("botorch_pref.benchmarks.closed_loop.main", measurement)
     assert main(["bench", "defaults", "--seeds", "2", "--help"]) == 0
     assert seen == [["--seeds", "2", "--help"]]
-    assert "invalid choice: 'cobol'" in failure(capsys, "bench", "cobol")
 
 
-@pytest.mark.parametrize("module", cli.EXPERIMENTS.values())
-def test_every_experiment_exists(module: str) -> None:
+@pytest.mark.parametrize(("module", "what"), MEASUREMENTS.values(), ids=MEASUREMENTS)
+def test_every_measurement_exists(module: str, what: str) -> None:
     assert callable(importlib.import_module(f"botorch_pref.benchmarks.{module}").main)
+    assert what
+    assert not {*MEASUREMENTS} & {*experiments()}
+
+
+BENCH = ["bench", "cost", "--seeds", "2", "--horizon", "6", "--jobs", "1"]
+
+
+def test_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "deep" / "out"
+    assert main([*BENCH, "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert "4/4" in shown.err
+    text, files = shown.out.split("\n\nreport ")
+    assert text.startswith(
+        "63 measured catalysts, by cost (Lazzaro et al. (2026), Fig. 3): 6 duels"
+    )
+    assert (out / "cost.md").read_text(encoding="utf-8") == text + "\n"
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        ["runs", *(f"cost{ending}" for ending in FILES)]
+    )
+    assert all(str(out / f"cost{ending}") in files for ending in FILES)
+    runs = sorted(path.name for path in (out / "runs").iterdir())
+    expected = [f"{name}-seed{seed}.csv" for name in ("gp-ts", "pf-ts") for seed in (0, 1)]
+    assert runs == sorted([*expected, "experiment.json"])
+    assert "finished before" not in files
+    rows = pd.read_csv(out / "cost-rows.csv")
+    assert len(rows) == 2 * 2 * 6
+    assert not [name for name in rows if "_x1" in name]
+
+
+def test_bench_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*BENCH, "--out", str(tmp_path), "--quiet"]
+    assert main(arguments) == 0
+    first = (tmp_path / "cost-rows.csv").read_bytes()
+    assert capsys.readouterr().err == ""
+    run = Run.play
+    played: list[int] = []
+
+    def counted(self: Run) -> pd.DataFrame:
+        played.append(self.seed)
+        return run(self)
+
+    monkeypatch.setattr(Run, "play", counted)
+    assert main(arguments) == 0
+    assert "with 4 runs that were finished before" in capsys.readouterr().out
+    assert played == []
+    assert (tmp_path / "cost-rows.csv").read_bytes() == first
+    assert main([*arguments, "--seeds", "3"]) == 0
+    assert played == [2, 2]
+    # Another horizon is another experiment; it needs a folder of its own, or a fresh start.
+    capsys.readouterr()
+    line = failure(capsys, *arguments, "--horizon", "7")
+    assert "does not hold this experiment: its horizon is 6, not 7" in line
+    assert "--out, or --fresh." in line
+    assert main([*arguments, "--horizon", "7", "--fresh"]) == 0
+    assert played == [2, 2, 0, 0, 1, 1]
+
+
+def test_bench_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = ["--seeds", "1", "--horizon", "2", "--jobs", "1", "--quiet"]
+    assert main(["bench", "cost", *quick, "--ridge", "0.2", "--regularizer", "theta"]) == 0
+    assert main(["bench", "anchor", *quick]) == 0
+    suffix = "-horizon-2-ridge-0.2-regularizer-theta"
+    root = Path("botorch_pref_runs")
+    assert sorted(path.name for path in root.iterdir()) == sorted(
+        [f"bench-cost{suffix}", f"bench-catalyst{suffix}", "bench-anchor-horizon-2"]
+    )
+    # Of the catalyst's own runs, from which its costs are computed.
+    assert [path.name for path in (root / f"bench-catalyst{suffix}").iterdir()] == ["runs"]
+    assert not (root / "bench-anchor-horizon-2" / "runs").exists()
+
+
+def test_bench_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.play
+
+    def second_is_interrupted(self: Run) -> pd.DataFrame:
+        if self.seed == 1:
+            raise KeyboardInterrupt
+        return run(self)
+
+    monkeypatch.setattr(Run, "play", second_is_interrupted)
+    assert main([*BENCH, "--out", str(tmp_path), "--quiet"]) == 130
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"interrupted; finished runs are kept in {tmp_path / 'runs'}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    assert len([*(tmp_path / "runs").glob("*-seed0.csv")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("cobol", "unknown experiment 'cobol'; there are ackley, catalyst, cost, "),
+        ("", "the following arguments are required: NAME"),
+        ("ackley --seeds 0", "--seeds: must be a whole number, at least 1, not '0'"),
+        ("ackley --seeds=-3", "--seeds: must be a whole number, at least 1, not '-3'"),
+        ("ackley --horizon 2.5", "--horizon: must be a whole number"),
+        ("ackley --jobs 0", "--jobs: must be a whole number, at least 1, or -1 for one process"),
+        ("ackley --jobs=-2", "--jobs: must be a whole number"),
+        ("ackley --ridge 0", "--ridge: must be a positive number, not '0'"),
+        ("ackley --ridge nan", "--ridge: must be a positive number, not 'nan'"),
+        ("ackley --ridge much", "--ridge: must be a positive number, not 'much'"),
+        ("ackley --regularizer lasso", "invalid choice: 'lasso'"),
+        ("anchor --ridge 1", "unrecognized arguments: --ridge 1"),
+        ("ackley --seed 3", "unrecognized arguments: --seed 3"),
+        ("defaults --seeds x", "--seeds: must be a whole number, at least 1, not 'x'"),
+        ("defaults --functions nowhere", "unknown function 'nowhere'"),
+        ("tempering --seeds 1", "--seeds: must be at least 2"),
+    ],
+)
+def test_wrong_arguments_of_bench(
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = failure(capsys, "bench", *arguments.split())
+    assert line.startswith("botorch-pref bench")
+    assert "error: " in line
+    assert message in line
+
+
+def test_bench_in_a_folder_that_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "play", None)
+    (tmp_path / "cost.png").mkdir()
+    line = failure(capsys, *BENCH, "--out", str(tmp_path))
+    assert f"cannot write to {str(tmp_path)!r}: cost.png is a folder there" in line
+
+
+def test_help_of_bench(capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            main(["bench", *arguments, "--help"])
+        assert stopped.value.code == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    text = shown()
+    assert all(f"{name} " in text for name in (*experiments(), *MEASUREMENTS))
+    assert all(experiment.title in text for experiment in experiments().values())
+    text = shown("ackley")
+    assert "Strategies: pf-ts, mr-lpf, max-min-lcb, pop-bo, gp-ts, random." in text
+    assert "number of seeds; default: 30" in text
+    assert "botorch_pref_runs/bench-ackley" in text
+    assert "--ridge" not in shown("anchor")

@@ -1,1 +1,1 @@
-r"""Measurements: speed, and the closed loops that chose the default model."""
+r"""Measurements: speed, the papers' experiments, and what chose the defaults."""

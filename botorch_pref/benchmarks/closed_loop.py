@@ -1,13 +1,12 @@
 r"""The table that chose the default model: closed loops on public test functions.
 
-Run it with ``python -m botorch_pref.benchmarks.closed_loop --seeds 3 --out table.csv``. The
+Run it with ``botorch-pref bench defaults --seeds 3 --out table.csv``. The
 file is written anew after every loop, and loops that it already holds are not run again.
 What a loop does stands in :mod:`botorch_pref.benchmarks.loop`.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, astuple
@@ -18,6 +17,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from botorch_pref.benchmarks.loop import FUNCTIONS, MODELS, NUM_INITIAL, RULES, Cell
+from botorch_pref.cli.parser import Parser, count, jobs
 from botorch_pref.exceptions import UnsupportedError
 
 # Models with the rules they are run under. PairwiseGP has no pathwise draws for PF-TS.
@@ -222,13 +222,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m botorch_pref.benchmarks.closed_loop",
+    parser = Parser(
+        prog="botorch-pref bench defaults",
         description="Closed loops on public test functions, which chose the default model.",
     )
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
-    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
-    parser.add_argument("--horizon", type=int, default=60, help="duels a loop")
+    parser.add_argument("--seeds", type=count, default=3, help="number of seeds")
+    parser.add_argument("--jobs", type=jobs, default=1, help="number of processes")
+    parser.add_argument("--horizon", type=count, default=60, help="duels a loop")
     parser.add_argument("--functions", nargs="+", default=list(FUNCTIONS), metavar="NAME")
     parser.add_argument(
         "--arms",

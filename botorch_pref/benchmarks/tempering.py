@@ -2,7 +2,6 @@ r"""How much of the posterior's spread PF-TS should draw, with learnt hyperparam
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pandas as pd
 import torch
 from joblib import Parallel, delayed
 
+from botorch_pref.cli.parser import Parser, count, jobs
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, RKHSFunction
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.runner import simulate
@@ -70,15 +70,14 @@ def _run(name: str, arm: str, seed: int, horizon: int) -> dict[str, object]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """``botorch-pref bench tempering``."""
-    parser = argparse.ArgumentParser(prog="botorch-pref bench tempering", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="runs a row (default 20)")
-    parser.add_argument("--horizon", type=int, default=100, help="duels (default 100)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
+    parser = Parser(prog="botorch-pref bench tempering", description=__doc__)
+    parser.add_argument("--seeds", type=count, default=20, help="runs a row (default 20)")
+    parser.add_argument("--horizon", type=count, default=100, help="duels (default 100)")
+    parser.add_argument("--jobs", type=jobs, default=1, help="processes (default 1)")
     parser.add_argument("--out", type=Path, help="also write the table to this CSV file")
     arguments = parser.parse_args(argv)
-    for name, least in (("seeds", 2), ("horizon", 1), ("jobs", 1)):
-        if getattr(arguments, name) < least:
-            parser.error(f"--{name} must be at least {least}")
+    if arguments.seeds < 2:
+        parser.error("argument --seeds: must be at least 2")
     table = tempering_table(arguments.seeds, arguments.horizon, jobs=arguments.jobs)
     print(table.to_string(index=False, float_format=lambda value: f"{value:.3g}"))
     if arguments.out is not None:

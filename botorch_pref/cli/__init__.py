@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from botorch_pref import __version__
 from botorch_pref.cli.errors import INTERRUPTED, UsageError
+from botorch_pref.cli.parser import Parser, count, seed
 
 __all__ = ["main"]
 
-STRATEGIES = {"pf-ts": "two independent Thompson draws of the utility, one an item"}
-# Each is a module of botorch_pref.benchmarks with a command line of its own.
-EXPERIMENTS = {"defaults": "closed_loop", "pf-ts": "pf_ts", "tempering": "tempering"}
+# What chose the defaults: each is a module of botorch_pref.benchmarks with its own options.
+MEASUREMENTS = {
+    "defaults": ("closed_loop", "the closed loops that chose the default kernel and priors"),
+    "tempering": ("tempering", "the loops that chose how far PF-TS explores"),
+}
 
 _DESCRIPTION = "Bayesian optimisation from people's judgements, on BoTorch."
 _EXAMPLES = """\
 examples:
   botorch-pref run catalyst --strategy pf-ts --horizon 100 --seed 0
   botorch-pref run ackley --dim 2 --horizon 60
+  botorch-pref bench ackley
   botorch-pref speed
   botorch-pref run --help          the problems, the strategies, all options
 """
@@ -34,24 +38,6 @@ Simulate a strategy on a problem whose utility is known: a simulated judge answe
 the better item winning with probability 1 / (1 + exp(-difference of utility)). Prints the
 recommended item and the regret; saves the history (CSV) and a regret plot (PNG).
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """Errors in one line, and an epilog that is only written when it is read."""
-
-    def __init__(self, *args: Any, late_epilog: Callable[[], str] | None = None, **kwargs: Any):
-        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        kwargs.setdefault("allow_abbrev", False)
-        super().__init__(*args, **kwargs)
-        self._late_epilog = late_epilog
-
-    def format_help(self) -> str:
-        if self._late_epilog is not None:
-            self.epilog = self._late_epilog()
-        return super().format_help()
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> _Parser:
-    parser = _Parser(prog="botorch-pref", description=_DESCRIPTION, epilog=_EXAMPLES)
+def _parser() -> Parser:
+    parser = Parser(prog="botorch-pref", description=_DESCRIPTION, epilog=_EXAMPLES)
     parser.add_argument("--version", action="version", version=f"botorch-pref {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands)
@@ -92,19 +78,21 @@ def _parser() -> _Parser:
         "priors, link and start.",
     )
     speed.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
-    speed.add_argument("--threads", type=_count, default=1, metavar="N", help="default: 1")
+    speed.add_argument("--threads", type=count, default=1, metavar="N", help="default: 1")
     speed.add_argument("--quick", action="store_true", help="smaller problems, fewer repetitions")
     speed.set_defaults(handler=_speed)
     bench = commands.add_parser(
         "bench",
         help="repeat an experiment and print its table",
-        description="Repeat an experiment and print its table. `defaults`: the closed loops that "
-        "chose the default kernel and priors; `pf-ts`: the experiments of the PF-TS paper.",
+        description="Repeat an experiment of a paper: print its table and whether what the paper "
+        "claims was seen, and\nsave figure and tables. `botorch-pref bench NAME --help` says more.",
+        late_epilog=_experiments,
     )
-    bench.add_argument("experiment", choices=tuple(EXPERIMENTS))
+    bench.add_argument("experiment", metavar="NAME", help="one of the experiments below")
     bench.add_argument(
         "arguments",
         nargs=argparse.REMAINDER,
+        metavar="...",
         help="the experiment's own options, such as --help",
     )
     bench.set_defaults(handler=_bench)
@@ -123,10 +111,10 @@ def _add_run(commands: Any) -> None:
         "--strategy", default="pf-ts", metavar="NAME", help="one of those below; default: pf-ts"
     )
     run.add_argument(
-        "--horizon", type=_count, default=100, metavar="N", help="number of duels; default: 100"
+        "--horizon", type=count, default=100, metavar="N", help="number of duels; default: 100"
     )
     run.add_argument(
-        "--seed", type=_seed, default=0, metavar="N", help="of judge and strategy; default: 0"
+        "--seed", type=seed, default=0, metavar="N", help="of judge and strategy; default: 0"
     )
     run.add_argument(
         "--preset",
@@ -135,9 +123,9 @@ def _add_run(commands: Any) -> None:
         help="practical: hyperparameters are learnt, no item meets itself; paper: as published, "
         "with everything fixed; default: practical",
     )
-    run.add_argument("--dim", type=_count, metavar="D", help="dimension, where it can be chosen")
+    run.add_argument("--dim", type=count, metavar="D", help="dimension, where it can be chosen")
     run.add_argument(
-        "--num-choices", type=_count, metavar="N", help="a grid in place of the box (ackley, rkhs)"
+        "--num-choices", type=count, metavar="N", help="a grid in place of the box (ackley, rkhs)"
     )
     run.add_argument(
         "--dedupe", choices=("keep", "mean"), help="repeated measurements (catalyst); default: keep"
@@ -151,7 +139,7 @@ def _add_run(commands: Any) -> None:
     )
     run.add_argument(
         "--threads",
-        type=_count,
+        type=count,
         default=1,
         metavar="N",
         help="threads of torch, more than one of which slow small problems down; default: 1",
@@ -161,9 +149,6 @@ def _add_run(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.strategy not in STRATEGIES:
-        names = ", ".join(STRATEGIES)
-        raise UsageError(f"unknown strategy {args.strategy!r}; there are {names}.")
     from botorch_pref.cli.run import run
 
     return run(args)
@@ -173,26 +158,20 @@ def _problems_and_strategies() -> str:
     import textwrap
 
     from botorch_pref.problems import problem_names
+    from botorch_pref.strategies.registry import strategy_names
 
-    problems = textwrap.fill(
-        ", ".join(problem_names()), 90, initial_indent="  ", subsequent_indent="  "
+    problems, strategies = (
+        textwrap.fill(", ".join(names), 90, initial_indent="  ", subsequent_indent="  ")
+        for names in (problem_names(), strategy_names())
     )
-    strategies = "\n".join(f"  {name}    {what}" for name, what in STRATEGIES.items())
     return f"problems:\n{problems}\n\nstrategies:\n{strategies}\n"
 
 
-def _count(text: str) -> int:
-    """A whole number, at least 1."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, at least 1, not {text!r}")
-    return int(text)
+def _experiments() -> str:
+    from botorch_pref.cli.bench import listing
 
-
-def _seed(text: str) -> int:
-    """A whole number in ``[0, 2**63)``."""
-    if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"must be a whole number, at least 0, not {text!r}")
-    return int(text)
+    own = "\n".join(f"  {name:<14} {what}" for name, (_, what) in MEASUREMENTS.items())
+    return f"experiments:\n{listing()}\n\nmeasurements of this package:\n{own}\n"
 
 
 def _speed(args: argparse.Namespace) -> int:
@@ -208,6 +187,14 @@ def _speed(args: argparse.Namespace) -> int:
 
 
 def _bench(args: argparse.Namespace) -> int:
-    module = import_module(f"botorch_pref.benchmarks.{EXPERIMENTS[args.experiment]}")
-    status: int = module.main(args.arguments)
-    return status
+    if args.experiment in MEASUREMENTS:
+        name, _ = MEASUREMENTS[args.experiment]
+        status: int = import_module(f"botorch_pref.benchmarks.{name}").main(args.arguments)
+        return status
+    from botorch_pref.benchmarks.papers import experiments
+    from botorch_pref.cli.bench import bench
+
+    if args.experiment not in experiments():
+        names = ", ".join((*experiments(), *MEASUREMENTS))
+        raise UsageError(f"unknown experiment {args.experiment!r}; there are {names}.")
+    return bench(args.experiment, args.arguments)

@@ -3,9 +3,7 @@ r"""``botorch-pref run``: simulate a strategy on a problem, print and save what 
 from __future__ import annotations
 
 import argparse
-import errno
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
@@ -13,6 +11,7 @@ from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
 from botorch_pref.cli.errors import INTERRUPTED, UsageError
+from botorch_pref.cli.folder import writable_folder
 from botorch_pref.plotting import plot_regret, save_figure
 from botorch_pref.problems import (
     Catalyst,
@@ -23,7 +22,8 @@ from botorch_pref.problems import (
 )
 from botorch_pref.runner import History, random_play, simulate
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import PFTS
+from botorch_pref.strategies import Strategy
+from botorch_pref.strategies.registry import get_strategy
 
 _HISTORY, _PLOT = "history.csv", "regret.png"
 _PERCENT = 10.0  # of hydrogen yield: one unit of the catalyst's utility
@@ -82,29 +82,20 @@ def _problem(args: argparse.Namespace) -> PreferenceProblem:
     return problem
 
 
-def _strategy(args: argparse.Namespace, problem: PreferenceProblem) -> PFTS:
+def _strategy(args: argparse.Namespace, problem: PreferenceProblem) -> Strategy:
     try:
         space = SearchSpace(problem.bounds, problem.choices)
-        if args.preset == "paper":
-            return PFTS.paper(space=space, seed=args.seed)
-        return PFTS(space=space, seed=args.seed)
+        return get_strategy(
+            args.strategy, space, seed=args.seed, horizon=args.horizon, preset=args.preset
+        )
     except BotorchError as error:
         raise UsageError(str(error)) from error
 
 
 def _folder(args: argparse.Namespace) -> Path:
     """The folder for the results, made and tried out."""
-    folder: Path = args.out or Path("botorch_pref_runs") / _run_name(args)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (_HISTORY, _PLOT):
-            if (folder / name).is_dir():
-                raise IsADirectoryError(errno.EISDIR, f"{name} is a folder there")
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
-    return folder
+    folder = args.out or Path("botorch_pref_runs") / _run_name(args)
+    return writable_folder(folder, (_HISTORY, _PLOT))
 
 
 def _run_name(args: argparse.Namespace) -> str:

@@ -1,0 +1,142 @@
+r"""What a paper claims, and whether a run shows it.
+
+A rule decides, not an eye: differences are taken within a seed, whose strategies met the same
+label noise, and compared with their standard error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+ERRORS = 2.0  # standard errors that a difference must exceed
+RULE = (
+    f'"Lower" is seen if the mean difference over the seeds is below zero by more than {ERRORS:g} '
+    f'paired standard errors, "not higher" unless it is above zero by more than {ERRORS:g}.'
+)
+
+_ROUNDING = 1e-12
+
+# A strategy and a metric of it.
+Side = tuple[str, str]
+Verdict = Literal["seen", "not seen", "opposite seen", "unknown"]
+
+
+class Comparison(NamedTuple):
+    r"""What is to be compared.
+
+    Attributes:
+        first: A strategy and a metric, small is good.
+        second: The same, or a number.
+        relation: What the first is said to be.
+    """
+
+    first: Side
+    second: Side | float
+    relation: Literal["lower", "not higher"] = "lower"
+
+
+@dataclass(frozen=True)
+class Claim:
+    r"""A sentence of a paper.
+
+    Attributes:
+        text: The sentence, in our words.
+        comparisons: What it comes to; the claim is seen if all of them are.
+    """
+
+    text: str
+    comparisons: tuple[Comparison, ...]
+
+
+class Outcome(NamedTuple):
+    r"""What came of a comparison; numbers are missing where it could not be made.
+
+    Attributes:
+        comparison: The comparison.
+        first: The mean of the first side over the seeds.
+        second: That of the second.
+        difference: The mean of ``first - second``.
+        standard_error: Its standard error over the seeds.
+        verdict: ``"unknown"`` with fewer than two seeds, or without the metric.
+    """
+
+    comparison: Comparison
+    first: float
+    second: float
+    difference: float
+    standard_error: float
+    verdict: Verdict
+
+
+def lower(metric: str, first: str, *others: str) -> tuple[Comparison, ...]:
+    """One strategy's metric is lower than that of each of the others."""
+    return tuple(Comparison((first, metric), (other, metric)) for other in others)
+
+
+def not_higher(metric: str, first: str, *others: str) -> tuple[Comparison, ...]:
+    """One strategy's metric is not shown to be higher than that of any of the others."""
+    return tuple(Comparison((first, metric), (other, metric), "not higher") for other in others)
+
+
+def compared(measures: pd.DataFrame, comparison: Comparison) -> Outcome:
+    r"""Make a comparison.
+
+    Args:
+        measures: A row for each ``strategy`` and ``seed``, a column for each metric.
+        comparison: What is to be compared.
+
+    Returns:
+        The outcome, over the seeds that both sides have.
+    """
+    first = _values(measures, comparison.first)
+    if isinstance(comparison.second, tuple):
+        second = _values(measures, comparison.second)
+    else:
+        second = pd.Series(comparison.second, index=first.index)
+    both = pd.concat([first, second], axis=1, keys=["first", "second"]).dropna()
+    means = both.mean()
+    if len(both) < 2:
+        return Outcome(comparison, means["first"], means["second"], math.nan, math.nan, "unknown")
+    gap = (both["first"] - both["second"]).to_numpy(dtype=float)
+    difference, error = float(gap.mean()), float(gap.std(ddof=1)) / math.sqrt(len(gap))
+    verdict: Verdict = "not seen"
+    least = max(ERRORS * error, _ROUNDING)
+    if difference > least:
+        verdict = "opposite seen"
+    elif comparison.relation == "not higher" or difference < -least:
+        verdict = "seen"
+    return Outcome(comparison, means["first"], means["second"], difference, error, verdict)
+
+
+def judged(measures: pd.DataFrame, claim: Claim) -> tuple[Verdict, list[Outcome]]:
+    r"""Whether a claim was seen.
+
+    Args:
+        measures: As in :func:`compared`.
+        claim: The claim.
+
+    Returns:
+        ``"seen"`` if all comparisons were, ``"unknown"`` if one of them is, else
+        ``"opposite seen"`` if all came out the other way, else ``"not seen"``; and the
+        outcomes.
+    """
+    outcomes = [compared(measures, comparison) for comparison in claim.comparisons]
+    verdicts = {outcome.verdict for outcome in outcomes}
+    if "unknown" in verdicts:
+        return "unknown", outcomes
+    if len(verdicts) == 1:
+        return verdicts.pop(), outcomes
+    return "not seen", outcomes
+
+
+def _values(measures: pd.DataFrame, side: Side) -> pd.Series[float]:
+    """One side, by seed; empty where it was not measured."""
+    strategy, metric = side
+    if metric not in measures:
+        return pd.Series(dtype=float)
+    rows = measures[measures["strategy"] == strategy]
+    return rows.set_index("seed")[metric].astype(float)
