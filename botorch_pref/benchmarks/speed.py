@@ -214,7 +214,7 @@ def _cases(device: torch.device, quick: bool) -> list[Case]:
             for what, operation, repeats in (
                 ("construction and first posterior mean", _first_mean, 7),
                 ("log evidence and gradient, one evaluation", _evaluation, 7),
-                ("fit_gpytorch_mll", _fit, 1),
+                ("fit_gpytorch_mll", _fit, 3),
             )
         )
     return cases

@@ -49,19 +49,17 @@ class Pieces:
 
     def __init__(self, model: LaplaceGP, items: Tensor, elements: Tensor | None = None) -> None:
         observations, kernel = model.observations(), model.covar_module
-        latent = observations.map.apply(model.mean_module(items))
         self._dense = _Dense(kernel)
-        batched = bool(kernel.batch_shape)
-        parameters = {
-            name: value if batched else value.expand(len(items), *value.shape)
-            for name, value in self._dense.named_parameters()
-        }
-        inputs = (items, latent, *parameters.values())
+        parameters: dict[str, Tensor] = dict(self._dense.named_parameters())
+        if not kernel.batch_shape:
+            parameters = {k: v.expand(len(items), *v.shape) for k, v in parameters.items()}
+        rows = [items, model.mean_module(items), *parameters.values()]
+        self.size = piece_size(items)
         if elements is not None:
             observations = observations.select(elements)
-            inputs = tuple(value[elements] for value in inputs)
-        self.inputs = inputs
-        self.size = piece_size(items)
+            rows = [value[elements] for value in rows]
+        items, mean, *own = rows
+        self.inputs = (items, observations.map.apply(mean), *own)
         self.observations = observations
         self._names = tuple(parameters)
         self._parts = observations.split(self.size)
