@@ -67,3 +67,16 @@ def test_links_within_the_repository() -> None:
     links = [link for link in re.findall(r"\]\((.*?)\)", README) if "://" not in link]
     assert links
     assert all((root / link).exists() for link in links)
+
+
+def test_strategies_are_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    snippet = SNIPPETS[2]
+    assert "horizon=20, seeds=3, n_jobs=2" in snippet
+    # As pasted it takes longer.
+    names = run(snippet.replace("horizon=20, seeds=3, n_jobs=2", "horizon=3, seeds=2"))
+    assert len(names["table"]) == 3 * 2 * 3
+    assert (tmp_path / "branin.png").stat().st_size > 0
+    assert "standard_error" in capsys.readouterr().out

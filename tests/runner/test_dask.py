@@ -8,6 +8,7 @@ from pathlib import Path
 
 import joblib
 import pandas as pd
+import pytest
 from distributed import Client, LocalCluster
 
 from botorch_pref.problems import Ackley
@@ -16,6 +17,7 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
 
 
+@pytest.mark.slow
 def test_two_workers_make_the_same_table(tmp_path: Path) -> None:
     processes = tmp_path / "processes"
     processes.mkdir()
