@@ -11,8 +11,7 @@ trains, and the other half validates.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tqdm.auto import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.randomness import derive_seed, seeded
+from botorch_pref.runner.threads import num_threads
 
 # Lower and upper bound, and whether the scale is logarithmic.
 RANGES = {
@@ -188,7 +188,7 @@ def digits_table(
     """
     data = DigitsData()
     table = configurations(num, seed)
-    with _one_thread():
+    with num_threads():
         rows = [
             [
                 validation_accuracy(data, *row, epochs=epochs, seed=repeat)
@@ -200,17 +200,6 @@ def digits_table(
         ]
     accuracies = pd.DataFrame(rows, columns=[f"accuracy_{repeat}" for repeat in range(repeats)])
     return table.join(accuracies).assign(accuracy=accuracies.mean(axis=1))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run a block on one thread of torch: sums then always have the same order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -34,6 +33,7 @@ from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.problems import get_problem
 from botorch_pref.randomness import seeded
+from botorch_pref.runner.threads import num_threads
 
 DIM = 6
 BATCH_SIZE = 16
@@ -129,7 +129,7 @@ def time_cases(
     clock = _clock(device, threads)
     rows = []
     bar = tqdm(cases, "speed", disable=not progress)
-    with _threads(threads), warnings.catch_warnings():
+    with num_threads(threads), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PairwiseGP tells of its jitter
         for case in bar:
             bar.set_postfix_str(case.name)
@@ -172,16 +172,6 @@ def _clock(device: str, threads: int) -> Callable[[], float]:
         return time.perf_counter()
 
     return synchronized
-
-
-@contextmanager
-def _threads(threads: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # ---------------------------------------------------------------------- the cases

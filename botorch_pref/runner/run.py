@@ -5,19 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pandas as pd
-import torch
 from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.simulation import Judge, Link, Simulated, simulate
+from botorch_pref.runner.threads import num_threads
 from botorch_pref.space import SearchSpace
 
 StrategyFactory = Callable[..., Simulated]
@@ -69,7 +68,7 @@ class Run:
             RunError: If anything in it raised.
         """
         try:
-            with _TURN, one_thread():
+            with _TURN, num_threads():
                 return self._play()
         except Exception as error:
             # A new error, as not every other one can be sent from process to process.
@@ -101,17 +100,6 @@ class Run:
         table.insert(1, "strategy", self.strategy)
         table.insert(2, "seed", self.seed)
         return table
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread inside the block, and on as many as before after it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def build_strategy(

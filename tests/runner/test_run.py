@@ -10,7 +10,8 @@ import torch
 
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
 from botorch_pref.runner import RunError, simulate
-from botorch_pref.runner.run import Run, build_strategy, described, factory_name, one_thread
+from botorch_pref.runner.run import Run, build_strategy, described, factory_name
+from botorch_pref.runner.threads import num_threads
 from botorch_pref.strategies import PFTS
 from tests.runner.common import Failing, RandomPairs
 
@@ -155,7 +156,7 @@ def test_a_run_uses_one_thread_and_gives_the_others_back() -> None:
         with pytest.raises(RunError):
             run_of(Failing).play()
         assert torch.get_num_threads() == 3
-        with one_thread():
+        with num_threads():
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 3
     finally:
