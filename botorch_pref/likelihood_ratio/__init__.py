@@ -1,0 +1,21 @@
+r"""Likelihood-ratio confidence sets: functions of tensors that know no model."""
+
+from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet
+from botorch_pref.likelihood_ratio.program import (
+    FINAL,
+    SCREENING,
+    LikelihoodProgram,
+    MaximumLikelihood,
+)
+from botorch_pref.likelihood_ratio.whitening import Whitening, whiten
+
+__all__ = [
+    "FINAL",
+    "SCREENING",
+    "Bound",
+    "ConfidenceSet",
+    "LikelihoodProgram",
+    "MaximumLikelihood",
+    "Whitening",
+    "whiten",
+]

@@ -1,0 +1,136 @@
+"""The maximum likelihood in the ball: against the printed program, and its conditions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.laplace import Block, Observations
+from botorch_pref.likelihood_ratio import LikelihoodProgram
+from botorch_pref.likelihoods import LogitLikelihood
+from tests._reference import likelihood_ratio as reference
+from tests.laplace.common import DUEL, make, rand
+from tests.likelihood_ratio.common import Case, case, duel_block
+
+CASES = [
+    case(),
+    case(judge="consistent"),
+    case(num_labels=6, seed=1),
+    case(m=0, num_labels=10, seed=2),
+    case(n=3, m=40, norm_bound=30.0, seed=3),
+    case(scale=2.5, seed=4),
+    case(box=0.5, num_labels=6, seed=5),
+    case(n=25, m=120, norm_bound=6.0, seed=6),
+]
+
+
+@pytest.mark.parametrize("problem", CASES)
+def test_equals_the_printed_program(problem: Case) -> None:
+    answers = problem.answers()
+    assert answers is not None
+    found = problem.program().maximum_likelihood()
+    expected = reference.maximum_likelihood(
+        problem.covariance().numpy(), answers, problem.norm_bound, problem.boxed()
+    )
+    assert found.converged
+    assert float(found.log_likelihood) == pytest.approx(expected.value, abs=1e-6)
+    assert float(found.log_likelihood) >= expected.value - 1e-7
+
+
+@pytest.mark.parametrize("problem", [c for c in CASES if c.box is None])
+def test_stationary_in_the_ball(problem: Case) -> None:
+    program = problem.program()
+    found = program.maximum_likelihood()
+    u, observations = found.coordinates, program.observations
+    assert observations is not None
+    latent = observations.map.apply(program.root @ u)
+    gradient = program.root.T @ observations.map.adjoint(observations.derivatives(latent)[0])
+    assert float((gradient - found.norm_multiplier * u).norm()) <= 1e-6
+    assert float(u.norm()) <= problem.norm_bound * (1 + 1e-9)
+    assert observations.log_prob(latent).sum() == pytest.approx(float(found.log_likelihood))
+    at_zero = float(observations.log_prob(torch.zeros_like(latent)).sum())
+    assert at_zero == pytest.approx(-float(observations.weight.sum()) * math.log(2))
+    assert at_zero <= float(found.log_likelihood) <= 0
+
+
+def test_consistent_answers_reach_the_boundary() -> None:
+    problem = case(judge="consistent")
+    found = problem.program().maximum_likelihood()
+    assert found.norm_multiplier > 1e-3
+    assert float(found.coordinates.norm()) == pytest.approx(problem.norm_bound, abs=1e-9)
+
+
+def test_the_smallest_norm_where_the_ball_is_inactive() -> None:
+    # A fifth of the duels lost: the log odds of one pair, and nothing elsewhere.
+    items = rand(4, 2)
+    observations = Observations([duel_block([[0, 1], [0, 1]], [1.0, 0.0])], 4)
+    observations.blocks[0].weight.copy_(torch.tensor([4.0, 1.0]))
+    problem = Case(items, items[:0], observations, norm_bound=50.0)
+    program = problem.program()
+    found = program.maximum_likelihood()
+    row = program.root[0] - program.root[1]
+    expected = math.log(4) * row / row.square().sum()
+    torch.testing.assert_close(found.coordinates, expected, atol=1e-5, rtol=0)
+    assert found.norm_multiplier <= 1e-9
+
+
+def test_grows_with_the_ball() -> None:
+    values = [
+        float(case(norm_bound=b).program().maximum_likelihood().log_likelihood)
+        for b in (1e-3, 0.1, 1.0, 3.0, 10.0, 100.0)
+    ]
+    assert values == sorted(values)
+
+
+def test_a_warm_start_finds_the_same() -> None:
+    program = case(n=15, m=40).program()
+    cold = program.maximum_likelihood()
+    warm = program.maximum_likelihood(start=cold.coordinates)
+    torch.testing.assert_close(warm.coordinates, cold.coordinates, atol=1e-5, rtol=0)
+    torch.testing.assert_close(warm.log_likelihood, cold.log_likelihood, atol=1e-11, rtol=0)
+
+
+def test_no_data() -> None:
+    problem = case(m=0)
+    found = problem.program().maximum_likelihood()
+    assert found.converged
+    assert float(found.log_likelihood) == 0
+    assert not found.coordinates.any()
+
+
+def test_swaps_merges_and_permutations_change_nothing() -> None:
+    items = rand(5, 2)
+    pairs = [[0, 1], [2, 1], [0, 1], [3, 4], [4, 0]]
+    answers = [1.0, 0.0, 0.0, 0.5, 1.0]
+    merged = Block(
+        torch.tensor([[4, 0], [1, 0], [1, 2], [4, 3]]),
+        DUEL,
+        torch.tensor([1.0, 0.5, 1.0, 0.5], dtype=torch.float64),
+        torch.tensor([1.0, 2.0, 1.0, 1.0], dtype=torch.float64),
+        LogitLikelihood(),
+    )
+    found = [
+        Case(items, items[:0], Observations([block], 5), 3.0).program().maximum_likelihood()
+        for block in (duel_block(pairs, answers), merged)
+    ]
+    torch.testing.assert_close(found[0].coordinates, found[1].coordinates, atol=1e-6, rtol=0)
+    torch.testing.assert_close(*(f.log_likelihood for f in found), atol=1e-10, rtol=0)
+
+
+def test_refuses_what_it_cannot_use() -> None:
+    program = case().program()
+    root, observations = program.root, program.observations
+    assert observations is not None
+    with pytest.raises(ComparisonDataError, match="norm_bound"):
+        LikelihoodProgram(root, observations, norm_bound=0.0)
+    with pytest.raises(ComparisonDataError, match="box"):
+        LikelihoodProgram(root, observations, norm_bound=1.0, box=-1.0)
+    with pytest.raises(ComparisonDataError, match="root"):
+        LikelihoodProgram(root[0], observations, norm_bound=1.0)
+    with pytest.raises(ComparisonDataError, match="8 items"):
+        LikelihoodProgram(root[:-1], observations, norm_bound=1.0)
+    with pytest.raises(UnsupportedError, match="batch"):
+        LikelihoodProgram(root, make(rand(2, 8, 2), 5), norm_bound=1.0)
