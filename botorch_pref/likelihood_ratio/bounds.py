@@ -23,7 +23,7 @@ from botorch_pref.likelihood_ratio.program import (
 
 _FINEST = 1e-13  # of the largest value in the ball: what rounding leaves to tell
 _NOISE = 1e-14  # of the coefficients that are seen: what rounding leaves of them elsewhere
-_WARM = 0.9  # of the way to the solution from which a warm start departs
+_WARM = 0.999  # of the way to a nearby solution, from where a warm start departs
 
 
 class Bound(NamedTuple):

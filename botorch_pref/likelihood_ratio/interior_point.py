@@ -23,12 +23,12 @@ from botorch_pref.likelihood_ratio.newton import Direction, Newton, State
 
 _TO_THE_BOUNDARY = (0.99, 1 - 1e-5)  # of the way there, at first and in the end
 _KEPT_MARGIN = 0.1  # of the smaller of a margin and what the linear model makes of it
-_BACKTRACK = 0.6
-_MAX_TRIALS = 30
+_SHORTER = (*[0.9] * 6, *[0.5] * 20, 0.0, 0.0)  # trial steps, by turns
 _LAG = 0.001
 _RECENTRE = 0.03
 _RESERVE = 0.1
 _PATIENCE = 20  # steps in which the gap is not halved
+_FIRST_MULTIPLIER = 0.7  # of the ball; a linear function alone has 1
 _DUAL_LEAD = 5.0  # multipliers that run ahead of a blocked point leave the central path
 
 
@@ -111,7 +111,7 @@ class InteriorPoint:
         likelihood = self.constraints.likelihood(values)
         margins = self._margins(start, values, likelihood.value)
         # All products of margin and multiplier the same: a start on the central path.
-        own = margins[:, :1] / margins
+        own = _FIRST_MULTIPLIER * margins[:, :1] / margins
         if multipliers is not None:
             own[:, : self.constraints.first_box] = multipliers[:, : self.constraints.first_box]
         level = self.constraints.level
@@ -232,7 +232,7 @@ class InteriorPoint:
 
     def _move(self, state: State, direction: Direction, primal: Tensor, dual: Tensor) -> None:
         """Take the step, shortened until the point is well inside."""
-        for shrink in (*[_BACKTRACK] * _MAX_TRIALS, 0.0, 0.0):
+        for shrink in _SHORTER:
             point = state.point + primal * direction.point
             values = point[:, :-1] @ self.constraints.columns
             log_likelihood = self.constraints.log_likelihood(values)
