@@ -23,6 +23,7 @@ from botorch_pref.likelihood_ratio.program import (
 
 _FINEST = 1e-13  # of the largest value in the ball: what rounding leaves to tell
 _NOISE = 1e-14  # of the coefficients that are seen: what rounding leaves of them elsewhere
+_NEAR = 0.5  # of the coefficients: what a start may leave of the optimality condition
 _WARM = 0.999  # of the way to a nearby solution, from where a warm start departs
 
 
@@ -97,7 +98,8 @@ class ConfidenceSet:
                 ``a(x) - a(x')``.
             s: ``...``-dim coefficients of what the function has beyond the items.
             tolerance: The gap to stop at, in the units of the value.
-            start: The bounds of elements of the same shape nearby, of this set or another.
+            start: Bounds of elements of the same shape, of this set or another; used where
+                they are near.
             max_steps: The most Newton steps.
 
         Returns:
@@ -179,14 +181,22 @@ class ConfidenceSet:
     def _start(self, objective: _Objective, start: Bound | None) -> tuple[Tensor, Tensor | None]:
         """Points strictly inside, and multipliers of the ball and the level."""
         size = len(objective.linear)
+        cold = torch.nn.functional.pad(self.centre, (0, 1)).expand(size, -1)
         if start is None:
-            return torch.cat([self.centre, self.centre.new_zeros(1)]).expand(size, -1), None
+            return cold, None
         v = self.program.reduced(start.coordinates.reshape(size, -1))
         v = self.constraints.pull(v, self.centre, _WARM)
         last = _WARM * (1.0 - v.square().sum(-1, keepdim=True)).clamp_min(0.0).sqrt()
+        warm = torch.cat([v, last], dim=-1)
         multipliers = start.multipliers.reshape(size, 2) / objective.scale.unsqueeze(-1)
         multipliers[:, 0] *= self.program.norm_bound**2
-        return torch.cat([v, last], dim=-1), multipliers.clamp_min(_FINEST)
+        # From the end of another way it is farther than from the middle.
+        gradient = self.constraints.likelihood(v @ self.constraints.columns).gradient
+        slope = objective.linear - multipliers[:, :1] * warm
+        slope[:, :-1] += multipliers[:, 1:] * gradient
+        near = slope.norm(dim=-1, keepdim=True) <= _NEAR
+        multipliers = torch.where(near, multipliers.clamp_min(_FINEST), torch.nan)
+        return torch.where(near, warm, cold), multipliers
 
 
 class _Objective:

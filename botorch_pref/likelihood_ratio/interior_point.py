@@ -73,7 +73,8 @@ class InteriorPoint:
         Args:
             linear: ``E x (q + 1)``-dim coefficients ``c``, the last one not negative.
             start: ``E x (q + 1)``-dim points strictly inside the set.
-            multipliers: ``E x 2``-dim multipliers of the ball and the level to start from.
+            multipliers: ``E x 2``-dim multipliers of the ball and the level to start from;
+                not a number where they are to be chosen.
             tolerance: ``E``-dim gaps between the two bounds to stop at.
 
         Returns:
@@ -113,7 +114,9 @@ class InteriorPoint:
         # All products of margin and multiplier the same: a start on the central path.
         own = _FIRST_MULTIPLIER * margins[:, :1] / margins
         if multipliers is not None:
-            own[:, : self.constraints.first_box] = multipliers[:, : self.constraints.first_box]
+            curved = own[:, : self.constraints.first_box]
+            given = multipliers[:, : self.constraints.first_box]
+            curved.copy_(torch.where(given.isnan(), curved, given))
         level = self.constraints.level
         best, lower, upper = self._at_the_pole(linear, start)
         return State(

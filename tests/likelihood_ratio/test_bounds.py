@@ -96,6 +96,10 @@ def test_a_warm_start_saves_steps() -> None:
     warm, fresh = confidence.upper(g, s, start=cold), confidence.upper(g, s)
     torch.testing.assert_close(warm.value, fresh.value, atol=1e-8, rtol=0)
     assert warm.num_steps.sum() < 0.9 * fresh.num_steps.sum()
+    # A start that has nothing to do with the element does no harm.
+    astray = confidence.upper(g, s, start=Bound(*(part.flip(0) for part in cold)))
+    torch.testing.assert_close(astray.value, fresh.value, atol=1e-8, rtol=0)
+    assert astray.num_steps.sum() <= 1.2 * fresh.num_steps.sum()
     # From another set: one more duel, and less slack.
     other = ConfidenceSet(case(n=20, m=31, num_points=32).program(), 1.0)
     moved = other.upper(g, s, start=cold)
