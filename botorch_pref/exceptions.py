@@ -10,6 +10,7 @@ from botorch.exceptions.errors import BotorchError, InputDataError, UnsupportedE
 from botorch.exceptions.warnings import BotorchWarning
 
 __all__ = [
+    "BoundConvergenceWarning",
     "ComparisonDataError",
     "ConfidenceWarning",
     "LaplaceConvergenceWarning",
@@ -34,6 +35,10 @@ class StaleQueryError(BotorchError):
 
 class LaplaceConvergenceWarning(BotorchWarning):
     """Newton's method stopped before the gradient of the log posterior vanished."""
+
+
+class BoundConvergenceWarning(BotorchWarning):
+    """A bound over a confidence set was not certified; it lies inside the exact one."""
 
 
 class PathwiseResidualWarning(BotorchWarning):

@@ -4,6 +4,7 @@ from botorch_pref.acquisition import input_constructors  # noqa: F401 (registers
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
+from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
 from botorch_pref.acquisition.pair_as_point import PairAsPoint
 from botorch_pref.acquisition.pair_variance import PairVariance
 
@@ -11,6 +12,7 @@ __all__ = [
     "AdvantageUCB",
     "DuelingThompsonSampling",
     "MaxMinLCB",
+    "OptimisticAdvantage",
     "PairAsPoint",
     "PairVariance",
 ]

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
 
+FLOOR = 1e-12  # of a squared coefficient: it keeps the slope of the root finite at an item
+
 
 class Whitening(NamedTuple):
     r"""A root of a covariance and its inverse on the range.
@@ -37,8 +39,7 @@ class Whitening(NamedTuple):
         """
         coordinates = cross @ self.inverse.T
         left = variance - coordinates.square().sum(-1)
-        # The floor keeps the slope of the root finite at an item.
-        return coordinates, left.clamp_min(1e-12).sqrt()
+        return coordinates, left.clamp_min(FLOOR).sqrt()
 
 
 def whiten(covariance: Tensor, *, cutoff: float = 1e-10) -> Whitening:

@@ -1,0 +1,76 @@
+r"""POP-BO's rule: what an item may be better by than the last one."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.data.options import checked_positive
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihood_ratio import FINAL, Bound
+from botorch_pref.models import LikelihoodRatioModel
+
+
+class OptimisticAdvantage(ItemAcquisitionFunction):
+    r"""``max f(x) - f(x_ref)`` over all ``f`` in a likelihood-ratio confidence set.
+
+    Xu et al. (2024), *Principled Preferential Bayesian Optimization*, problem (24). All
+    points of a batch are solved together, each from the solution of the last call of that
+    batch where the two are near. The gradient is that of the maximising function held fixed
+    (the envelope theorem): nothing is differentiated through the solver.
+
+    The value has a kink at every item that was asked, a local minimum at ``x_ref``, and
+    plateaus far from all items: use several restarts and a good number of raw samples.
+
+    Example:
+        >>> rule = OptimisticAdvantage(model, x_ref=last_item)
+        >>> item, _ = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=256)
+    """
+
+    x_ref: Tensor
+
+    def __init__(self, model: Model, x_ref: Tensor, *, tolerance: float = FINAL) -> None:
+        r"""Fix the other arm.
+
+        Args:
+            model: A :class:`~botorch_pref.models.LikelihoodRatioModel`.
+            x_ref: ``d``-dim item that the advantage is over.
+            tolerance: The gap to stop at, in the units of the utility. 1e-6 is enough for
+                a line search, 1e-4 for a comparison of raw samples.
+
+        Raises:
+            ComparisonDataError: If ``x_ref`` is not one item, or ``tolerance`` not positive.
+            UnsupportedError: If it is another model.
+        """
+        super().__init__(model=model)
+        if not isinstance(model, LikelihoodRatioModel):
+            raise UnsupportedError(f"`model` must be a LikelihoodRatioModel, not {type(model)}.")
+        if x_ref.dim() != 1:
+            raise ComparisonDataError(f"`x_ref` must be d-dim, got {tuple(x_ref.shape)}.")
+        self.tolerance = checked_positive("tolerance", tolerance)
+        self.register_buffer("x_ref", x_ref.detach().clone())
+        self._last: Bound | None = None
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The largest advantage.
+
+        Args:
+            X: ``b x 1 x d``-dim items.
+
+        Returns:
+            ``b``-dim values, in the units of the utility; attained in the set.
+        """
+        pairs = torch.cat([X, self.x_ref.to(X).expand_as(X)], dim=-2)
+        model = cast(LikelihoodRatioModel, self.model)
+        start = self._last
+        if start is not None and start.value.shape != X.shape[:-2]:
+            start = None
+        bound = model.advantage_bound(pairs, tolerance=self.tolerance, start=start)
+        self._last = Bound(*(part.detach() for part in bound))
+        return bound.value

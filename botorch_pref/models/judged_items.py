@@ -1,0 +1,175 @@
+r"""Distinct items and what was judged of them, as a model's data."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import torch
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
+from gpytorch.kernels import Kernel
+from torch import Size, Tensor
+
+from botorch_pref.data import Comparisons, Labels
+from botorch_pref.laplace import Block
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
+from botorch_pref.models.comparison_model import as_comparisons
+from botorch_pref.models.judgement_blocks import duels_block, labels_block, number_of_answers
+from botorch_pref.models.transformed_items import TransformedItems
+
+
+class JudgedItems(TransformedItems, Model):
+    r"""The data side of a model of any judgements.
+
+    Attributes:
+        covar_module: The kernel.
+        blocks: The judgements, in the order in which they came.
+    """
+
+    _items: Tensor
+
+    def __init__(
+        self,
+        items: Tensor,
+        blocks: Sequence[Block],
+        covar_module: Kernel,
+        input_transform: InputTransform | None,
+    ) -> None:
+        super().__init__()
+        self.covar_module = covar_module
+        self.blocks = tuple(block for block in blocks if block.weight.shape[-1])
+        self.register_buffer("_items", items, persistent=False)
+        if input_transform is not None:
+            self.input_transform = input_transform
+        self.to(items)
+        self._learn_transform()
+        self.eval()
+
+    @classmethod
+    def from_comparisons(
+        cls,
+        datapoints: Tensor,
+        comparisons: Tensor | Comparisons,
+        *,
+        likelihood: BernoulliLikelihood | None = None,
+        **options: Any,
+    ) -> Self:
+        r"""The set of utilities, from duels.
+
+        Args:
+            datapoints: ``n x d``-dim items.
+            comparisons: ``m x 2``-dim ``[winner, loser]`` rows, or :class:`Comparisons`.
+            likelihood: The link; logit by default.
+            **options: As of the constructor; ``norm_bound`` has no default.
+
+        Returns:
+            The model.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; names argument and row.
+        """
+        data = as_comparisons(datapoints, comparisons)
+        assert data is not None
+        block = duels_block(data, likelihood or LogitLikelihood())
+        return cls(data.datapoints, [block], **options)
+
+    @classmethod
+    def from_labels(
+        cls,
+        X: Tensor,
+        accept: Tensor,
+        *,
+        likelihood: BernoulliLikelihood | None = None,
+        **options: Any,
+    ) -> Self:
+        r"""The set of latent functions whose sign accepts or rejects.
+
+        Args:
+            X: ``n x d``-dim labelled items, where equal ones are one.
+            accept: ``n x 1`` or ``n``-dim labels: 1 accept, 0 reject, 0.5 undecided.
+            likelihood: The link; logit by default.
+            **options: As of the constructor; ``norm_bound`` has no default, and
+                ``jitter_points`` is False.
+
+        Returns:
+            The model.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; names argument and row.
+        """
+        accept = accept.unsqueeze(-1) if accept.dim() == X.dim() - 1 else accept
+        data = Labels(X, accept.to(X), ("X", "accept"))
+        items, block = labels_block(X[:0], data, likelihood or LogitLikelihood())
+        return cls(items, [block], **{"jitter_points": False, **options})
+
+    @property
+    def items(self) -> Tensor:
+        """The ``n x d``-dim items as they were given."""
+        return self._items
+
+    @property
+    def num_outputs(self) -> int:
+        """One: the utility."""
+        return 1
+
+    @property
+    def batch_shape(self) -> Size:
+        """None: there is one set."""
+        return Size()
+
+    @property
+    def num_answers(self) -> int:
+        """The number ``t`` of judgements, which the slack depends on."""
+        return sum(number_of_answers(block) for block in self.blocks)
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drop all that was derived from data and options."""
+
+    def condition_on_pairs(self, pairs: Tensor, answers: Tensor) -> Self:
+        r"""The set after further duels.
+
+        Args:
+            pairs: ``m x 2 x d``-dim items; one equal to a stored one is that one.
+            answers: ``m``-dim answers: 1 the first won, 0 the second, 0.5 no preference.
+
+        Returns:
+            Another model.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; names argument and row.
+        """
+        rows = torch.empty(0, 2, dtype=torch.long, device=self.items.device)
+        none = self.items.new_empty(0)
+        data = Comparisons.unchecked(self.items, rows, none, none).append(pairs, answers)
+        return self._with(data.datapoints, duels_block(data, self._link()))
+
+    def condition_on_labels(self, X: Tensor, accept: Tensor) -> Self:
+        r"""The set after further labels; arguments and errors as of :meth:`from_labels`."""
+        accept = accept.unsqueeze(-1) if accept.dim() == X.dim() - 1 else accept
+        data = Labels(X, accept.to(X), ("X", "accept"))
+        return self._with(*labels_block(self.items, data, self._link()))
+
+    def _link(self) -> BernoulliLikelihood:
+        links = (b.likelihood for b in self.blocks if isinstance(b.likelihood, BernoulliLikelihood))
+        return next(links, LogitLikelihood())
+
+    def _with(self, items: Tensor, block: Block) -> Self:
+        new = copy.copy(self)
+        new._buffers = {**self._buffers, "_items": items}
+        new.blocks = (*self.blocks, block) if block.weight.shape[-1] else self.blocks
+        new.forget()
+        return new
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self.blocks = tuple(
+            replace(b, items=fn(b.items), answer=fn(b.answer), weight=fn(b.weight))
+            for b in self.blocks
+        )
+        self.forget()
+        return self
