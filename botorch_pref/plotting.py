@@ -46,6 +46,11 @@ _METRICS = {
     "cumulative_utility_regret": _Metric(
         "Cumulative utility regret", "cumulative utility regret\n(units of utility)", total=True
     ),
+    "cumulative_first_regret": _Metric(
+        "Cumulative regret of the first arm",
+        "cumulative regret of the first arm\n(units of utility)",
+        total=True,
+    ),
     "recommendation_regret": _Metric(
         "Best item minus recommended item", "recommendation regret\n(units of utility)"
     ),

@@ -12,7 +12,7 @@ from torch import Tensor
 from botorch_pref.data.checks import check_shape, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError
 
-__all__ = ["Duel", "Evaluate", "Label", "Query"]
+__all__ = ["Choice", "Duel", "Evaluate", "Label", "Query"]
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -36,7 +36,7 @@ class Query:
             raise ComparisonDataError(f"`id` must be a whole number, at least 0, not {self.id!r}.")
         # A copy, so that no later change of the caller's candidate changes the question.
         object.__setattr__(self, "items", _frozen_items(self.items, self._item_shape))
-        _check_indices(self.indices, two=self._item_shape[0] == 2)
+        _check_indices(self.indices, len(self.items) if self.items.dim() == 2 else None)
         if self.annotator is not None and not isinstance(self.annotator, str):
             raise ComparisonDataError(f"`annotator` must be a string, not {self.annotator!r}.")
 
@@ -74,7 +74,9 @@ class Query:
         wanted = {"kind", "dtype", *(field.name for field in fields(Duel))}
         if wrong := wanted ^ data.keys():
             raise ComparisonDataError(f"Missing or unknown entries of a query: {sorted(wrong)}.")
-        kinds = {kind.kind: kind for kind in (Duel, Label, Evaluate) if issubclass(kind, cls)}
+        kinds = {
+            kind.kind: kind for kind in (Duel, Choice, Label, Evaluate) if issubclass(kind, cls)
+        }
         if data["kind"] not in [*kinds]:
             raise ComparisonDataError(f"`kind` must be one of {[*kinds]}, not {data['kind']!r}.")
         if data["dtype"] not in [*_DTYPES]:
@@ -104,12 +106,12 @@ def _frozen_items(items: Tensor, shape: tuple[int | str, ...]) -> Tensor:
     return items.detach().clone()
 
 
-def _check_indices(indices: object, two: bool) -> None:
-    if indices is None or (_is_index(indices) and not two):
+def _check_indices(indices: object, number: int | None) -> None:
+    if indices is None or (number is None and _is_index(indices)):
         return
-    if two and isinstance(indices, tuple) and len(indices) == 2 and all(map(_is_index, indices)):
+    if isinstance(indices, tuple) and len(indices) == number and all(map(_is_index, indices)):
         return
-    wanted = "a tuple of two indices" if two else "an index"
+    wanted = "an index" if number is None else f"a tuple of {number} indices"
     raise ComparisonDataError(
         f"`indices` must be {wanted}, whole numbers and at least 0, or None, not {indices!r}."
     )
@@ -138,6 +140,36 @@ class Duel(Query):
     items: Tensor
     indices: tuple[int, int] | None = None
     annotator: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Query):
+    """Which of these items is the favourite?
+
+    Items may be equal, as in a :class:`Duel`, which is a choice of two.
+
+    Args:
+        id: The number by which it is answered.
+        items: A ``k x d``-dim tensor, ``k`` at least 2; copied, without its graph.
+        indices: The ``k`` rows in the choices, if there are choices.
+        annotator: Who is asked, if that matters.
+
+    Raises:
+        ComparisonDataError: If an argument cannot be used; names it, and the row of ``items``.
+    """
+
+    kind: ClassVar[str] = "choice"
+    _item_shape: ClassVar[tuple[int | str, ...]] = ("k", "d")
+
+    id: int
+    items: Tensor
+    indices: tuple[int, ...] | None = None
+    annotator: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.items) < 2:
+            raise ComparisonDataError(f"`items` of a choice are at least 2, not {len(self.items)}.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -291,14 +291,17 @@ def test_speed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
 
     def speed_table(**options: object) -> pd.DataFrame:
         calls.append(options)
-        row = {"case": "a fit", "other": "PairwiseGP", "ratio": 12.0}
+        row = {"case": "a fit", "other": "PairwiseGP", "ratio": 12.0, "missing": ""}
         return pd.DataFrame([row | {"ours_seconds": 0.5, "other_seconds": 6.0}])
 
     monkeypatch.setattr("botorch_pref.benchmarks.speed.speed_table", speed_table)
     assert main(["speed", "--threads", "2", "--quick"]) == 0
-    assert calls == [{"device": "cpu", "quick": True, "threads": 2}]
+    assert calls == [{"device": "cpu", "quick": True, "threads": 2, "section": None}]
+    assert main(["speed", "--what", "likelihood-ratio"]) == 0
+    assert calls[-1]["section"] == "likelihood-ratio"
     assert "12.0x" in capsys.readouterr().out
     assert "must be a whole number" in failure(capsys, "speed", "--threads", "0")
+    assert "invalid choice: 'all'" in failure(capsys, "speed", "--what", "all")
     assert "invalid choice: 'tpu'" in failure(capsys, "speed", "--device", "tpu")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 
 PAIR = torch.tensor([[0.1, 0.2], [0.3, 1 / 3]], dtype=torch.float64)
 QUERIES: list[Query] = [
@@ -22,6 +22,8 @@ QUERIES: list[Query] = [
     Label(2, PAIR[1], 4, "bob"),
     Evaluate(3, PAIR[0]),
     Evaluate(4, PAIR[1].float(), 0, ""),
+    Choice(5, PAIR),
+    Choice(6, PAIR[[0, 1, 0]].float(), (3, 1, 3), "ann"),
 ]
 
 
@@ -66,6 +68,7 @@ def test_equality_and_hash() -> None:
     assert duel == Duel(1, PAIR.clone(), (0, 1), "ann")
     assert all(duel != other for other in others)
     assert Label(1, PAIR[0]) != Evaluate(1, PAIR[0])
+    assert Choice(1, PAIR, (0, 1), "ann") != duel
     assert duel != "duel"
     assert len({duel, Duel(1, PAIR, (0, 1), "ann"), *others}) == 1 + len(others)
 
@@ -89,6 +92,9 @@ def test_a_query_is_frozen_and_owns_its_items() -> None:
         (Duel, PAIR[[0, 0, 1]], r"`items` must have shape 2 x d"),
         (Label, PAIR, r"`items` must have shape d, but has shape \(2, 2\)"),
         (Evaluate, PAIR, r"`items` must have shape d"),
+        (Choice, PAIR[0], r"`items` must have shape k x d, but has shape \(2,\)"),
+        (Choice, PAIR[:1], r"`items` of a choice are at least 2, not 1"),
+        (Choice, PAIR / 0.0, r"`items` row 0 is \[inf, inf\]"),
         (Label, [0.1], r"`items` must be a tensor, not list"),
         (Duel, PAIR[:, :0], r"`items` must be floating point of at least one dimension"),
         (Duel, PAIR.long(), r"`items` must be floating point .* torch.int64"),
@@ -114,11 +120,15 @@ def test_items_are_checked(kind: type[Any], items: Tensor, message: str) -> None
         (Label, -1),
         (Label, True),
         (Evaluate, 1.5),
+        (Choice, (1,)),
+        (Choice, (1, 2, 3)),
+        (Choice, (0, -1)),
+        (Choice, 1),
     ],
 )
 def test_indices_are_checked(kind: type[Any], indices: Any) -> None:
     with pytest.raises(ComparisonDataError, match="`indices` must be"):
-        kind(0, PAIR if kind is Duel else PAIR[0], indices)
+        kind(0, PAIR if kind in (Duel, Choice) else PAIR[0], indices)
 
 
 def test_id_and_annotator_are_checked() -> None:
@@ -141,7 +151,7 @@ def test_id_and_annotator_are_checked() -> None:
         ({"items": [[10**400], [0.0]]}, r"`items` cannot be read"),
         ({"items": [[0.1], [float("nan")]]}, r"`items` row 1 is \[nan\]"),
         ({"id": "0"}, r"`id` must be a whole number"),
-        ({"indices": [0, "1"]}, r"`indices` must be a tuple of two indices"),
+        ({"indices": [0, "1"]}, r"`indices` must be a tuple of 2 indices"),
         ({"colour": 1}, r"unknown entries of a query: \['colour'\]"),
     ],
 )

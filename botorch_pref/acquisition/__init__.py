@@ -5,6 +5,7 @@ from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
+from botorch_pref.acquisition.optimistic_choice import OptimisticChoice
 from botorch_pref.acquisition.pair_as_point import PairAsPoint
 from botorch_pref.acquisition.pair_variance import PairVariance
 
@@ -13,6 +14,7 @@ __all__ = [
     "DuelingThompsonSampling",
     "MaxMinLCB",
     "OptimisticAdvantage",
+    "OptimisticChoice",
     "PairAsPoint",
     "PairVariance",
 ]

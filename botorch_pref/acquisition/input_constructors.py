@@ -26,12 +26,22 @@ from torch.nn import Module
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
+from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
 from botorch_pref.acquisition.pair_as_point import PairAsPoint
 from botorch_pref.acquisition.pair_variance import PairVariance
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihood_ratio import FINAL
+from botorch_pref.models import LikelihoodRatioModel
 
 # The registry refuses a class that it knows, also when it is this module that is reloaded.
-for _rule in (PairVariance, DuelingThompsonSampling, MaxMinLCB, AdvantageUCB, PairAsPoint):
+for _rule in (
+    PairVariance,
+    DuelingThompsonSampling,
+    MaxMinLCB,
+    AdvantageUCB,
+    OptimisticAdvantage,
+    PairAsPoint,
+):
     ACQF_INPUT_CONSTRUCTOR_REGISTRY.pop(_rule, None)
 
 
@@ -157,6 +167,40 @@ def construct_inputs_advantage_ucb(
             posterior = cast(GPyTorchPosterior, model.posterior(items))
             x_ref = items[posterior.mean.squeeze(-1).argmax()]
     return {"model": model, "x_ref": x_ref, "beta": beta}
+
+
+@acqf_input_constructor(OptimisticAdvantage)
+def construct_inputs_optimistic_advantage(
+    model: Model,
+    x_ref: Tensor | None = None,
+    tolerance: float = FINAL,
+    X_pending: Tensor | None = None,
+) -> dict[str, Any]:
+    r"""Arguments of :class:`OptimisticAdvantage`.
+
+    Args:
+        model: The confidence set, a :class:`~botorch_pref.models.LikelihoodRatioModel`.
+        x_ref: ``d``-dim item that the advantage is over; by default the one of the model's
+            items with the largest utility of maximum likelihood.
+        tolerance: The gap to stop at, in the units of the utility.
+        X_pending: Must be ``None``.
+
+    Returns:
+        The constructor's arguments.
+
+    Raises:
+        ComparisonDataError: If ``x_ref`` is not given and the model has no items.
+        UnsupportedError: If there are pending points, or it is another model.
+    """
+    OptimisticAdvantage.refuse_pending(X_pending)
+    if x_ref is None:
+        if not isinstance(model, LikelihoodRatioModel):
+            raise UnsupportedError(f"`model` must be a LikelihoodRatioModel, not {type(model)}.")
+        if not len(model.items):
+            raise ComparisonDataError("Give `x_ref`: the model has no items.")
+        with torch.no_grad():
+            x_ref = model.items[model.mle(model.items).argmax()]
+    return {"model": model, "x_ref": x_ref, "tolerance": tolerance}
 
 
 @acqf_input_constructor(PairAsPoint)

@@ -10,6 +10,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.data.checks import finite, refuse
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL, Bound
@@ -50,8 +51,10 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
         super().__init__(model=model)
         if not isinstance(model, LikelihoodRatioModel):
             raise UnsupportedError(f"`model` must be a LikelihoodRatioModel, not {type(model)}.")
-        if x_ref.dim() != 1:
-            raise ComparisonDataError(f"`x_ref` must be d-dim, got {tuple(x_ref.shape)}.")
+        if x_ref.shape != model.items.shape[-1:]:
+            size = model.items.shape[-1]
+            raise ComparisonDataError(f"`x_ref` must be {size}-dim, got {tuple(x_ref.shape)}.")
+        refuse(finite("x_ref", x_ref.unsqueeze(0)))
         self.tolerance = checked_positive("tolerance", tolerance)
         self.register_buffer("x_ref", x_ref.detach().clone())
         self._last: Bound | None = None
@@ -68,9 +71,14 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
         """
         pairs = torch.cat([X, self.x_ref.to(X).expand_as(X)], dim=-2)
         model = cast(LikelihoodRatioModel, self.model)
-        start = self._last
-        if start is not None and start.value.shape != X.shape[:-2]:
-            start = None
-        bound = model.advantage_bound(pairs, tolerance=self.tolerance, start=start)
+        bound = model.advantage_bound(pairs, tolerance=self.tolerance, start=self._start(X))
         self._last = Bound(*(part.detach() for part in bound))
         return bound.value
+
+    def _start(self, X: Tensor) -> Bound | None:
+        """The last solution, where it is one of this batch and of this model as it is now."""
+        root = cast(LikelihoodRatioModel, self.model).confidence_set.program.root
+        last = self._last
+        if last is None or last.coordinates.shape != (*X.shape[:-2], root.shape[-1]):
+            return None
+        return last if last.coordinates.device == root.device else None

@@ -9,7 +9,6 @@ from typing import ClassVar
 from botorch_pref.benchmarks.claims import Claim, lower
 from botorch_pref.benchmarks.experiment import RegretExperiment
 from botorch_pref.problems import get_problem
-from botorch_pref.runner.run import StrategyFactory
 from botorch_pref.strategies import MRLPF, RandomPairs
 
 HORIZON, SEEDS = 200, 20
@@ -30,9 +29,6 @@ class BoxExperiment(RegretExperiment):
     def recommendations(self) -> int:
         """See the base class: on a box each is a search of its own."""
         return 5
-
-    def _set(self, name: str, factory: StrategyFactory) -> StrategyFactory:
-        return factory
 
 
 def box_experiments() -> tuple[BoxExperiment, ...]:

@@ -15,7 +15,8 @@ import pandas as pd
 ERRORS = 2.0  # standard errors that a difference must exceed
 RULE = (
     f'"Lower" is seen if the mean difference over the seeds is below zero by more than {ERRORS:g} '
-    f'paired standard errors, "not higher" unless it is above zero by more than {ERRORS:g}.'
+    f'paired standard errors, "not higher" unless it is above zero by more than {ERRORS:g}; '
+    '"higher" is the opposite of "lower".'
 )
 
 _ROUNDING = 1e-12
@@ -36,7 +37,7 @@ class Comparison(NamedTuple):
 
     first: Side
     second: Side | float
-    relation: Literal["lower", "not higher"] = "lower"
+    relation: Literal["lower", "not higher", "higher"] = "lower"
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,10 @@ def compared(measures: pd.DataFrame, comparison: Comparison) -> Outcome:
     difference, error = float(gap.mean()), float(gap.std(ddof=1)) / math.sqrt(len(gap))
     verdict: Verdict = "not seen"
     least = max(ERRORS * error, _ROUNDING)
-    if difference > least:
+    excess = -difference if comparison.relation == "higher" else difference
+    if excess > least:
         verdict = "opposite seen"
-    elif comparison.relation == "not higher" or difference < -least:
+    elif comparison.relation == "not higher" or excess < -least:
         verdict = "seen"
     return Outcome(comparison, means["first"], means["second"], difference, error, verdict)
 

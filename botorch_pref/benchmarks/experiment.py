@@ -6,7 +6,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,6 +37,7 @@ class Column(NamedTuple):
         digits: Significant digits.
         scale: What it is multiplied by.
         error: Whether the standard error stands beside the mean.
+        deviation: Whether the standard deviation over the seeds stands there instead.
     """
 
     metric: str
@@ -45,6 +46,7 @@ class Column(NamedTuple):
     digits: int = 3
     scale: float = 1.0
     error: bool = True
+    deviation: bool = False
 
 
 def fixed(kernel: KernelName = "matern", lengthscale: float = LENGTHSCALE) -> dict[str, Any]:
@@ -64,6 +66,8 @@ class Experiment(ABC):
         seeds: The number of seeds; by default, the paper's, or what is said in the notes.
         claims: What the paper says of it.
         notes: How it differs from the paper, and what the paper leaves open.
+        printed: Rows for the table that are not measured, as those that the paper prints: cells
+            by the headings of columns, by the names of rows.
     """
 
     name: str
@@ -73,6 +77,7 @@ class Experiment(ABC):
     seeds: int
     claims: tuple[Claim, ...]
     notes: tuple[str, ...] = ()
+    printed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -211,6 +216,8 @@ class RegretExperiment(Experiment):
         return table[[name for name in table if not re.search(r"_x\d+$", str(name))]]
 
     def _set(self, name: str, factory: StrategyFactory) -> StrategyFactory:
+        if not self.fixed_models:
+            return factory
         if name == GP_TS:
             return partial(factory, ridge=self.ridge)
         return partial(factory, kappa=self.ridge / PENALTY, regularizer=self.regularizer)

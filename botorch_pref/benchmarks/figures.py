@@ -2,13 +2,16 @@ r"""Figures that experiments have beside those of all runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from botorch_pref.plotting import COLOURS, DASHES
 
-MARKERS = "osD^vP"
+MARKERS = "osD^vPX"
 
 
 def plot_bands(
@@ -30,16 +33,88 @@ def plot_bands(
     figure = Figure(figsize=(7.0, 4.6), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
+    _draw_bands(axes, rows, x, y)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.legend(title=_seeds(rows), frameon=False, fontsize="small", title_fontsize="small")
+    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+    return figure
+
+
+def plot_panels(
+    rows: pd.DataFrame, *, panel: str, x: str, y: str, title: str, xlabel: str, ylabel: str
+) -> Figure:
+    r"""As :func:`plot_bands`, with a panel for each value of a column.
+
+    Args:
+        rows: A row for each ``strategy``, ``seed``, panel and value of ``x``.
+        panel: The column whose values have panels, in the order of the rows.
+        x: The column along the abscissas.
+        y: The column that is averaged.
+        title: The title.
+        xlabel: The abscissas' label.
+        ylabel: The ordinates' label.
+
+    Returns:
+        The figure, which belongs to no window; the last panel is the legend.
+    """
+    names = rows[panel].unique()
+    columns = min(4, len(names) + 1)
+    lines = -(-(len(names) + 1) // columns)
+    figure = Figure(figsize=(3.4 * columns, 3.0 * lines), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = [*figure.subplots(lines, columns, squeeze=False).flat]
+    styles = {strategy: number for number, strategy in enumerate(rows["strategy"].unique())}
+    for axes, name in zip(panels, names, strict=False):
+        _draw_bands(axes, rows[rows[panel] == name], x, y, styles)
+        axes.set_title(name, fontsize="medium", loc="left")
+    for axes in panels[len(names) :]:
+        axes.set_axis_off()
+    entries = panels[0].get_legend_handles_labels()
+    legend = {"loc": "center left", "frameon": False, "title": _seeds(rows)}
+    panels[len(names)].legend(*entries, **legend, fontsize="small", title_fontsize="small")
+    figure.supxlabel(xlabel, fontsize="medium")
+    figure.supylabel(ylabel, fontsize="medium")
+    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+    return figure
+
+
+def draw_utility_band(axes: Axes, rows: pd.DataFrame) -> None:
+    r"""A utility on a line, its estimate and what is about as likely ([Xu2024], Fig. 1).
+
+    Args:
+        axes: What to draw on.
+        rows: The columns ``x``, ``lower``, ``estimate``, ``upper`` and ``utility``, by
+            rising ``x``.
+
+    References:
+    .. [Xu2024] W. Xu, W. Wang, Y. Jiang, B. Svetozarevic, C. N. Jones. Principled
+        Preferential Bayesian Optimization. ICML 2024.
+    """
+    band = axes.fill_between(rows["x"], rows["lower"], rows["upper"], color=COLOURS[0], lw=0)
+    band.set(alpha=0.18, label="confidence band")
+    axes.plot(rows["x"], rows["estimate"], color=COLOURS[0], lw=1.8, label="most likely")
+    axes.plot(rows["x"], rows["utility"], color=COLOURS[1], lw=1.5, ls="--", label="utility")
+    axes.set_xlim(rows["x"].min(), rows["x"].max())
+    axes.set_xlabel("item")
+    _grid(axes)
+
+
+def _draw_bands(
+    axes: Axes, rows: pd.DataFrame, x: str, y: str, styles: Mapping[str, int] | None = None
+) -> None:
+    """Means and standard errors of every strategy; its number is that of its style."""
     for number, strategy in enumerate(rows["strategy"].unique()):
+        style = number if styles is None else styles[strategy]
         values = rows[rows["strategy"] == strategy].groupby(x)[y]
         mean, error = values.mean(), values.sem().fillna(0.0)
-        colour = COLOURS[number % len(COLOURS)]
+        colour = COLOURS[style % len(COLOURS)]
         axes.plot(
             mean.index,
             mean,
             color=colour,
-            ls=DASHES[number % len(DASHES)],
-            marker=MARKERS[number % len(MARKERS)],
+            ls=DASHES[style % len(DASHES)],
+            marker=MARKERS[style % len(MARKERS)],
             lw=1.5,
             ms=4.0,
             label=strategy,
@@ -47,13 +122,15 @@ def plot_bands(
         axes.fill_between(mean.index, mean - error, mean + error, color=colour, alpha=0.18, lw=0)
     axes.set_ylim(bottom=0.0)
     axes.set_xlim(left=0.0)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    _grid(axes)
+
+
+def _grid(axes: Axes) -> None:
     axes.grid(color="#E5E5E5", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _seeds(rows: pd.DataFrame) -> str:
     seeds = rows["seed"].nunique()
-    kind = "one seed" if seeds == 1 else f"mean ± standard error of {seeds} seeds"
-    axes.legend(title=kind, frameon=False, fontsize="small", title_fontsize="small")
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    return figure
+    return "one seed" if seeds == 1 else f"mean ± standard error of {seeds} seeds"

@@ -8,10 +8,16 @@ from botorch_pref.benchmarks.boxes import box_experiments
 from botorch_pref.benchmarks.experiment import Experiment
 from botorch_pref.benchmarks.mr_lpf import mr_lpf_experiments
 from botorch_pref.benchmarks.pf_ts import pf_ts_experiments
+from botorch_pref.benchmarks.pop_bo import pop_bo_experiments
 
 
 @cache
 def experiments() -> dict[str, Experiment]:
     """All experiments by their names."""
-    found = (*pf_ts_experiments(), *mr_lpf_experiments(), *box_experiments())
+    found = (
+        *pf_ts_experiments(),
+        *mr_lpf_experiments(),
+        *box_experiments(),
+        *pop_bo_experiments(),
+    )
     return {experiment.name: experiment for experiment in found}

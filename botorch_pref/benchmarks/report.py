@@ -3,7 +3,7 @@ r"""What came of an experiment: a report in Markdown, tables and a figure."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -54,7 +54,7 @@ def report(experiment: Experiment, measures: pd.DataFrame) -> str:
     number = "one seed" if seeds == 1 else f"{seeds} seeds"
     parts = [
         f"{experiment.title} ({experiment.source}): {experiment.setting}, {number}.",
-        _table(experiment.columns, summary(experiment, measures)),
+        _table(experiment.columns, summary(experiment, measures), experiment.printed),
     ]
     if experiment.baseline:
         parts.append(experiment.baseline)
@@ -156,24 +156,32 @@ def _side(side: Side | float) -> str:
     return f"{side[1]} of {side[0]}" if isinstance(side, tuple) else f"{side:g}"
 
 
-def _table(columns: Sequence[Column], rows: pd.DataFrame) -> str:
+def _table(
+    columns: Sequence[Column], rows: pd.DataFrame, printed: Mapping[str, Mapping[str, str]]
+) -> str:
     """The columns of an experiment's table in Markdown, padded to be read as they are."""
     cells: dict[str, list[str]] = {"strategy": [*rows["strategy"].unique()]}
     for column in columns:
         of_metric = rows[rows["metric"] == column.metric].set_index("strategy")
         cells |= _column(column, of_metric.loc[cells["strategy"]])
+    for name, row in printed.items():
+        for heading, column_cells in cells.items():
+            column_cells.append(name if heading == "strategy" else row.get(heading, ""))
     return _markdown(cells)
 
 
 def _column(column: Column, values: pd.DataFrame) -> dict[str, list[str]]:
-    """The cells of one metric: mean and standard error, and quantiles if they are wanted."""
+    """The cells of one metric: the mean, and the spreads and quantiles that are wanted."""
 
     def text(value: float) -> str:
         return "" if math.isnan(value) else _number(column.scale * value, column.digits)
 
     means = [text(mean) for mean in values["mean"]]
-    if column.error:
-        errors = [_number(column.scale * error, 2) for error in values["standard_error"]]
+    spread = values["standard_error"]
+    if column.deviation:
+        spread = spread * values["seeds"] ** 0.5
+    if column.error or column.deviation:
+        errors = [_number(column.scale * error, 2) for error in spread]
         means = [f"{mean} ± {error}" for mean, error in zip(means, errors, strict=True)]
     found = {column.heading: means}
     if column.quantiles:

@@ -1,19 +1,15 @@
-r"""Speed, side by side with BoTorch's ``PairwiseGP`` in one run.
+r"""Speed, side by side with other packages in one run.
 
-Both models get the same data, a logit link and kernels of one class with the same priors
-and the same start: those of ``PreferenceGP``. Seconds are CPU seconds of this process on
-one thread, else seconds on the clock (the device waited for), and medians over repeats.
+BoTorch's ``PairwiseGP`` gets the same data as ``PreferenceGP``, a logit link and kernels of
+one class with the same priors and the same start: those of ``PreferenceGP``. For the bounds
+of likelihood-ratio sets see :mod:`~botorch_pref.benchmarks.likelihood_ratio_speed`.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Literal, cast, get_args
 
 import pandas as pd
 import torch
@@ -25,153 +21,63 @@ from botorch.optim.closures import get_loss_closure_with_grads
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Size, Tensor
-from tqdm import tqdm
 
+from botorch_pref.benchmarks.likelihood_ratio_speed import likelihood_ratio_cases
 from botorch_pref.benchmarks.loop import StandardisedProblem
+from botorch_pref.benchmarks.timing import Case, Run, time_cases
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.problems import get_problem
-from botorch_pref.randomness import seeded
-from botorch_pref.runner.threads import num_threads
 
 DIM = 6
 BATCH_SIZE = 16
 NUM_ITEMS = 50
 
-Run = Callable[[], object]
+Section = Literal["models", "likelihood-ratio"]
+SECTIONS: tuple[Section, ...] = get_args(Section)
 Build = Callable[[Tensor, Tensor], Model]
 # Sets up a model of datapoints and comparisons, and returns what is timed of it.
 Operation = Callable[[Build, Tensor, Tensor], Run]
 
 
-@dataclass(frozen=True)
-class Case:
-    r"""One row of the table.
-
-    Attributes:
-        name: What is timed.
-        other: What it is compared with.
-        prepare_ours: Sets up this package's side and returns what is timed.
-        prepare_other: Sets up the other side likewise.
-        repeats: How often this package's side and the other are timed.
-    """
-
-    name: str
-    other: str
-    prepare_ours: Callable[[], Run]
-    prepare_other: Callable[[], Run]
-    repeats: tuple[int, int]
-
-
 def speed_table(
-    device: str = "cpu", quick: bool = False, threads: int = 1, progress: bool = True
+    device: str = "cpu",
+    quick: bool = False,
+    threads: int = 1,
+    progress: bool = True,
+    section: Section | None = None,
 ) -> pd.DataFrame:
-    r"""Time this package against ``PairwiseGP``, and batches against loops.
+    r"""Time this package against others, and batches against loops.
 
     Args:
         device: ``"cpu"`` or ``"cuda"``.
-        quick: Whether to take 100 fresh duels instead of 400, and a tenth of the
-            repeated ones: half a minute instead of two or three.
+        quick: Whether to take 100 fresh duels instead of 400, a tenth of the repeated
+            ones, and bounds of 30 items alone: half a minute instead of two or three.
         threads: The number of threads of torch.
         progress: Whether to show a progress bar on the standard error stream.
+        section: ``"models"``, against ``PairwiseGP``; ``"likelihood-ratio"``, against
+            CVXPY with Clarabel and CasADi with IPOPT; both if omitted.
 
     Returns:
-        A row a case: ``case``, ``other``, ``ours_seconds``, ``other_seconds`` and
-        ``ratio``, how many times faster this package is.
+        The table of :func:`~botorch_pref.benchmarks.timing.time_cases`.
 
     Raises:
-        UnsupportedError: If the device is not there, or there are no threads.
+        UnsupportedError: If the device is not there, there are no threads, or there is no
+            such section.
     """
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise UnsupportedError(f"device {device!r} is not available here; use 'cpu' or 'cuda'.")
     if threads < 1:
         raise UnsupportedError(f"threads must be at least 1, got {threads}.")
-    return time_cases(_cases(torch.device(device), quick), device, threads, progress)
-
-
-def speed_text(table: pd.DataFrame) -> str:
-    r"""The table as text.
-
-    Args:
-        table: What :func:`speed_table` returns.
-
-    Returns:
-        Several lines, without a final newline.
-    """
-    shown = table.rename(
-        columns={"ours_seconds": "ours [s]", "other_seconds": "other [s]", "other": "against"}
-    )
-    return shown.to_string(
-        index=False,
-        formatters={
-            "ours [s]": "{:.4f}".format,
-            "other [s]": "{:.4f}".format,
-            "ratio": "{:.1f}x".format,
-        },
-    )
-
-
-def time_cases(
-    cases: Sequence[Case], device: str = "cpu", threads: int = 1, progress: bool = True
-) -> pd.DataFrame:
-    r"""Time cases, one after the other.
-
-    Args:
-        cases: The cases.
-        device: As in :func:`speed_table`.
-        threads: Likewise.
-        progress: Likewise.
-
-    Returns:
-        The table.
-    """
-    clock = _clock(device, threads)
-    rows = []
-    bar = tqdm(cases, "speed", disable=not progress)
-    with num_threads(threads), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PairwiseGP tells of its jitter
-        for case in bar:
-            bar.set_postfix_str(case.name)
-            ours, other = _seconds(case, clock)
-            rows.append(
-                {
-                    "case": case.name,
-                    "other": case.other,
-                    "ours_seconds": ours,
-                    "other_seconds": other,
-                    "ratio": other / ours,
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def _seconds(case: Case, clock: Callable[[], float]) -> tuple[float, float]:
-    """The medians of both sides, in turns: memory that one has touched is faster for the next."""
-    sides = (case.prepare_ours, case.prepare_other)
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for turn in range(max(case.repeats)):
-        for side, (prepare, repeats) in enumerate(zip(sides, case.repeats, strict=True)):
-            if turn >= repeats:
-                continue
-            with seeded(0):  # PairwiseGP draws where its solver starts
-                run = prepare()
-                start = clock()
-                run()
-                seconds[side].append(clock() - start)
-    return statistics.median(seconds[0]), statistics.median(seconds[1])
-
-
-def _clock(device: str, threads: int) -> Callable[[], float]:
-    if device == "cpu":
-        # CPU time is not disturbed by other programs, but adds up over threads.
-        return time.process_time if threads == 1 else time.perf_counter
-
-    def synchronized() -> float:
-        torch.cuda.synchronize()
-        return time.perf_counter()
-
-    return synchronized
+    if section not in (None, *SECTIONS):
+        raise UnsupportedError(f"section must be one of {', '.join(SECTIONS)}, got {section!r}.")
+    cases = []
+    if section != "likelihood-ratio":
+        cases += _cases(torch.device(device), quick)
+    if section != "models":
+        cases += likelihood_ratio_cases(torch.device(device), quick)
+    return time_cases(cases, device, threads, progress)
 
 
 # ---------------------------------------------------------------------- the cases

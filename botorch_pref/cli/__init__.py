@@ -73,9 +73,13 @@ def _parser() -> Parser:
     _add_run(commands)
     speed = commands.add_parser(
         "speed",
-        help="time this package's model beside BoTorch's PairwiseGP",
-        description="Time PreferenceGP beside BoTorch's PairwiseGP in one run: same kernel, "
-        "priors, link and start.",
+        help="time this package beside BoTorch's PairwiseGP, Clarabel and IPOPT",
+        description="Time PreferenceGP beside BoTorch's PairwiseGP in one run, with the same "
+        "kernel, priors, link\nand start; and bounds of likelihood-ratio sets beside CVXPY with "
+        "Clarabel and CasADi with IPOPT,\nwhich botorch-pref[bench] brings.",
+    )
+    speed.add_argument(
+        "--what", choices=("models", "likelihood-ratio"), help="one of the two; default: both"
     )
     speed.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     speed.add_argument("--threads", type=count, default=1, metavar="N", help="default: 1")
@@ -175,11 +179,14 @@ def _experiments() -> str:
 
 
 def _speed(args: argparse.Namespace) -> int:
-    from botorch_pref.benchmarks.speed import speed_table, speed_text
+    from botorch_pref.benchmarks.speed import speed_table
+    from botorch_pref.benchmarks.timing import speed_text
     from botorch_pref.exceptions import UnsupportedError
 
     try:
-        table = speed_table(device=args.device, quick=args.quick, threads=args.threads)
+        table = speed_table(
+            device=args.device, quick=args.quick, threads=args.threads, section=args.what
+        )
     except UnsupportedError as error:
         raise UsageError(str(error)) from error
     print(speed_text(table))

@@ -48,9 +48,9 @@ def bench(name: str, argv: Sequence[str]) -> int:
     writable_folder(folder, [name + ending for ending in FILES])
     runs = home / "runs"
     if args.fresh:
-        for file in (*runs.glob("*-seed*.csv"), runs / MANIFEST):
-            file.unlink(missing_ok=True)
-    start, kept = perf_counter(), len([*runs.glob("*-seed*.csv")])
+        for file in (*runs.rglob("*-seed*.csv"), *runs.rglob(MANIFEST)):
+            file.unlink()
+    start, kept = perf_counter(), len([*runs.rglob("*-seed*.csv")])
     try:
         table = experiment.play(args.jobs, runs, not args.quiet)
     except KeyboardInterrupt:

@@ -1,6 +1,8 @@
 r"""Likelihood-ratio confidence sets: functions of tensors that know no model."""
 
 from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet
+from botorch_pref.likelihood_ratio.choices import ChoiceLikelihood, choice_block
+from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
 from botorch_pref.likelihood_ratio.program import (
     FINAL,
     SCREENING,
@@ -13,9 +15,13 @@ __all__ = [
     "FINAL",
     "SCREENING",
     "Bound",
+    "ChoiceLikelihood",
     "ConfidenceSet",
+    "LeastAdvantage",
     "LikelihoodProgram",
     "MaximumLikelihood",
     "Whitening",
+    "choice_block",
+    "least_advantage",
     "whiten",
 ]

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
+from botorch_pref.likelihood_ratio.barrier import Barrier
+from botorch_pref.likelihood_ratio.interior_point import InteriorPoint, Solution
 from botorch_pref.likelihood_ratio.program import (
     FINAL,
     MAX_STEPS,
@@ -23,6 +24,8 @@ from botorch_pref.likelihood_ratio.program import (
 
 _FINEST = 1e-13  # of the largest value in the ball: what rounding leaves to tell
 _NOISE = 1e-14  # of the coefficients that are seen: what rounding leaves of them elsewhere
+_HANDOVER = 1e-8  # of the largest value in the ball: what the barrier's rounding allows
+_PATIENCE = 6  # how many times as many steps the barrier may take
 _NEAR = 0.5  # of the coefficients: what a start may leave of the optimality condition
 _WARM = 0.999  # of the way to a nearby solution, from where a warm start departs
 
@@ -100,7 +103,8 @@ class ConfidenceSet:
             tolerance: The gap to stop at, in the units of the value.
             start: Bounds of elements of the same shape, of this set or another; used where
                 they are near.
-            max_steps: The most Newton steps.
+            max_steps: The most Newton steps; six times as many where the method gets stuck
+                and another takes over.
 
         Returns:
             The bounds.
@@ -142,15 +146,15 @@ class ConfidenceSet:
         rank = self.program.root.shape[-1]
         with torch.no_grad():
             objective = _Objective(
-                sign * g.double().expand(*shape, rank).reshape(-1, rank),
+                sign * g.double().expand(*shape, rank).reshape(shape.numel(), rank),
                 sign * s.double().expand(shape).reshape(-1),
                 self.program,
             )
             point, multipliers = self._start(objective, start)
             # Without slack there is no way to go: the set is the maximum likelihood itself.
-            solver = InteriorPoint(self.constraints, max_steps=max_steps if self.slack else 0)
             limit = (tolerance / objective.scale).clamp_min(_FINEST)
-            found = solver.maximize(objective.linear, point, multipliers, limit)
+            steps = max_steps if self.slack else 0
+            found = self._solve(objective.linear, point, multipliers, limit, steps)
             u, w = objective.original(found.point)
             gap = (found.upper - found.lower).clamp_min(0.0)
             own = [found.multipliers[:, 0] / self.program.norm_bound**2]
@@ -159,7 +163,7 @@ class ConfidenceSet:
             )
         u, w = u.view(*shape, rank), w.view(shape)
         return Bound(
-            value=_Envelope.apply(g, s, u, w),
+            value=Envelope.apply(g, s, u, w),
             coordinates=u,
             beyond=w,
             gap=(gap * objective.scale).view(shape),
@@ -167,6 +171,26 @@ class ConfidenceSet:
             num_steps=found.num_steps.view(shape),
             multipliers=(objective.scale.unsqueeze(-1) * torch.stack(own, dim=-1)).view(*shape, 2),
         )
+
+    def _solve(
+        self,
+        linear: Tensor,
+        start: Tensor,
+        multipliers: Tensor | None,
+        limit: Tensor,
+        max_steps: int,
+    ) -> Solution:
+        """By the primal-dual method, and by the barrier alone where that got stuck."""
+        solver = InteriorPoint(self.constraints, max_steps=max_steps)
+        found = solver.maximize(linear, start, multipliers, limit)
+        open_gap = found.upper - found.lower > limit
+        stuck = torch.nonzero(open_gap & (found.num_steps < max_steps)).squeeze(-1)
+        if not len(stuck):
+            return found
+        slow, c = Barrier(self.constraints, max_steps=_PATIENCE * max_steps), linear[stuck]
+        middle = torch.nn.functional.pad(self.centre, (0, 1)).expand(len(stuck), -1)
+        near = slow.maximize(c, middle, None, limit[stuck].clamp_min(_HANDOVER))
+        return found.improved(stuck, near)
 
     def _checked_shape(self, g: Tensor, s: Tensor) -> torch.Size:
         rank = self.program.root.shape[-1]
@@ -227,11 +251,12 @@ class _Objective:
         return self.program.norm_bound * u, self.program.norm_bound * outer[:, -1]
 
 
-class _Envelope(torch.autograd.Function):
+class Envelope(torch.autograd.Function):
     """``g^T u* + s w*``; its gradient is ``(u*, w*)``, as the set does not depend on ``g, s``."""
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, s: Tensor, u: Tensor, w: Tensor) -> Tensor:
+        """The ``...``-dim values at the maximisers ``u`` and ``w``."""
         ctx.save_for_backward(u, w)
         ctx.shapes = g.shape, s.shape
         return (g * u).sum(-1) + s * w
@@ -239,6 +264,7 @@ class _Envelope(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """The gradients in ``g`` and ``s``."""
         u, w = ctx.saved_tensors
         of_g, of_s = grad.unsqueeze(-1) * u, grad * w
         return of_g.sum_to_size(ctx.shapes[0]), of_s.sum_to_size(ctx.shapes[1]), None, None

@@ -140,7 +140,7 @@ class Constraints:
         if self.level is not None:
             inner, outer = (self.log_likelihood(z) - self.level for z in (own, values))
             way = torch.minimum(way, _zero_of_chord(inner, outer))
-        if self.box is not None:
+        if len(self.box_rows):
             sides = _zero_of_chord(self.box_margin(own), self.box_margin(values))
             way = torch.minimum(way, sides.amin(-1))
         return interior + fraction * way.unsqueeze(-1) * (v - interior)

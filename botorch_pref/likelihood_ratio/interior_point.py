@@ -7,7 +7,8 @@ close to it as the predictor promises. Both share a factored matrix, and the cor
 foresees how the two curved margins bend along the predicted step.
 
 Every iterate is strictly inside the set, so each gives a lower bound of the maximum; the
-upper bounds of :mod:`botorch_pref.likelihood_ratio.certificate` hold at any iterate.
+upper bounds of :mod:`botorch_pref.likelihood_ratio.certificate` hold at any iterate. Once a step,
+it leaves the device which elements are done, and whether a trial point was outside.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from botorch_pref.likelihood_ratio.newton import Direction, Newton, State
 _TO_THE_BOUNDARY = (0.99, 1 - 1e-5)  # of the way there, at first and in the end
 _KEPT_MARGIN = 0.1  # of the smaller of a margin and what the linear model makes of it
 _SHORTER = (*[0.9] * 6, *[0.5] * 20, 0.0, 0.0)  # trial steps, by turns
-_LAG = 0.001
-_RECENTRE = 0.03
-_RESERVE = 0.1
-_PATIENCE = 20  # steps in which the gap is not halved
+_CLOSER = 0.9  # a corrector never aims farther from the solution than where it is
+_LAG = 0.001  # of the gap: products below it are far ahead of the point
+_RECENTRE = 0.03  # of the gap: where such products are put back to
+_RESERVE = 0.1  # of the tolerance: products below it are rounding
 _FIRST_MULTIPLIER = 0.7  # of the ball; a linear function alone has 1
 _DUAL_LEAD = 5.0  # multipliers that run ahead of a blocked point leave the central path
 
@@ -49,6 +50,17 @@ class Solution(NamedTuple):
     multipliers: Tensor
     num_steps: Tensor
 
+    def improved(self, elements: Tensor, other: Solution) -> Solution:
+        """The same, where another solution of some elements is better, with its bounds."""
+        new = Solution(*(part.clone() for part in self))
+        better = other.lower > self.lower[elements]
+        rows = elements[better]
+        for name in ("point", "lower", "multipliers"):
+            getattr(new, name)[rows] = getattr(other, name)[better]
+        new.upper[elements] = torch.fmin(self.upper[elements], other.upper)
+        new.num_steps[elements] += other.num_steps
+        return new
+
 
 class InteriorPoint:
     r"""The method, for one set and one kind of objective.
@@ -59,10 +71,10 @@ class InteriorPoint:
         max_steps: The most Newton steps of an element.
     """
 
+    patience = 20  # steps in which the gap is not halved
+
     def __init__(self, constraints: Constraints, *, weight: float = 0.0, max_steps: int) -> None:
-        self.constraints = constraints
-        self.weight = weight
-        self.max_steps = max_steps
+        self.constraints, self.weight, self.max_steps = constraints, weight, max_steps
 
     @torch.no_grad()
     def maximize(
@@ -73,13 +85,11 @@ class InteriorPoint:
         Args:
             linear: ``E x (q + 1)``-dim coefficients ``c``, the last one not negative.
             start: ``E x (q + 1)``-dim points strictly inside the set.
-            multipliers: ``E x 2``-dim multipliers of the ball and the level to start from;
-                not a number where they are to be chosen.
+            multipliers: ``E x 2``-dim multipliers of ball and level; NaN to choose them here.
             tolerance: ``E``-dim gaps between the two bounds to stop at.
 
         Returns:
-            The solution. What leaves the device is which elements are done, once a step,
-            and whether a trial point was outside.
+            The solution.
         """
         state = self._initial(linear, start, multipliers, tolerance)
         found = Solution(
@@ -185,7 +195,7 @@ class InteriorPoint:
         closing = gap <= 0.5 * state.goal
         state.goal = torch.where(closing, gap, state.goal)
         state.idle = torch.where(closing, 0, state.idle + 1)
-        return (gap > state.tolerance) & (state.idle < _PATIENCE)
+        return (gap > state.tolerance) & (state.idle < self.patience)
 
     def _advance(self, state: State) -> None:
         """One Newton step of every element."""
@@ -196,7 +206,7 @@ class InteriorPoint:
         shift, turn = primal * ahead.margins, dual * ahead.multipliers
         mean = product.mean(-1, keepdim=True)
         after = ((state.margins + shift) * (state.multipliers + turn)).mean(-1, keepdim=True)
-        target = (after / mean) ** 3 * mean
+        target = (after / mean).clamp_max(_CLOSER) ** 3 * mean
         # On the central path the gap is the sum of the products. Products far ahead of the gap
         # leave a point to crawl along the boundary; far below the tolerance, only rounding.
         count = product.shape[-1]

@@ -88,7 +88,9 @@ class Newton:
         self.cholesky = torch.linalg.cholesky_ex(self._hessian(nu)).L
         #: ``E x (q + 1) x (1 or 2)``-dim gradients of the curved margins.
         self.slopes = self._slopes()
-        right = torch.cat([self._residual(nu).unsqueeze(-1), self.slopes], dim=-1)
+        #: ``E x (q + 1)``-dim gradient of the Lagrangian.
+        self.residual = self._residual(nu)
+        right = torch.cat([self.residual.unsqueeze(-1), self.slopes], dim=-1)
         solved = torch.cholesky_solve(right[:, :-1], self.cholesky)
         solved = torch.cat([solved, right[:, -1:] / nu.unsqueeze(-1)], dim=-2)
         # A matrix that could not be factored gives no direction; the element stays put.
@@ -129,7 +131,6 @@ class Newton:
         return Direction(point, margins, multipliers)
 
     def _residual(self, nu: Tensor) -> Tensor:
-        """``E x (q + 1)``-dim gradient of the Lagrangian."""
         state = self.state
         residual = state.linear - nu * state.point
         residual[:, :-1] += state.weight.unsqueeze(-1) * state.likelihood.gradient

@@ -141,10 +141,10 @@ def slack_rule(slack: float | str | Mapping[str, Any] | SlackRule) -> SlackRule:
         raise unknown
     try:
         rule: SlackRule = _RULES[name](**options)
-        least = rule(1, 1.0)
-    except TypeError as error:
+        valid = rule(0, 1.0) >= 0.0 and rule(1, 1.0) >= 0.0
+    except (TypeError, ValueError) as error:
         raise unknown from error
-    if not least >= 0.0:
+    if not valid:
         raise ComparisonDataError(f"`slack` must be at least 0, but {rule!r} is not.")
     return rule
 

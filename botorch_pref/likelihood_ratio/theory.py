@@ -93,8 +93,9 @@ def beta1(
     _check(epsilon, delta, t, log_covering)
     if t == 0:
         return 0.0
-    deviation = math.sqrt(32.0 * t * norm_bound**2 * _log_union(delta, t, log_covering))
-    return deviation + bt_constants(norm_bound).lipschitz * epsilon * t
+    found = bt_constants(norm_bound)
+    deviation = norm_bound * math.sqrt(32.0 * t * _log_union(delta, t, log_covering))
+    return deviation + found.lipschitz * epsilon * t
 
 
 def beta_ville(
@@ -126,8 +127,8 @@ def beta2(
         return 0.0
     found = bt_constants(norm_bound)
     near = 8.0 * found.curvature * found.largest_slope**2 * epsilon**2 * t
-    spread = 8.0 * t * found.likelihood_range**2 * _log_union(delta, t, log_covering)
-    return near + 2.0 * found.lipschitz * epsilon * t + math.sqrt(spread)
+    spread = found.likelihood_range * math.sqrt(8.0 * t * _log_union(delta, t, log_covering))
+    return near + 2.0 * found.lipschitz * epsilon * t + spread
 
 
 def beta(
@@ -140,7 +141,9 @@ def beta(
     """
     found = bt_constants(norm_bound)
     given = (epsilon, delta, t, norm_bound, log_covering)
-    return (beta2(*given) + 2.0 * beta1(*given)) / (found.curvature * found.least_slope**2)
+    total = beta2(*given) + 2.0 * beta1(*given)
+    least = found.curvature * found.least_slope**2
+    return total / max(least, math.ulp(0.0))
 
 
 def duel_error_bound(

@@ -43,7 +43,7 @@ class ConfidenceModel(JudgedItems):
     r"""Judged items and the confidence set of utilities.
 
     Nothing is learnt: the program is solved once, and anew only where a hyperparameter of
-    the kernel has changed.
+    the kernel or an option has changed.
 
     Attributes:
         covar_module: The kernel.
@@ -126,7 +126,7 @@ class ConfidenceModel(JudgedItems):
 
     def with_norm_bound(self, norm_bound: float) -> Self:
         """The same with another bound on the norm."""
-        new = copy.copy(self)
+        new = copy.deepcopy(self)
         new.norm_bound = checked_positive("norm_bound", norm_bound)
         new.forget()
         return new
@@ -138,13 +138,14 @@ class ConfidenceModel(JudgedItems):
     def _solved(self) -> Solution:
         modules = (self.covar_module, getattr(self, "input_transform", None))
         with torch.no_grad():
-            return self._solution.get(modules, (), self.items, self._solve)
+            options = (self.norm_bound, self.slack_rule, self.box, self.jitter, self.jitter_points)
+            return self._solution.get(modules, options, self.items, self._solve)
 
     def _solve(self) -> Solution:
         nodes = self.transformed_items()
         covariance = to_dense(self.covar_module(nodes)).double()
         kappa = float(covariance.diagonal().amax().sqrt()) if len(nodes) else 1.0
-        covariance = covariance + torch.full_like(covariance[..., 0], self.jitter).diag()
+        covariance = covariance + self.jitter * torch.eye(len(nodes)).to(covariance)
         whitening = whiten(covariance, cutoff=_CUTOFF)
         observations = None
         if self.blocks:

@@ -99,5 +99,5 @@ class Functionals:
     def _rows(self, X: Tensor) -> Tensor:
         """The item that each point is, and their number where it is none."""
         equal = (X.detach().unsqueeze(-2) == self.items).all(-1)
-        last = torch.ones_like(equal[..., :1])
+        last = equal.new_ones(*equal.shape[:-1], 1)
         return torch.cat([equal, last], dim=-1).to(torch.uint8).argmax(-1)

@@ -14,11 +14,20 @@ from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from botorch_pref.data import Comparisons, Labels
+from botorch_pref.data import Comparisons
+from botorch_pref.data.checks import check_like, check_shape
+from botorch_pref.data.rows import match_items
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Block
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.comparison_model import as_comparisons
-from botorch_pref.models.judgement_blocks import duels_block, labels_block, number_of_answers
+from botorch_pref.models.judgement_blocks import (
+    as_labels,
+    distinct_items,
+    duels_block,
+    labels_block,
+    number_of_answers,
+)
 from botorch_pref.models.transformed_items import TransformedItems
 
 
@@ -28,6 +37,7 @@ class JudgedItems(TransformedItems, Model):
     Attributes:
         covar_module: The kernel.
         blocks: The judgements, in the order in which they came.
+        likelihood: The link of the first of them, which further ones have, too.
     """
 
     _items: Tensor
@@ -42,7 +52,9 @@ class JudgedItems(TransformedItems, Model):
         super().__init__()
         self.covar_module = covar_module
         self.blocks = tuple(block for block in blocks if block.weight.shape[-1])
-        self.register_buffer("_items", items, persistent=False)
+        links = (b.likelihood for b in blocks if isinstance(b.likelihood, BernoulliLikelihood))
+        self.likelihood = next(links, LogitLikelihood())
+        self.register_buffer("_items", items.detach(), persistent=False)
         if input_transform is not None:
             self.input_transform = input_transform
         self.to(items)
@@ -61,7 +73,7 @@ class JudgedItems(TransformedItems, Model):
         r"""The set of utilities, from duels.
 
         Args:
-            datapoints: ``n x d``-dim items.
+            datapoints: ``n x d``-dim items, where equal ones are one.
             comparisons: ``m x 2``-dim ``[winner, loser]`` rows, or :class:`Comparisons`.
             likelihood: The link; logit by default.
             **options: As of the constructor; ``norm_bound`` has no default.
@@ -73,9 +85,10 @@ class JudgedItems(TransformedItems, Model):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         data = as_comparisons(datapoints, comparisons)
-        assert data is not None
-        block = duels_block(data, likelihood or LogitLikelihood())
-        return cls(data.datapoints, [block], **options)
+        if data is None:
+            raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
+        items, block = distinct_items(data, duels_block(data, likelihood or LogitLikelihood()))
+        return cls(items, [block], **options)
 
     @classmethod
     def from_labels(
@@ -101,8 +114,7 @@ class JudgedItems(TransformedItems, Model):
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
-        accept = accept.unsqueeze(-1) if accept.dim() == X.dim() - 1 else accept
-        data = Labels(X, accept.to(X), ("X", "accept"))
+        data = as_labels(X, accept)
         items, block = labels_block(X[:0], data, likelihood or LogitLikelihood())
         return cls(items, [block], **{"jitter_points": False, **options})
 
@@ -146,22 +158,24 @@ class JudgedItems(TransformedItems, Model):
         rows = torch.empty(0, 2, dtype=torch.long, device=self.items.device)
         none = self.items.new_empty(0)
         data = Comparisons.unchecked(self.items, rows, none, none).append(pairs, answers)
-        return self._with(data.datapoints, duels_block(data, self._link()))
+        return self._with(data.datapoints, duels_block(data, self.likelihood))
 
     def condition_on_labels(self, X: Tensor, accept: Tensor) -> Self:
         r"""The set after further labels; arguments and errors as of :meth:`from_labels`."""
-        accept = accept.unsqueeze(-1) if accept.dim() == X.dim() - 1 else accept
-        data = Labels(X, accept.to(X), ("X", "accept"))
-        return self._with(*labels_block(self.items, data, self._link()))
+        return self._with(*labels_block(self.items, as_labels(X, accept), self.likelihood))
 
-    def _link(self) -> BernoulliLikelihood:
-        links = (b.likelihood for b in self.blocks if isinstance(b.likelihood, BernoulliLikelihood))
-        return next(links, LogitLikelihood())
+    def with_items(self, items: Tensor) -> Self:
+        r"""The same with ``k x d``-dim further items that nothing was said of yet."""
+        check_shape("items", items, "k", self.items.shape[-1], batch=False)
+        check_like("items", items, self.items)
+        _, fresh = match_items(self.items, items)
+        return self._with(torch.cat([self.items, items[fresh]]), None)
 
-    def _with(self, items: Tensor, block: Block) -> Self:
-        new = copy.copy(self)
-        new._buffers = {**self._buffers, "_items": items}
-        new.blocks = (*self.blocks, block) if block.weight.shape[-1] else self.blocks
+    def _with(self, items: Tensor, block: Block | None) -> Self:
+        new = copy.deepcopy(self)
+        new._items = items.detach()
+        if block is not None and block.weight.shape[-1]:
+            new.blocks = (*new.blocks, block)
         new.forget()
         return new
 

@@ -2,6 +2,7 @@ r"""Judgements as rows over distinct items: built, extended, and merged for infe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,9 +10,11 @@ import torch
 from torch import Tensor
 
 from botorch_pref.data import Comparisons, Labels
+from botorch_pref.data.checks import check_like, check_shape
 from botorch_pref.data.rows import match_items, merge_rows
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.laplace import Block
+from botorch_pref.likelihood_ratio.choices import ChoiceLikelihood
 from botorch_pref.likelihoods import BernoulliLikelihood
 
 DUEL, LABEL = (1.0, -1.0), (1.0,)
@@ -31,21 +34,45 @@ def duels_block(data: Comparisons, likelihood: BernoulliLikelihood) -> Block:
     return Block(data.pairs[answered], DUEL, data.wins[answered] / count, count, likelihood)
 
 
+def distinct_items(data: Comparisons, block: Block) -> tuple[Tensor, Block]:
+    """The datapoints without repetitions, in order of appearance, and the rows over these.
+
+    Two nodes at one place would be two utilities, apart by what their jitter allows.
+    """
+    indices, fresh = match_items(data.datapoints[:0], data.datapoints)
+    return data.datapoints[fresh], replace(block, items=indices[block.items])
+
+
 def labels_block(
     stored: Tensor, data: Labels, likelihood: BernoulliLikelihood
 ) -> tuple[Tensor, Block]:
     """``n x d``-dim items, the stored ones and then what is new, and a row for every label.
 
     Raises:
+        ComparisonDataError: If the items are of another size or type than those stored.
         UnsupportedError: If the data are batched.
     """
     if data.items.dim() != 2:
         shape = tuple(data.items.shape[:-2])
         raise UnsupportedError(f"`{data.names[0]}` must not be batched; their batch is {shape}.")
+    check_shape(data.names[0], data.items, "n", stored.shape[-1])
+    check_like(data.names[0], data.items, stored)
     indices, fresh = match_items(stored, data.items)
     answer = data.labels.squeeze(-1)
     block = Block(indices.unsqueeze(-1), LABEL, answer, torch.ones_like(answer), likelihood)
     return torch.cat([stored, data.items[fresh]]), block
+
+
+def as_labels(X: Tensor, accept: Tensor) -> Labels:
+    """Labels whose last dimension may be left out.
+
+    Raises:
+        ComparisonDataError: If they cannot be used; names argument and row.
+    """
+    for name, value in (("X", X), ("accept", accept)):
+        check_shape(name, value)
+    accept = accept.unsqueeze(-1) if accept.dim() == X.dim() - 1 else accept
+    return Labels(X, accept.to(X), ("X", "accept"))
 
 
 def merged(blocks: Sequence[Block], num_items: int) -> list[Block]:
@@ -71,8 +98,10 @@ def merged(blocks: Sequence[Block], num_items: int) -> list[Block]:
 
 
 def number_of_answers(block: Block) -> int:
-    """How often somebody answered."""
-    return int(block.weight.sum())
+    """How often somebody answered; the rows of a choice are one answer."""
+    link = block.likelihood
+    rows = math.comb(link.num_items, 2) if isinstance(link, ChoiceLikelihood) else 1
+    return round(float(block.weight.sum()) / rows)
 
 
 def asked_duels(blocks: Sequence[Block]) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 from torch import Tensor
 
+from botorch_pref.data.checks import finite, refuse
 from botorch_pref.exceptions import BoundConvergenceWarning, ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL, Bound
 from botorch_pref.models.confidence_model import ConfidenceModel
@@ -84,15 +85,16 @@ class LikelihoodRatioModel(ConfidenceModel):
             ``...``-dim bounds, once differentiable in ``X`` (the envelope theorem).
 
         Raises:
-            ComparisonDataError: If ``X`` has another number of columns than the items.
+            ComparisonDataError: If ``X`` has another number of columns than the items, or
+                is not finite.
         """
-        functional = self.functionals().value(X, self._inputs(X))
+        functional = self.functionals().value(X, self.checked_inputs(X))
         bound = self.confidence_set.lower(*functional, tolerance=tolerance)
         return self._within_box(self.certified(bound).value)
 
     def upper(self, X: Tensor, *, tolerance: float = FINAL) -> Tensor:
         """``max f(x)`` over the set; arguments, result and errors as of :meth:`lower`."""
-        functional = self.functionals().value(X, self._inputs(X))
+        functional = self.functionals().value(X, self.checked_inputs(X))
         bound = self.confidence_set.upper(*functional, tolerance=tolerance)
         return self._within_box(self.certified(bound).value)
 
@@ -107,7 +109,7 @@ class LikelihoodRatioModel(ConfidenceModel):
             ``...``-dim bounds, once differentiable in ``X``; 0 where an item meets itself.
 
         Raises:
-            ComparisonDataError: If ``X`` has another shape.
+            ComparisonDataError: If ``X`` has another shape, or is not finite.
         """
         return self.advantage_bound(X, tolerance=tolerance).value
 
@@ -115,9 +117,7 @@ class LikelihoodRatioModel(ConfidenceModel):
         self, X: Tensor, *, tolerance: float = FINAL, start: Bound | None = None
     ) -> Bound:
         """As :meth:`advantage`, from a bound nearby if one is known, and with all of it."""
-        if X.dim() < 2 or X.shape[-2] != 2:
-            raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
-        functional = self.functionals().difference(X, self._inputs(X))
+        functional = self.functionals().difference(X, self._pairs(X))
         bound = self.confidence_set.upper(*functional, tolerance=tolerance, start=start)
         return self.certified(bound)
 
@@ -131,9 +131,10 @@ class LikelihoodRatioModel(ConfidenceModel):
             ``...``-dim utilities, differentiable in ``X``.
 
         Raises:
-            ComparisonDataError: If ``X`` has another number of columns than the items.
+            ComparisonDataError: If ``X`` has another number of columns than the items, or
+                is not finite.
         """
-        coefficients, _ = self.functionals().value(X, self._inputs(X))
+        coefficients, _ = self.functionals().value(X, self.checked_inputs(X))
         return self._within_box(coefficients @ self.maximum_likelihood.coordinates)
 
     def duel_sigma(
@@ -153,7 +154,7 @@ class LikelihoodRatioModel(ConfidenceModel):
             ComparisonDataError: If an argument cannot be used.
         """
         asked = self._asked()
-        return duel_deviation(self.covar_module, asked, self._inputs(X), kernel, penalty)
+        return duel_deviation(self.covar_module, asked, self._pairs(X), kernel, penalty)
 
     def asked_duel_sigma(
         self, *, kernel: PairKernelName = "additive", penalty: float = 1.0
@@ -187,6 +188,11 @@ class LikelihoodRatioModel(ConfidenceModel):
             model, left = larger, left - 1
         return model
 
+    def forget(self) -> None:
+        """See the base class; also how the last bounds were found."""
+        super().forget()
+        self._last_bound = None
+
     def certified(self, bound: Bound) -> Bound:
         """The same bound, noted in :attr:`status`, with a warning where it is far from certain."""
         self._last_bound = Bound(*(part.detach() for part in bound))
@@ -204,11 +210,18 @@ class LikelihoodRatioModel(ConfidenceModel):
         rows = asked_duels(self.blocks).to(self.items.device)
         return self.functionals().nodes[rows]
 
-    def _inputs(self, X: Tensor) -> Tensor:
+    def _pairs(self, X: Tensor) -> Tensor:
+        if X.dim() < 2 or X.shape[-2] != 2:
+            raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
+        return self.checked_inputs(X)
+
+    def checked_inputs(self, X: Tensor) -> Tensor:
+        """``... x d``-dim points, checked, as the kernel sees them."""
         if X.shape[-1:] != self.items.shape[-1:]:
             raise ComparisonDataError(
                 f"`X` has {tuple(X.shape)[-1:]} columns, but the items have {self.items.shape[-1]}."
             )
+        refuse(finite("X", X.reshape(-1, X.shape[-1])))
         return self.transform_inputs(X)
 
     def _within_box(self, value: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.problems.base import ItemError, PreferenceProblem
-from botorch_pref.queries import Evaluate
+from botorch_pref.queries import Choice, Evaluate
 from botorch_pref.randomness import derive_seed, derive_uniform
 
 
@@ -35,7 +35,9 @@ class PairQuery(Protocol):
 class LogisticJudge:
     r"""Answers duels by ``P(first wins) = mu(f(x) - f(x'))``, and tells noisy values of ``f``.
 
-    The answer at step ``t`` compares the probability with a uniform number that follows
+    The favourite of a choice is the item ``r`` with a probability in proportion to
+    ``exp(scale f(x_r))``, Xu et al. (2024), eq. (99), which is the law of a duel where there
+    are two. The answer at step ``t`` compares the probability with a uniform number that follows
     from ``(seed, t, annotator)`` alone, and so does the noise of a value: judges with one
     seed treat all strategies alike, and nothing about them has to be saved.
     """
@@ -70,21 +72,25 @@ class LogisticJudge:
         self.likelihood = LogitLikelihood() if likelihood is None else likelihood
         self.value_noise = value_noise
 
-    def __call__(self, query: PairQuery | Evaluate | Tensor | Sequence[int], t: int) -> float:
-        r"""Answer a duel, or tell the value of an item.
+    def __call__(
+        self, query: PairQuery | Choice | Evaluate | Tensor | Sequence[int], t: int
+    ) -> float:
+        r"""Answer a duel or a choice, or tell the value of an item.
 
         Args:
-            query: A duel, a ``2 x d``-dim tensor of items, or two indices of choices; or an
+            query: A duel, a ``2 x d``-dim tensor of items, or two indices of choices; or a
+                :class:`~botorch_pref.queries.Choice` or
                 :class:`~botorch_pref.queries.Evaluate`. Indices come first where a query
                 has items as well.
             t: The step.
 
         Returns:
-            1.0 if the first item wins, 0.0 if the second; or the value, in units of the
-            utility.
+            1.0 if the first item wins, 0.0 if the second; or the position of the favourite,
+            from 0; or the value, in units of the utility.
 
         Raises:
-            ItemError: If the query is not a pair of items or of indices, nor an item.
+            ItemError: If the query is not a pair of items or of indices, a choice or an item.
+            UnsupportedError: If the favourite is asked and the link is not logistic.
         """
         annotator = getattr(query, "annotator", None)
         if isinstance(query, Evaluate):
@@ -93,6 +99,10 @@ class LogisticJudge:
             noise = torch.randn((), generator=generator, dtype=torch.double)
             return self._utility(query) + self.value_noise * float(noise)
         uniform = derive_uniform(self.seed, "label", t, annotator)
+        if isinstance(query, Choice):
+            # The last one takes what rounding leaves of the sum.
+            below = self.choice_probabilities(query).cumsum(-1)[:-1] <= uniform
+            return float(below.sum())
         return float(uniform < self.probability(query))
 
     def probability(self, query: PairQuery | Tensor | Sequence[int]) -> float:
@@ -110,6 +120,29 @@ class LogisticJudge:
         utilities = self._utilities(query)
         return float(self.likelihood(utilities[0] - utilities[1]))
 
+    def choice_probabilities(self, query: Choice) -> Tensor:
+        r"""The probability of each item that it is the favourite.
+
+        Args:
+            query: The choice among ``k`` items.
+
+        Returns:
+            ``k``-dim probabilities.
+
+        Raises:
+            ItemError: If its items or indices are none of the problem's.
+            UnsupportedError: If the link is not logistic.
+        """
+        if isinstance(self.likelihood, LogitLikelihood):
+            scale = self.likelihood.scale
+        elif self.likelihood is torch.sigmoid:
+            scale = 1.0
+        else:
+            raise UnsupportedError(
+                f"A favourite is chosen under the logistic link only, not {self.likelihood!r}."
+            )
+        return (scale * self._utilities(query)).softmax(-1)
+
     def _utility(self, query: Evaluate) -> float:
         """The utility of one item."""
         bounds = self.problem.bounds
@@ -117,8 +150,9 @@ class LogisticJudge:
             return float(self.problem.utility(torch.tensor(query.indices, device=bounds.device)))
         return float(self.problem(query.items.to(bounds)))
 
-    def _utilities(self, query: PairQuery | Tensor | Sequence[int]) -> Tensor:
-        """The ``2``-dim utilities of the pair."""
+    def _utilities(self, query: PairQuery | Choice | Tensor | Sequence[int]) -> Tensor:
+        """The ``2``-dim utilities of a pair, or the ``k``-dim ones of a choice."""
+        number = len(query.items) if isinstance(query, Choice) else 2
         pair: Tensor | Sequence[int]
         if isinstance(query, (Tensor, Sequence)):
             pair = query
@@ -128,12 +162,12 @@ class LogisticJudge:
             pair = query.items
         pair = torch.as_tensor(pair, device=self.problem.bounds.device)
         if not pair.is_floating_point():
-            if pair.shape != (2,):
+            if pair.shape != (number,):
                 raise ItemError(f"query must be two indices, got shape {tuple(pair.shape)}.")
             return self.problem.utility(pair)
-        if pair.shape != (2, self.problem.dim):
+        if pair.shape != (number, self.problem.dim):
             raise ItemError(
-                f"query must be 2 x {self.problem.dim} items, got shape {tuple(pair.shape)}."
+                f"query must be {number} x {self.problem.dim} items, got shape {tuple(pair.shape)}."
             )
         utilities: Tensor = self.problem(pair)
         return utilities

@@ -49,22 +49,25 @@ class History:
         horizon: The number of duels that were planned; the table is shorter if the
             simulation was interrupted.
         random_regret: The mean dueling regret of a duel of two items drawn uniformly.
-        table: One row a duel, or an evaluation, which has a first item alone:
+        table: One row a duel, a choice, which may have more than two items, or an
+            evaluation, which has a first item alone:
 
             ========================= ===================================================
             step                      1, 2, ...
             first_index, ...          the items' indices, if the problem has choices
-            first_x1, second_x1, ...  the two items
+            first_x1, second_x1, ...  the two items; of a choice also item3_x1, ...
             recommended_index         of the item recommended after the duel, likewise
             recommended_x1, ...       that item; missing where it was not asked for
-            identical                 whether an item met itself
-            answer                    1 the first won, 0 the second, 0.5 neither; or the
-                                      value; or none
+            identical                 whether an item met itself, and no other
+            answer                    1 the first won, 0 the second, 0.5 neither; the
+                                      position of a choice's favourite, from 0; the value;
+                                      or none
             first_utility, ...        the utilities of the items
             dueling_regret            a probability in [0, 1/2]: [Lazzaro2026], Eq. (2); of
-                                      an evaluation that of the item paired with itself
+                                      an evaluation that of the item paired with itself, of
+                                      a choice the mean of those over its items
             cumulative_regret         the sum of the dueling regrets so far
-            utility_regret            in units of the utility
+            utility_regret            the mean over the items, in units of the utility
             cumulative_utility_regret the sum of the utility regrets so far
             recommendation_regret     in units of the utility
             seconds                   that the strategy took to ask and to be told, less
@@ -80,7 +83,7 @@ class History:
 
     @property
     def num_duels(self) -> int:
-        """The number of duels that were played, evaluations included."""
+        """The number of duels that were played, choices and evaluations included."""
         return len(self.table)
 
     @property

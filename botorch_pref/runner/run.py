@@ -111,7 +111,8 @@ def build_strategy(
         factory: A strategy class, an alternative constructor, a ``functools.partial`` of
             one, or any other callable. It gets those of ``space``, ``seed`` and ``horizon``
             that it takes by name and that a partial has not set; no ``space`` beside
-            ``bounds`` or ``choices`` of its own.
+            ``bounds`` or ``choices`` of its own. A function that names a ``problem`` gets it
+            as well: what it knows of the utility is for the function to use fairly.
         problem: The problem whose domain the strategy is for.
         seed: The seed of the strategy.
         horizon: The number of duels that it will ask.
@@ -122,8 +123,11 @@ def build_strategy(
     taken = {name for name in ("space", "seed", "horizon") if _takes(factory, name)}
     options: dict[str, Any] = {"seed": seed, "horizon": horizon}
     options = {name: value for name, value in options.items() if name in taken}
-    if "space" in taken and not {"bounds", "choices"} & _unwrapped(factory)[1]:
+    bound = _unwrapped(factory)[1]
+    if "space" in taken and not {"bounds", "choices"} & bound:
         options["space"] = SearchSpace(problem.bounds, problem.choices)
+    if "problem" in inspect.signature(factory).parameters and "problem" not in bound:
+        options["problem"] = problem
     return factory(**options)
 
 

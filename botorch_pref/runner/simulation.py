@@ -17,10 +17,10 @@ from botorch_pref.problems import (
     PreferenceProblem,
     dueling_regret,
     random_play_regret,
+    scalar_regret,
     simple_regret,
-    utility_regret,
 )
-from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.queries import Choice, Duel, Evaluate, Query
 from botorch_pref.runner.history import History, history_table
 
 # A judge need only take the queries that its strategy asks.
@@ -29,13 +29,14 @@ Link = Callable[[Tensor], Tensor]
 
 # A power of two, as a Sobol sequence is balanced only there.
 _NUM_RANDOM_ITEMS = 2**14
+_SLOTS = ("first", "second")
 
 
 class Simulated(Protocol):
     """What a simulation needs of a strategy."""
 
     def ask(self) -> Query:
-        """The next duel, or evaluation."""
+        """The next duel, choice or evaluation."""
 
     def tell(self, query: Any, answer: float | None) -> None:
         """Take its answer."""
@@ -62,7 +63,7 @@ def simulate(
     r"""Let a strategy ask a judge ``horizon`` duels, and keep what happened.
 
     Args:
-        strategy: An ask/tell strategy on the problem's domain; its evaluations count as duels.
+        strategy: An ask/tell strategy on the problem's domain; whatever it asks is a duel here.
         problem: Its utility is what regrets are measured by.
         judge: Called with the query and the step ``1, 2, ..., horizon``.
         horizon: The number of duels, skipped ones and identical pairs included.
@@ -159,44 +160,46 @@ def _best(problem: PreferenceProblem) -> float:
 def _duel(
     strategy: Simulated, problem: PreferenceProblem, judge: Judge, step: int, link: Link
 ) -> dict[str, Any]:
-    """Ask, judge and tell one duel, or evaluation."""
+    """Ask, judge and tell one duel, choice or evaluation."""
     start = perf_counter()
     query = strategy.ask()
     seconds = perf_counter() - start
-    if not isinstance(query, (Duel, Evaluate)):
+    if not isinstance(query, (Duel, Choice, Evaluate)):
         kind = type(query).__name__
-        raise UnsupportedError(f"only duels and evaluations are simulated, not {kind}.")
+        raise UnsupportedError(f"only duels, choices and evaluations are simulated, not {kind}.")
     answer = judge(query, step)
     start = perf_counter()
     strategy.tell(query, answer)
     seconds += perf_counter() - start
     asked, utilities = _judged(problem, query)
-    # What is evaluated pays the regret of the item paired with itself.
-    best, first, second = _best(problem), utilities[0], utilities[-1]
+    # Each item that is shown pays its share; what is evaluated is paired with itself.
+    best = _best(problem)
     return {
         "step": step,
         **asked,
         "answer": answer,
-        "dueling_regret": float(dueling_regret(best, first, second, link)),
-        "utility_regret": float(utility_regret(best, first, second)),
+        "dueling_regret": float(scalar_regret(best, utilities, link).mean()),
+        "utility_regret": float(simple_regret(best, utilities).mean()),
         "seconds": seconds,
     }
 
 
-def _judged(problem: PreferenceProblem, query: Duel | Evaluate) -> tuple[dict[str, Any], Tensor]:
-    """What was asked, as columns, and the utilities of its two items, or of its one."""
+def _judged(
+    problem: PreferenceProblem, query: Duel | Choice | Evaluate
+) -> tuple[dict[str, Any], Tensor]:
+    """What was asked, as columns, and the utilities of its items."""
     items = query.items.to(problem.bounds).view(-1, problem.dim)
-    slots = ("first", "second")[: len(items)]
+    slots = [*_SLOTS, *(f"item{i}" for i in range(3, len(items) + 1))][: len(items)]
     if query.indices is None:
         utilities = problem(items)
-        row: dict[str, Any] = {"identical": torch.equal(items[0], items[-1])}
+        row: dict[str, Any] = {"identical": bool((items == items[0]).all())}
     else:
         # A composition may be listed twice with different utilities: the index decides.
-        indices = query.indices if isinstance(query, Duel) else (query.indices,)
+        indices = (query.indices,) if isinstance(query, Evaluate) else query.indices
         utilities = problem.utility(torch.tensor(indices, device=items.device))
         row = {f"{slot}_index": index for slot, index in zip(slots, indices, strict=True)}
-        row["identical"] = indices[0] == indices[-1]
-    row["identical"] &= isinstance(query, Duel)
+        row["identical"] = len({*indices}) == 1
+    row["identical"] &= not isinstance(query, Evaluate)
     for slot, item, utility in zip(slots, items, utilities.tolist(), strict=True):
         row |= _coordinates(slot, item) | {f"{slot}_utility": utility}
     return row, utilities

@@ -163,12 +163,13 @@ class SearchSpace:
         options: dict[str, Any] | None,
         feasible: Feasible | None,
     ) -> tuple[Tensor, Tensor]:
-        constrained: dict[str, Any] = {}
+        # The starts were chosen here: BoTorch has none to try anew where a line search ends at
+        # a kink, and would only warn.
+        further: dict[str, Any] = {"retry_on_optimization_warning": False}
         if feasible is not None:
-            constrained = {
+            further |= {
                 "nonlinear_inequality_constraints": [(feasible, True)],
                 "gen_candidates": feasible_candidates,
-                "retry_on_optimization_warning": False,
             }
         items, value = optimize_acqf(
             acq_function,
@@ -177,7 +178,7 @@ class SearchSpace:
             num_restarts=len(starts),
             batch_initial_conditions=starts,
             options=options,
-            **constrained,
+            **further,
         )
         return items, torch.as_tensor(value)
 

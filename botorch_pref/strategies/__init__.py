@@ -1,23 +1,28 @@
 r"""Ask/tell strategies, one published system a module."""
 
 from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.gp_ts import GPTS
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
 from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.pf_ts import PFTS
-from botorch_pref.strategies.pop_bo import POPBO
+from botorch_pref.strategies.pop_bo import POPBO, MultipleChoicePOPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
 from botorch_pref.strategies.schedules import Schedule
+from botorch_pref.strategies.skew_gp import SGP
 from botorch_pref.strategies.utility import UtilityStrategy
 
 __all__ = [
+    "DTS",
     "EUBO",
     "GPTS",
     "MRLPF",
     "PFTS",
     "POPBO",
+    "SGP",
     "MaxMinLCBStrategy",
+    "MultipleChoicePOPBO",
     "RandomPairs",
     "Schedule",
     "Strategy",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
-from botorch_pref.queries import Duel, Label, Query
+from botorch_pref.queries import Choice, Duel, Label, Query
 from botorch_pref.space import SearchSpace
 
 STATE_VERSION = 1
@@ -90,8 +90,9 @@ class Strategy(ABC):
 
         Args:
             query: What :meth:`ask` returned.
-            answer: Of a duel, 1 the first won, 0 the second, 0.5 no preference; of a label,
-                1 accept, 0 reject; of an evaluation, the value. ``None`` to skip.
+            answer: Of a duel, 1 the first won, 0 the second, 0.5 no preference; of a choice,
+                the favourite's position, from 0; of a label, 1 accept, 0 reject; of an
+                evaluation, the value. ``None`` to skip.
 
         Raises:
             StaleQueryError: If the query is unknown, or was told already.
@@ -213,6 +214,10 @@ def _checked_answer(query: Query, answer: object) -> float | None:
         value = math.nan
     if isinstance(query, Duel):
         known, meaning = value in (0.0, 0.5, 1.0), _DUEL_ANSWERS
+    elif isinstance(query, Choice):
+        last = len(query.items) - 1
+        known = value.is_integer() and 0 <= value <= last
+        meaning = f"the position of the favourite, a whole number from 0 to {last},"
     elif isinstance(query, Label):
         known, meaning = value in (0.0, 1.0), "1 (accept), 0 (reject)"
     else:

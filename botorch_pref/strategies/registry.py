@@ -8,6 +8,7 @@ from typing import Any
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.gp_ts import GPTS
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
@@ -15,6 +16,7 @@ from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.pf_ts import PFTS
 from botorch_pref.strategies.pop_bo import POPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
+from botorch_pref.strategies.skew_gp import SGP
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "pf-ts": PFTS,
@@ -22,6 +24,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "max-min-lcb": MaxMinLCBStrategy,
     "pop-bo": POPBO,
     "eubo": EUBO,
+    "dts": DTS,
+    "sgp": SGP,
     "gp-ts": GPTS,
     "random": RandomPairs,
 }

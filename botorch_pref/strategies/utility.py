@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Sequence
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
@@ -14,32 +13,20 @@ from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.finite import FiniteEngine, FinitePosterior, Regularizer, argmax_with_random_ties
+from botorch_pref.finite import FiniteEngine, FinitePosterior
 from botorch_pref.models import PreferenceGP
 from botorch_pref.queries import Duel, Query
-from botorch_pref.randomness import derive_seed
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.base import Answered, Strategy
-from botorch_pref.strategies.learner import UtilityLearner
+from botorch_pref.strategies.base import Answered
+from botorch_pref.strategies.learning import LearningStrategy
+from botorch_pref.strategies.learning import ModelOptions as ModelOptions
 
-_SAME_ITEM = 1e-3  # of the range of every dimension of a box
-_APART_SAMPLE = 1024
 _NO_DIFFERENCE = 1e-9
 
 # A `2 x d`-dim pair, and its rows in the choices where there are choices.
 Pair = tuple[Tensor, tuple[int, int] | None]
 
 
-class ModelOptions(TypedDict, total=False):
-    r"""The arguments of :class:`UtilityStrategy` beside the domain."""
-
-    seed: int
-    hyperparameters: Literal["evidence"] | Mapping[str, Any]
-    kappa: Literal["laplace"] | float
-    regularizer: Regularizer
-
-
-class UtilityStrategy(Strategy):
+class UtilityStrategy(LearningStrategy):
     r"""Asks duels, models the utility, and recommends the largest posterior mean.
 
     Args:
@@ -57,22 +44,7 @@ class UtilityStrategy(Strategy):
         num_identical: The number of answered duels in which an item met itself.
     """
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        seed: int = 0,
-        hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
-        kappa: Literal["laplace"] | float = "laplace",
-        regularizer: Regularizer = "rkhs",
-    ) -> None:
-        super().__init__(bounds=bounds, choices=choices, space=space, seed=seed)
-        self.hyperparameters = hyperparameters
-        self.learner = UtilityLearner(self.space, hyperparameters, kappa, regularizer, self.seed)
-        self.round = 0
-        self.num_identical = 0
+    num_identical = 0
 
     def recommend(self) -> Tensor:
         r"""The item with the largest posterior mean: of all choices, or of those asked.
@@ -103,28 +75,9 @@ class UtilityStrategy(Strategy):
         items, indices = self._pair(annotator)
         return Duel(query_id, items, indices, annotator)
 
-    def _refit(self) -> None:
-        """Learn hyperparameters anew, if it is time to."""
-        self.learner.refit()
-
-    def _seed(self, stream: str, annotator: str | None = None) -> int:
-        """The seed of a draw of this round."""
-        return derive_seed(self.seed, stream, self.round, annotator)
-
     def _rows(self, first: int, second: int) -> Pair:
         """Two rows of the choices."""
         return self.space.table[[first, second]], (first, second)
-
-    def _best_row(self, values: Tensor, stream: str = "tie") -> int:
-        """The row of the largest of ``n`` values, ties broken by this round's seed."""
-        generator = torch.Generator().manual_seed(self._seed(stream))
-        noise = torch.rand(len(values), generator=generator, dtype=torch.double)
-        return int(argmax_with_random_ties(values, noise))
-
-    def _same(self, items: Tensor, other: Tensor) -> Tensor:
-        """Which of ``... x d`` items a person could not tell from another."""
-        gap = self.space.normalize(items) - self.space.normalize(other)
-        return gap.abs().amax(-1) <= _SAME_ITEM
 
     def _open_duels(self) -> list[Duel]:
         """The open queries, all of them duels."""
@@ -159,24 +112,6 @@ class UtilityStrategy(Strategy):
         return model.condition_on_pairs(
             asked, _expected_answers(model.posterior(asked).mean.squeeze(-1))
         )
-
-    def _best_item(
-        self,
-        rule: AcquisitionFunction,
-        seed: int,
-        avoid: Tensor | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> Tensor:
-        """Where a rule over a box is largest; away from ``k x d`` items, the best of a sample."""
-        asked = self.asked_items()
-        if avoid is None:
-            starts = asked.unsqueeze(-2)
-            return self.space.maximize(rule, seed=seed, starts=starts, options=options).items[0]
-        items = torch.cat([self.space.sample(_APART_SAMPLE, seed), asked])
-        with torch.no_grad():
-            values = rule(items.unsqueeze(-2))
-        near = self._same(items.unsqueeze(-2), avoid).any(-1)
-        return items[int(values.masked_fill(near, -torch.inf).argmax())]
 
     def _best_mean(self, model: PreferenceGP, stream: str) -> Tensor:
         """The maximiser of the posterior mean over a box; before any answer, any item."""
@@ -219,26 +154,6 @@ class UtilityStrategy(Strategy):
             raise ComparisonDataError(f"Query {query.id} is no duel.")
         if answered.answer is not None and not self.learner.add(query, answered.answer):
             self.num_identical += 1
-
-    def _options(self) -> dict[str, Any]:
-        fixed = self.hyperparameters
-        return {
-            "hyperparameters": fixed if fixed == "evidence" else dict(self.learner.values),
-            "kappa": self.learner.kappa,
-            "regularizer": self.learner.regularizer,
-        }
-
-    def _progress(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "hyperparameters": dict(self.learner.values),
-            "num_fitted": self.learner.num_fitted,
-        }
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        self.round = progress["round"]
-        self.learner.values = dict(progress["hyperparameters"])
-        self.learner.num_fitted = progress["num_fitted"]
 
 
 def open_table(duels: Sequence[Duel], num_items: int) -> Tensor:

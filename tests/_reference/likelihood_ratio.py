@@ -4,8 +4,9 @@ The points are the items and any further ones, all values :math:`Z = L y` for a 
 ``L`` of the covariance of all of them, so that :math:`\|y\|^2 = Z^\top K^{-1} Z`. Every row
 :math:`\eta = A Z` has the log likelihood
 :math:`w \{ a \log \sigma(s \eta) + (1 - a) \log \sigma(-s \eta) \}`. The norm is a second-order
-cone and the likelihood a sum of exponential cones. Nothing here knows of whitened ranks, of
-eliminated values or of barriers.
+cone and the likelihood a sum of exponential cones. Or the answers are favourites among some of
+the points, of log likelihood :math:`s Z_r - \log \sum_j \exp(s Z_j)`. Nothing here knows of
+whitened ranks, of eliminated values or of barriers.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True)
+class Choices:
+    """For each question the values that were shown, and which of these is the favourite."""
+
+    shown: list[list[int]]
+    favourite: list[int]
+    scale: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Found:
     """A maximum: its value, the values ``Z`` there, and whether the solver is sure."""
 
@@ -49,7 +59,10 @@ def log_likelihood(answers: Answers, values: Array) -> float:
 
 
 def maximum_likelihood(
-    covariance: Array, answers: Answers, norm_bound: float, box: ArrayLike | None = None
+    covariance: Array,
+    answers: Answers | Choices,
+    norm_bound: float,
+    box: ArrayLike | None = None,
 ) -> Found:
     """The largest log likelihood in the ball; ``box`` bounds each absolute value."""
     values, constraints = _ball(covariance, norm_bound, box)
@@ -58,17 +71,20 @@ def maximum_likelihood(
 
 def largest(
     covariance: Array,
-    answers: Answers | None,
+    answers: Answers | Choices | None,
     norm_bound: float,
     objective: Array,
     level: float,
     box: ArrayLike | None = None,
 ) -> Found:
-    """The largest ``objective @ Z`` in the ball with a log likelihood of at least ``level``."""
+    """The largest ``objective @ Z`` in the ball with a log likelihood of at least ``level``.
+
+    Of several objectives, one a row, the largest smallest one.
+    """
     values, constraints = _ball(covariance, norm_bound, box)
     if answers is not None and np.isfinite(level):
         constraints.append(_expression(answers, values) >= level)
-    return _solve(cp.Problem(cp.Maximize(objective @ values), constraints), values)
+    return _solve(cp.Problem(cp.Maximize(cp.min(objective @ values)), constraints), values)
 
 
 def _ball(covariance: Array, norm_bound: float, box: ArrayLike | None) -> tuple[Any, list[Any]]:
@@ -83,7 +99,11 @@ def _ball(covariance: Array, norm_bound: float, box: ArrayLike | None) -> tuple[
     return values, constraints
 
 
-def _expression(answers: Answers, values: Any) -> Any:
+def _expression(answers: Answers | Choices, values: Any) -> Any:
+    if isinstance(answers, Choices):
+        scaled = answers.scale * values
+        asked = zip(answers.shown, answers.favourite, strict=True)
+        return sum(scaled[shown[r]] - cp.log_sum_exp(scaled[shown]) for shown, r in asked)
     eta = answers.scale * (answers.design @ values)
     won = cp.multiply(answers.weight * answers.answer, cp.logistic(-eta))
     lost = cp.multiply(answers.weight * (1.0 - answers.answer), cp.logistic(eta))

@@ -22,6 +22,7 @@ from botorch_pref.acquisition import (
     AdvantageUCB,
     DuelingThompsonSampling,
     MaxMinLCB,
+    OptimisticAdvantage,
     PairAsPoint,
     PairVariance,
 )
@@ -31,6 +32,7 @@ from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import make_batched_model, make_botorch_model, make_model
 from tests.contracts.generators import global_states
 from tests.models.common import make_kernel, rand
+from tests.models.judged import make_set
 
 BOX = [(0.0, 1.0), (-1.0, 3.0)]  # as BoTorch's other constructors take it
 RULES: list[type[AcquisitionFunction]] = [
@@ -66,7 +68,33 @@ def test_every_rule_from_a_model_alone(cls: type[AcquisitionFunction], make: Any
     assert best.shape == (q, 2)
 
 
-@pytest.mark.parametrize("cls", [*RULES, PairAsPoint])
+def test_optimistic_advantage() -> None:
+    model, table = make_set(), rand(6, 2)
+    words = {"training_data": None, "objective": None, "posterior_transform": None}
+    rule = build(OptimisticAdvantage, model, **words, X_pending=None)
+    assert rule.model is model
+    assert torch.equal(rule.x_ref, model.items[model.mle(model.items).argmax()])
+    torch.manual_seed(0)
+    best, _ = optimize_acqf(
+        rule,
+        torch.tensor(BOX).double().T,
+        q=1,
+        num_restarts=1,
+        raw_samples=8,
+        retry_on_optimization_warning=False,
+    )
+    assert best.shape == (1, 2)
+    rule = build(OptimisticAdvantage, model, x_ref=table[0], tolerance=1e-4)
+    assert rule.tolerance == 1e-4
+    assert torch.equal(rule.x_ref, table[0])
+    with pytest.raises(ComparisonDataError, match="Give `x_ref`"):
+        build(OptimisticAdvantage, make_set(0, 0))
+    for options in ({}, {"x_ref": table[0]}):
+        with pytest.raises(UnsupportedError, match="LikelihoodRatioModel"):
+            build(OptimisticAdvantage, make_model(), **options)
+
+
+@pytest.mark.parametrize("cls", [*RULES, OptimisticAdvantage, PairAsPoint])
 def test_pending_points_and_unknown_words_are_refused(cls: type[AcquisitionFunction]) -> None:
     options = {"acq_function_class": PairVariance} if cls is PairAsPoint else {}
     with pytest.raises(UnsupportedError, match=cls.__name__):

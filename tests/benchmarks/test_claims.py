@@ -49,6 +49,15 @@ def test_verdicts(gaps: list[float], is_lower: str, is_not_higher: str) -> None:
     assert compared(measures, *not_higher("regret", "a", "b")).verdict == is_not_higher
 
 
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [([1.0, 1.2], "seen"), ([1.0, -0.5], "not seen"), ([-1.0, -1.2], "opposite seen")],
+)
+def test_higher(gaps: list[float], verdict: str) -> None:
+    measures = made_up(a=gaps)
+    assert compared(measures, Comparison(("a", "regret"), 0.0, "higher")).verdict == verdict
+
+
 def test_a_number_for_the_other_side() -> None:
     comparison = Comparison(("a", "regret"), 21.0, "lower")
     outcome = compared(PAIRED, comparison)

@@ -2,8 +2,10 @@
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
-from botorch_pref.benchmarks.figures import plot_bands
+from botorch_pref.benchmarks.figures import draw_utility_band, plot_bands, plot_panels
+from botorch_pref.plotting import COLOURS
 
 ROWS = pd.DataFrame(
     {"strategy": strategy, "seed": seed, "spent": spent, "regret": regret + seed / spent}
@@ -38,3 +40,39 @@ def test_everything_is_labelled() -> None:
     assert legend.get_title().get_text() == "mean ± standard error of 2 seeds"
     alone = plot_bands(ROWS[ROWS["seed"] == 0], **OPTIONS).axes[0].get_legend()
     assert alone.get_title().get_text() == "one seed"
+
+
+def test_a_panel_for_each_value() -> None:
+    rows = pd.concat(
+        [
+            ROWS.assign(task="easy"),
+            # The first strategy is not there: the other keeps its colour.
+            ROWS[ROWS["strategy"] == "two"].assign(task="hard", regret=7.0),
+        ]
+    )
+    figure = plot_panels(rows, panel="task", **OPTIONS)
+    easy, hard, legend = figure.axes
+    assert [easy.get_title(loc="left"), hard.get_title(loc="left")] == ["easy", "hard"]
+    assert [[*line.get_ydata()] for line in easy.get_lines()] == [
+        pytest.approx([1.1, 1.05]),
+        pytest.approx([2.1, 2.05]),
+    ]
+    (line,) = hard.get_lines()
+    assert [*line.get_ydata()] == [7.0, 7.0]
+    assert line.get_color() == easy.get_lines()[1].get_color() == COLOURS[1]
+    assert [text.get_text() for text in legend.get_legend().get_texts()] == ["one", "two"]
+    assert not legend.axison
+    assert (figure.get_suptitle(), figure.get_supxlabel()) == ("A title", "cost")
+
+
+def test_a_utility_band() -> None:
+    rows = pd.DataFrame({"x": [0.0, 1.0, 3.0], "utility": [0.0, 2.0, 1.0]})
+    rows = rows.assign(estimate=1.0, lower=-1.0, upper=[2.0, 5.0, 3.0])
+    axes = Figure().subplots()
+    draw_utility_band(axes, rows)
+    estimate, utility = axes.get_lines()
+    assert [*estimate.get_ydata()] == [1.0, 1.0, 1.0]
+    assert [*utility.get_ydata()] == [0.0, 2.0, 1.0]
+    band = axes.collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == (-1.0, 5.0)
+    assert axes.get_xlim() == (0.0, 3.0)

@@ -1,7 +1,7 @@
 """The report, and the files, of made-up runs."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from botorch_pref.benchmarks.claims import Claim, lower
-from botorch_pref.benchmarks.experiment import RegretExperiment
+from botorch_pref.benchmarks.experiment import Column, RegretExperiment
 from botorch_pref.benchmarks.report import FILES, claims_table, report, save, summary
 from botorch_pref.problems import Ackley
 from botorch_pref.strategies import PFTS
@@ -156,3 +156,26 @@ def test_the_files(tmp_path: Path) -> None:
     assert pd.read_csv(paths["claims"])["verdict"].tolist() == ["seen", "unknown"]
     with pytest.raises(OSError, match="missing"):
         save(EXPERIMENT, TABLE, MEASURES, tmp_path / "missing", text)
+
+
+def test_rows_that_are_printed_and_standard_deviations() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Deviating(RegretExperiment):
+        @property
+        def columns(self) -> tuple[Column, ...]:
+            return (
+                Column("cumulative", "regret", error=False, deviation=True),
+                Column("seconds", "s", error=False),
+            )
+
+    printed = {"theirs": {"regret": "0.5 ± 0.1"}, "chance": {"s": "none"}}
+    options = {name: getattr(EXPERIMENT, name) for name in ("problem", "strategies", "claims")}
+    experiment = Deviating(
+        name="n", title="t", source="s", horizon=3, seeds=2, tail=2, printed=printed, **options
+    )
+    lines = [line for line in report(experiment, MEASURES).splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0] == ["strategy", "regret", "s"]
+    # Two values 0.3 apart have a standard deviation of 0.3 / sqrt(2).
+    assert cells[2] == ["first", "0.450 ± 0.21", "0.00400"]
+    assert cells[4:] == [["theirs", "0.5 ± 0.1", ""], ["chance", "", "none"]]

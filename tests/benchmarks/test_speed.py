@@ -1,10 +1,7 @@
-"""The speed table: both sides are the same problem, and the times are those of the cases."""
+"""The speed table: both sides are the same problem."""
 
-import time
-from functools import partial
 from typing import cast
 
-import pandas as pd
 import pytest
 import torch
 from botorch.models import PairwiseGP
@@ -13,17 +10,11 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Size
 
 from botorch_pref.benchmarks import speed
-from botorch_pref.benchmarks.speed import Case, speed_table, speed_text, time_cases
+from botorch_pref.benchmarks.speed import speed_table
+from botorch_pref.benchmarks.timing import Case, speed_text, time_cases
 from botorch_pref.exceptions import UnsupportedError
 
 CPU = torch.device("cpu")
-
-
-def spin(milliseconds: int) -> None:
-    """Uses CPU time, which sleeping does not."""
-    end = time.process_time() + 1e-3 * milliseconds
-    while time.process_time() < end:
-        pass
 
 
 @pytest.fixture
@@ -41,43 +32,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
         ),
     )
     return speed._cases(CPU, quick=True)
-
-
-def test_timing() -> None:
-    case = Case("spin", "slower spin", lambda: partial(spin, 5), lambda: partial(spin, 20), (3, 3))
-    (row,) = time_cases([case], progress=False).to_dict("records")
-    assert (row["case"], row["other"]) == ("spin", "slower spin")
-    assert 0.005 <= row["ours_seconds"] < 0.02 <= row["other_seconds"]
-    assert row["ratio"] == row["other_seconds"] / row["ours_seconds"]
-
-
-def test_what_is_prepared_is_not_timed() -> None:
-    def prepare() -> partial[None]:
-        spin(100)
-        return partial(spin, 1)
-
-    (row,) = time_cases([Case("", "", prepare, prepare, (1, 1))], progress=False).to_dict("records")
-    assert row["ours_seconds"] < 0.05
-
-
-def test_the_median_of_the_repeats() -> None:
-    durations = iter([1, 200, 3])
-    case = Case("", "", lambda: partial(spin, next(durations)), lambda: partial(spin, 1), (3, 1))
-    (row,) = time_cases([case], progress=False).to_dict("records")
-    assert 0.003 <= row["ours_seconds"] < 0.1
-
-
-def test_threads_are_put_back() -> None:
-    before = torch.get_num_threads()
-    seen: list[int] = []
-
-    def prepare() -> partial[None]:
-        seen.append(torch.get_num_threads())
-        return partial(spin, 1)
-
-    time_cases([Case("", "", prepare, prepare, (1, 1))], threads=2, progress=False)
-    assert seen == [2, 2]
-    assert torch.get_num_threads() == before
 
 
 def test_both_sides_are_the_same_problem() -> None:
@@ -124,19 +78,6 @@ def test_the_table(small: list[Case]) -> None:
     assert len(text.splitlines()) == 1 + len(table)
 
 
-def test_the_text() -> None:
-    row = {
-        "case": "fit",
-        "other": "PairwiseGP",
-        "ours_seconds": 0.25,
-        "other_seconds": 5.0,
-        "ratio": 20.0,
-    }
-    lines = speed_text(pd.DataFrame([row])).splitlines()
-    assert lines[0].split() == ["case", "against", "ours", "[s]", "other", "[s]", "ratio"]
-    assert lines[1].split() == ["fit", "PairwiseGP", "0.2500", "5.0000", "20.0x"]
-
-
 def test_bad_arguments() -> None:
     with pytest.raises(UnsupportedError, match="device 'abacus'"):
         speed_table("abacus")
@@ -149,3 +90,18 @@ def test_cuda(small: list[Case]) -> None:
     cases = speed._cases(torch.device("cuda"), quick=True)
     table = time_cases(cases, "cuda", progress=False)
     assert (table["ratio"] > 0).all()
+    with pytest.raises(UnsupportedError, match="section must be one of models, likelihood-ratio"):
+        speed_table(section="abacus")  # type: ignore[arg-type]
+
+
+def test_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(
+        speed, "time_cases", lambda cases, *_: asked.append([case.other for case in cases])
+    )
+    for section in (None, *speed.SECTIONS):
+        speed_table(quick=True, section=section)
+    both, models, bounds = asked
+    assert both == models + bounds
+    assert {*models} == {"PairwiseGP", "loop of 16"}
+    assert bounds == ["CVXPY + Clarabel", "CasADi + IPOPT"]

@@ -8,7 +8,7 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.problems import Ackley, Catalyst, ItemError, LogisticJudge
-from botorch_pref.queries import Evaluate
+from botorch_pref.queries import Choice, Evaluate
 
 
 @dataclass(frozen=True)
@@ -189,3 +189,47 @@ def test_values_of_replicates_and_bad_evaluations() -> None:
 def test_bad_value_noise(wrong: float) -> None:
     with pytest.raises(UnsupportedError, match="value_noise must be a finite number"):
         LogisticJudge(Catalyst(), value_noise=wrong)
+
+
+def choice_of(problem: Catalyst, *rows: int) -> Choice:
+    return Choice(0, problem.choices[[*rows]], rows)
+
+
+def test_a_choice_of_two_is_a_duel() -> None:
+    for likelihood in (LogitLikelihood(scale=0.7), torch.sigmoid):
+        judge = LogisticJudge(Catalyst(), seed=3, likelihood=likelihood)
+        choice = choice_of(Catalyst(), 1, 30)
+        favourites = [judge(choice, t) for t in range(300)]
+        assert [1.0 - favourite for favourite in favourites] == [
+            judge((1, 30), t) for t in range(300)
+        ]
+        first = float(judge.choice_probabilities(choice)[0])
+        assert first == pytest.approx(judge.probability((1, 30)), rel=1e-13)
+
+
+@pytest.mark.parametrize("with_indices", [True, False])
+def test_favourites_have_the_right_frequencies(with_indices: bool) -> None:
+    problem = Ackley(num_choices=9)
+    rows = (4, 0, 8, 1)
+    judge = LogisticJudge(problem, seed=1, likelihood=LogitLikelihood(scale=2.0))
+    choice = Choice(0, problem.choices[[*rows]], rows if with_indices else None)
+    weights = [2.718281828459045 ** (2.0 * u) for u in problem.utilities[[*rows]].tolist()]
+    expected = torch.tensor(weights, dtype=torch.double) / sum(weights)
+    torch.testing.assert_close(judge.choice_probabilities(choice), expected)
+    runs = 4000
+    answers = torch.tensor([judge(choice, t) for t in range(runs)])
+    share = torch.stack([(answers == r).double().mean() for r in range(4)])
+    assert ((share - expected).abs() < 4.0 * (expected * (1.0 - expected) / runs).sqrt()).all()
+    assert share.sum() == 1.0
+
+
+def test_favourites_need_the_logistic_link_and_items_of_the_problem() -> None:
+    problem = Catalyst()
+    probit = LogisticJudge(problem, likelihood=ProbitLikelihood())
+    with pytest.raises(UnsupportedError, match="logistic link only"):
+        probit(choice_of(problem, 0, 1, 2), 1)
+    judge = LogisticJudge(problem)
+    with pytest.raises(ItemError, match=r"lie in \[0, 63\), got 63"):
+        judge(Choice(0, problem.choices[[0, 1, 2]], (0, 1, 63)), 1)
+    with pytest.raises(ItemError, match="3 x 3 items"):
+        judge(Choice(0, torch.zeros(3, 2)), 1)

@@ -78,6 +78,15 @@ def test_any_callable_is_a_factory() -> None:
     assert build_strategy(PFTS.paper, Ackley(dim=2), 1, 2).space.dim == 2
 
 
+def test_a_function_that_names_the_problem_gets_it() -> None:
+    def told(extra: int, problem: PreferenceProblem, seed: int) -> tuple[int, Any, int]:
+        return extra, problem, seed
+
+    problem, other = Ackley(num_choices=5), Ackley(num_choices=6)
+    assert build_strategy(partial(told, 3), problem, 1, 2) == (3, problem, 1)
+    assert build_strategy(partial(told, 3, problem=other), problem, 1, 2) == (3, other, 1)
+
+
 def test_names_and_descriptions() -> None:
     assert factory_name(Base) == factory_name(partial(Base, seed=1)) == "Base"
     assert factory_name(PFTS.paper) == "paper"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem, get_problem
-from botorch_pref.queries import Duel, Evaluate, Label
+from botorch_pref.queries import Choice, Duel, Evaluate, Label
 from botorch_pref.runner import History, random_play, simulate
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
@@ -180,6 +180,53 @@ def test_duels_and_evaluations_in_one_run() -> None:
     gap = float(-problem(pair[1]))
     assert table["utility_regret"].tolist() == pytest.approx([gap, gap / 2, gap, gap / 2])
     assert not table["identical"].any()
+
+
+def test_choices() -> None:
+    problem = Catalyst()
+    shown = [(0, 5, 9), (7, 7, 7), (2, 2, 8), (3, 4)]
+
+    class Choices(Fixed):
+        def ask(self) -> Choice:  # type: ignore[override]
+            rows = shown[len(self.answers)]
+            return Choice(len(self.answers), problem.choices[[*rows]], rows)
+
+        def recommend_index(self) -> int:
+            return 0
+
+    judge = LogisticJudge(problem, seed=1)
+    strategy = Choices([], problem.choices)
+    table = simulate(strategy, problem, judge, 4, progress=False).table
+    assert table["answer"].tolist() == strategy.answers
+    assert table["identical"].tolist() == [False, True, False, False]
+    for slot, column in enumerate(("first", "second", "item3")):
+        rows = [question[slot] for question in shown if slot < len(question)]
+        index = table[f"{column}_index"].dropna()
+        assert index.tolist() == rows
+        assert str(index.dtype) == "Int64"
+        assert table[f"{column}_x2"].dropna().tolist() == problem.choices[rows, 1].tolist()
+        utilities = table[f"{column}_utility"].dropna().tolist()
+        assert utilities == problem.utilities[rows].tolist()
+    gaps = [problem.utilities.max() - problem.utilities[[*rows]] for rows in shown]
+    expected = [float(gap.mean()) for gap in gaps]
+    assert table["utility_regret"].tolist() == pytest.approx(expected)
+    expected = [float(gap.sigmoid().mean()) - 0.5 for gap in gaps]
+    assert table["dueling_regret"].tolist() == pytest.approx(expected)
+    box = Ackley(dim=2)
+    items = torch.tensor([[0.5, 0.5], [0.1, 0.9], [0.5, 0.5]], dtype=torch.double)
+
+    class OnABox(Fixed):
+        def ask(self) -> Choice:  # type: ignore[override]
+            return Choice(len(self.answers), items)
+
+        def recommend(self) -> Tensor:
+            return items[0]
+
+    row = simulate(OnABox(items), box, LogisticJudge(box), 1, progress=False).table.iloc[0]
+    assert not row["identical"]
+    assert "item3_index" not in row
+    assert row["item3_x1"] == 0.5
+    assert row["utility_regret"] == pytest.approx(-float(box(items).mean()))
 
 
 def test_the_link_of_the_regret() -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.queries import Duel
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
+from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
@@ -35,7 +35,7 @@ class RandomDuels(Strategy):
     def recommend_index(self) -> int:
         return 0
 
-    def _choose(self, query_id: int, annotator: str | None) -> Duel:
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
         self.asked += self.tries
         seed = derive_seed(self.seed, "pair", self.asked, annotator)
         if self.space.choices is None:
@@ -113,3 +113,31 @@ def test_state_names_everything() -> None:
     assert state["open"] == [waiting.to_json()]
     assert state["next_id"] == 2
     assert state["progress"] == {"asked": 2}
+
+
+def test_answers_to_a_choice() -> None:
+    class Favourites(RandomDuels):
+        def _choose(self, query_id: int, annotator: str | None) -> Choice:
+            items = self.space.sample(3, derive_seed(self.seed, "pair", query_id))
+            return Choice(query_id, items, None, annotator)
+
+        def _learn(self, answered: Answered) -> None:
+            if answered.answer is not None:
+                self.best = answered.query.items[int(answered.answer)].tolist()
+
+    strategy = Favourites(bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    for wrong in (-1, 3, 0.5, float("nan"), float("inf"), "1", torch.zeros(2), "first"):
+        with pytest.raises(ComparisonDataError, match="favourite, a whole number from 0 to 2"):
+            strategy.tell(strategy.ask(), wrong)  # type: ignore[arg-type]
+    for told in (0, 2.0, torch.tensor(1), None):
+        query = strategy.ask()
+        strategy.tell(query, told)  # type: ignore[arg-type]
+        assert strategy.history[-1].answer == told
+        if told is not None:
+            assert torch.equal(strategy.recommend(), query.items[int(told)].double())
+    assert strategy.num_answers == 3
+    strategy.ask()
+    again = Favourites.from_state_dict(strategy.state_dict())
+    assert again.state_dict() == strategy.state_dict()
+    assert again.ask() == strategy.ask()
+    assert strategy.asked_items().shape == (12, 2)

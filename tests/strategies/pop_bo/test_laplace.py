@@ -1,4 +1,4 @@
-"""POP-BO: its index by loops, the previous item, identical pairs, open duels, boxes, regret."""
+"""POP-BO on the Laplace posterior: index, previous item, identical pairs, boxes, regret."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import BotorchError
 
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.problems import Ackley, Catalyst
 from botorch_pref.strategies import POPBO
 from tests.contracts.strategy import StrategyContract, answer, play, stored
@@ -20,7 +20,9 @@ from tests.strategies.common import FIXED, GRID, LINE, PENALTY, best
 
 
 def on_items(**kwargs: Any) -> POPBO:
-    return POPBO(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
+    return POPBO(
+        **{"confidence": "laplace", "choices": rand(8, 2), "hyperparameters": FIXED, **kwargs}
+    )
 
 
 class TestContractOnChoices(StrategyContract):
@@ -37,7 +39,7 @@ class TestContractOnABox(StrategyContract):
     num_duels = 2
 
     def make(self, seed: int = 0) -> POPBO:
-        return POPBO(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
+        return POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED, kappa=4.0, seed=seed)
 
 
 @pytest.mark.parametrize("kappa", ["laplace", 4.0])
@@ -65,7 +67,12 @@ def test_the_first_opponent_is_random() -> None:
     asked = {on_items(seed=seed).ask().indices[1] for seed in range(100)}
     assert asked == set(range(8))
     boxes = torch.stack(
-        [POPBO(bounds=LINE, hyperparameters=FIXED, seed=seed).ask().items[1] for seed in range(8)]
+        [
+            POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED, seed=seed)
+            .ask()
+            .items[1]
+            for seed in range(8)
+        ]
     )
     assert float(boxes.max() - boxes.min()) > 1.0
 
@@ -104,7 +111,7 @@ def test_open_queries_differ() -> None:
     common.assert_open_queries_differ(on_items, num_annotators=4)
     common.assert_open_queries_differ(lambda: on_items(beta=0.0), num_annotators=4)
     common.assert_open_queries_differ(
-        lambda: POPBO(bounds=LINE, hyperparameters=FIXED), num_annotators=3
+        lambda: POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED), num_annotators=3
     )
 
 
@@ -149,13 +156,15 @@ def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str)
         on_items(**options)
 
 
-def test_other_confidence_sets_are_unsupported() -> None:
-    with pytest.raises(UnsupportedError, match="`confidence`"):
-        on_items(confidence="likelihood-ratio")
+def test_other_confidence_sets_are_refused() -> None:
+    with pytest.raises(ComparisonDataError, match="`confidence`"):
+        on_items(confidence="bootstrap")
+    with pytest.raises(ComparisonDataError, match="`report`"):
+        on_items(report="min-sigma")
 
 
 def test_answers_are_learnt() -> None:
-    strategy = POPBO(choices=GRID, hyperparameters=FIXED)
+    strategy = POPBO(choices=GRID, confidence="laplace", hyperparameters=FIXED)
     for _ in range(30):
         query = strategy.ask()
         strategy.tell(query, answer(query))
@@ -167,7 +176,13 @@ def test_answers_are_learnt() -> None:
 
 @pytest.mark.parametrize("exclude", [True, False])
 def test_the_index_on_a_box(exclude: bool) -> None:
-    strategy = POPBO(bounds=LINE, hyperparameters=FIXED, exclude_identical=exclude, beta=2.0)
+    strategy = POPBO(
+        bounds=LINE,
+        confidence="laplace",
+        hyperparameters=FIXED,
+        exclude_identical=exclude,
+        beta=2.0,
+    )
     common.play_noisily(strategy, 5)
     previous = strategy.history[-1].query.items[0]
     asked = strategy.ask().items
@@ -178,10 +193,12 @@ def test_the_index_on_a_box(exclude: bool) -> None:
 
 
 def test_identical_pairs_on_a_box() -> None:
-    strategy = POPBO(bounds=LINE, hyperparameters=FIXED, beta=0.0)
+    strategy = POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED, beta=0.0)
     for query in play(strategy, 6):
         assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0
-    allowed = POPBO(bounds=LINE, hyperparameters=FIXED, beta=0.0, exclude_identical=False)
+    allowed = POPBO(
+        bounds=LINE, confidence="laplace", hyperparameters=FIXED, beta=0.0, exclude_identical=False
+    )
     queries = play(allowed, 8)
     same = [torch.equal(query.items[0], query.items[1]) for query in queries]
     assert allowed.num_identical == sum(

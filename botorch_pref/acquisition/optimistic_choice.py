@@ -1,0 +1,64 @@
+r"""POP-BO's rule where several items are shown at once."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.data.options import checked_positive
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.likelihood_ratio import FINAL
+from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models.opponents import advantage_over_all
+
+
+class OptimisticChoice(ItemAcquisitionFunction):
+    r"""``max min_j f(x) - f(x_j)`` over all ``f`` in a likelihood-ratio confidence set.
+
+    What an item may be better by than every one of its opponents: Xu et al. (2024),
+    App. I, problem (101), of which :class:`OptimisticAdvantage` is the case of one opponent. The
+    gradient is that of the maximising function held fixed.
+
+    Example:
+        >>> rule = OptimisticChoice(model, opponents=shown)
+        >>> item, _ = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=256)
+    """
+
+    opponents: Tensor
+
+    def __init__(self, model: Model, opponents: Tensor, *, tolerance: float = FINAL) -> None:
+        r"""Fix the opponents.
+
+        Args:
+            model: A :class:`~botorch_pref.models.LikelihoodRatioModel`.
+            opponents: ``J x d``-dim items; they become items of a copy of the model.
+            tolerance: The gap to stop at, in the units of the utility.
+
+        Raises:
+            ComparisonDataError: If ``opponents`` are no such table.
+            UnsupportedError: If it is another model.
+        """
+        if not isinstance(model, LikelihoodRatioModel):
+            raise UnsupportedError(f"`model` must be a LikelihoodRatioModel, not {type(model)}.")
+        super().__init__(model=model.with_items(opponents))
+        self.tolerance = checked_positive("tolerance", tolerance)
+        self.register_buffer("opponents", opponents.detach().clone())
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The largest least advantage.
+
+        Args:
+            X: ``b x 1 x d``-dim items.
+
+        Returns:
+            ``b``-dim values, in the units of the utility; attained in the set.
+        """
+        model = cast(LikelihoodRatioModel, self.model)
+        opponents = self.opponents.to(model.items)
+        found = advantage_over_all(model, X.squeeze(-2), opponents, tolerance=self.tolerance)
+        return found.value

@@ -1,0 +1,242 @@
+"""POP-BO's rule: the envelope's gradient, warm starts, and BoTorch's optimizers."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from botorch.models.transforms.input import Normalize
+from botorch.optim import optimize_acqf
+from torch import Tensor
+
+from botorch_pref.acquisition import OptimisticAdvantage
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihood_ratio import FINAL, SCREENING
+from botorch_pref.models import LikelihoodRatioModel
+from tests.acquisition.common import make_botorch_model, make_model
+from tests.contracts.acquisition import ItemAcquisitionContract
+from tests.models.common import numerical_gradient, rand
+from tests.models.judged import make_set, rbf, unit_kernel
+
+REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+
+
+class TestContract(ItemAcquisitionContract):
+    repeated = 1e-11  # it is solved again, from where it was
+
+    def make(self) -> OptimisticAdvantage:
+        return OptimisticAdvantage(make_set(slack=0.5), REF, tolerance=1e-12)
+
+    @pytest.mark.filterwarnings(
+        "ignore:Failed to extract X_baseline:botorch.exceptions.warnings.BotorchWarning"
+    )
+    def test_starts_around_observed_items(self) -> None:
+        """There is no posterior mean that would say where: BoTorch warns, and goes on."""
+        super().test_starts_around_observed_items()
+
+
+class TestContractOverAnItem(TestContract):
+    def make(self) -> OptimisticAdvantage:
+        model = make_set(12, 30, seed=1, norm_bound=6.0)
+        return OptimisticAdvantage(model, model.items[3], tolerance=1e-12)
+
+
+def test_value_is_the_models_advantage() -> None:
+    model = make_set()
+    X = torch.cat([rand(10, 2, seed=4), model.items])
+    for reference in (REF, model.items[2]):
+        rule = OptimisticAdvantage(model, reference)
+        assert rule.tolerance == FINAL
+        pairs = torch.stack([X, reference.expand_as(X)], dim=-2)
+        expected = model.advantage(pairs)
+        torch.testing.assert_close(rule(X.unsqueeze(-2)), expected, atol=1e-8, rtol=0)
+    at = model.items[2].view(1, 1, 2).clone().requires_grad_()
+    value = rule(at)
+    (gradient,) = torch.autograd.grad(value.sum(), at)
+    assert float(value.detach()) == 0.0
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("dim", [1, 2, 6])
+@pytest.mark.parametrize("over_item", [True, False])
+def test_gradient(dim: int, over_item: bool) -> None:
+    """Away from the data, of whole batches, by the maximising function held fixed."""
+    kernel = unit_kernel(dim, 0.4 * math.sqrt(dim))
+    model = make_set(10, 15, dim, seed=dim, covar_module=kernel)
+    rule = OptimisticAdvantage(model, model.items[0] if over_item else rand(dim, seed=3))
+    X = rand(40, dim, seed=5)
+    away = torch.cdist(X, torch.cat([model.items, rule.x_ref.unsqueeze(0)])).amin(-1)
+    at = X[away > 0.05][:12].view(3, 4, 1, dim).clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(rule(at).sum(), at)
+    fine = OptimisticAdvantage(model, rule.x_ref, tolerance=1e-12)
+    step = torch.zeros_like(at)
+    for column in range(dim):
+        step.zero_()[..., column] = 1e-3
+        with torch.no_grad():
+            near = fine(at + step) - fine(at - step)
+            far = fine(at + 2 * step) - fine(at - 2 * step)
+        slope = (8 * near - far) / 12e-3
+        torch.testing.assert_close(gradient[..., 0, column], slope, atol=1e-6, rtol=0)
+    one = at.detach()[0, 0].unsqueeze(0).requires_grad_()
+    (gradient,) = torch.autograd.grad(fine(one).sum(), one)
+    numerical = numerical_gradient(lambda x: fine(x).sum(), one)
+    torch.testing.assert_close(gradient, numerical, atol=1e-6, rtol=0)
+
+
+def test_gradient_through_a_transform() -> None:
+    box = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)
+    scale = box[1] - box[0]
+    base = make_set(slack=0.5)
+    model = LikelihoodRatioModel.from_comparisons(
+        box[0] + scale * base.items,
+        base.blocks[0].items,
+        covar_module=unit_kernel(2),
+        norm_bound=3.0,
+        slack=0.5,
+        input_transform=Normalize(2, bounds=box),
+    )
+    unit, raw = OptimisticAdvantage(base, REF), OptimisticAdvantage(model, box[0] + scale * REF)
+    X = rand(5, 1, 2, seed=6).requires_grad_()
+    Z = (box[0] + scale * X.detach()).requires_grad_()
+    values, expected = raw(Z), unit(X)
+    torch.testing.assert_close(values, expected, atol=1e-8, rtol=0)
+    (gradient,), (other,) = (
+        torch.autograd.grad(v.sum(), x) for v, x in ((values, Z), (expected, X))
+    )
+    torch.testing.assert_close(gradient * scale, other, atol=1e-6, rtol=0)
+
+
+def test_warm_starts_change_nothing_but_the_time() -> None:
+    model = make_set(20, 40)
+    X = rand(16, 1, 2, seed=8)
+    rule, steps = OptimisticAdvantage(model, REF), {"cold": 0, "warm": 0}
+    for k in range(6):
+        at = X + 1e-3 * k
+        warm = rule(at)
+        assert model.status is not None
+        steps["warm"] += model.status.num_steps
+        cold = OptimisticAdvantage(model, REF)(at)
+        steps["cold"] += model.status.num_steps
+        torch.testing.assert_close(warm, cold, atol=1e-8, rtol=0)
+    assert steps["warm"] < steps["cold"]
+    # From somewhere else altogether, of another shape, and after a change of the model.
+    for at in (rand(16, 1, 2, seed=11), rand(2, 8, 1, 2, seed=12), rand(1, 1, 2), X[:0]):
+        cold = OptimisticAdvantage(model, REF)(at)
+        torch.testing.assert_close(rule(at), cold, atol=1e-8, rtol=0)
+    rule(X)
+    model.covar_module.lengthscale = 0.2
+    torch.testing.assert_close(rule(X), OptimisticAdvantage(model, REF)(X), atol=1e-8, rtol=0)
+
+
+def test_warm_starts_do_not_outlive_the_rank_of_the_items() -> None:
+    items = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
+    model = LikelihoodRatioModel.from_comparisons(
+        items, torch.tensor([[0, 3], [5, 9]]), covar_module=rbf(0.1), norm_bound=3.0, jitter=0.0
+    )
+    rule, X = OptimisticAdvantage(model, items[2]), rand(5, 1, 1)
+    rule(X)
+    model.covar_module.lengthscale = 2.0
+    assert model.confidence_set.program.root.shape[-1] < 12
+    expected = OptimisticAdvantage(model, items[2])(X)
+    torch.testing.assert_close(rule(X), expected, atol=1e-8, rtol=0)
+
+
+@torch.no_grad()
+def test_tolerance() -> None:
+    model, X = make_set(20, 40), rand(64, 1, 2, seed=8)
+    exact = OptimisticAdvantage(model, REF)(X)
+    rough = OptimisticAdvantage(model, REF, tolerance=SCREENING)(X)
+    assert (rough <= exact + 1e-9).all()
+    assert (rough >= exact - SCREENING - 1e-9).all()
+    assert not torch.equal(rough, exact)
+
+
+def problems() -> dict[str, tuple[LikelihoodRatioModel, Tensor]]:
+    noisy, few = make_set(15, 30, seed=1), make_set(5, 4, seed=2, slack=0.3)
+    return {"noisy": (noisy, noisy.items[4]), "few": (few, few.items[0]), "off": (noisy, REF)}
+
+
+@pytest.mark.parametrize("name", problems())
+def test_maximum_is_that_of_a_grid(name: str) -> None:
+    model, reference = problems()[name]
+    rule = OptimisticAdvantage(model, reference)
+    side = torch.linspace(0.0, 1.0, 61, dtype=torch.float64)
+    grid = torch.cartesian_prod(side, side).unsqueeze(-2)
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        # L-BFGS-B is now and then unhappy at a kink, and BoTorch tries again.
+        warnings.simplefilter("ignore")
+        best, value = optimize_acqf(rule, BOUNDS, q=1, num_restarts=6, raw_samples=128)
+    with torch.no_grad():
+        largest = float(rule(grid).max())
+        again = float(rule(best.unsqueeze(0)))
+    assert float(value) >= largest - 1e-6
+    assert float(value) <= largest + 0.05
+    assert float(value) == pytest.approx(again, abs=1e-8)
+
+
+def test_first_step_is_far_away() -> None:
+    """Without data only the distance from the reference counts."""
+    model = make_set(0, 0)
+    rule, X = OptimisticAdvantage(model, REF), rand(10, 1, 2, seed=3)
+    k = model.covar_module(X.squeeze(-2), REF.unsqueeze(0)).to_dense().squeeze(-1)
+    expected = 3.0 * (2.0 - 2.0 * k + 2e-6).sqrt()
+    torch.testing.assert_close(rule(X), expected, atol=1e-8, rtol=0)
+
+
+def test_single_precision_points() -> None:
+    rule, X = OptimisticAdvantage(make_set(), REF), rand(4, 1, 2, seed=3)
+    torch.testing.assert_close(rule(X.float()), rule(X), atol=1e-4, rtol=0)
+
+
+def test_copies() -> None:
+    rule, X = OptimisticAdvantage(make_set(), REF), rand(4, 1, 2)
+    for called in (False, True):
+        if called:
+            rule(X)
+        for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
+            torch.testing.assert_close(other(X), rule(X), atol=1e-8, rtol=0)
+
+
+def test_the_reference_is_a_copy() -> None:
+    given = REF.clone()
+    rule = OptimisticAdvantage(make_set(), given)
+    given.zero_()
+    assert torch.equal(rule.x_ref, REF)
+
+
+@pytest.mark.parametrize("make", [make_model, make_botorch_model])
+def test_other_models_are_refused(make: Any) -> None:
+    with pytest.raises(UnsupportedError, match="`model` must be a LikelihoodRatioModel"):
+        OptimisticAdvantage(make(), REF)
+
+
+def test_bad_arguments() -> None:
+    model = make_set()
+    for x_ref in (REF.unsqueeze(0), REF[:1], REF.repeat(2), REF[0]):
+        with pytest.raises(ComparisonDataError, match="`x_ref` must be 2-dim, got"):
+            OptimisticAdvantage(model, x_ref)
+    with pytest.raises(ComparisonDataError, match="`x_ref`"):
+        OptimisticAdvantage(model, REF * math.nan)
+    for tolerance in (0.0, -1.0, math.nan):
+        with pytest.raises(ComparisonDataError, match="`tolerance`"):
+            OptimisticAdvantage(model, REF, tolerance=tolerance)
+
+
+@pytest.mark.cuda
+def test_cuda() -> None:
+    rule, X = OptimisticAdvantage(make_set(12, 30), REF), rand(20, 1, 2)
+    expected = rule(X)
+    there = copy.deepcopy(rule).cuda()  # with a start that is not on the device
+    values = there(X.cuda())
+    assert values.is_cuda
+    torch.testing.assert_close(values.cpu(), expected, atol=1e-6, rtol=0)
+    best, value = optimize_acqf(there, BOUNDS.cuda(), q=1, num_restarts=2, raw_samples=32)
+    assert best.is_cuda
+    assert float(value) >= float(expected.max()) - 0.5

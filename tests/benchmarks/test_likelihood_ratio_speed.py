@@ -1,0 +1,78 @@
+"""Bounds one after another: the same program, in the form that suits each solver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from botorch_pref.benchmarks.likelihood_ratio_speed import (
+    Instance,
+    batched,
+    conic,
+    instance,
+    ipopt,
+    likelihood_ratio_cases,
+)
+
+pytest.importorskip("cvxpy")
+SIZES = [(30, 2, 0.3), (100, 6, 1.0)]
+
+
+@pytest.fixture(scope="module")
+def small() -> Instance:
+    return instance(6, 2, 0.4, num_points=5)
+
+
+def test_the_chain(small: Instance) -> None:
+    program = small.confidence.program
+    assert program.observations is not None
+    (block,) = program.observations.blocks
+    assert block.items.sort(dim=-1).values.tolist() == [[i, i + 1] for i in range(5)]
+    assert (block.items[:, 0] > block.items[:, 1]).any()
+    assert (block.items[:, 0] < block.items[:, 1]).any()
+    torch.testing.assert_close(small.rows, program.observations.map.rows(program.root))
+    assert small.confidence.slack == pytest.approx(5**0.5)
+    # The advantage of the last item over itself is none.
+    last = program.root[-1:] - program.root[-1]
+    assert float(small.confidence.upper(last, torch.zeros(1, dtype=torch.double)).value) == 0.0
+    assert small.g.shape == (5, program.root.shape[1])
+
+
+def test_clarabel_solves_the_same_program(small: Instance) -> None:
+    np.testing.assert_allclose(conic(small)(), batched(small)(), atol=1e-6)
+
+
+def test_ipopt_solves_the_same_program(small: Instance) -> None:
+    pytest.importorskip("casadi")
+    np.testing.assert_allclose(ipopt(small)(), batched(small)(), atol=1e-6)
+
+
+def test_the_cases() -> None:
+    cases = likelihood_ratio_cases(torch.device("cpu"), quick=True)
+    assert [case.needs for case in cases] == [("cvxpy", "clarabel"), ("casadi",)]
+    assert {case.name for case in cases} == {"64 bounds, 30 items, d=2"}
+    assert len(likelihood_ratio_cases(torch.device("cpu"), quick=False)) == 4
+
+
+def seconds(function: Callable[[], object], repeats: int) -> float:
+    """The smallest of a few times."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        function()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_items", "dim", "lengthscale"), SIZES)
+def test_ipopt_is_slower(num_items: int, dim: int, lengthscale: float) -> None:
+    pytest.importorskip("casadi")
+    data = instance(num_items, dim, lengthscale)
+    ours, other = batched(data), ipopt(data)
+    np.testing.assert_allclose(other(), ours(), atol=1e-6)
+    assert seconds(other, 3) >= 3 * seconds(ours, 5)

@@ -1,0 +1,257 @@
+"""The largest advantage over several opponents: against the printed program."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.laplace import Observations
+from botorch_pref.likelihood_ratio import (
+    SCREENING,
+    ConfidenceSet,
+    LeastAdvantage,
+    choice_block,
+    least_advantage,
+)
+from tests.laplace.common import numerical_gradient, rand
+from tests.likelihood_ratio.common import Case, assert_inside, case
+
+CASES = [
+    (case(), 0.5, (0, 3, 5)),
+    (case(seed=1), math.sqrt(12), (4, 5, 6, 7)),
+    (case(judge="consistent", seed=2), 1e-2, (1, 2)),
+    (case(num_labels=6, seed=3, norm_bound=1.0), 1.0, (0, 1, 2, 3, 4, 5, 6, 7)),
+    (case(m=0), 1.0, (0, 1, 2)),
+    (case(seed=7), math.inf, (2, 3, 4, 5)),
+    (case(box=0.4, num_labels=6, seed=8), 1.0, (0, 2, 4)),
+    (case(n=30, m=30, seed=10), math.sqrt(30), (24, 25, 26, 27, 28, 29)),
+    (case(n=30, m=30, seed=4, lengthscale=1.5, norm_bound=6.0), 0.1, (1, 3, 9, 12)),
+    # Items without answers, as those that the batch already has.
+    (case(n=12, m=0, num_labels=4, seed=5), 2.0, (8, 9, 10, 11)),
+]
+
+
+def coefficients(problem: Case, opponents: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    a, s = problem.coefficients()
+    return a.unsqueeze(-2) - problem.program().root[list(opponents)], s
+
+
+@pytest.mark.parametrize(("problem", "slack", "opponents"), CASES)
+def test_equals_the_printed_program(
+    problem: Case, slack: float, opponents: tuple[int, ...]
+) -> None:
+    confidence = ConfidenceSet(problem.program(), slack)
+    g, s = coefficients(problem, opponents)
+    found = least_advantage(confidence, g, s)
+    assert (found.gap <= 1e-6).all()
+    assert_inside(confidence, found.coordinates, found.beyond)
+    payoffs = (g @ found.coordinates.unsqueeze(-1)).squeeze(-1) + (s * found.beyond).unsqueeze(-1)
+    torch.testing.assert_close(found.value, payoffs.amin(-1), atol=1e-12, rtol=0)
+    torch.testing.assert_close(found.weights.sum(-1), torch.ones_like(s))
+    assert (found.weights >= 0).all()
+    level = float(confidence.mle.log_likelihood) - slack
+    n = len(problem.items)
+    for point in range(2):
+        objective = np.zeros((len(opponents), n + len(problem.points)))
+        objective[:, n + point] = 1.0
+        objective[range(len(opponents)), list(opponents)] -= 1.0
+        expected = problem.printed(objective, level)
+        tolerance = 2e-6 if expected.exact else 1e-4
+        assert float(found.value[point]) == pytest.approx(expected.value, abs=tolerance)
+
+
+def test_a_few_of_these_cases_are_not_decided_by_one_opponent() -> None:
+    shares = []
+    for problem, slack, opponents in CASES:
+        confidence = ConfidenceSet(problem.program(), slack)
+        shares.append(least_advantage(confidence, *coefficients(problem, opponents)).weights)
+    several = [int((weights > 1e-3).sum(-1).max()) for weights in shares]
+    assert sum(number >= 3 for number in several) >= 3
+
+
+@pytest.mark.parametrize("tolerance", [1e-9, SCREENING])
+def test_one_opponent_is_an_upper_bound(tolerance: float) -> None:
+    problem = case(n=20, m=30, num_points=16)
+    confidence = ConfidenceSet(problem.program(), math.sqrt(30))
+    g, s = problem.advantage()
+    found = least_advantage(confidence, g.unsqueeze(-2), s, tolerance=tolerance)
+    bound = confidence.upper(g, s, tolerance=tolerance)
+    assert torch.equal(found.value, bound.value)
+    assert torch.equal(found.coordinates, bound.coordinates)
+    assert torch.equal(found.beyond, bound.beyond)
+    assert torch.equal(found.num_steps, bound.num_steps)
+    assert torch.equal(found.converged, bound.converged)
+    torch.testing.assert_close(found.gap, bound.gap, atol=1e-14, rtol=0)
+
+
+def test_the_gap_is_certified_at_any_accuracy() -> None:
+    problem = case(n=30, m=30, seed=10, num_points=8)
+    confidence = ConfidenceSet(problem.program(), math.sqrt(30))
+    g, s = coefficients(problem, (24, 25, 26, 27, 28, 29))
+    exact = least_advantage(confidence, g, s)
+    assert exact.converged.all()
+    gaps = []
+    for rounds in range(5):
+        rough = least_advantage(confidence, g, s, max_rounds=rounds)
+        assert_inside(confidence, rough.coordinates, rough.beyond)
+        assert (rough.value <= exact.value + exact.gap + 1e-12).all()
+        assert (rough.value + rough.gap >= exact.value - 1e-12).all()
+        gaps.append(float(rough.gap.max()))
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] > 0.1
+    screening = least_advantage(confidence, g, s, tolerance=SCREENING)
+    assert (screening.gap <= SCREENING).all()
+    assert (screening.num_steps < exact.num_steps).all()
+
+
+def test_between_each_opponent_and_the_estimate() -> None:
+    problem = case(n=30, m=30, seed=10, num_points=8)
+    confidence = ConfidenceSet(problem.program(), math.sqrt(30))
+    g, s = coefficients(problem, (24, 25, 26, 27))
+    value = least_advantage(confidence, g, s).value
+    alone = confidence.upper(g, s.unsqueeze(-1)).value
+    assert (value <= alone.amin(-1) + 1e-8).all()
+    assert (value >= (g @ confidence.mle.coordinates).amin(-1) - 1e-8).all()
+    fewer = least_advantage(confidence, g[:, :2], s).value
+    assert (value <= fewer + 1e-8).all()
+    assert (value < alone.amin(-1) - 1e-2).any()
+
+
+def test_a_batch_is_a_loop() -> None:
+    problem = case(seed=1)
+    confidence = ConfidenceSet(problem.program(), math.sqrt(12))
+    g, s = coefficients(problem, (4, 5, 6, 7))
+    whole = least_advantage(confidence, g, s)
+    one_by_one = [least_advantage(confidence, a, b).value for a, b in zip(g, s, strict=True)]
+    torch.testing.assert_close(whole.value, torch.stack(one_by_one), atol=2e-9, rtol=0)
+    shaped = least_advantage(confidence, g.view(2, 2, 4, -1), s.view(2, 2))
+    torch.testing.assert_close(shaped.value, whole.value.view(2, 2), atol=1e-12, rtol=0)
+    assert shaped.coordinates.shape == (2, 2, g.shape[-1])
+    assert shaped.weights.shape == (2, 2, 4)
+    none = least_advantage(confidence, g[:0], s[:0])
+    assert none.value.shape == (0,)
+
+
+def test_opponents_in_any_order_and_any_number_of_times() -> None:
+    problem = case(seed=1)
+    confidence = ConfidenceSet(problem.program(), math.sqrt(12))
+    g, s = coefficients(problem, (4, 5, 6, 7))
+    value = least_advantage(confidence, g, s).value
+    for rows in ([3, 1, 0, 2], [0, 1, 2, 3, 3, 1]):
+        other = least_advantage(confidence, g[:, rows], s)
+        torch.testing.assert_close(other.value, value, atol=2e-9, rtol=0)
+    # Nearly the same opponent twice, as where a search closes in.
+    close = torch.cat([g, g[:, :1] + 1e-6], dim=1)
+    found = least_advantage(confidence, close, s)
+    assert (found.gap <= 1e-6).all()
+    torch.testing.assert_close(found.value, value, atol=1e-4, rtol=0)
+
+
+def test_gradient_is_the_envelopes() -> None:
+    problem = case(seed=1, num_points=2)
+    confidence = ConfidenceSet(problem.program(), math.sqrt(12))
+    g, s = coefficients(problem, (4, 5, 6, 7))
+    at = torch.cat([g[0].flatten(), s[:1]])
+
+    def least(x: Tensor) -> LeastAdvantage:
+        rows = x[..., :-1].unflatten(-1, (4, -1))
+        return least_advantage(confidence, rows, x[..., -1], tolerance=1e-11)
+
+    leaf = at.clone().requires_grad_()
+    found = least(leaf)
+    assert (found.weights > 1e-2).sum() >= 2
+    (gradient,) = torch.autograd.grad(found.value, leaf)
+    expected = numerical_gradient(lambda x: least(x).value, at, 1e-3)
+    torch.testing.assert_close(gradient, expected, atol=2e-5, rtol=0)
+    outer = found.weights.unsqueeze(-1) * found.coordinates
+    torch.testing.assert_close(gradient, torch.cat([outer.flatten(), found.beyond.view(1)]))
+
+
+def test_gradient_in_the_point() -> None:
+    problem = case(n=20, m=20, seed=1)
+    confidence = ConfidenceSet(problem.program(), 3.0)
+    opponents = problem.program().root[[3, 8, 12]]
+
+    def least(x: Tensor) -> Tensor:
+        a, s = problem.coefficients(x)
+        return least_advantage(confidence, a.unsqueeze(-2) - opponents, s, tolerance=1e-11).value
+
+    x = problem.points[1].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(least(x.unsqueeze(0)).sum(), x)
+    expected = numerical_gradient(least, problem.points[1], 1e-3)
+    torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=0)
+
+
+def test_gradient_sums_over_what_was_broadcast() -> None:
+    problem = case()
+    confidence = ConfidenceSet(problem.program(), 1.0)
+    g = coefficients(problem, (0, 1, 2))[0].requires_grad_()
+    s = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    found = least_advantage(confidence, g, s)
+    of_g, of_s = torch.autograd.grad(found.value.sum(), [g, s])
+    expected = found.weights.unsqueeze(-1) * found.coordinates.unsqueeze(-2)
+    torch.testing.assert_close(of_g, expected)
+    torch.testing.assert_close(of_s, found.beyond.sum())
+
+
+def test_items_among_their_own_opponents() -> None:
+    problem = case(n=12, m=20, seed=6)
+    program = problem.program()
+    confidence = ConfidenceSet(program, 2.0)
+    g = program.root.unsqueeze(-2) - program.root[[2, 7]]
+    found = least_advantage(confidence, g, torch.zeros(12, dtype=torch.float64))
+    assert (found.value[[2, 7]] <= 0).all()
+    assert (found.value[[2, 7]] >= -found.gap[[2, 7]]).all()
+    assert found.converged.sum() >= 10
+
+
+def test_no_slack_is_the_estimate() -> None:
+    problem = case(judge="consistent")
+    confidence = ConfidenceSet(problem.program(), 0.0)
+    g, s = coefficients(problem, (0, 1, 2))
+    estimate = (g @ confidence.mle.coordinates).amin(-1)
+    found = least_advantage(confidence, g, s)
+    torch.testing.assert_close(found.value, estimate, atol=1e-5, rtol=0)
+
+
+def test_on_favourites() -> None:
+    n = 10
+    items = rand(8, n, seed=1).argsort(-1)[:, :4]
+    observations = Observations([choice_block(items, torch.arange(8) % 4)], n)
+    problem = Case(rand(n, 2, seed=2), rand(6, 2, seed=3), observations, 3.0)
+    confidence = ConfidenceSet(problem.program(), math.sqrt(8))
+    found = least_advantage(confidence, *coefficients(problem, (6, 7, 8, 9)))
+    assert found.converged.all()
+    assert_inside(confidence, found.coordinates, found.beyond)
+
+
+@pytest.mark.cuda
+def test_a_device_agrees() -> None:
+    problem = case(seed=1)
+    confidence = ConfidenceSet(problem.program(), math.sqrt(12))
+    g, s = coefficients(problem, (4, 5, 6, 7))
+    here = least_advantage(confidence, g, s)
+    program = problem.program()
+    assert program.observations is not None
+    (block,) = program.observations.blocks
+    fields = {name: getattr(block, name).cuda() for name in ("items", "answer", "weight")}
+    moved = type(block)(coefficients=block.coefficients, likelihood=block.likelihood, **fields)
+    on_device = type(program)(program.root.cuda(), Observations([moved], 8), norm_bound=3.0)
+    there = least_advantage(ConfidenceSet(on_device, math.sqrt(12)), g.cuda(), s.cuda())
+    torch.testing.assert_close(there.value.cpu(), here.value, atol=1e-6, rtol=0)
+
+
+def test_refuses_what_it_cannot_use() -> None:
+    problem = case()
+    confidence = ConfidenceSet(problem.program(), 1.0)
+    g, s = coefficients(problem, (0, 1, 2))
+    for wrong in (g[..., :-1], g[:, :0], g[0, 0]):
+        with pytest.raises(ComparisonDataError, match="`g` must be"):
+            least_advantage(confidence, wrong, s)
+    with pytest.raises(ComparisonDataError, match="do not fit"):
+        least_advantage(confidence, g, s[:3])

@@ -1,0 +1,171 @@
+"""The set behind a model: options, and when it is solved anew."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihood_ratio.slack import ConstantSlack, SqrtSlack
+from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models.confidence_model import ConfidenceModel
+from tests.models.common import make_kernel, rand
+from tests.models.judged import make_set, unit_kernel
+
+POINTS = rand(5, 2, seed=9)
+
+
+def scaled(outputscale: float) -> ScaleKernel:
+    kernel = ScaleKernel(unit_kernel(2)).double()
+    kernel.outputscale = torch.tensor(
+        outputscale, dtype=torch.float64
+    )  # a float passes through float32
+    return kernel
+
+
+def test_options_are_kept() -> None:
+    model = make_set(slack=0.5, box=2, jitter=0)
+    assert (model.norm_bound, model.box, model.jitter, model.jitter_points) == (3.0, 2.0, 0.0, True)
+    assert model.slack_rule == ConstantSlack(0.5)
+    assert make_set().slack_rule == SqrtSlack()
+    assert make_set().slack == pytest.approx(math.sqrt(12))
+    default = make_set(covar_module=None).covar_module
+    assert isinstance(default, RBFKernel)
+    assert default.ard_num_dims == 2
+
+
+def test_the_slack_knows_the_bound_on_values() -> None:
+    seen = []
+
+    def slack(num_answers: int, value_bound: float) -> float:
+        seen.append((num_answers, value_bound))
+        return 0.25
+
+    assert make_set(slack=slack, covar_module=scaled(4.0), norm_bound=1.5).slack == 0.25
+    assert seen[0][0] == 12
+    assert seen[0][1] == pytest.approx(3.0)
+    paper = make_set(slack="paper", covar_module=scaled(4.0), norm_bound=1.5)
+    assert paper.slack == pytest.approx(make_set(slack="paper", norm_bound=3.0).slack)
+
+
+def test_it_is_solved_once() -> None:
+    solve = ConfidenceModel._solve
+    with patch.object(ConfidenceModel, "_solve", autospec=True, side_effect=solve) as counted:
+        model = make_set()
+        assert counted.call_count == 0
+        for _ in range(2):
+            model.lower(POINTS), model.upper(POINTS), model.mle(POINTS), model.slack
+            model.advantage(POINTS[:4].view(2, 2, 2))
+        assert counted.call_count == 1
+
+
+def setters() -> dict[str, Any]:
+    def through_setter(model: LikelihoodRatioModel) -> None:
+        model.covar_module.lengthscale = 0.2
+
+    def in_place(model: LikelihoodRatioModel) -> None:
+        model.covar_module.raw_lengthscale.data.sub_(1.0)
+
+    def by_name(model: LikelihoodRatioModel) -> None:
+        model.covar_module.initialize(lengthscale=0.2)
+
+    def another(model: LikelihoodRatioModel) -> None:
+        model.covar_module = unit_kernel(2, 0.2)
+
+    def norm_bound(model: LikelihoodRatioModel) -> None:
+        model.norm_bound = 1.5
+
+    def slack(model: LikelihoodRatioModel) -> None:
+        model.slack_rule = ConstantSlack(0.1)
+
+    def jitter(model: LikelihoodRatioModel) -> None:
+        model.jitter = 0.1
+
+    def box(model: LikelihoodRatioModel) -> None:
+        model.box = 0.3
+
+    return {
+        f.__name__: f
+        for f in (through_setter, in_place, by_name, another, norm_bound, slack, jitter, box)
+    }
+
+
+@pytest.mark.parametrize("change", setters().values(), ids=setters())
+def test_a_change_is_seen(change: Any) -> None:
+    model, fresh = make_set(), make_set()
+    before = model.upper(POINTS), model.mle(POINTS)
+    change(model)
+    change(fresh)
+    assert torch.equal(model.upper(POINTS), fresh.upper(POINTS))
+    assert torch.equal(model.mle(POINTS), fresh.mle(POINTS))
+    assert float((model.upper(POINTS) - before[0]).abs().max()) > 1e-3
+
+
+def test_another_norm_bound() -> None:
+    model = make_set()
+    model.lower(POINTS)
+    other = model.with_norm_bound(1.0)
+    assert (model.norm_bound, other.norm_bound) == (3.0, 1.0)
+    assert torch.equal(other.lower(POINTS), make_set(norm_bound=1.0).lower(POINTS))
+    assert torch.equal(model.lower(POINTS), make_set().lower(POINTS))
+    for bound in (0.0, -1.0, math.inf, math.nan, "3"):
+        with pytest.raises(ComparisonDataError, match="`norm_bound`"):
+            model.with_norm_bound(bound)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("factor", [0.1, 7.0])
+def test_the_scale_of_the_kernel_is_that_of_the_norm(factor: float) -> None:
+    """Kernel, squared norm and jitter have one unit."""
+    base = make_set(covar_module=scaled(1.0))
+    other = make_set(
+        covar_module=scaled(factor**2), norm_bound=3.0 / factor, jitter=1e-6 * factor**2
+    )
+    pairs = POINTS[:4].view(2, 2, 2)
+    for name, X in (("lower", POINTS), ("upper", POINTS), ("mle", POINTS), ("advantage", pairs)):
+        found, expected = getattr(other, name)(X), getattr(base, name)(X)
+        torch.testing.assert_close(found, expected, atol=1e-8, rtol=0)
+    found, expected = (m.maximum_likelihood.log_likelihood for m in (other, base))
+    torch.testing.assert_close(found, expected, atol=1e-8, rtol=0)
+
+
+def test_jitter_is_a_small_matter() -> None:
+    pairs = rand(8, 2, 2, seed=4)
+    value = make_set(jitter=1e-8).advantage(pairs)
+    off = [float((make_set(jitter=j).advantage(pairs) - value).abs().max()) for j in (1e-6, 1e-4)]
+    assert off[0] <= 2e-4
+    assert off[1] <= 2e-2
+    assert off[0] < off[1]
+
+
+def test_no_jitter_at_all() -> None:
+    """An item listed among others to rounding: the rank of the items is not their number."""
+    items = torch.cat([rand(6, 2), rand(6, 2) + 1e-9])
+    duels = torch.tensor([[0, 1], [2, 7], [8, 3], [4, 11]])
+    model = LikelihoodRatioModel.from_comparisons(
+        items, duels, covar_module=unit_kernel(2), norm_bound=3.0, jitter=0.0
+    )
+    assert model.confidence_set.program.root.shape[-1] < 12
+    torch.testing.assert_close(model.mle(items[:6]), model.mle(items[6:]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(model.upper(items[:6]), model.upper(items[6:]), atol=1e-5, rtol=0)
+
+
+def test_bad_options_are_named() -> None:
+    cases: list[tuple[str, Any]] = [
+        *[("norm_bound", value) for value in (0.0, -1.0, math.nan, math.inf, None, True)],
+        *[("box", value) for value in (0.0, -1.0, math.nan)],
+        *[("jitter", value) for value in (-1e-6, math.nan, math.inf)],
+        *[("slack", value) for value in (-1.0, "most", None)],
+    ]
+    for name, value in cases:
+        with pytest.raises(ComparisonDataError, match=f"`{name}`"):
+            make_set(**{name: value})
+    with pytest.raises(UnsupportedError, match=r"`covar_module` must not be batched.*\(3,\)"):
+        make_set(covar_module=make_kernel(2, batch_shape=(3,)))
+    # A rule of one's own is only known to be wrong when it is asked.
+    with pytest.raises(ComparisonDataError, match="`slack`"):
+        make_set(slack=lambda t, bound: -1.0).lower(POINTS)

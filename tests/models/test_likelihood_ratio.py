@@ -1,0 +1,717 @@
+"""Bounds in place of a posterior: printed programs, fixtures, and what must hold of any set."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import PairwiseGP
+from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_pref.data import Comparisons
+from botorch_pref.exceptions import BoundConvergenceWarning, ComparisonDataError, UnsupportedError
+from botorch_pref.likelihood_ratio import SCREENING
+from botorch_pref.likelihoods import LogitLikelihood
+from botorch_pref.models import LikelihoodRatioModel, PreferenceGP
+from botorch_pref.problems import GPSample
+from tests._reference import likelihood_ratio as reference
+from tests.models.common import make_duels, numerical_gradient, rand
+from tests.models.judged import (
+    JITTER,
+    answers_of,
+    lengthscales,
+    make_set,
+    printed,
+    rbf,
+    unit_kernel,
+)
+
+POINTS = rand(6, 2, seed=9)
+
+
+def repeated(**options: Any) -> LikelihoodRatioModel:
+    """Duels asked several times, with ties, in both orders; and labels."""
+    items, duels = make_duels(8, 10, 2, seed=4)
+    wins = torch.tensor([1.0, 0.5, 0.0, 2.0, 3.5, 1.0, 0.5, 4.0, 0.0, 2.5]).double()
+    count = torch.tensor([1.0, 1.0, 2.0, 3.0, 5.0, 1.0, 1.0, 4.0, 2.0, 3.0]).double()
+    data = Comparisons(items, duels, wins, count)
+    return LikelihoodRatioModel.from_comparisons(
+        items, data, **{"covar_module": unit_kernel(2), "norm_bound": 2.0, **options}
+    )
+
+
+def with_labels(**options: Any) -> LikelihoodRatioModel:
+    model = make_set(seed=5, **options)
+    X = torch.cat([model.items[:3], rand(2, 2, seed=6)])
+    return model.condition_on_labels(X, torch.tensor([1.0, 0.0, 1.0, 0.5, 1.0]))
+
+
+def consistent(**options: Any) -> LikelihoodRatioModel:
+    items, duels = make_duels(8, 12, 2, seed=2, consistent=True)
+    return LikelihoodRatioModel.from_comparisons(
+        items, duels, **{"covar_module": unit_kernel(2), "norm_bound": 3.0, **options}
+    )
+
+
+SETS = {
+    "noisy": lambda: make_set(slack=0.5),
+    "sqrt": lambda: make_set(12, 30, seed=1, norm_bound=6.0),
+    "consistent": lambda: consistent(slack=0.05),
+    "repeated": repeated,
+    "scaled": lambda: repeated(likelihood=LogitLikelihood(2.5), slack=1.0),
+    "labels": lambda: with_labels(slack=1.0),
+    "box": lambda: make_set(seed=3, slack=1.0, box=0.5),
+    "6-d": lambda: make_set(15, 25, 6, norm_bound=4.0, covar_module=unit_kernel(6, 1.0)),
+}
+
+
+def every_pair(model: LikelihoodRatioModel) -> Tensor:
+    """Two points, two items, and a point with an item in either order."""
+    d = model.items.shape[-1]
+    x, z, *items = *rand(2, d, seed=9), *model.items[:2]
+    return torch.stack([torch.stack(p) for p in ((x, z), items, (x, items[0]), (items[1], z))])
+
+
+# ------------------------------------------------------------- the printed program
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_advantage_is_that_of_the_printed_program(name: str) -> None:
+    model = SETS[name]()
+    if name == "6-d":
+        model.covar_module.lengthscale = lengthscales(6)
+    pairs = every_pair(model)
+    values = model.advantage(pairs)
+    status = model.status
+    assert status is not None
+    assert status.converged
+    assert status.gap <= 1e-9
+    for pair, value in zip(pairs, values, strict=True):
+        expected = printed(model, pair, [1.0, -1.0])
+        assert float(value) == pytest.approx(expected.value, abs=1e-6 if expected.exact else 1e-4)
+        assert float(value) >= expected.value - 1e-6
+
+
+@pytest.mark.parametrize("name", ["noisy", "repeated", "labels"])
+def test_bounds_are_those_of_the_printed_program(name: str) -> None:
+    model = SETS[name]()
+    points = torch.cat([POINTS[:2], model.items[:1]])
+    low, high = model.lower(points), model.upper(points)
+    for point, lower, upper in zip(points, low, high, strict=True):
+        for sign, value in ((-1.0, lower), (1.0, upper)):
+            expected = printed(model, point.unsqueeze(0), [sign])
+            assert sign * float(value) == pytest.approx(expected.value, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_maximum_likelihood_is_that_of_the_printed_program(name: str) -> None:
+    model = SETS[name]()
+    items, found = model.items, model.maximum_likelihood
+    K = model.covar_module(items).to_dense().detach()
+    K = (K + JITTER * torch.eye(len(items), dtype=K.dtype)).numpy()
+    answers = answers_of(model, 0)
+    expected = reference.maximum_likelihood(K, answers, model.norm_bound, model.box)
+    assert float(found.log_likelihood) == pytest.approx(expected.value, abs=1e-7)
+    values = model.mle(items).numpy()
+    assert reference.log_likelihood(answers, values) == pytest.approx(expected.value, abs=1e-7)
+    total = float(answers.weight.sum()) * math.log(2)
+    assert -total <= expected.value <= 0
+    # The likelihood is not affected by what all items have in common, labels aside.
+    if name != "labels":
+        shifted = model.functionals().whitening.inverse @ torch.from_numpy(values + 0.7)
+        again = model.confidence_set.program.log_likelihood(shifted)
+        assert float(again) == pytest.approx(float(found.log_likelihood), abs=1e-8)
+    at_zero = model.confidence_set.program.log_likelihood(0.0 * found.coordinates)
+    assert float(at_zero) == pytest.approx(-total, abs=1e-10)
+
+
+def test_likelihood_grows_with_the_norm_bound() -> None:
+    for model in (make_set(), consistent()):
+        values = [
+            float(model.with_norm_bound(b).maximum_likelihood.log_likelihood)
+            for b in (0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)
+        ]
+        assert all(b >= a - 1e-10 for a, b in itertools.pairwise(values))
+
+
+# ----------------------------------------------------- the equivalent Gaussian process
+
+
+def test_most_likely_function_is_the_mode_of_botorchs_model() -> None:
+    for model in (make_set(12, 30, seed=1), consistent()):
+        nu = float(model.maximum_likelihood.norm_multiplier)
+        assert nu > 0
+        kernel = ScaleKernel(unit_kernel(2)).double()
+        kernel.outputscale = 1.0 / nu
+        options = {"jitter": JITTER / nu, "xtol": 1e-12}
+        rows = model.blocks[0].items
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            twin = PairwiseGP(
+                model.items,
+                rows,
+                likelihood=PairwiseLogitLikelihood(),
+                covar_module=kernel,
+                **options,
+            )
+            mean = twin.eval().posterior(POINTS).mean.squeeze(-1).detach()
+        torch.testing.assert_close(model.mle(POINTS), mean, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["noisy", "sqrt", "consistent", "repeated", "scaled"])
+def test_most_likely_function_is_the_mode_of_our_model(name: str) -> None:
+    model = SETS[name]()
+    model.jitter = 0.0
+    if float(model.maximum_likelihood.norm_multiplier) == 0.0:
+        model = model.with_norm_bound(0.3)
+    nu = float(model.maximum_likelihood.norm_multiplier)
+    assert nu > 1e-3
+    assert float(model.maximum_likelihood.coordinates.norm()) == pytest.approx(model.norm_bound)
+    kernel = ScaleKernel(unit_kernel(2)).double()
+    kernel.outputscale = 1.0 / nu
+    block = model.blocks[0]
+    data = Comparisons(model.items, block.items, block.answer * block.weight, block.weight)
+    twin = PreferenceGP(
+        model.items,
+        data,
+        covar_module=kernel,
+        likelihood=block.likelihood,  # type: ignore[arg-type]
+    )
+    points = torch.cat([POINTS, model.items])
+    with torch.no_grad():
+        mean = twin.posterior(points).mean.squeeze(-1)
+    torch.testing.assert_close(model.mle(points), mean, atol=1e-6, rtol=0)
+
+
+# ----------------------------------------------------------------- what must hold
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_batch_is_a_loop(name: str) -> None:
+    model = SETS[name]()
+    pairs = every_pair(model)
+    points = rand(4, model.items.shape[-1], seed=9)
+    for function, X in ((model.advantage, pairs), (model.lower, points), (model.upper, points)):
+        whole = function(X)
+        alone = torch.stack([function(x) for x in X])
+        torch.testing.assert_close(whole, alone, atol=1e-8, rtol=0)
+        shaped = function(X.view(2, -1, *X.shape[1:]))
+        torch.testing.assert_close(shaped, whole.view(2, -1), atol=1e-8, rtol=0)
+    torch.testing.assert_close(model.mle(points.view(2, 2, -1)), model.mle(points).view(2, 2))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_estimate_lies_within_the_band_and_the_band_in_the_ball(name: str) -> None:
+    model = SETS[name]()
+    points = rand(20, model.items.shape[-1], seed=7)
+    if model.box is None:
+        points = torch.cat([points, model.items])
+    low, best, high = model.lower(points), model.mle(points), model.upper(points)
+    assert (low <= best + 1e-8).all()
+    assert (best <= high + 1e-8).all()
+    ball = model.norm_bound * math.sqrt(1 + JITTER)
+    largest = ball if model.box is None else min(ball, model.box)
+    assert (low >= -largest - 1e-9).all()
+    assert (high <= largest + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_advantage_lies_between_the_estimate_and_the_prior(name: str) -> None:
+    model = SETS[name]()
+    pairs = every_pair(model)
+    pairs = pairs if model.box is None else pairs[[0, 2, 3]]
+    best = model.mle(pairs)
+    values, back = model.advantage(pairs), model.advantage(pairs.flip(-2))
+    assert (values >= best[:, 0] - best[:, 1] - 1e-8).all()
+    assert (values + back >= -1e-8).all()
+    first, second = pairs.unbind(-2)
+    k = model.covar_module
+    cross = torch.stack(
+        [k(a[None], b[None]).to_dense().squeeze() for a, b in zip(first, second, strict=True)]
+    )
+    ball = model.norm_bound * (2.0 - 2.0 * cross + 2 * JITTER).sqrt()
+    assert (values <= ball + 1e-8).all()
+    if model.box is None:
+        # What the set says of two values, it says of their difference.
+        apart = model.upper(first) - model.lower(second)
+        assert (values <= apart + 1e-8).all()
+        for slack in (1e6, math.inf):
+            model.slack_rule = lambda t, bound, slack=slack: slack
+            torch.testing.assert_close(model.advantage(pairs), ball, atol=1e-7, rtol=0)
+
+
+def test_widens_with_the_slack() -> None:
+    model = consistent()
+    pairs, values = every_pair(model), []
+    slacks = (0.0, 1e-8, 1e-6, 1e-4, 1e-2, 1.0, 10.0, math.inf)
+    for slack in slacks:
+        model.slack_rule = lambda t, bound, slack=slack: slack
+        values.append(
+            torch.cat([model.advantage(pairs), model.upper(POINTS), -model.lower(POINTS)])
+        )
+    table = torch.stack(values)
+    assert (table.diff(dim=0) >= -1e-9).all()
+    estimate = torch.cat(
+        [model.mle(pairs).diff(dim=-1).squeeze(-1).neg(), model.mle(POINTS), -model.mle(POINTS)]
+    )
+    # As the root of the slack, where the ball is active.
+    ratio = (table[2] - estimate) / (table[1] - estimate)
+    torch.testing.assert_close(ratio, torch.full_like(ratio, 10.0), atol=0.5, rtol=0)
+    torch.testing.assert_close(table[0], estimate, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_an_item_meets_itself(name: str) -> None:
+    model = SETS[name]()
+    d = model.items.shape[-1]
+    X = torch.cat([model.items[:2], rand(2, d, seed=9)])
+    itself = X.unsqueeze(-2).expand(-1, 2, -1).clone().requires_grad_()
+    value = model.advantage(itself)
+    assert not value.any()
+    (gradient,) = torch.autograd.grad(value.sum(), itself)
+    assert gradient.isfinite().all()
+    # Near to itself, there is what the jitter of two nodes allows.
+    near = torch.stack([X, X + 1e-9], dim=-2)
+    values = model.advantage(near)
+    assert (values >= -1e-5).all()
+    assert (values <= model.norm_bound * math.sqrt(2 * JITTER) + 1e-5).all()
+
+
+def test_a_point_equal_to_an_item_is_that_item() -> None:
+    model = make_set(slack=0.5)
+    first, second = model.items[:2]
+    apart = model.functionals().whitening.root[0] - model.functionals().whitening.root[1]
+    bound = model.confidence_set.upper(apart, torch.zeros(()).double())
+    value = model.advantage(torch.stack([first, second]))
+    assert float(value) == pytest.approx(float(bound.value), abs=1e-9)
+    # Beside it, a node of its own adds what its jitter allows, and no more.
+    beside = model.advantage(torch.stack([first + 1e-9, second]))
+    assert 0 <= float(beside - value) <= 3.0 * math.sqrt(2 * JITTER)
+    at = model.mle(model.items)
+    torch.testing.assert_close(at, model.mle(model.items + 1e-9), atol=1e-4, rtol=0)
+    there = model.upper(model.items)[0]
+    torch.testing.assert_close(model.upper(first.clone()), there, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("points_have_jitter", [True, False])
+@pytest.mark.parametrize("what", ["lower", "upper", "mle", "advantage"])
+def test_gradient(points_have_jitter: bool, what: str) -> None:
+    model = make_set(slack=0.5, jitter_points=points_have_jitter)
+    X = POINTS[:4] if what != "advantage" else POINTS[:4].view(2, 2, 2)
+    options = {} if what == "mle" else {"tolerance": 1e-12}
+
+    def total(at: Tensor) -> Tensor:
+        values: Tensor = getattr(model, what)(at, **options)
+        return values.sum()
+
+    at = X.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(total(at), at)
+    torch.testing.assert_close(gradient, numerical_gradient(total, at, 1e-3), atol=1e-5, rtol=1e-5)
+
+
+def test_gradient_of_what_the_box_clamps_is_zero() -> None:
+    model = make_set(seed=3, slack=1.0, box=0.2)
+    at = rand(20, 2, seed=7).requires_grad_()
+    value = model.upper(at)
+    clamped = value == 0.2
+    assert clamped.any()
+    (gradient,) = torch.autograd.grad(value.sum(), at)
+    assert not gradient[clamped].any()
+
+
+def test_labels_of_items_that_nearly_coincide() -> None:
+    """Items 1e-8 apart, many labels of one place, and a norm far too large."""
+    base = rand(22, 1, seed=3)
+    X = torch.cat([base, base[:21] + 1e-8])
+    accept = (rand(43, seed=4) < 0.5).double()
+    model = LikelihoodRatioModel.from_labels(
+        X, accept, covar_module=rbf(0.2), norm_bound=16.0, slack=0.2
+    )
+    points = rand(200, 1, seed=5)
+    low, best, high = model.lower(points), model.mle(points), model.upper(points)
+    assert (low <= best + 1e-6).all()
+    assert (best <= high + 1e-6).all()
+    status = model.status
+    assert status is not None
+    assert status.gap <= 1e-6
+
+
+# ------------------------------------------------------------ what is said of it
+
+
+def test_status_and_accuracy() -> None:
+    model = make_set(20, 40)
+    assert model.status is None
+    pairs = rand(16, 2, 2, seed=8)
+    exact = model.advantage(pairs)
+    fine = model.status
+    rough = model.advantage(pairs, tolerance=SCREENING)
+    coarse = model.status
+    assert fine is not None
+    assert coarse is not None
+    assert fine.converged
+    assert coarse.converged
+    assert fine.gap <= 1e-9
+    assert fine.gap < coarse.gap <= SCREENING
+    assert 0 < coarse.num_steps < fine.num_steps
+    # Attained in the set: never wider than the exact one.
+    assert (rough <= exact + 1e-9).all()
+    assert (exact <= rough + coarse.gap + 1e-9).all()
+    model.lower(pairs[:0, 0])
+    assert model.status == (True, 0.0, 0)
+    assert model.with_norm_bound(2.0).status is None
+    assert model.condition_on_pairs(pairs[:1], torch.ones(1).double()).status is None
+
+
+def test_a_bound_that_is_not_certified_is_told() -> None:
+    model = make_set(20, 40)
+    pairs = rand(4, 2, 2, seed=8)
+    functional = model.functionals().difference(pairs, pairs)
+    early = model.confidence_set.upper(*functional, max_steps=1)
+    with pytest.warns(BoundConvergenceWarning, match="certified to"):
+        assert model.certified(early) is early
+    status = model.status
+    assert status is not None
+    assert not status.converged
+    assert status.gap == float(early.gap.amax())
+    assert status.num_steps == 1
+    # Not quite, but close enough for any purpose: no warning.
+    model.certified(early._replace(gap=1e-7 * torch.ones(4).double()))
+    assert model.status == (False, pytest.approx(1e-7), 1)
+
+
+def test_warm_start() -> None:
+    model = make_set(20, 40)
+    pairs = rand(16, 2, 2, seed=8)
+    start = model.advantage_bound(pairs)
+    warm = model.advantage_bound(pairs + 1e-3, start=start)
+    cold = model.advantage_bound(pairs + 1e-3)
+    torch.testing.assert_close(warm.value, cold.value, atol=1e-8, rtol=0)
+    assert warm.num_steps.sum() < cold.num_steps.sum()
+
+
+def test_there_is_no_posterior() -> None:
+    for call in (lambda m: m.posterior(POINTS), lambda m: m.posterior()):
+        with pytest.raises(UnsupportedError, match="lower, upper, advantage, or mle"):
+            call(make_set())
+
+
+def test_widths() -> None:
+    model = make_set()
+    pairs = POINTS.view(3, 2, 2)
+    assert model.duel_sigma(pairs).shape == (3,)
+    for kind in ("additive", "difference"):
+        asked = model.asked_duel_sigma(kernel=kind, penalty=0.3)  # type: ignore[arg-type]
+        assert asked.shape == (12,)
+        rows = model.blocks[0].items
+        for t in (0, 5, 11):
+            before = make_set(0, 0).condition_on_pairs(
+                model.items[rows[:t]], torch.ones(t).double()
+            )
+            alone = before.duel_sigma(model.items[rows[t]], kernel=kind, penalty=0.3)  # type: ignore[arg-type]
+            assert float(asked[t]) == pytest.approx(float(alone), abs=1e-9)
+    # Answers do not matter, ties and repetitions do not either, but how often it was asked.
+    tie = model.condition_on_pairs(pairs, torch.tensor([0.5, 0.0, 1.0]).double())
+    win = model.condition_on_pairs(pairs, torch.ones(3).double())
+    assert torch.equal(tie.duel_sigma(pairs), win.duel_sigma(pairs))
+    assert (tie.duel_sigma(pairs) < model.duel_sigma(pairs)).all()
+    # Labels are no duels.
+    labelled = model.condition_on_labels(POINTS, torch.ones(6))
+    torch.testing.assert_close(labelled.duel_sigma(pairs), model.duel_sigma(pairs))
+    assert labelled.asked_duel_sigma().shape == (12,)
+
+
+def test_bad_points_are_named() -> None:
+    model = make_set()
+    for name in ("lower", "upper", "mle"):
+        for X in (POINTS[:, :1], rand(4, 3), rand(3), torch.tensor(0.3)):
+            with pytest.raises(ComparisonDataError, match=r"`X` has .* columns"):
+                getattr(model, name)(X)
+    for name in ("advantage", "duel_sigma"):
+        for X in (POINTS[:3], POINTS[0], POINTS[:1]):
+            with pytest.raises(ComparisonDataError, match=r"`X` must be \.\.\. x 2 x d pairs"):
+                getattr(model, name)(X)
+        with pytest.raises(ComparisonDataError, match="columns"):
+            getattr(model, name)(rand(4, 2, 3))
+    for bad in (math.nan, math.inf):
+        X = POINTS.clone()
+        X[3, 1] = bad
+        for name in ("lower", "upper", "mle"):
+            with pytest.raises(ComparisonDataError, match="`X` row 3 is"):
+                getattr(model, name)(X)
+        for name in ("advantage", "duel_sigma"):
+            with pytest.raises(ComparisonDataError, match="`X` row 3 is"):
+                getattr(model, name)(X.view(3, 2, 2))
+    with pytest.raises(ComparisonDataError, match="`kernel`"):
+        model.duel_sigma(POINTS.view(3, 2, 2), kernel="product")  # type: ignore[arg-type]
+    with pytest.raises(ComparisonDataError, match="`penalty`"):
+        model.asked_duel_sigma(penalty=0.0)
+
+
+# --------------------------------------------------------------- the norm bound
+
+
+def gain_and_slack(model: LikelihoodRatioModel) -> tuple[float, float]:
+    larger = model.with_norm_bound(2 * model.norm_bound)
+    gain = larger.maximum_likelihood.log_likelihood - model.maximum_likelihood.log_likelihood
+    return float(gain), larger.slack
+
+
+@pytest.mark.parametrize("slack", [0.01, {"rule": "sqrt", "scale": 0.05}, "sqrt"])
+@pytest.mark.parametrize("make", [make_set, consistent])
+def test_doubling(slack: Any, make: Any) -> None:
+    model = make(norm_bound=0.4, slack=slack)
+    found = model.adapt_norm_bound()
+    doublings = round(math.log2(found.norm_bound / 0.4))
+    assert found.norm_bound == 0.4 * 2**doublings
+    # Each was asked for by the answers, and no further one is.
+    for k in range(doublings):
+        gain, needed = gain_and_slack(model.with_norm_bound(0.4 * 2**k))
+        assert gain > needed
+    gain, needed = gain_and_slack(found)
+    assert gain <= needed
+    assert model.norm_bound == 0.4
+    assert found.adapt_norm_bound() is found
+    assert doublings > 0 or slack == "sqrt"
+
+
+def test_doubling_compares_with_the_slack_of_the_larger_bound() -> None:
+    """A rule that grows with the bound: between the slacks of the two, it must not fire."""
+    model = consistent(norm_bound=0.5)
+    gain, _ = gain_and_slack(model)
+    rule = {"rule": "sqrt", "offset": 0.0, "times_bound": True}
+    between = gain / (
+        0.75 * math.sqrt(12)
+    )  # of bounds of 0.5 and 1: slacks 2/3 and 4/3 of the gain
+    assert (
+        consistent(norm_bound=0.5, slack={**rule, "scale": between}).adapt_norm_bound().norm_bound
+        == 0.5
+    )
+    fires = 0.99 * gain / math.sqrt(12)
+    once = consistent(norm_bound=0.5, slack={**rule, "scale": fires})
+    assert once.adapt_norm_bound(max_doublings=1).norm_bound == 1.0
+
+
+def test_limits_of_doubling() -> None:
+    model = consistent(norm_bound=0.05, slack=0.01)
+    free = model.adapt_norm_bound().norm_bound
+    assert free > 1.0
+    assert model.adapt_norm_bound(limit=1.0).norm_bound == 1.0
+    assert model.adapt_norm_bound(limit=0.05).norm_bound == 0.05
+    assert model.adapt_norm_bound(limit=0.01).norm_bound == 0.05
+    for most in range(4):
+        assert model.adapt_norm_bound(max_doublings=most).norm_bound == 0.05 * 2**most
+    assert model.adapt_norm_bound(limit=0.3, max_doublings=2).norm_bound == 0.2
+    # A vacuous slack never asks for more.
+    assert consistent(norm_bound=0.05, slack="paper").adapt_norm_bound().norm_bound == 0.05
+
+
+# --------------------------------------------- labels: a rejection is a value above zero
+
+
+def rejected(X: list[float], y: list[int], lengthscale: float = 0.2, **options: Any) -> Any:
+    """Bounds and estimate of ``g = -f``, of which 1 rejects, at points."""
+    items = torch.tensor(X).double().unsqueeze(-1)
+    accept = 1 - torch.tensor(y)
+    model = LikelihoodRatioModel.from_labels(
+        items, accept, covar_module=rbf(lengthscale), **options
+    )
+
+    def at(points: list[float]) -> tuple[Tensor, Tensor, Tensor]:
+        x = torch.tensor(points).double().unsqueeze(-1)
+        return -model.upper(x), -model.mle(x), -model.lower(x)
+
+    return model, at
+
+
+ITEMS, REJECT, QUERIES = [0.1, 0.35, 0.6, 0.9], [1, 1, 0, 1], [0.0, 0.5, 0.75, 0.6]
+FIXTURES: list[tuple[float, float, float | None, float, list[float], list[float]]] = [
+    (
+        3.0, 0.2, None, -0.990968,
+        [-0.01988, -1.32689, -1.20937, -1.78233], [2.51785, 0.73717, 1.06064, 0.07038],
+    ),
+    (
+        3.0, 0.2, 1.5, -1.012899,
+        [-0.09092, -1.33953, -1.25529, -1.5], [1.5, 0.56047, 0.94250, -0.17547],
+    ),
+    (
+        1.0, 0.05, None, -1.987762,
+        [0.21662, -0.32723, -0.29739, -0.48634], [0.81073, 0.29833, 0.34882, 0.11866],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("norm_bound", "slack", "box", "likelihood", "low", "high"), FIXTURES)
+def test_bounds_of_labels(
+    norm_bound: float,
+    slack: float,
+    box: float | None,
+    likelihood: float,
+    low: list[float],
+    high: list[float],
+) -> None:
+    """Xu et al. (2024b), COBOL, problems (38) and (39), by an independent solver."""
+    model, at = rejected(ITEMS, REJECT, norm_bound=norm_bound, slack=slack, box=box)
+    lower, estimate, upper = at(QUERIES)
+    assert float(model.maximum_likelihood.log_likelihood) == pytest.approx(likelihood, abs=2e-6)
+    assert lower.tolist() == pytest.approx(low, abs=5e-5)
+    assert upper.tolist() == pytest.approx(high, abs=5e-5)
+    if box is None:
+        assert float(model.maximum_likelihood.coordinates.norm()) == pytest.approx(norm_bound)
+    if norm_bound == 3.0 and box is None:
+        assert estimate.tolist() == pytest.approx([1.36794, -0.34266, -0.10764, -0.90622], abs=5e-5)
+        values = at(ITEMS)[1].tolist()
+        assert values == pytest.approx([1.86414, 1.28251, -0.90622, 1.20250], abs=5e-5)
+
+
+@pytest.mark.parametrize("box", [None, 0.7, 5.0])
+def test_without_labels(box: float | None) -> None:
+    _, at = rejected([], [], norm_bound=2.0, box=box)
+    lower, estimate, upper = at(QUERIES)
+    size = 2.0 if box is None else min(2.0, box)
+    assert upper.tolist() == pytest.approx([size] * 4, abs=1e-6)
+    assert lower.tolist() == pytest.approx([-size] * 4, abs=1e-6)
+    assert not estimate.any()
+
+
+@pytest.mark.parametrize(
+    ("norm_bound", "slack", "correlation", "low", "high"),
+    [
+        (2.0, 0.5, 0.6, -1.513953, 2.0),
+        (2.0, 0.5, 0.0, -1.995293, 1.995293),
+        (1.0, 0.05, 0.9, 0.496946, 1.0),
+        (4.0, 1.0, 0.3, -3.947798, 4.0),
+    ],
+)
+def test_one_label(
+    norm_bound: float, slack: float, correlation: float, low: float, high: float
+) -> None:
+    _, at = rejected([0.0], [1], norm_bound=norm_bound, slack=slack, jitter=0.0)
+    distance = 0.2 * math.sqrt(-2 * math.log(correlation)) if correlation else 100.0
+    lower, _, upper = at([distance])
+    assert float(lower) == pytest.approx(low, abs=1e-5)
+    assert float(upper) == pytest.approx(high, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("times", "width"),
+    [(1, 1.444), (5, 0.742), (20, 0.413), (50, 0.277), (100, 0.202), (200, 0.147)],
+)
+def test_one_place_labelled_again_and_again(times: int, width: float) -> None:
+    slack = {"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True}
+    options = {"norm_bound": 4.0, "slack": slack, "jitter": 0.0}
+    model, at = rejected([0.3] * times, [1] * times, **options)
+    assert len(model.items) == 1
+    assert model.slack == pytest.approx(0.04 * math.sqrt(times + 1))
+    lower, _, upper = at([0.3])
+    assert float(upper - lower) == pytest.approx(width, abs=2e-3)
+
+
+def test_symmetries_of_labels() -> None:
+    options = {"norm_bound": 3.0, "slack": 0.2}
+    low, best, high = rejected(ITEMS, REJECT, **options)[1](QUERIES)
+    flipped = rejected(ITEMS, [1 - y for y in REJECT], **options)[1](QUERIES)
+    for found, expected in zip(flipped, (-high, -best, -low), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    turned = rejected(ITEMS[::-1], REJECT[::-1], **options)[1](QUERIES)
+    for found, expected in zip(turned, (low, best, high), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    # Rows of one place are one item; apart by 1e-9 they are as good as one.
+    twice, labels = [*ITEMS, *ITEMS[:2]], [*REJECT, 0, 1]
+    once = rejected(twice, labels, **options)[1](QUERIES)
+    apart = [*ITEMS, *(x + 1e-9 for x in ITEMS[:2])]
+    nearly = rejected(apart, labels, **options)[1](QUERIES)
+    for found, expected in zip(nearly, once, strict=True):
+        torch.testing.assert_close(found, expected, atol=3 * 3.0 * math.sqrt(JITTER), rtol=0)
+
+
+def test_more_slack_never_shrinks_an_interval() -> None:
+    for box in (None, 1.5):
+        lows, highs = [], []
+        for slack in (1e-6, 1e-3, 0.05, 0.2, 1.0, 5.0):
+            low, _, high = rejected(ITEMS, REJECT, norm_bound=3.0, slack=slack, box=box)[1](QUERIES)
+            lows.append(low)
+            highs.append(high)
+        assert (torch.stack(lows).diff(dim=0) <= 1e-6).all()
+        assert (torch.stack(highs).diff(dim=0) >= -1e-6).all()
+
+
+# --------------------------------------------------------------------- statistics
+
+
+def sample(seed: int) -> tuple[GPSample, LikelihoodRatioModel]:
+    """A function of the process of Xu et al. (2024), and the set before any answer."""
+    problem = GPSample(num_choices=101, seed=seed)
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = 9.0
+    kernel.base_kernel.lengthscale = 10 * problem.unit_lengthscale
+    model = LikelihoodRatioModel.from_comparisons(
+        torch.empty(0, 1).double(),
+        torch.empty(0, 2).long(),
+        covar_module=kernel,
+        norm_bound=1.1 * problem.norm,
+    )
+    return problem, model
+
+
+def chain(problem: GPSample, length: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Duels of successive random choices, answered with Bradley and Terry's probability."""
+    generator = torch.Generator().manual_seed(seed)
+    x = problem.choices[torch.randint(101, (length + 1,), generator=generator)]
+    pairs = torch.stack([x[1:], x[:-1]], dim=-2)
+    pairs = pairs[(pairs[:, 0] != pairs[:, 1]).any(-1)]
+    f = problem(pairs.flatten(0, 1)).view(-1, 2)
+    chance = torch.rand(len(f), generator=generator, dtype=torch.float64)
+    return pairs, (chance < torch.sigmoid(f[:, 0] - f[:, 1])).double()
+
+
+@pytest.mark.slow
+def test_the_truth_is_covered() -> None:
+    """The lack of likelihood of the truth, which the slack is to exceed, over random chains."""
+    times, seeds = (5, 10, 20, 40, 80), 60
+    lack = np.zeros((seeds, len(times)))
+    for seed in range(seeds):
+        problem, model = sample(seed)
+        pairs, answers = chain(problem, 100, seed)
+        for column, t in enumerate(times):
+            found = model.condition_on_pairs(pairs[:t], answers[:t])
+            f = problem(found.items).numpy()
+            truth = reference.log_likelihood(answers_of(found, 0), f)
+            best = float(found.maximum_likelihood.log_likelihood)
+            assert best <= 0
+            lack[seed, column] = best - truth
+    mean, quantile = lack.mean(0), np.quantile(lack, 0.95, axis=0)
+    # Means and quantiles of another implementation, with seeds of its own.
+    assert mean == pytest.approx(np.array([1.4, 2.7, 3.9, 5.3, 6.3]), abs=0.6)
+    assert quantile == pytest.approx(np.array([3.9, 5.3, 6.9, 7.8, 9.4]), abs=1.5)
+    assert (lack >= -1e-6).all()
+    assert (lack.mean(0) < np.sqrt(times)).all()
+    covered = (lack <= np.sqrt(times)).mean(0)
+    assert (covered >= 0.6).all()
+    assert ((lack <= 2 * np.sqrt(times)).mean(0) >= 0.95).all()
+
+
+@pytest.mark.slow
+def test_the_band_narrows() -> None:
+    """Figure 1 of Xu et al. (2024): a constant slack of 1, after 0, 10, 20 and 30 duels."""
+    grid, widths = torch.linspace(0, 10, 51).double().unsqueeze(-1), []
+    for seed in range(10):
+        problem, model = sample(seed)
+        model.slack_rule = lambda t, bound: 1.0
+        pairs, answers = chain(problem, 40, seed)
+        row = []
+        for t in (0, 10, 20, 30):
+            found = model.condition_on_pairs(pairs[:t], answers[:t])
+            low, high = found.lower(grid), found.upper(grid)
+            row.append(float((high - low).mean()) / (2 * model.norm_bound * 3.0))
+        widths.append(row)
+    mean = np.array(widths).mean(0)
+    assert mean[0] == pytest.approx(1.0, abs=1e-5)
+    assert (np.diff(mean) < 0).all()
