@@ -69,11 +69,19 @@ def test_links_within_the_repository() -> None:
     assert all((root / link).exists() for link in links)
 
 
+def test_bounds_instead_of_a_posterior(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run(SNIPPETS[2])
+    assert (names["lower"] <= names["estimate"]).all()
+    assert (names["estimate"] <= names["upper"]).all()
+    assert float(names["advantage"]) > 0
+    assert "converged=True" in capsys.readouterr().out
+
+
 def test_strategies_are_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    snippet = SNIPPETS[2]
+    snippet = SNIPPETS[3]
     assert "horizon=20, seeds=3, n_jobs=2" in snippet
     # As pasted it takes longer.
     names = run(snippet.replace("horizon=20, seeds=3, n_jobs=2", "horizon=3, seeds=2"))

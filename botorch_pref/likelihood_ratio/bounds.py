@@ -24,7 +24,8 @@ from botorch_pref.likelihood_ratio.program import (
 
 _FINEST = 1e-13  # of the largest value in the ball: what rounding leaves to tell
 _NOISE = 1e-14  # of the coefficients that are seen: what rounding leaves of them elsewhere
-_HANDOVER = 1e-8  # of the largest value in the ball: what the barrier's rounding allows
+_STUCK = 1e-6  # of the largest value in the ball: a gap that rounding does not explain
+_HANDOVER = 1e-8  # of the same: what the barrier's rounding allows
 _PATIENCE = 6  # how many times as many steps the barrier may take
 _NEAR = 0.5  # of the coefficients: what a start may leave of the optimality condition
 _WARM = 0.999  # of the way to a nearby solution, from where a warm start departs
@@ -183,8 +184,9 @@ class ConfidenceSet:
         """By the primal-dual method, and by the barrier alone where that got stuck."""
         solver = InteriorPoint(self.constraints, max_steps=max_steps)
         found = solver.maximize(linear, start, multipliers, limit)
-        open_gap = found.upper - found.lower > limit
-        stuck = torch.nonzero(open_gap & (found.num_steps < max_steps)).squeeze(-1)
+        gap = found.upper - found.lower
+        stuck = (gap > limit.clamp_min(_STUCK)) & (found.num_steps < max_steps)
+        stuck = torch.nonzero(stuck).squeeze(-1)
         if not len(stuck):
             return found
         slow, c = Barrier(self.constraints, max_steps=_PATIENCE * max_steps), linear[stuck]

@@ -83,12 +83,13 @@ def least_advantage(
     shape, rank = _checked_shape(confidence, g, s), g.shape[-1]
     with torch.no_grad():
         rows = g.double().expand(*shape, *g.shape[-2:]).reshape(shape.numel(), *g.shape[-2:])
-        beyond = s.double().expand(shape).reshape(-1)
-        found = _Descent(confidence, rows, beyond, tolerance).run(max_rounds)
-        payoffs = _payoffs(rows, beyond, found.coordinates, found.beyond)
+        beyond = s.double().expand(shape).reshape(-1, 1, 1).expand(*rows.shape[:-1], 1)
+        functions = torch.cat([rows, beyond], dim=-1)
+        found = _Descent(confidence, functions, tolerance).run(max_rounds)
+        payoffs = matvec(functions, found.point)
         # In the optimum those with a weight are equal; what is left of that is in the gap.
         excess = (found.weights * payoffs).sum(-1) - payoffs.amin(-1)
-    u, w = found.coordinates.view(*shape, rank), found.beyond.view(shape)
+    u, w = found.point[:, :-1].reshape(*shape, rank), found.point[:, -1].reshape(shape)
     weights = found.weights.view(*shape, g.shape[-2])
     combined = (weights.unsqueeze(-1) * g).sum(-2)
     return LeastAdvantage(
@@ -118,8 +119,7 @@ class _Found(NamedTuple):
 
     lower: Tensor
     upper: Tensor
-    coordinates: Tensor
-    beyond: Tensor
+    point: Tensor
     weights: Tensor
     num_steps: Tensor
 
@@ -131,20 +131,18 @@ class _Found(NamedTuple):
 class _Descent:
     """Newton's method for the weights, in the elements that are not done yet."""
 
-    def __init__(
-        self, confidence: ConfidenceSet, rows: Tensor, s: Tensor, tolerance: float
-    ) -> None:
-        self.confidence, self.rows, self.s, self.tolerance = confidence, rows, s, tolerance
-        self.element = torch.arange(len(rows), device=rows.device)
-        self.damping = torch.zeros_like(s)
+    def __init__(self, confidence: ConfidenceSet, functions: Tensor, tolerance: float) -> None:
+        self.confidence, self.functions, self.tolerance = confidence, functions, tolerance
+        nothing = torch.zeros_like(functions[:, 0, 0])
+        self.element = torch.arange(len(functions), device=functions.device)
+        self.damping = nothing
         # All weight on the opponent that is the strongest so far.
-        strongest = matvec(rows, confidence.mle.coordinates).argmin(-1)
-        self.weights = torch.nn.functional.one_hot(strongest, rows.shape[-2]).to(rows)
+        strongest = matvec(functions[..., :-1], confidence.mle.coordinates).argmin(-1)
+        self.weights = torch.nn.functional.one_hot(strongest, functions.shape[-2]).to(functions)
         self.found = _Found(
-            torch.full_like(s, -torch.inf),
-            torch.full_like(s, torch.inf),
-            torch.zeros_like(rows[:, 0]),
-            torch.zeros_like(s),
+            nothing - torch.inf,
+            nothing + torch.inf,
+            torch.zeros_like(functions[:, 0]),
             self.weights.clone(),
             torch.zeros_like(self.element),
         )
@@ -158,37 +156,44 @@ class _Descent:
                 break
             if len(keep) < len(self.element):
                 self.bound = Bound(*(part[keep] for part in self.bound))
-                for name in ("rows", "s", "element", "damping", "weights", "payoffs"):
+                for name in ("functions", "element", "damping", "weights", "payoffs"):
                     setattr(self, name, getattr(self, name)[keep])
             self._advance()
         return self.found
 
     def _maximum(self, weights: Tensor, start: Bound | None) -> tuple[Bound, Tensor]:
         """``phi`` and its gradient, noted where they are better than before."""
-        combined = (weights.unsqueeze(-1) * self.rows).sum(-2)
-        tolerance = self.tolerance * (_INNER if self.rows.shape[-2] > 1 else 1.0)
-        bound = self.confidence.upper(combined, self.s, tolerance=tolerance, start=start)
-        payoffs = _payoffs(self.rows, self.s, bound.coordinates, bound.beyond)
-        found, least = self.found, payoffs.amin(-1)
-        better = least > found.lower[self.element]
-        rows = self.element[better]
-        found.lower[rows] = least[better]
-        found.coordinates[rows] = bound.coordinates[better]
-        found.beyond[rows] = bound.beyond[better]
+        combined = (weights.unsqueeze(-1) * self.functions).sum(-2)
+        tolerance = self.tolerance * (_INNER if weights.shape[-1] > 1 else 1.0)
+        bound = self.confidence.upper(
+            combined[:, :-1], combined[:, -1], tolerance=tolerance, start=start
+        )
+        point = torch.cat([bound.coordinates, bound.beyond.unsqueeze(-1)], dim=-1)
+        payoffs = matvec(self.functions, point)
+        found, element = self.found, self.element
+        if start is not None:
+            # The set is convex; where its boundary has edges, the maximum lies between rounds.
+            before = found.point[element]
+            share = _best_mixture(matvec(self.functions, before), payoffs)
+            point = torch.lerp(before, point, share.unsqueeze(-1))
+        found.point[element] = point
+        found.lower[element] = matvec(self.functions, point).amin(-1)
         above = bound.value + bound.gap
-        better = above < found.upper[self.element]
-        rows = self.element[better]
+        better = above < found.upper[element]
+        rows = element[better]
         found.upper[rows] = above[better]
         found.weights[rows] = weights[better]
-        found.num_steps[self.element] += bound.num_steps
+        found.num_steps[element] += bound.num_steps
         return bound, payoffs
 
     def _advance(self) -> None:
         """One round: to the minimum of the quadratic model, if it keeps what it promises."""
-        combined = (self.weights.unsqueeze(-1) * self.rows).sum(-2)
+        combined = (self.weights.unsqueeze(-1) * self.functions).sum(-2)
         # Weights sum to one, so what the functions have in common does not matter.
-        apart = self.rows - self.rows.mean(-2, keepdim=True)
-        curvature = upper_curvature(self.confidence, self.bound, combined, self.s, apart)
+        apart = (self.functions - self.functions.mean(-2, keepdim=True))[..., :-1]
+        curvature = upper_curvature(
+            self.confidence, self.bound, combined[:, :-1], combined[:, -1], apart
+        )
         top = curvature.diagonal(dim1=-2, dim2=-1).amax(-1)
         top = torch.where(top > 0, top, self.payoffs.amax(-1) - self.payoffs.amin(-1))
         damped = curvature.clone()
@@ -232,6 +237,15 @@ def _simplex_minimum(quadratic: Tensor, linear: Tensor) -> Tensor:
     return x / x.sum(-1, keepdim=True)
 
 
-def _payoffs(rows: Tensor, s: Tensor, u: Tensor, w: Tensor) -> Tensor:
-    """``h: E x J`` at points."""
-    return matvec(rows, u) + (s * w).unsqueeze(-1)
+def _best_mixture(before: Tensor, after: Tensor) -> Tensor:
+    """The share of the second of two ``E x J``-dim payoffs that lifts the smallest one most."""
+    change = after - before
+    # Somewhere between, two of the payoffs meet, or an end is the best.
+    gap, turn = (
+        before.unsqueeze(-1) - before.unsqueeze(-2),
+        change.unsqueeze(-2) - change.unsqueeze(-1),
+    )
+    shares = torch.where(turn != 0, gap / turn, 0.0).flatten(-2).clamp(0.0, 1.0)
+    shares = torch.nn.functional.pad(shares, (0, 1), value=1.0)
+    least = (before.unsqueeze(-2) + shares.unsqueeze(-1) * change.unsqueeze(-2)).amin(-1)
+    return shares.gather(-1, least.argmax(-1, keepdim=True)).squeeze(-1)

@@ -27,7 +27,9 @@ class SlackRule(Protocol):
 class SqrtSlack:
     r"""``scale sqrt(t + offset)``, times ``kappa B`` if wanted.
 
-    Xu et al. (2024), App. P, with the scale 1. Their scale is ``beta_0``.
+    Xu et al. (2024), App. P, with the scale 1. Their scale is ``beta_0``. It is no confidence
+    bound: under the true kernel and norm it held the truth in about 7 runs of 10 up to 40
+    random duels, and twice of it in nearly all.
 
     Args:
         scale: The slack of one answer, at least 0.

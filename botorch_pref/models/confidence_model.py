@@ -37,6 +37,7 @@ class Solution(NamedTuple):
 
     confidence_set: ConfidenceSet
     functionals: Functionals
+    value_bound: float
 
 
 class ConfidenceModel(JudgedItems):
@@ -120,6 +121,11 @@ class ConfidenceModel(JudgedItems):
         """The most likely function of the ball: coordinates, log likelihood, multiplier."""
         return self.confidence_set.mle
 
+    @property
+    def value_bound(self) -> float:
+        """``kappa B``, what no utility of an item exceeds, jitter aside."""
+        return self._solved().value_bound
+
     def functionals(self) -> Functionals:
         """Values and differences at points, as linear functions on the set."""
         return self._solved().functionals
@@ -158,4 +164,4 @@ class ConfidenceModel(JudgedItems):
         functionals = Functionals(
             self.covar_module, self.items, nodes, whitening, self.jitter, self.jitter_points
         )
-        return Solution(found, functionals)
+        return Solution(found, functionals, kappa * self.norm_bound)

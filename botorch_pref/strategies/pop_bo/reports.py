@@ -70,7 +70,7 @@ def duel_error_bounds(model: LikelihoodRatioModel, penalty: float = 1.0) -> Tens
         ``m``-dim tensor, in the order of the answers.
     """
     sigma = model.asked_duel_sigma(penalty=penalty)
-    slack = [model.slack_rule(t, model.norm_bound) for t in range(len(sigma))]
+    slack = [model.slack_rule(t, model.value_bound) for t in range(len(sigma))]
     width = 2.0 * model.norm_bound + (torch.tensor(slack).to(sigma) / penalty).sqrt()
     return 2.0 * width * sigma
 
