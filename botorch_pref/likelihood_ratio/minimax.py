@@ -8,8 +8,9 @@ a confidence set ``C``: Xu et al. (2024), eq. (101), with ``g_j = a(x) - l_j``. 
 weights in the simplex, are convex programs. The right one is in few variables, and ``phi`` is
 :meth:`~botorch_pref.likelihood_ratio.ConfidenceSet.upper`, whose maximiser holds the gradient:
 the ``h_j`` there. Newton's method on the simplex, damped where its model promises too much,
-takes the few rounds that are left. Each round's maximiser is in the set and each ``phi`` an
-upper bound, which certifies the result whatever the model of the curvature.
+takes the few rounds that are left. The maximisers of all rounds and what lies between them are
+in the set, and each ``phi`` is an upper bound: together they certify the result, whatever the
+model of the curvature.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def least_advantage(
     r"""``max min_j g_j^T u + s w`` over the set; Xu et al. (2024), problem (101).
 
     Args:
-        confidence: The set. A box has edges, at which more rounds are taken, and at times
-            the gap stays open.
+        confidence: The set. With a box ``phi`` has edges, at which the method is slow: there
+            the gap may stay open.
         g: ``... x J x r``-dim coefficients, ``a(x) - l_j`` for opponents that are items.
         s: ``...``-dim coefficients of what the function has beyond the items.
         tolerance: The gap to stop at, in the units of the value.
