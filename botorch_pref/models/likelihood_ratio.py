@@ -221,8 +221,9 @@ class LikelihoodRatioModel(ConfidenceModel):
             raise ComparisonDataError(
                 f"`X` has {tuple(X.shape)[-1:]} columns, but the items have {self.items.shape[-1]}."
             )
-        refuse(finite("X", X.reshape(-1, X.shape[-1])))
-        return self.transform_inputs(X)
+        rows = X.reshape(-1, X.shape[-1])  # a transform takes no single item
+        refuse(finite("X", rows))
+        return self.transform_inputs(rows).view(X.shape)
 
     def _within_box(self, value: Tensor) -> Tensor:
         return value if self.box is None else value.clamp(-self.box, self.box)

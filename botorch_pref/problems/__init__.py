@@ -1,8 +1,12 @@
 r"""Problems with a known utility, on which strategies are measured."""
 
 from botorch_pref.problems.base import ItemError, PreferenceProblem
+from botorch_pref.problems.beliefs import MVNExpert, belief_mean
 from botorch_pref.problems.catalyst import Catalyst
 from botorch_pref.problems.classics import CrossInTray, Levy13
+from botorch_pref.problems.electrolyte import ElectrolyteStandIn
+from botorch_pref.problems.expert_benchmarks import EXPERT_BENCHMARKS, ExpertBenchmark
+from botorch_pref.problems.experts import Expert
 from botorch_pref.problems.gp_sample import GPSample
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.problems.ratings import Ratings, RatingsTable
@@ -28,26 +32,40 @@ from botorch_pref.problems.thermal_comfort import (
     predicted_mean_vote,
 )
 from botorch_pref.problems.tuning import DigitsTuning
+from botorch_pref.problems.utility_experts import (
+    AccuracySchedule,
+    SyntheticExpert,
+    TimeVaryingExpert,
+)
 
 __all__ = [
+    "EXPERT_BENCHMARKS",
     "STANDARDISED_FUNCTIONS",
+    "AccuracySchedule",
     "Ackley",
     "Catalyst",
     "CrossInTray",
     "DigitsTuning",
+    "ElectrolyteStandIn",
+    "Expert",
+    "ExpertBenchmark",
     "GPSample",
     "ItemError",
     "Levy13",
     "LogisticJudge",
+    "MVNExpert",
     "PreferenceProblem",
     "RKHSFunction",
     "Ratings",
     "RatingsTable",
     "StandardisedFunction",
     "StandardisedSettings",
+    "SyntheticExpert",
     "SyntheticProblem",
     "TableProblem",
     "ThermalComfort",
+    "TimeVaryingExpert",
+    "belief_mean",
     "dueling_regret",
     "get_problem",
     "predicted_dissatisfied",

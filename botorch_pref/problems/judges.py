@@ -12,7 +12,7 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.problems.base import ItemError, PreferenceProblem
-from botorch_pref.queries import Choice, Evaluate
+from botorch_pref.queries import Choice, Evaluate, Label
 from botorch_pref.randomness import derive_seed, derive_uniform
 
 
@@ -97,7 +97,7 @@ class LogisticJudge:
             seed = derive_seed(self.seed, "value", t, annotator)
             generator = torch.Generator().manual_seed(seed)
             noise = torch.randn((), generator=generator, dtype=torch.double)
-            return self._utility(query) + self.value_noise * float(noise)
+            return item_utility(self.problem, query) + self.value_noise * float(noise)
         uniform = derive_uniform(self.seed, "label", t, annotator)
         if isinstance(query, Choice):
             # The last one takes what rounding leaves of the sum.
@@ -143,13 +143,6 @@ class LogisticJudge:
             )
         return (scale * self._utilities(query)).softmax(-1)
 
-    def _utility(self, query: Evaluate) -> float:
-        """The utility of one item."""
-        bounds = self.problem.bounds
-        if query.indices is not None:
-            return float(self.problem.utility(torch.tensor(query.indices, device=bounds.device)))
-        return float(self.problem(query.items.to(bounds)))
-
     def _utilities(self, query: PairQuery | Choice | Tensor | Sequence[int]) -> Tensor:
         """The ``2``-dim utilities of a pair, or the ``k``-dim ones of a choice."""
         number = len(query.items) if isinstance(query, Choice) else 2
@@ -171,3 +164,22 @@ class LogisticJudge:
             )
         utilities: Tensor = self.problem(pair)
         return utilities
+
+
+def item_utility(problem: PreferenceProblem, query: Evaluate | Label) -> float:
+    r"""The utility of the item that a query is about.
+
+    Args:
+        problem: The problem.
+        query: The query; its index comes first, where it has one.
+
+    Returns:
+        The utility, without noise.
+
+    Raises:
+        ItemError: If the item or the index is none of the problem's.
+    """
+    bounds = problem.bounds
+    if query.indices is not None:
+        return float(problem.utility(torch.tensor(query.indices, device=bounds.device)))
+    return float(problem(query.items.to(bounds)))

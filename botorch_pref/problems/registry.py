@@ -14,6 +14,8 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.catalyst import Catalyst
 from botorch_pref.problems.classics import CrossInTray, Levy13
+from botorch_pref.problems.electrolyte import ElectrolyteStandIn
+from botorch_pref.problems.expert_benchmarks import EXPERT_BENCHMARKS, ExpertBenchmark
 from botorch_pref.problems.gp_sample import GPSample
 from botorch_pref.problems.ratings import Ratings
 from botorch_pref.problems.rkhs import RKHSFunction
@@ -34,6 +36,8 @@ _OWN: dict[str, Callable[..., PreferenceProblem]] = {
         f"standardised{which}": partial(StandardisedFunction, which)
         for which in STANDARDISED_FUNCTIONS
     },
+    **{f"expert{which}": partial(ExpertBenchmark, which) for which in EXPERT_BENCHMARKS},
+    "electrolytestandin": ElectrolyteStandIn,
 }
 _FUNCTIONS: dict[str, Callable[..., SyntheticTestFunction]] = {
     "beale": botorch_synthetic.Beale,

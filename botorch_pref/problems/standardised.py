@@ -57,9 +57,9 @@ class _Function(NamedTuple):
     lengthscale: float
 
 
-_HOLDER_SECOND = 9.664590019241273
+HOLDER_BEST = (8.055023475736563, 9.664590019241273)  # in the positive quadrant
 _BRANIN = [(-math.pi, 12.275), (math.pi, 2.275), (3.0 * math.pi, 2.475)]
-_HOLDER = list(product((8.055023475736563, -8.055023475736563), (_HOLDER_SECOND, -_HOLDER_SECOND)))
+_HOLDER = list(product(*((best, -best) for best in HOLDER_BEST)))
 _TABLE: dict[str, _Function] = {
     "beale": _Function(botorch_synthetic.Beale, [(3.0, 0.5)], 6.0, 1.0, 4.5),
     "branin": _Function(botorch_synthetic.Branin, _BRANIN, 10.0, 10.0, 10.0),

@@ -7,6 +7,8 @@ from botorch_pref.problems import (
     Ackley,
     Catalyst,
     DigitsTuning,
+    ElectrolyteStandIn,
+    ExpertBenchmark,
     GPSample,
     Ratings,
     RKHSFunction,
@@ -22,7 +24,11 @@ from botorch_pref.problems import (
 def test_every_problem(name: str) -> None:
     problem = get_problem(name)
     assert problem.name == name
-    if name not in ("gpsample", "thermalcomfort"):  # which are in units of their own
+    if name not in (
+        "gpsample",
+        "thermalcomfort",
+        "electrolytestandin",
+    ):  # which are in units of their own
         lowest = -1.0 if name == "ratings" else 0.0
         assert problem.bounds.tolist() == [[lowest] * problem.dim, [1.0] * problem.dim]
     if problem.choices is None:
@@ -63,6 +69,12 @@ def test_options() -> None:
     room = get_problem("thermal-comfort", dim=4)
     assert isinstance(room, ThermalComfort)
     assert room.dim == 4
+    rosenbrock = get_problem("expert-rosenbrock3", rho_range="authors")
+    assert isinstance(rosenbrock, ExpertBenchmark)
+    assert rosenbrock.rho_range == (-1.5e4, 0.0)
+    electrolyte = get_problem("electrolyte-stand-in", log=True)
+    assert isinstance(electrolyte, ElectrolyteStandIn)
+    assert electrolyte.log
     levy = get_problem("levy", dim=5)
     assert isinstance(levy, SyntheticProblem)
     assert levy.dim == 5

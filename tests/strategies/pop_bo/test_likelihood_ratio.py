@@ -16,6 +16,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.problems import GPSample
 from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.runner import simulate
 from botorch_pref.strategies import POPBO, Strategy
 from botorch_pref.strategies.learner import kernel_of
 from botorch_pref.strategies.pop_bo.reports import interval_width
@@ -277,6 +278,17 @@ def regret(slack: float | None, seed: int, horizon: int = 50) -> tuple[float, fl
         strategy.tell(query, judge(query, step))
         total += best - float(utilities[query.indices[0]])
     return total, best - float(utilities[strategy.recommend_index()])
+
+
+def test_the_second_arms_pay_what_the_first_ones_did() -> None:
+    """As every second arm was the first arm before, one sum of regrets gives the other."""
+    problem = GPSample(num_choices=21, seed=0)
+    strategy = POPBO(choices=problem.choices, hyperparameters=FIXED, norm_bound=2.0)
+    table = simulate(strategy, problem, LogisticJudge(problem, 0), 8, progress=False).table
+    best = float(problem.optimal_value)
+    first, second = best - table["first_utility"], best - table["second_utility"]
+    total = 2 * first.sum() + second.iloc[0] - first.iloc[-1]
+    assert first.sum() + second.sum() == pytest.approx(total, abs=1e-10)
 
 
 @pytest.mark.slow

@@ -1,0 +1,270 @@
+r"""Simulated experts who judge an item by its utility.
+
+References:
+.. [Xu2024b] W. Xu, M. Adachi, C. N. Jones, M. A. Osborne. Principled Bayesian
+    Optimisation in Collaboration with Human Experts. NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
+from botorch_pref.problems.base import PreferenceProblem, check_positive
+from botorch_pref.problems.expert_benchmarks import Range, checked_rho_range
+from botorch_pref.problems.experts import Expert
+from botorch_pref.problems.judges import item_utility
+from botorch_pref.queries import Evaluate, Label, Query
+
+RHO_BOUND = 3.0  # the ends of the range are mapped to -3 and 3
+
+
+class _UtilityExpert(Expert):
+    r"""Judges an item by its utility: ``P(accept) = S(a rho(u))``."""
+
+    def __init__(
+        self,
+        problem: PreferenceProblem,
+        rho_range: Sequence[float] | None,
+        seed: int,
+        value_noise: float,
+        absence: float,
+    ) -> None:
+        super().__init__(problem, seed=seed, value_noise=value_noise, absence=absence)
+        self.rho_range = _range_of(problem, rho_range)
+
+    @abstractmethod
+    def accuracy_at(self, t: int | None = None) -> float:
+        r"""The accuracy ``a``.
+
+        Args:
+            t: The step; ``None`` for now.
+
+        Returns:
+            The accuracy.
+        """
+
+    def rho(self, utilities: Tensor) -> Tensor:
+        r"""The line that maps the range to [-3, 3].
+
+        It goes on beyond the range: nothing is cut off. (With the authors' range of
+        ``ackley4`` two thirds of the box lie below -3.)
+
+        Args:
+            utilities: ``...``-dim, of the problem.
+
+        Returns:
+            ``...``-dim logits of an expert of accuracy 1; large is good.
+        """
+        low, high = self.rho_range
+        return RHO_BOUND * ((utilities - low) - (high - utilities)) / (high - low)
+
+    def _probability(self, items: Tensor, t: int | None) -> Tensor:
+        return self._link(self.problem(items), t)
+
+    def _link(self, utilities: Tensor, t: int | None) -> Tensor:
+        return torch.sigmoid(self.accuracy_at(t) * self.rho(utilities))
+
+    def _accepts(self, query: Label, t: int) -> float:
+        # An item may be listed twice with different utilities: the index decides.
+        utility = torch.tensor(item_utility(self.problem, query), dtype=torch.double)
+        return float(self._link(utility, t))
+
+
+class SyntheticExpert(_UtilityExpert):
+    r"""Accepts with probability ``S(a rho(u))`` for the utility ``u`` ([Xu2024b], Example 2.2).
+
+    The line ``rho`` maps a range of the utility to [-3, 3], so that an expert of accuracy
+    ``a`` accepts the best item with probability ``S(3 a)``: 0.9975 for 2 (strong), 0.9526 for 1
+    (helpful), 0.5 for 0 (random), 0.0474 for -1 (adversarial), 0.0025 for -2 (strongly
+    adversarial). Beyond the range the line goes on. In the paper, where ``f = -u`` is minimised
+    and a label is 1 to reject, it is ``P(reject) = S(a rho(f))``: the same expert.
+
+    Attributes:
+        accuracy: The accuracy ``a``.
+        rho_range: The range, in units of the utility.
+    """
+
+    def __init__(
+        self,
+        problem: PreferenceProblem,
+        accuracy: float = 1.0,
+        rho_range: Sequence[float] | None = None,
+        *,
+        seed: int = 0,
+        value_noise: float = 0.0,
+        absence: float = 0.0,
+    ) -> None:
+        r"""Set what the expert knows.
+
+        Args:
+            problem: The objective.
+            accuracy: The accuracy ``a``, of either sign.
+            rho_range: The lowest and the highest utility of the range; that of the problem
+                if omitted, as :class:`~botorch_pref.problems.ExpertBenchmark` has one, or
+                that of its choices.
+            seed: As for :class:`~botorch_pref.problems.Expert`, as are the rest.
+            value_noise: See there.
+            absence: See there.
+
+        Raises:
+            SearchSpaceError: If ``rho_range`` is not a lower and a higher number, the lower
+                one below the largest utility.
+            UnsupportedError: If ``accuracy`` is not finite, ``rho_range`` is omitted and the
+                problem has none, or as for :class:`~botorch_pref.problems.Expert`.
+        """
+        super().__init__(problem, rho_range, seed, value_noise, absence)
+        self.accuracy = _checked_accuracy("accuracy", accuracy)
+
+    def accuracy_at(self, t: int | None = None) -> float:
+        """The accuracy, at whatever step."""
+        return self.accuracy
+
+
+@dataclass(frozen=True)
+class AccuracySchedule:
+    r"""The accuracy of an expert who has seen ``n`` values ([Xu2024b], App. I.1).
+
+    The text has an expert who gets better, which is ``a_n = limit (1 - exp(-rate n))``, the
+    form ``"rising"``. The formula that is printed there, ``a_n = limit (1 - exp(-rate / n))``,
+    falls from ``limit`` to 0: the form ``"printed"``.
+
+    Attributes:
+        rate: The rate, which the paper does not give.
+        form: ``"rising"`` or ``"printed"``.
+        limit: The accuracy to which the first form rises, and from which the second falls.
+    """
+
+    rate: float
+    form: Literal["rising", "printed"] = "rising"
+    limit: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_positive(rate=self.rate)
+        _checked_accuracy("limit", self.limit)
+        if self.form not in ("rising", "printed"):
+            raise SearchSpaceError(f"form must be 'rising' or 'printed', got {self.form!r}.")
+
+    def __call__(self, num_evaluations: int) -> float:
+        r"""The accuracy.
+
+        Args:
+            num_evaluations: The number ``n`` of values seen, at least 0.
+
+        Returns:
+            The accuracy ``a_n``.
+        """
+        if self.form == "rising":
+            return -self.limit * math.expm1(-self.rate * num_evaluations)
+        if num_evaluations == 0:
+            return self.limit
+        return -self.limit * math.expm1(-self.rate / num_evaluations)
+
+
+class TimeVaryingExpert(_UtilityExpert):
+    r"""A :class:`SyntheticExpert` whose accuracy depends on the number of values told so far.
+
+    It remembers at which steps it told a value, and a label at step ``t`` counts those before
+    ``t``. So every run needs an expert of its own.
+
+    Attributes:
+        schedule: The accuracy by the number of values.
+        rho_range: The range, in units of the utility.
+    """
+
+    def __init__(
+        self,
+        problem: PreferenceProblem,
+        schedule: Callable[[int], float],
+        rho_range: Sequence[float] | None = None,
+        *,
+        initial_evaluations: int = 0,
+        seed: int = 0,
+        value_noise: float = 0.0,
+        absence: float = 0.0,
+    ) -> None:
+        r"""Set what the expert knows, and will know.
+
+        Args:
+            problem: The objective.
+            schedule: The accuracy by the number of values, as :class:`AccuracySchedule`.
+            rho_range: As for :class:`SyntheticExpert`.
+            initial_evaluations: The number of values known before the first step.
+            seed: As for :class:`~botorch_pref.problems.Expert`, as are the rest.
+            value_noise: See there.
+            absence: See there.
+
+        Raises:
+            SearchSpaceError: As for :class:`SyntheticExpert`.
+            UnsupportedError: As for :class:`SyntheticExpert`, or if ``initial_evaluations``
+                is negative.
+        """
+        super().__init__(problem, rho_range, seed, value_noise, absence)
+        if initial_evaluations < 0:
+            raise UnsupportedError(
+                f"initial_evaluations must be at least 0, got {initial_evaluations!r}."
+            )
+        self.schedule = schedule
+        self._initial = initial_evaluations
+        self._told: set[int] = set()
+
+    def __call__(self, query: Query, t: int) -> float | None:
+        """Answer a query as other experts do, and remember the step of a value."""
+        answer = super().__call__(query, t)
+        if isinstance(query, Evaluate):
+            self._told.add(t)
+        return answer
+
+    def num_evaluations(self, t: int | None = None) -> int:
+        r"""How many values are known.
+
+        Args:
+            t: Only those told before this step count; all if ``None``.
+
+        Returns:
+            The number, the initial ones included.
+        """
+        return self._initial + sum(t is None or told < t for told in self._told)
+
+    def accuracy_at(self, t: int | None = None) -> float:
+        r"""The accuracy at a step.
+
+        Args:
+            t: The step; ``None`` for now.
+
+        Returns:
+            What the schedule says.
+
+        Raises:
+            UnsupportedError: If that is not finite.
+        """
+        return _checked_accuracy("schedule", self.schedule(self.num_evaluations(t)))
+
+
+def _checked_accuracy(argument: str, accuracy: float) -> float:
+    """A finite number as a float."""
+    if not math.isfinite(accuracy):
+        raise UnsupportedError(f"{argument} must be a finite accuracy, got {accuracy!r}.")
+    return float(accuracy)
+
+
+def _range_of(problem: PreferenceProblem, rho_range: Sequence[float] | None) -> Range:
+    """The range given, or the problem's own, or that of its choices."""
+    if rho_range is None:
+        rho_range = getattr(problem, "rho_range", None)
+    if rho_range is None:
+        if problem.choices is None:
+            raise UnsupportedError(f"rho_range has to be given: {problem.name} has none.")
+        rho_range = (float(problem.utilities.min()), float(problem.utilities.max()))
+    try:
+        best = problem.optimal_value
+    except NotImplementedError:
+        best = None
+    return checked_rho_range(rho_range, best)

@@ -1,0 +1,91 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from botorch.utils.testing import (
+    BaseTestProblemTestCaseMixIn,
+    BotorchTestCase,
+    SyntheticTestFunctionTestCaseMixin,
+)
+
+from botorch_pref.problems import ElectrolyteStandIn, ItemError, MVNExpert, SyntheticExpert
+
+
+class TestAsBoTorchTestFunctions(
+    BotorchTestCase, BaseTestProblemTestCaseMixIn, SyntheticTestFunctionTestCaseMixin
+):
+    functions = (ElectrolyteStandIn(), ElectrolyteStandIn(log=True))
+
+
+def casteel_amis(m: float, r: float, e: float) -> float:
+    """The conductivity in mS/cm."""
+    largest = 13 * math.exp(-3.5 * (e - 0.3 + 0.1 * (r - 0.7)) ** 2 - 0.5 * (r - 0.7) ** 2)
+    mu = 1 + 0.4 * (e - 0.3) + 0.2 * (r - 0.7)
+    a, b = 1.2 + 0.3 * e, -0.25 + 0.1 * e
+    return largest * (m / mu) ** a * math.exp(b * (m - mu) ** 2 - a * (m - mu) / mu)
+
+
+def items(number: int) -> torch.Tensor:
+    cube = torch.rand(number, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    return cube * torch.tensor([2.0, 1.0, 1.0])
+
+
+def test_definition() -> None:
+    problem, X = ElectrolyteStandIn(), items(200)
+    expected = [casteel_amis(*x) for x in X.tolist()]
+    assert np.allclose(problem(X), expected, rtol=1e-12)
+    assert torch.equal(problem.conductivity(X), problem(X))
+    logarithm = ElectrolyteStandIn(log=True)
+    assert np.allclose(logarithm(X), np.log(np.array(expected) + 0.1), rtol=1e-12)
+    assert torch.equal(logarithm.conductivity(X), problem(X))
+    assert problem.bounds.tolist() == [[0.0] * 3, [2.0, 1.0, 1.0]]
+    assert problem(X.view(4, 50, 3)).shape == (4, 50)
+    assert problem(X.float()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_best_and_worst(log: bool) -> None:
+    problem = ElectrolyteStandIn(log=log)
+    assert problem.optimizers.tolist() == [[1.0, 0.7, 0.3]]
+    assert float(problem(problem.optimizers)) == pytest.approx(problem.optimal_value, abs=1e-14)
+    worst, best = problem.rho_range
+    assert best == problem.optimal_value == pytest.approx(math.log(13.1) if log else 13.0)
+    dry = items(100) * torch.tensor([0.0, 1.0, 1.0])
+    assert torch.allclose(problem(dry), torch.tensor(worst, dtype=torch.double), atol=1e-14)
+    values = problem(items(20000))
+    assert values.min() >= worst
+    assert best - 0.3 < values.max() <= best
+    assert not (problem(problem.optimizers + 1e-3 * torch.eye(3)) >= best).any()
+
+
+def test_one_peak_along_every_molarity() -> None:
+    compositions = items(50).unsqueeze(1).repeat(1, 401, 1)
+    compositions[..., 0] = torch.linspace(0.0, 2.0, 401, dtype=torch.double)
+    rises = ElectrolyteStandIn()(compositions).diff(dim=-1) > 0
+    assert (rises.int().diff(dim=-1) <= 0).all()
+    assert rises[:, 0].all()
+    assert not rises[:, -1].any()
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_gradients(log: bool) -> None:
+    X = items(5).requires_grad_()
+    assert torch.autograd.gradcheck(ElectrolyteStandIn(log=log)._evaluate_true, (X,))
+    dry = torch.tensor([0.0, 0.5, 0.5], dtype=torch.double, requires_grad=True)
+    ElectrolyteStandIn(log=log)(dry).backward()
+    assert dry.grad is not None
+    assert dry.grad.isfinite().all()
+
+
+def test_experts() -> None:
+    problem = ElectrolyteStandIn(log=True)
+    best = problem.optimizers[0]
+    expected = pytest.approx(1.0 / (1.0 + math.exp(-3.0)))
+    assert float(SyntheticExpert(problem).probability(best)) == expected
+    assert float(MVNExpert(problem, "strong").probability(best)) == 1.0
+
+
+def test_bad_items() -> None:
+    with pytest.raises(ItemError, match=r"Row \[1\] is not"):
+        ElectrolyteStandIn().conductivity(torch.tensor([[1.0, 0.5, 0.5], [2.5, 0.5, 0.5]]))
