@@ -88,20 +88,10 @@ class PaperSlack:
 
 
 @dataclass(frozen=True)
-class VilleSlack:
-    r"""See :func:`~botorch_pref.likelihood_ratio.theory.beta_ville`.
-
-    Args:
-        delta: The probability of failure.
-        epsilon: The radius of the cover.
-        log_covering: The logarithm of the cover's size.
-    """
+class VilleSlack(PaperSlack):
+    r"""See :func:`~botorch_pref.likelihood_ratio.theory.beta_ville`; arguments as of the base."""
 
     rule: ClassVar[str] = "ville"
-
-    delta: float = 0.05
-    epsilon: float = 0.01
-    log_covering: float = 0.0
 
     def __call__(self, num_answers: int, value_bound: float) -> float:
         """See :class:`SlackRule`."""

@@ -14,8 +14,8 @@ from botorch_pref.acquisition.base import checked_beta
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Query
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.learning import ModelOptions
 from botorch_pref.strategies.utility import (
-    ModelOptions,
     Pair,
     UtilityStrategy,
     difference_table,

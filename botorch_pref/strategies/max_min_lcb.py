@@ -20,7 +20,8 @@ from botorch_pref.acquisition.base import (
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import PreferenceGP
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.utility import ModelOptions, Pair, UtilityStrategy, difference_table
+from botorch_pref.strategies.learning import ModelOptions
+from botorch_pref.strategies.utility import Pair, UtilityStrategy, difference_table
 
 _FOLLOWERS = 256
 _TIE = 1e-9

@@ -25,7 +25,8 @@ from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace.sides import prior_root
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.utility import ModelOptions, Pair, UtilityStrategy, masked
+from botorch_pref.strategies.learning import ModelOptions
+from botorch_pref.strategies.utility import Pair, UtilityStrategy, masked
 
 _BETA = 4.0  # BoTorch's, the square of the multiple of the standard deviation
 _VALUE_NOISE = 1e-5  # of believed values, in units of the prior variance

@@ -18,7 +18,6 @@ from botorch_pref.models import PreferenceGP
 from botorch_pref.queries import Duel, Query
 from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.learning import LearningStrategy
-from botorch_pref.strategies.learning import ModelOptions as ModelOptions
 
 _NO_DIFFERENCE = 1e-9
 
@@ -29,18 +28,9 @@ Pair = tuple[Tensor, tuple[int, int] | None]
 class UtilityStrategy(LearningStrategy):
     r"""Asks duels, models the utility, and recommends the largest posterior mean.
 
-    Args:
-        bounds: ``2 x d``-dim box, or
-        choices: ``n x d``-dim table of items, or
-        space: a search space.
-        seed: The seed of all draws.
-        hyperparameters: ``"evidence"`` to learn them, or fixed values; see
-            :class:`~botorch_pref.strategies.learner.UtilityLearner`.
-        kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
-        regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
+    For the arguments see :class:`~botorch_pref.strategies.learning.LearningStrategy`.
 
     Attributes:
-        round: The number of duels that were chosen.
         num_identical: The number of answered duels in which an item met itself.
     """
 

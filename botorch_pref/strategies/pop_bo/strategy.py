@@ -13,6 +13,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.queries import Query
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.learning import ModelOptions
 from botorch_pref.strategies.pop_bo.confidence import LikelihoodRatioConfidence
 from botorch_pref.strategies.pop_bo.laplace import LaplaceAdvantage
 from botorch_pref.strategies.pop_bo.reports import (
@@ -27,7 +28,6 @@ from botorch_pref.strategies.pop_bo.search import (
     challenger_among,
     challenger_on_box,
 )
-from botorch_pref.strategies.utility import ModelOptions
 
 _CONFIDENCES = ("likelihood-ratio", "laplace")
 
