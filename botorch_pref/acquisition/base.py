@@ -13,12 +13,14 @@ from botorch.models.likelihoods.pairwise import (
 )
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from torch import Tensor
+from torch import Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.likelihood_ratio import Bound
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import LikelihoodRatioModel
 
 
 class _NoPendingPoints(AcquisitionFunction):
@@ -153,3 +155,11 @@ def checked_beta(beta: float) -> float:
         ComparisonDataError: If it is neither zero nor a positive, finite number.
     """
     return 0.0 if beta == 0 else checked_positive("beta", beta)
+
+
+def usable_start(last: Bound | None, model: LikelihoodRatioModel, shape: Size) -> Bound | None:
+    """A rule's last solution, where it is one of such a batch and of the model as it is now."""
+    root = model.confidence_set.program.root
+    if last is None or last.coordinates.shape != (*shape, root.shape[-1]):
+        return None
+    return last if last.coordinates.device == root.device else None

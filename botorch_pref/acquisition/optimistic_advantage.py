@@ -9,7 +9,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.acquisition.base import ItemAcquisitionFunction, usable_start
 from botorch_pref.data.checks import finite, refuse
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -71,14 +71,7 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
         """
         pairs = torch.cat([X, self.x_ref.to(X).expand_as(X)], dim=-2)
         model = cast(LikelihoodRatioModel, self.model)
-        bound = model.advantage_bound(pairs, tolerance=self.tolerance, start=self._start(X))
+        start = usable_start(self._last, model, X.shape[:-2])
+        bound = model.advantage_bound(pairs, tolerance=self.tolerance, start=start)
         self._last = Bound(*(part.detach() for part in bound))
         return bound.value
-
-    def _start(self, X: Tensor) -> Bound | None:
-        """The last solution, where it is one of this batch and of this model as it is now."""
-        root = cast(LikelihoodRatioModel, self.model).confidence_set.program.root
-        last = self._last
-        if last is None or last.coordinates.shape != (*X.shape[:-2], root.shape[-1]):
-            return None
-        return last if last.coordinates.device == root.device else None

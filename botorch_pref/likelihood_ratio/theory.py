@@ -90,11 +90,11 @@ def beta1(
     Raises:
         ComparisonDataError: If an argument is out of range.
     """
-    _check(epsilon, delta, t, log_covering)
+    check_confidence(epsilon, delta, t, log_covering)
     if t == 0:
         return 0.0
     found = bt_constants(norm_bound)
-    deviation = norm_bound * math.sqrt(32.0 * t * _log_union(delta, t, log_covering))
+    deviation = norm_bound * math.sqrt(32.0 * t * log_union(delta, t, log_covering))
     return deviation + found.lipschitz * epsilon * t
 
 
@@ -107,7 +107,7 @@ def beta_ville(
     inequality, and a union over the cover, it stays below ``N / delta``. Ours. Arguments
     and errors as of :func:`beta1`.
     """
-    _check(epsilon, delta, t, log_covering)
+    check_confidence(epsilon, delta, t, log_covering)
     if t == 0:
         return 0.0
     return log_covering - math.log(delta) + bt_constants(norm_bound).lipschitz * epsilon * t
@@ -122,12 +122,12 @@ def beta2(
     of the proof of Lemma 3.5 (App. D), where ``sigma'`` is the largest slope; arguments and
     errors as of :func:`beta1`.
     """
-    _check(epsilon, delta, t, log_covering)
+    check_confidence(epsilon, delta, t, log_covering)
     if t == 0:
         return 0.0
     found = bt_constants(norm_bound)
     near = 8.0 * found.curvature * found.largest_slope**2 * epsilon**2 * t
-    spread = found.likelihood_range * math.sqrt(8.0 * t * _log_union(delta, t, log_covering))
+    spread = found.likelihood_range * math.sqrt(8.0 * t * log_union(delta, t, log_covering))
     return near + 2.0 * found.lipschitz * epsilon * t + spread
 
 
@@ -223,11 +223,17 @@ def regret_bound(
     return width * math.sqrt(4.0 * (horizon + 2) * gain)
 
 
-def _log_union(delta: float, t: int, log_covering: float) -> float:
+def log_union(delta: float, t: int, log_covering: float) -> float:
+    """``log(pi^2 t^2 N / (6 delta))``: a union over all ``t`` and the cover, ``t > 0``."""
     return math.log(math.pi**2 * t**2 / (6.0 * delta)) + log_covering
 
 
-def _check(epsilon: float, delta: float, t: int, log_covering: float) -> None:
+def check_confidence(epsilon: float, delta: float, t: int, log_covering: float) -> None:
+    """Check the arguments that all constants have.
+
+    Raises:
+        ComparisonDataError: If one is out of range; names it.
+    """
     if not 0.0 < delta < 1.0:
         raise ComparisonDataError(f"`delta` must lie between 0 and 1, not {delta!r}.")
     if isinstance(t, bool) or not isinstance(t, int) or t < 0:

@@ -1,0 +1,127 @@
+r"""COBOL's rule: an optimistic objective, and what an expert may think of it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from botorch.models.model import Model
+from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
+from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
+from botorch_pref.data.options import checked_positive
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.likelihood_ratio import FINAL
+
+
+class ExpertAugmentedLCB(ExpertAcquisitionFunction):
+    r"""``mean(x) + beta sd(x) + weight upper(x)``, to be maximised.
+
+    The rule (5) of Xu et al. (2024b), *Principled Bayesian Optimisation in Collaboration with Human
+    Experts*, with all signs changed: they minimise a lower bound, and their latent is large where
+    the expert rejects. Mean and standard deviation are the objective's in standardised units
+    (:class:`~botorch_pref.acquisition.standard_units.StandardUnits`) without observation noise, and
+    ``upper`` is the largest latent that the expert's labels allow, in logits: 0 is where accepting
+    is as likely as rejecting. The gradient is that of this latent held fixed (the envelope
+    theorem).
+
+    With ``weight=0`` it is the plain optimistic rule, of which nothing is solved; with a negative
+    ``beta``, too, the pessimistic one.
+
+    The value has a kink at every labelled item, and where the labels say nothing of an item
+    ``upper`` is flat: use several restarts, and the best item of the plain rule among them.
+
+    Example:
+        >>> rule = ExpertAugmentedLCB(gp, labels, beta=1.0, weight=1.0)
+        >>> item, _ = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=256)
+    """
+
+    beta: Tensor
+    weight: Tensor
+
+    def __init__(
+        self,
+        objective_model: Model,
+        label_model: Model | None,
+        beta: float,
+        weight: float,
+        *,
+        label_beta: float = 1.0,
+        x_ref: Tensor | None = None,
+        tolerance: float = FINAL,
+    ) -> None:
+        r"""Fix both models and the trade-off.
+
+        Args:
+            objective_model: A BoTorch model of measured values with one output.
+            label_model: The expert's model, with the label 1 for accept: a
+                :class:`~botorch_pref.models.LikelihoodRatioModel` or a
+                :class:`~botorch_pref.models.BernoulliGP`; may be None if ``weight`` is 0.
+            beta: Multiplies the standard deviation, as in the paper; BoTorch's
+                ``UpperConfidenceBound`` takes its square.
+            weight: Standardised units of the objective that a logit is worth, the paper's
+                ``lambda``; at least 0.
+            label_beta: Multiplies the standard deviation of the latent of a ``BernoulliGP``.
+            x_ref: ``d``-dim item that the latent is compared with, where pairs were judged.
+            tolerance: The gap to which ``upper`` is solved, in logits. 1e-6 is enough for a
+                line search, 1e-4 for a comparison of raw samples.
+
+        Raises:
+            ComparisonDataError: If an option is out of range, or there is a ``weight`` and no
+                label model.
+            UnsupportedError: If a model has another form, or the objective's no units.
+        """
+        super().__init__(model=objective_model)
+        StandardUnits(objective_model)  # raises
+        if isinstance(beta, bool) or not isinstance(beta, int | float) or not math.isfinite(beta):
+            raise ComparisonDataError(f"`beta` must be a finite number, not {beta!r}.")
+        weight = 0.0 if weight == 0 else checked_positive("weight", weight)
+        if label_model is None and weight:
+            raise ComparisonDataError("Give `label_model`, or a `weight` of 0.")
+        self.register_buffer("beta", torch.tensor(float(beta), dtype=torch.double))
+        self.register_buffer("weight", torch.tensor(weight, dtype=torch.double))
+        self.belief: ExpertBelief | None = None
+        if label_model is not None:
+            options = {"label_beta": label_beta, "tolerance": tolerance}
+            self.belief = ExpertBelief(label_model, x_ref=x_ref, **options)
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The optimistic value.
+
+        Args:
+            X: ``b x 1 x d``-dim items.
+
+        Returns:
+            ``b``-dim values, in standardised units of the objective.
+        """
+        value: Tensor = self._optimistic(X)
+        if not bool(self.weight):
+            return value
+        return value + self.weight * self.feasibility(X.squeeze(-2))
+
+    def feasibility(self, X: Tensor) -> Tensor:
+        r"""``upper(x)``, at least 0 where the expert may accept.
+
+        The slack of the constrained rule (Xu et al. 2024b, Alg. 2), as
+        ``SearchSpace.maximize(rule, feasible=rule.feasibility)`` takes it, with a ``weight`` of 0.
+
+        Args:
+            X: ``... x d``-dim items.
+
+        Returns:
+            ``...``-dim latents in logits, differentiable.
+
+        Raises:
+            ComparisonDataError: If there is no label model.
+        """
+        if self.belief is None:
+            raise ComparisonDataError("Without a `label_model` nothing is known of the expert.")
+        return self.belief.upper(X)
+
+    @average_over_ensemble_models  # type: ignore[arg-type]
+    def _optimistic(self, X: Tensor) -> Tensor:
+        mean, deviation = standardised_posterior(self.model, X)
+        return (mean + self.beta * deviation).squeeze(-1)

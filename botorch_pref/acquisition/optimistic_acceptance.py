@@ -1,0 +1,41 @@
+r"""The expert alone: where acceptance may be most likely."""
+
+from __future__ import annotations
+
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
+from botorch_pref.likelihood_ratio import FINAL
+
+
+class OptimisticAcceptance(ExpertAcquisitionFunction):
+    r"""``upper(x)``, the largest latent that an expert's labels allow.
+
+    What is left of :class:`ExpertAugmentedLCB` as its weight grows. COBOL's guarantee against harm
+    holds for it, too (Xu et al. 2024b), and where no item is feasible for their Alg. 2, its best
+    item is the least infeasible one.
+
+    Example:
+        >>> item, _ = optimize_acqf(OptimisticAcceptance(labels), bounds, q=1, ...)
+    """
+
+    def __init__(
+        self,
+        label_model: Model,
+        *,
+        label_beta: float = 1.0,
+        x_ref: Tensor | None = None,
+        tolerance: float = FINAL,
+    ) -> None:
+        r"""Fix the model; arguments and errors as of :class:`ExpertAugmentedLCB`."""
+        super().__init__(model=label_model)
+        self.belief = ExpertBelief(
+            label_model, label_beta=label_beta, x_ref=x_ref, tolerance=tolerance
+        )
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """``b``-dim latents, in logits, of ``b x 1 x d``-dim items."""
+        return self.belief.upper(X.squeeze(-2))

@@ -1,0 +1,132 @@
+r"""What COBOL has been told, and its two models."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import RBFKernel
+from torch import Tensor
+
+from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.queries import Evaluate, Label, Query
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.cobol.objective import (
+    fit_lengthscales,
+    objective_kernel,
+    objective_model,
+)
+from botorch_pref.strategies.cobol.options import Settings
+
+
+class Beliefs:
+    r"""Values and labels, the model of each, and what both have learnt.
+
+    The label model has the objective's lengthscales, as both see the unit cube.
+
+    Args:
+        space: The domain.
+        settings: The options.
+        seed: Of restarts of fits.
+
+    Attributes:
+        measured: Evaluations and their values.
+        labelled: Labels and their answers.
+        norm_bound: The bound on the norm of the expert's belief, which only grows.
+    """
+
+    def __init__(self, space: SearchSpace, settings: Settings, seed: int) -> None:
+        self.space, self.settings, self.seed = space, settings, seed
+        self.measured: list[tuple[Query, float]] = []
+        self.labelled: list[tuple[Query, float]] = []
+        self.norm_bound = settings.norm_bound
+        self.lengthscales: list[float] | None = None
+        self._num_fitted = self._num_adapted = 0
+        self._objective: SingleTaskGP | None = None
+        self._expert: LikelihoodRatioModel | None = None
+
+    def add(self, query: Label | Evaluate, answer: float) -> None:
+        """Add a label or a value."""
+        if isinstance(query, Label):
+            self.labelled.append((query, answer))
+            self._expert = None
+        else:
+            self.measured.append((query, answer))
+            self._objective = None
+
+    def learn(self, round_number: int) -> None:
+        """Fit lengthscales to new values, and double the norm bound if new labels ask for it."""
+        size = len(self.measured)
+        if size > self._num_fitted:
+            kernel = objective_kernel(self.space.dim, self.settings.lengthscale_prior)
+            model = self._model_of_values(kernel)
+            fit_lengthscales(model, derive_seed(self.seed, "fit", round_number))
+            self.lengthscales = kernel.lengthscale.detach().flatten().tolist()
+            self._num_fitted = size
+            self._objective = self._expert = None
+        if len(self.labelled) > self._num_adapted:
+            limit = self.settings.norm_bound_limit
+            adapted = self.expert().adapt_norm_bound(
+                limit=math.inf if limit is None else limit, max_doublings=1
+            )
+            self._num_adapted = len(self.labelled)
+            if adapted.norm_bound > self.norm_bound:
+                self.norm_bound, self._expert = adapted.norm_bound, adapted
+
+    def objective(self) -> SingleTaskGP:
+        """The model of all values, in standard deviations of these."""
+        if self._objective is None:
+            self._objective = self._model_of_values(self._kernel())
+        return self._objective
+
+    def expert(self) -> LikelihoodRatioModel:
+        """The set of what the expert may believe, logits of accepting."""
+        if self._expert is None:
+            items = [query.items for query, _ in self.labelled]
+            X = torch.stack(items).to(self.space.bounds) if items else self.space.bounds[:0]
+            accept = torch.tensor([answer for _, answer in self.labelled], dtype=torch.double)
+            self._expert = LikelihoodRatioModel.from_labels(
+                X,
+                accept,
+                covar_module=self._kernel(),
+                norm_bound=self.norm_bound,
+                slack=self.settings.slack,
+                box=self.settings.value_bound,
+                input_transform=Normalize(self.space.dim, bounds=self.space.bounds),
+            )
+        return self._expert
+
+    def means(self, items: Tensor) -> Tensor:
+        """The ``k``-dim posterior means of the objective at ``k x d`` items."""
+        with torch.no_grad():
+            return self.objective().posterior(items).mean.squeeze(-1)
+
+    def progress(self) -> dict[str, Any]:
+        """What is not in the answers, as plain JSON."""
+        return {
+            "norm_bound": self.norm_bound,
+            "lengthscales": self.lengthscales,
+            "num_fitted": self._num_fitted,
+            "num_adapted": self._num_adapted,
+        }
+
+    def restore(self, progress: dict[str, Any]) -> None:
+        """Put back what :meth:`progress` returned; answers are in place."""
+        self.norm_bound, self.lengthscales = progress["norm_bound"], progress["lengthscales"]
+        self._num_fitted, self._num_adapted = progress["num_fitted"], progress["num_adapted"]
+        self._objective = self._expert = None
+
+    def _kernel(self) -> RBFKernel:
+        kernel = objective_kernel(self.space.dim, prior=False)
+        if self.lengthscales is not None:
+            kernel.lengthscale = torch.tensor(self.lengthscales, dtype=torch.double)
+        return kernel
+
+    def _model_of_values(self, kernel: RBFKernel) -> SingleTaskGP:
+        items = torch.stack([query.items for query, _ in self.measured]).to(self.space.bounds)
+        values = torch.tensor([value for _, value in self.measured], dtype=torch.double)
+        return objective_model(self.space, items, values, self.settings.noise, kernel)

@@ -1,0 +1,62 @@
+r"""The model of measured values, standardised by BoTorch's transform."""
+
+from __future__ import annotations
+
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.outcome import Standardize
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from botorch.settings import validate_input_scaling
+from gpytorch.kernels import RBFKernel
+from gpytorch.means import ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from botorch_pref.randomness import seeded
+from botorch_pref.space import SearchSpace
+
+
+def objective_kernel(dim: int, prior: bool) -> RBFKernel:
+    """A squared exponential kernel with ARD and unit variance; with BoTorch's prior or none."""
+    if not prior:
+        return RBFKernel(ard_num_dims=dim).double()
+    kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim)
+    assert isinstance(kernel, RBFKernel)
+    return kernel.double()
+
+
+def objective_model(
+    space: SearchSpace, items: Tensor, values: Tensor, noise: float, kernel: RBFKernel
+) -> SingleTaskGP:
+    r"""A zero-mean model of standardised values.
+
+    Args:
+        space: The domain, whose unit cube lengthscales are measured in.
+        items: ``n x d``-dim items.
+        values: ``n``-dim values in any unit.
+        noise: The variance of the noise, in squared standard deviations of the values.
+        kernel: Of unit variance.
+
+    Returns:
+        The model, in evaluation mode.
+    """
+    units, targets = Standardize(m=1), values.unsqueeze(-1).to(items)
+    units(targets)
+    with validate_input_scaling(False):  # the box is the unit cube, not what was measured
+        model = SingleTaskGP(
+            items,
+            targets,
+            (noise * units.stdvs.square()).expand_as(targets),
+            covar_module=kernel,
+            mean_module=ZeroMean(),
+            input_transform=Normalize(space.dim, bounds=space.bounds),
+            outcome_transform=Standardize(m=1),
+        )
+    return model.eval()
+
+
+def fit_lengthscales(model: SingleTaskGP, seed: int) -> None:
+    """Learn the lengthscales of an objective model, by the evidence and their prior, if any."""
+    with seeded(seed):
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))

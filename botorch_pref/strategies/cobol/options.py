@@ -1,0 +1,136 @@
+r"""The settings of COBOL, checked."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self, TypedDict, get_args
+
+from botorch_pref.data.options import checked_positive, is_positive
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
+from botorch_pref.strategies.cobol.decision import Scale
+
+Candidate = Literal["primal-dual", "constrained", "belief"]
+_SLACK = {"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True}
+
+
+class CobolOptions(TypedDict, total=False):
+    r"""The options of :class:`~botorch_pref.strategies.COBOL`; see :class:`Settings`."""
+
+    candidate: Candidate
+    trust_weight: float
+    rate: float
+    trust: float
+    beta: float
+    threshold: float
+    threshold_scale: Scale
+    norm_bound: float
+    norm_bound_limit: float | None
+    value_bound: float | None
+    slack: float | str | Mapping[str, Any]
+    max_rejections: int | None
+    num_initial_values: int
+    num_initial_labels: int
+    noise: float
+    lengthscale_prior: bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    r"""What a COBOL strategy is set to; the defaults are the practical preset.
+
+    Attributes:
+        candidate: How the augmented candidate is found: ``"primal-dual"``, eq. (5);
+            ``"constrained"``, the vanilla rule where the upper end is not negative;
+            ``"belief"``, the largest upper end alone.
+        trust_weight: ``lambda_0``, in standard deviations of the values per logit.
+        rate: ``zeta``, of the dual step.
+        trust: ``eta``, at least 1.
+        beta: Multiplies the standard deviation of the objective. Lemma 3.1 with the paper's
+            values is 1 to three digits.
+        threshold: ``g_thr``: the expert is asked where his interval is wider.
+        threshold_scale: Whether widths are of probabilities or of logits.
+        norm_bound: The bound on the norm of the belief to begin with, of unit kernels.
+        norm_bound_limit: What it may be doubled to; None for no limit.
+        value_bound: The largest absolute logit; None for no bound.
+        slack: See :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`.
+        max_rejections: After so many in a row the vanilla item is evaluated; None for no
+            limit.
+        num_initial_values: Values of a space-filling sample to begin with, at least 1.
+        num_initial_labels: Labels of another.
+        noise: The variance of the noise of a value, in squared standard deviations of all.
+        lengthscale_prior: Whether BoTorch's prior is put on lengthscales.
+    """
+
+    candidate: Candidate = "primal-dual"
+    trust_weight: float = 1.0
+    rate: float = 0.02
+    trust: float = 3.0
+    beta: float = 1.0
+    threshold: float = 0.1
+    threshold_scale: Scale = "probability"
+    norm_bound: float = 1.0
+    norm_bound_limit: float | None = 4.0
+    value_bound: float | None = 3.0
+    slack: Any = None
+    max_rejections: int | None = 5
+    num_initial_values: int = 3
+    num_initial_labels: int = 10
+    noise: float = 1e-4
+    lengthscale_prior: bool = True
+
+    @classmethod
+    def checked(cls, **options: Any) -> Self:
+        r"""Settings of a user.
+
+        Raises:
+            ComparisonDataError: If an option is unknown or out of range; names it.
+        """
+        names = [field.name for field in fields(cls)]
+        if unknown := sorted(options.keys() - set(names)):
+            raise ComparisonDataError(f"Unknown options {unknown}; there are {', '.join(names)}.")
+        new = cls(**{**options, "slack": slack_to_json(slack_rule(options.get("slack", _SLACK)))})
+        for name, words in (("candidate", Candidate), ("threshold_scale", Scale)):
+            if (value := getattr(new, name)) not in get_args(words):
+                raise ComparisonDataError(
+                    f"`{name}` must be one of {', '.join(get_args(words))}, got {value!r}."
+                )
+        for name in ("beta", "norm_bound", "noise"):
+            checked_positive(name, getattr(new, name))
+        for name in ("norm_bound_limit", "value_bound"):
+            if (value := getattr(new, name)) is not None:
+                checked_positive(name, value)
+        for name in ("trust_weight", "rate"):
+            if not (is_positive(value := getattr(new, name)) or value == 0):
+                raise ComparisonDataError(f"`{name}` must be at least 0 and finite, not {value!r}.")
+        if not (is_positive(new.trust) and new.trust >= 1):
+            raise ComparisonDataError(f"`trust` must be at least 1 and finite, not {new.trust!r}.")
+        if not (is_positive(new.threshold) or new.threshold in (0, math.inf)):
+            raise ComparisonDataError(f"`threshold` must be at least 0, not {new.threshold!r}.")
+        _check_count("num_initial_values", new.num_initial_values, 1)
+        _check_count("num_initial_labels", new.num_initial_labels, 0)
+        if new.max_rejections is not None:
+            _check_count("max_rejections", new.max_rejections, 1)
+        if not isinstance(new.lengthscale_prior, bool):
+            raise ComparisonDataError(
+                f"`lengthscale_prior` must be True or False, not {new.lengthscale_prior!r}."
+            )
+        return new
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON, which :meth:`checked` reads."""
+        return asdict(self)
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise ComparisonDataError(
+            f"`{name}` must be a whole number, at least {least}, not {value!r}."
+        )

@@ -1,0 +1,486 @@
+"""COBOL's rule: units, signs, the envelope's gradient, the constraint, and BoTorch's optimizers."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from botorch.models import EnsembleMapSaasSingleTaskGP, SingleTaskGP
+from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.outcome import Standardize
+from botorch.optim import optimize_acqf
+from torch import Tensor
+
+from botorch_pref.acquisition import ExpertAugmentedLCB
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
+from botorch_pref.likelihood_ratio import FINAL
+from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.space import SearchSpace
+from tests.acquisition.common import make_botorch_model, make_model
+from tests.acquisition.expert import (
+    ACCEPT,
+    LABELLED,
+    X,
+    Y,
+    by_hand,
+    label_gp,
+    label_set,
+    objective,
+    regression,
+    standardised,
+    with_standardize,
+)
+from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
+from tests.models.common import numerical_gradient, rand
+from tests.models.judged import make_set, rbf, unit_kernel
+
+POINTS = rand(20, 2, seed=4)
+AT = POINTS.unsqueeze(-2)
+REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
+
+
+class RuleContract(ItemAcquisitionContract):
+    instead = "conditioned on what is pending"
+    repeated = 1e-11  # it is solved again, from where it was
+
+
+class TestContract(RuleContract):
+    def make(self) -> ExpertAugmentedLCB:
+        return ExpertAugmentedLCB(with_standardize(), label_set(), 1.0, 0.7, tolerance=1e-12)
+
+
+class TestContractOfPairs(RuleContract):
+    def make(self) -> ExpertAugmentedLCB:
+        judged = make_set(slack=0.5)
+        return ExpertAugmentedLCB(by_hand(), judged, 0.5, 0.3, x_ref=REF, tolerance=1e-12)
+
+
+class TestContractOfGaussianLatent(RuleContract):
+    def make(self) -> ExpertAugmentedLCB:
+        return ExpertAugmentedLCB(by_hand(fixed=True), label_gp(), 2.0, 1.3, label_beta=0.5)
+
+
+class TestContractWithoutExpert(RuleContract):
+    def make(self) -> ExpertAugmentedLCB:
+        return ExpertAugmentedLCB(with_standardize(), None, 1.0, 0.0)
+
+
+# ------------------------------------------------------------ the value, and its units
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("beta", [0.0, 1.5, -1.0])
+@pytest.mark.parametrize("weight", [0.0, 0.4, 3])
+def test_value_is_the_sum_of_its_parts(beta: float, weight: float) -> None:
+    mean, deviation = regression(POINTS, standardised(Y))
+    judged, gaussian = label_set(), label_gp()
+    latent = gaussian.posterior(AT)
+    gaussian_upper = latent.mean.flatten() + 0.7 * latent.variance.flatten().sqrt()
+    for labels, upper in ((judged, judged.upper(POINTS)), (gaussian, gaussian_upper)):
+        rule = ExpertAugmentedLCB(with_standardize(), labels, beta, weight, label_beta=0.7)
+        expected = mean + beta * deviation + weight * upper
+        torch.testing.assert_close(rule(AT), expected, atol=1e-8, rtol=0)
+        torch.testing.assert_close(rule.feasibility(POINTS), upper, atol=1e-8, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_value_does_not_depend_on_units(weight: float, fixed: bool) -> None:
+    labels = label_set()
+    units = float(Y.mean()), float(Y.std())
+    models = [
+        with_standardize(fixed=fixed),
+        by_hand(fixed=fixed),
+        with_standardize(1000 * Y + 5, fixed=fixed),
+        by_hand(1000 * Y + 5, fixed=fixed),
+        objective(units=units, fixed=fixed),
+        objective(1000 * Y + 5, units=(1000 * units[0] + 5, 1000 * units[1]), fixed=fixed),
+        with_standardize(1e-6 * Y - 3e-6, fixed=fixed),
+    ]
+    values = torch.stack([ExpertAugmentedLCB(model, labels, 1.3, weight)(AT) for model in models])
+    torch.testing.assert_close(values, values[:1].expand_as(values), atol=1e-8, rtol=0)
+
+
+def test_other_signs_are_those_of_the_paper() -> None:
+    """Minimise ``mean - beta sd + weight lower`` of ``-y``, where the label 1 rejects."""
+    cost, rejecting = with_standardize(-Y), label_set(1.0 - ACCEPT)
+    # With the sign of the values, that of the prior's mean changes as well.
+    cost.mean_module.initialize(constant=-cost.mean_module.constant.detach())
+    posterior = cost.posterior(AT)
+    scale = cost.outcome_transform.stdvs.squeeze()
+    mean = (posterior.mean.flatten() + Y.mean()) / scale
+    deviation = posterior.variance.flatten().sqrt() / scale
+    theirs = mean - 1.5 * deviation + 0.8 * rejecting.lower(POINTS)
+    ours = ExpertAugmentedLCB(with_standardize(), label_set(), 1.5, 0.8)
+    torch.testing.assert_close(ours(AT), -theirs, atol=1e-7, rtol=0)
+    # What a rejection may be, at most, is what acceptance is at least.
+    torch.testing.assert_close(
+        label_set().lower(POINTS), -rejecting.upper(POINTS), atol=1e-7, rtol=0
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("options", "lower"),
+    [
+        ((3.0, 0.2, None), [-0.01988, -1.32689, -1.20937, -1.78233]),
+        ((3.0, 0.2, 1.5), [-0.09092, -1.33953, -1.25529, -1.5]),
+        ((1.0, 0.05, None), [0.21662, -0.32723, -0.29739, -0.48634]),
+    ],
+)
+def test_printed_bounds_enter_negated(options: Any, lower: list[float]) -> None:
+    """Smallest latents of four labels, as a conic solver found them in the paper's orientation."""
+    norm_bound, slack, box = options
+    items = torch.tensor([[0.1], [0.35], [0.6], [0.9]]).double()
+    reject = torch.tensor([1, 1, 0, 1])
+    labels = LikelihoodRatioModel.from_labels(
+        items, 1 - reject, covar_module=rbf(0.2), norm_bound=norm_bound, slack=slack, box=box
+    )
+    values = standardised((3 * items).sin())
+    gp = SingleTaskGP(items, values, outcome_transform=None).eval()
+    at = torch.tensor([0.0, 0.5, 0.75, 0.6]).double().view(4, 1, 1)
+    with_expert, alone = (ExpertAugmentedLCB(gp, labels, 1.0, w)(at) for w in (2.0, 0.0))
+    found = 0.5 * (with_expert - alone)
+    torch.testing.assert_close(found, -torch.tensor(lower).double(), atol=5e-5, rtol=0)
+
+
+# ------------------------------------------------------------ the gradient
+
+
+@pytest.mark.parametrize(("dim", "box"), [(1, None), (2, 3.0), (4, None)])
+def test_gradient_is_the_envelopes(dim: int, box: float | None) -> None:
+    items, at = rand(8, dim, seed=dim), rand(60, dim, seed=9)
+    labels = LikelihoodRatioModel.from_labels(
+        items,
+        (items.sum(-1) > 0.5 * dim).double(),
+        covar_module=unit_kernel(dim, 0.4 * math.sqrt(dim)),
+        norm_bound=4.0,
+        slack=0.1,
+        box=box,
+    )
+    # The units would not have been seen if they were 1.
+    gp = SingleTaskGP(
+        items, 40 * items.sin().sum(-1, keepdim=True), outcome_transform=Standardize(1)
+    )
+    rule = ExpertAugmentedLCB(gp.eval(), labels, 1.0, 0.9, tolerance=1e-12)
+    free = torch.cdist(at, items).amin(-1) > 0.05
+    if box is not None:
+        free &= rule.feasibility(at).abs() < box - 0.05
+    at = at[free][:5].unsqueeze(-2).requires_grad_()
+    assert len(at) == 5
+    (gradient,) = torch.autograd.grad(rule(at).sum(), at)
+    numerical = numerical_gradient(lambda x: rule(x).sum(), at)
+    torch.testing.assert_close(gradient, numerical, atol=1e-6, rtol=1e-5)
+    # The expert has a part in it.
+    alone = ExpertAugmentedLCB(gp, None, 1.0, 0.0)
+    (without,) = torch.autograd.grad(alone(at).sum(), at)
+    assert (gradient - without).norm() > 0.1 * gradient.norm()
+
+
+def test_gradient_through_input_transforms() -> None:
+    box = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)
+    width = box[1] - box[0]
+    labels = LikelihoodRatioModel.from_labels(
+        box[0] + width * LABELLED,
+        ACCEPT,
+        covar_module=unit_kernel(2),
+        norm_bound=3.0,
+        slack=0.5,
+        input_transform=Normalize(2, bounds=box),
+    )
+    inner = by_hand()
+    gp = SingleTaskGP(
+        box[0] + width * X,
+        Y.unsqueeze(-1),
+        covar_module=inner.covar_module,
+        likelihood=inner.likelihood,
+        mean_module=inner.mean_module,
+        outcome_transform=Standardize(1),
+        input_transform=Normalize(2, bounds=box),
+    ).eval()
+    unit = AT[:5].clone().requires_grad_()
+    raw = (box[0] + width * unit.detach()).requires_grad_()
+    values = ExpertAugmentedLCB(gp, labels, 1.0, 0.5)(raw)
+    expected = ExpertAugmentedLCB(inner, label_set(), 1.0, 0.5)(unit)
+    torch.testing.assert_close(values, expected, atol=1e-8, rtol=0)
+    (gradient,), (other,) = (
+        torch.autograd.grad(v.sum(), x) for v, x in ((values, raw), (expected, unit))
+    )
+    torch.testing.assert_close(gradient * width, other, atol=1e-6, rtol=0)
+
+
+# ------------------------------------------------------------ without a weight
+
+
+@torch.no_grad()
+def test_without_a_weight_nothing_is_solved() -> None:
+    labels = label_set()
+    rule = ExpertAugmentedLCB(with_standardize(), labels, 1.5, 0.0)
+    values = rule(AT)
+    assert labels.status is None
+    expected = UpperConfidenceBound(by_hand(), beta=1.5**2)(AT)
+    torch.testing.assert_close(values, expected, atol=1e-8, rtol=0)
+    torch.testing.assert_close(ExpertAugmentedLCB(by_hand(), None, 1.5, 0)(AT), values)
+    rule.feasibility(POINTS)
+    assert labels.status is not None
+
+
+def best(rule: Any, **options: Any) -> Any:
+    return SearchSpace(BOUNDS).maximize(rule, **{"raw_samples": 256, **options})
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_without_a_weight_it_is_the_plain_rule(sign: float) -> None:
+    """Also of the pessimistic bound, whose maximum the test of trust needs."""
+    ours = best(ExpertAugmentedLCB(with_standardize(), label_set(), sign * 1.2, 0.0))
+    theirs = best(_Bound(by_hand(), sign * 1.2))
+    assert float(ours.value) == pytest.approx(float(theirs.value), abs=1e-6)
+    # And a small weight changes little.
+    small = best(ExpertAugmentedLCB(with_standardize(), label_set(), sign * 1.2, 1e-9))
+    assert float(small.value) == pytest.approx(float(theirs.value), abs=1e-6)
+
+
+class _Bound(torch.nn.Module):
+    """``mean + beta sd`` from a posterior as it is, also with a negative ``beta``."""
+
+    def __init__(self, model: Any, beta: float) -> None:
+        super().__init__()
+        self.model, self.beta = model, beta
+
+    def forward(self, at: Tensor) -> Tensor:
+        posterior = self.model.posterior(at)
+        return (posterior.mean + self.beta * posterior.variance.sqrt()).squeeze(-1).squeeze(-1)
+
+
+# ------------------------------------------------------------ what is found
+
+
+def grid(side: int = 61) -> Tensor:
+    axis = torch.linspace(0.0, 1.0, side, dtype=torch.float64)
+    return torch.cartesian_prod(axis, axis)
+
+
+@pytest.mark.parametrize("weight", [0.3, 2.0])
+def test_maximum_is_that_of_a_grid(weight: float) -> None:
+    rule = ExpertAugmentedLCB(with_standardize(), label_set(box=2.0), 1.0, weight)
+    torch.manual_seed(0)
+    item, value = optimize_acqf(
+        rule, BOUNDS, q=1, num_restarts=6, raw_samples=128, retry_on_optimization_warning=False
+    )
+    with torch.no_grad():
+        largest = float(rule(grid().unsqueeze(-2)).max())
+        assert float(rule(item.unsqueeze(0))) == pytest.approx(float(value), abs=1e-8)
+    assert largest - 1e-6 <= float(value) <= largest + 0.05
+
+
+def test_constrained_maximum_is_that_of_a_grid() -> None:
+    # Values fall where acceptance rises: the constraint is active.
+    labels = label_set(1.0 - ACCEPT, slack=0.02)
+    rule = ExpertAugmentedLCB(with_standardize(), labels, 0.2, 0.0)
+    free = best(rule)
+    assert float(rule.feasibility(free.items[0])) < -0.1
+    found = best(rule, feasible=rule.feasibility, num_restarts=8)
+    slack = rule.feasibility(found.items)
+    assert slack.shape == (1,)
+    assert 0.0 - 1e-9 <= float(slack) < 1e-3
+    with torch.no_grad():
+        points = grid(31)
+        values, feasible = rule(points.unsqueeze(-2)), rule.feasibility(points) >= 0
+        largest = float(values[feasible].max())
+    assert largest - 1e-4 <= float(found.value) <= largest + 0.1 < float(free.value)
+    nowhere = label_set(torch.zeros(10), covar_module=rbf(5.0, 2), slack=0.01)
+    rule = ExpertAugmentedLCB(with_standardize(), nowhere, 0.2, 0.0)
+    with pytest.raises(SearchSpaceError, match="`feasible` holds at none"):
+        best(rule, feasible=rule.feasibility)
+
+
+@torch.no_grad()
+def test_of_choices() -> None:
+    rule = ExpertAugmentedLCB(with_standardize(), label_set(), 1.0, 0.5)
+    found = SearchSpace(choices=POINTS).maximize(rule)
+    assert found.indices == (int(rule(AT).argmax()),)
+    constrained = SearchSpace(choices=POINTS).maximize(rule, feasible=rule.feasibility)
+    values = rule(AT).masked_fill(rule.feasibility(POINTS) < 0, -math.inf)
+    assert constrained.indices == (int(values.argmax()),)
+
+
+def test_warm_starts_change_nothing_but_the_time() -> None:
+    labels, steps = label_set(box=2.0), {"cold": 0, "warm": 0}
+    rule = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 1.0)
+
+    def cold(at: Tensor) -> Tensor:
+        return ExpertAugmentedLCB(rule.model, labels, 1.0, 1.0)(at)
+
+    for k in range(5):
+        warm = rule(AT + 1e-3 * k)
+        assert labels.status is not None
+        steps["warm"] += labels.status.num_steps
+        torch.testing.assert_close(warm, cold(AT + 1e-3 * k), atol=1e-8, rtol=0)
+        steps["cold"] += labels.status.num_steps
+    assert steps["warm"] < steps["cold"]
+    for at in (rand(4, 1, 2, seed=8), rand(2, 3, 1, 2, seed=5), AT):
+        torch.testing.assert_close(rule(at), cold(at), atol=1e-8, rtol=0)
+    labels.covar_module.lengthscale = 0.2
+    torch.testing.assert_close(rule(AT), cold(AT), atol=1e-8, rtol=0)
+
+
+# ------------------------------------------------------------ pairs, batches, prior, copies
+
+
+def test_pairs_are_judged_up_to_a_constant() -> None:
+    """The latent is that over a reference, where it is 0 in both ways of asking."""
+    items, rows = rand(6, 2, seed=3), torch.tensor([[0, 1], [2, 3], [4, 0], [5, 1]])
+    options: dict[str, Any] = {"covar_module": unit_kernel(2), "norm_bound": 2.0, "slack": 0.3}
+    none = LikelihoodRatioModel.from_labels(
+        items[:0], torch.empty(0, dtype=torch.double), **options
+    )
+    answers = torch.tensor([1.0, 0.0, 1.0, 1.0]).double()
+    asked = none.condition_on_pairs(items[rows], answers)
+    swapped = none.condition_on_pairs(items[rows].flip(-2), 1.0 - answers)
+    gp = with_standardize()
+    alone = ExpertAugmentedLCB(gp, None, 1.0, 0.0)(AT)
+    for x_ref in (items[2], REF):
+        rules = [ExpertAugmentedLCB(gp, m, 1.0, 0.6, x_ref=x_ref) for m in (asked, swapped)]
+        found, other = (0.6 * rule.feasibility(POINTS) for rule in rules)
+        torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
+        torch.testing.assert_close(rules[0](AT), alone + found, atol=1e-8, rtol=0)
+        assert float(rules[0].feasibility(x_ref)) == 0.0
+        pairs = torch.stack([POINTS, x_ref.expand_as(POINTS)], dim=-2)
+        torch.testing.assert_close(found, 0.6 * asked.advantage(pairs), atol=1e-8, rtol=0)
+    # A constant is no part of what was judged.
+    block = asked.blocks[0]
+    values = rand(len(asked.items), seed=2)
+    likelihoods = [
+        block.likelihood.log_prob(z[block.items[:, 0]] - z[block.items[:, 1]], block.answer).sum()
+        for z in (values, values + 17.0)
+    ]
+    torch.testing.assert_close(likelihoods[0], likelihoods[1], atol=1e-9, rtol=0)
+
+
+@torch.no_grad()
+def test_preferences_with_a_gaussian_latent() -> None:
+    model = make_model()
+    rule = ExpertAugmentedLCB(by_hand(), model, 1.0, 0.5, label_beta=2.0, x_ref=REF)
+    pairs = torch.stack([POINTS, REF.expand_as(POINTS)], dim=-2)
+    mean, variance = model.difference_moments(pairs)
+    torch.testing.assert_close(rule.feasibility(POINTS), mean + 2.0 * variance.sqrt())
+
+
+@torch.no_grad()
+def test_without_labels_the_expert_may_accept_anything() -> None:
+    for box, upper in ((None, 3.0), (1.2, 1.2)):
+        labels = LikelihoodRatioModel.from_labels(
+            LABELLED[:0], ACCEPT[:0], covar_module=unit_kernel(2), norm_bound=3.0, box=box
+        )
+        rule = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 2.0)
+        alone = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 0.0)
+        torch.testing.assert_close(rule(AT), alone(AT) + 2.0 * upper, atol=1e-6, rtol=0)
+
+
+@torch.no_grad()
+def test_batched_and_ensemble_objectives() -> None:
+    y = torch.stack([Y, 5 * Y.flip(0)]).unsqueeze(-1)
+    batch = SingleTaskGP(X.expand(2, -1, -1), y, outcome_transform=Standardize(1, batch_shape=(2,)))
+    rule = ExpertAugmentedLCB(batch.eval(), label_set(), 1.0, 0.5)
+    found = rule(AT.unsqueeze(1).expand(-1, 2, -1, -1))
+    assert found.shape == (20, 2)
+    for k in (0, 1):
+        alone = SingleTaskGP(X, y[k], outcome_transform=Standardize(1)).eval()
+        expected = ExpertAugmentedLCB(alone, label_set(), 1.0, 0.5)(AT)
+        torch.testing.assert_close(found[:, k], expected, atol=1e-8, rtol=0)
+    ensemble = EnsembleMapSaasSingleTaskGP(X, y[0], num_taus=3).eval()
+    values = ExpertAugmentedLCB(ensemble, label_set(), 1.0, 0.5)(AT)
+    assert values.shape == (20,)
+    posterior = ensemble.posterior(AT)
+    scale = Y.std()
+    optimistic = (posterior.mean - Y.mean()) / scale + posterior.variance.sqrt() / scale
+    expected = optimistic.flatten(1).mean(-1) + 0.5 * label_set().upper(POINTS)
+    torch.testing.assert_close(values, expected, atol=1e-8, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore:The model inputs are of type")
+@pytest.mark.filterwarnings("ignore:.*is of type torch.float32")
+def test_single_precision_objective() -> None:
+    """The labels stay in double precision."""
+    y = standardised(Y).float().unsqueeze(-1)
+    gp = SingleTaskGP(X.float(), y, outcome_transform=Standardize(1)).eval()
+    exact = SingleTaskGP(X, y.double(), outcome_transform=Standardize(1)).eval()
+    at = AT.float().requires_grad_()
+    values = ExpertAugmentedLCB(gp, label_set(), 1.0, 0.5)(at)
+    expected = ExpertAugmentedLCB(exact, label_set(), 1.0, 0.5)(AT)
+    torch.testing.assert_close(values.double(), expected, atol=1e-3, rtol=0)
+    assert torch.autograd.grad(values.sum(), at)[0].isfinite().all()
+
+
+def test_copies_and_buffers() -> None:
+    for labels in (label_set(), label_gp()):
+        rule = ExpertAugmentedLCB(with_standardize(), labels, 1.5, 0.5, x_ref=REF)
+        assert {name for name, _ in rule.named_buffers(recurse=False)} == {"beta", "weight"}
+        for called in (False, True):
+            if called:
+                rule(AT)
+            for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
+                torch.testing.assert_close(other(AT), rule(AT), atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("make", [make_model, make_botorch_model, label_gp, label_set])
+def test_objectives_without_units_are_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(UnsupportedError, match="has no units: its utility is judged"):
+        ExpertAugmentedLCB(make(), label_set(), 1.0, 1.0)
+
+
+def test_other_models_are_refused() -> None:
+    two = SingleTaskGP(X, torch.stack([Y, Y], dim=-1))
+    with pytest.raises(UnsupportedError, match="one output, but has 2"):
+        ExpertAugmentedLCB(two, label_set(), 1.0, 1.0)
+    for labels in (make_botorch_model(), by_hand()):
+        with pytest.raises(UnsupportedError, match="`label_model` must be"):
+            ExpertAugmentedLCB(by_hand(), labels, 1.0, 1.0)
+
+
+def test_bad_arguments() -> None:
+    def rule(*given: Any, **options: Any) -> ExpertAugmentedLCB:
+        return ExpertAugmentedLCB(by_hand(), label_set(), *given, **options)
+
+    assert rule(1.0, 1.0).belief.tolerance == FINAL  # type: ignore[union-attr]
+    for beta in (math.nan, math.inf, "one", None, True):
+        with pytest.raises(ComparisonDataError, match="`beta`"):
+            rule(beta, 1.0)
+    for weight in (-1.0, math.nan, math.inf, "one"):
+        with pytest.raises(ComparisonDataError, match="`weight`"):
+            rule(1.0, weight)
+    with pytest.raises(ComparisonDataError, match="Give `label_model`, or a `weight` of 0"):
+        ExpertAugmentedLCB(by_hand(), None, 1.0, 1.0)
+    with pytest.raises(ComparisonDataError, match="Without a `label_model`"):
+        ExpertAugmentedLCB(by_hand(), None, 1.0, 0.0).feasibility(POINTS)
+    for tolerance in (0.0, -1.0, math.nan):
+        with pytest.raises(ComparisonDataError, match="`tolerance`"):
+            rule(1.0, 1.0, tolerance=tolerance)
+    with pytest.raises(ComparisonDataError, match="`beta`"):
+        rule(1.0, 1.0, label_beta=-1.0)
+    for x_ref in (REF.unsqueeze(0), REF[:1], REF * math.nan):
+        with pytest.raises(ComparisonDataError, match="`x_ref`"):
+            rule(1.0, 1.0, x_ref=x_ref)
+    with pytest.raises(ComparisonDataError, match="`X`"):
+        rule(1.0, 1.0).feasibility(POINTS * np.nan)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("labels", [label_set, label_gp])
+def test_cuda(labels: Callable[[], Any]) -> None:
+    rule = ExpertAugmentedLCB(with_standardize(), labels(), 1.0, 0.5, x_ref=REF)
+    expected = rule(AT)
+    there = copy.deepcopy(rule).cuda()
+    values = there(AT.cuda())
+    assert values.is_cuda
+    torch.testing.assert_close(values.cpu(), expected, atol=1e-6, rtol=0)
+    item, _ = optimize_acqf(there, BOUNDS.cuda(), q=1, num_restarts=2, raw_samples=32)
+    assert item.is_cuda

@@ -1,0 +1,170 @@
+"""HCEI: the product in its own units, far in the tails, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from botorch.models import EnsembleMapSaasSingleTaskGP, SingleTaskGP
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log, Standardize
+from scipy.stats import norm
+
+from botorch_pref.acquisition import LogHumanConstrainedEI
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
+from tests.acquisition.common import make_model
+from tests.acquisition.expert import (
+    X,
+    Y,
+    by_hand,
+    label_gp,
+    label_set,
+    objective,
+    regression,
+    standardised,
+    with_standardize,
+)
+from tests.contracts.acquisition import ItemAcquisitionContract
+from tests.models.common import rand
+from tests.models.judged import make_set
+
+POINTS = rand(20, 2, seed=4)
+AT = POINTS.unsqueeze(-2)
+REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
+
+
+class RuleContract(ItemAcquisitionContract):
+    instead = "conditioned on what is pending"
+
+
+class TestContract(RuleContract):
+    def make(self) -> LogHumanConstrainedEI:
+        return LogHumanConstrainedEI(with_standardize(), label_set(), Y.max())
+
+
+class TestContractOfTheLargest(RuleContract):
+    repeated = 1e-11
+
+    def make(self) -> LogHumanConstrainedEI:
+        options: dict[str, Any] = {"acceptance": "upper", "tolerance": 1e-12, "x_ref": REF}
+        return LogHumanConstrainedEI(by_hand(), make_set(slack=0.5), 0.5, **options)
+
+
+class TestContractOfGaussianLatent(RuleContract):
+    def make(self) -> LogHumanConstrainedEI:
+        return LogHumanConstrainedEI(by_hand(), label_gp(), 0.5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("acceptance", ["mle", "upper"])
+@pytest.mark.parametrize("unit", [1.0, 1000.0, 1e-6])
+def test_value_is_the_product(acceptance: Any, unit: float) -> None:
+    mean, deviation = regression(POINTS, standardised(Y))
+    u = ((mean - standardised(Y).max()) / deviation).numpy()
+    improvement = deviation.numpy() * (norm.pdf(u) + u * norm.cdf(u))
+    judged, gaussian = label_set(), label_gp()
+    posterior = gaussian.posterior(AT)
+    spread = 0.7 * posterior.variance.flatten().sqrt() if acceptance == "upper" else 0.0
+    likely = judged.upper(POINTS) if acceptance == "upper" else judged.mle(POINTS)
+    for labels, latent in ((judged, likely), (gaussian, posterior.mean.flatten() + spread)):
+        expected = torch.from_numpy(improvement).log() - torch.log1p((-latent).exp())
+        gp, best = with_standardize(unit * Y + 5 * unit), unit * (Y.max() + 5)
+        options: dict[str, Any] = {"acceptance": acceptance, "label_beta": 0.7}
+        for best_f in (best, float(best), best.view(1)):
+            values = LogHumanConstrainedEI(gp, labels, best_f, **options)(AT)
+            torch.testing.assert_close(values, expected, atol=1e-6, rtol=1e-6)
+
+
+@torch.no_grad()
+def test_of_log_values() -> None:
+    """The improvement is that of the transformed values."""
+    y = Y - Y.min() + 0.5
+    chain = ChainedOutcomeTransform(log=Log(), unit=Standardize(1))
+    logged = LogHumanConstrainedEI(objective(y, outcome_transform=chain), label_set(), y.max())
+    plain = LogHumanConstrainedEI(with_standardize(y.log()), label_set(), y.max().log())
+    torch.testing.assert_close(logged(AT), plain(AT), atol=1e-6, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("link", [LogitLikelihood(scale=2.0), ProbitLikelihood()])
+def test_probability_is_that_of_the_models_link(link: Any) -> None:
+    labels = label_set(likelihood=link)
+    rule = LogHumanConstrainedEI(by_hand(), labels, 0.5)
+    expected = rule.log_ei(AT) + link(labels.mle(POINTS)).log()
+    torch.testing.assert_close(rule(AT), expected, atol=1e-10, rtol=0)
+
+
+@torch.no_grad()
+def test_over_a_reference() -> None:
+    judged, gaussian = make_set(slack=0.5), make_model()
+    pairs = torch.stack([POINTS, REF.expand_as(POINTS)], dim=-2)
+    difference = judged.mle(POINTS) - judged.mle(REF.unsqueeze(0))
+    mean, _ = gaussian.difference_moments(pairs)
+    for model, latent in ((judged, difference), (gaussian, mean)):
+        rule = LogHumanConstrainedEI(by_hand(), model, 0.5, x_ref=REF)
+        expected = rule.log_ei(AT) + torch.sigmoid(latent).log()
+        torch.testing.assert_close(rule(AT), expected, atol=1e-8, rtol=0)
+
+
+def test_hopeless_items_still_have_a_gradient() -> None:
+    sure = label_set(norm_bound=1e4, slack=0.01)
+    rule = LogHumanConstrainedEI(with_standardize(), sure, 1e3 * Y.max())
+    at = AT.clone().requires_grad_()
+    values = rule(at)
+    assert float(values.detach().max()) < -1e4
+    (gradient,) = torch.autograd.grad(values.sum(), at)
+    assert values.isfinite().all()
+    assert gradient.isfinite().all()
+    assert (gradient.norm(dim=-1) > 0).all()
+
+
+@torch.no_grad()
+def test_ensembles() -> None:
+    gp = EnsembleMapSaasSingleTaskGP(X, Y.unsqueeze(-1), num_taus=3).eval()
+    rule = LogHumanConstrainedEI(gp, label_set(), Y.max())
+    assert rule(AT).shape == (20,)
+    parts = gp.posterior(AT)
+    mean, deviation = parts.mean.flatten(1), parts.variance.flatten(1).sqrt()
+    u = (mean - Y.max()) / deviation
+    improvement = deviation * (torch.from_numpy(norm.pdf(u)) + u * torch.from_numpy(norm.cdf(u)))
+    expected = (improvement.mean(-1) / Y.std()).log() - (-label_set().mle(POINTS)).exp().log1p()
+    torch.testing.assert_close(rule(AT), expected, atol=1e-6, rtol=1e-6)
+
+
+def test_copies() -> None:
+    rule = LogHumanConstrainedEI(with_standardize(), label_set(), Y.max())
+    for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
+        torch.testing.assert_close(other(AT), rule(AT), atol=1e-8, rtol=0)
+
+
+def test_bad_arguments() -> None:
+    def rule(best_f: Any = 0.5, **options: Any) -> LogHumanConstrainedEI:
+        return LogHumanConstrainedEI(by_hand(), label_set(), best_f, **options)
+
+    for best_f in (math.nan, math.inf, torch.zeros(2)):
+        with pytest.raises(ComparisonDataError, match="`best_f` must be one finite number"):
+            rule(best_f)
+    with pytest.raises(ComparisonDataError, match='`acceptance` must be "mle" or "upper"'):
+        rule(acceptance="lower")
+    with pytest.raises(ComparisonDataError, match="`x_ref`"):
+        rule(x_ref=REF[:1])
+    with pytest.raises(UnsupportedError, match="has no units"):
+        LogHumanConstrainedEI(make_model(), label_set(), 0.5)
+    with pytest.raises(UnsupportedError, match="`label_model` must be"):
+        LogHumanConstrainedEI(by_hand(), by_hand(), 0.5)
+    two = SingleTaskGP(X, torch.stack([Y, Y], dim=-1))
+    with pytest.raises(UnsupportedError, match="one output"):
+        LogHumanConstrainedEI(two, label_set(), 0.5)
+
+
+@pytest.mark.cuda
+def test_cuda() -> None:
+    rule = LogHumanConstrainedEI(with_standardize(), label_set(), Y.max(), acceptance="upper")
+    expected = rule(AT)
+    values = copy.deepcopy(rule).cuda()(AT.cuda())
+    assert values.is_cuda
+    torch.testing.assert_close(values.cpu(), expected, atol=1e-6, rtol=0)

@@ -1,0 +1,217 @@
+"""Objectives in standardised units: the same, whatever a model was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.models import (
+    EnsembleMapSaasSingleTaskGP,
+    ModelListGP,
+    PairwiseGP,
+    SingleTaskGP,
+    SingleTaskVariationalGP,
+)
+from botorch.models.deterministic import GenericDeterministicModel
+from botorch.models.transforms.outcome import (
+    Bilog,
+    ChainedOutcomeTransform,
+    Log,
+    Power,
+    Standardize,
+    StratifiedStandardize,
+)
+from botorch.settings import validate_input_scaling
+from torch import Tensor
+
+from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
+from botorch_pref.exceptions import UnsupportedError
+from tests.acquisition.common import make_botorch_model, make_model
+from tests.acquisition.expert import (
+    X,
+    Y,
+    by_hand,
+    label_gp,
+    label_set,
+    objective,
+    regression,
+    standardised,
+    with_standardize,
+)
+from tests.models.common import make_kernel, numerical_gradient, rand
+
+POINTS = rand(20, 2, seed=4)
+OFFSET, SCALE = float(Y.mean()), float(Y.std())
+MODELS: dict[str, Callable[[], Any]] = {
+    "by hand": by_hand,
+    "Standardize": with_standardize,
+    "1000 y + 5": lambda: with_standardize(1000 * Y + 5),
+    "1e-7 y": lambda: with_standardize(1e-7 * Y),
+    "fixed noise": lambda: with_standardize(fixed=True),
+    "fixed noise by hand": lambda: by_hand(fixed=True),
+    "raw": lambda: objective(units=(OFFSET, SCALE)),
+    "raw, 1e-7 y": lambda: objective(1e-7 * Y, units=(1e-7 * OFFSET, 1e-7 * SCALE)),
+    "raw, fixed noise": lambda: objective(units=(OFFSET, SCALE), fixed=True),
+    "list of one": lambda: ModelListGP(with_standardize()),
+    "chain of one": lambda: objective(outcome_transform=ChainedOutcomeTransform(a=Standardize(1))),
+    "chain of two": lambda: objective(
+        outcome_transform=ChainedOutcomeTransform(a=Standardize(1), b=Standardize(1))
+    ),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MODELS)
+def test_moments_are_those_of_standardised_values(name: str) -> None:
+    expected = regression(POINTS, standardised(Y))
+    for shape in ((20, 1), (1, 20), (4, 5)):
+        found = standardised_posterior(MODELS[name](), POINTS.view(*shape, 2))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other.view(shape), atol=1e-8, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MODELS)
+def test_transform_of_the_posterior_and_of_values(name: str) -> None:
+    model = MODELS[name]()
+    units = StandardUnits(model)
+    mean, deviation = regression(POINTS, standardised(Y))
+    posterior = model.posterior(POINTS.unsqueeze(-2), posterior_transform=units)
+    torch.testing.assert_close(posterior.mean.flatten(), mean, atol=1e-8, rtol=0)
+    torch.testing.assert_close(posterior.variance.flatten().sqrt(), deviation, atol=1e-8, rtol=0)
+    given = {"1000 y + 5": 1000 * Y + 5, "1e-7 y": 1e-7 * Y, "raw, 1e-7 y": 1e-7 * Y}
+    values = given.get(name, standardised(Y) if "by hand" in name else Y).unsqueeze(-1)
+    torch.testing.assert_close(units.evaluate(values), standardised(Y), atol=1e-8, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("kind", "function"), [(Log, torch.log), (Bilog, None)])
+def test_transforms_that_are_no_change_of_units(kind: Any, function: Any, after: bool) -> None:
+    """The units are those of the transformed values, where the posterior is Gaussian."""
+    y = Y - Y.min() + 0.5
+    z = y.log() if kind is Log else y.sign() * y.abs().log1p()
+    chain: dict[str, Any] = {"a": kind()}
+    units = (0.0, 1.0) if after else (float(z.mean()), float(z.std()))
+    if after:
+        chain["b"] = Standardize(1)
+    model = objective(y, units=units, outcome_transform=ChainedOutcomeTransform(**chain))
+    found = standardised_posterior(model, POINTS.unsqueeze(-2))
+    for one, other in zip(found, regression(POINTS, standardised(z)), strict=True):
+        torch.testing.assert_close(one.squeeze(-1), other, atol=1e-8, rtol=0)
+    measured = StandardUnits(model).evaluate(y.unsqueeze(-1))
+    torch.testing.assert_close(measured, standardised(z), atol=1e-8, rtol=0)
+    # And one that is undone first, before Standardize undoes its own.
+    before = ChainedOutcomeTransform(a=Standardize(1), b=Bilog())
+    model = objective(y, outcome_transform=before)
+    z = standardised(y)
+    z = z.sign() * z.abs().log1p()
+    units_of = StandardUnits(model)
+    torch.testing.assert_close(units_of.offset, z.mean().view(1), atol=1e-8, rtol=0)
+    torch.testing.assert_close(units_of.scale, z.std().view(1), atol=1e-8, rtol=0)
+    learnt = model.outcome_transform["a"].means.clone()
+    model.train()
+    values = units_of.evaluate(100 * y.unsqueeze(-1))
+    assert torch.equal(model.outcome_transform["a"].means, learnt)
+    assert (values > standardised(z)).all()
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
+@pytest.mark.filterwarnings("ignore:Using an outcome transform")
+def test_models_of_several_kinds() -> None:
+    kernel = make_kernel(2, batch_shape=(3,))
+    values = torch.stack([Y, 10 * Y.flip(0) - 4, Y.square()]).unsqueeze(-1)
+    data = X.expand(3, -1, -1), values
+    batch = SingleTaskGP(*data, covar_module=kernel).eval()
+    mean, deviation = standardised_posterior(batch, POINTS.view(20, 1, 1, 2))
+    assert mean.shape == deviation.shape == (20, 3, 1)
+    raw = batch.posterior(POINTS.view(20, 1, 1, 2))
+    offset, scale = values.mean(1), values.std(1)
+    torch.testing.assert_close(mean, (raw.mean.squeeze(-1) - offset) / scale)
+    torch.testing.assert_close(deviation, raw.variance.squeeze(-1).sqrt() / scale)
+    for transform in (Standardize(1), None):
+        y = Y.unsqueeze(-1)
+        variational = SingleTaskVariationalGP(X, y, outcome_transform=transform).eval()
+        raw = variational.posterior(POINTS.unsqueeze(-2))
+        found = standardised_posterior(variational, POINTS.unsqueeze(-2))
+        torch.testing.assert_close(found[0], (raw.mean.squeeze(-1) - OFFSET) / SCALE)
+        torch.testing.assert_close(found[1], raw.variance.squeeze(-1).sqrt() / SCALE)
+    ensemble = EnsembleMapSaasSingleTaskGP(X, Y.unsqueeze(-1), num_taus=3).eval()
+    assert standardised_posterior(ensemble, POINTS.unsqueeze(-2))[0].shape == (20, 3, 1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("transform", [True, False])
+def test_values_that_do_not_differ_are_only_centred(transform: bool) -> None:
+    for y in (torch.full((9,), 7.0).double(), Y[:1]):
+        options = {"outcome_transform": Standardize(1) if transform else None}
+        with validate_input_scaling(False):
+            model = SingleTaskGP(X[: len(y)], y.unsqueeze(-1), **options)
+        units = StandardUnits(model)
+        assert units.offset.tolist() == [pytest.approx(float(y[0]))]
+        assert units.scale.tolist() == [1.0]
+
+
+def test_gradient() -> None:
+    model = with_standardize(1e-7 * Y)
+    for k in (0, 1):
+        at = POINTS[:3].unsqueeze(-2).clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(standardised_posterior(model, at)[k].sum(), at)
+        numerical = numerical_gradient(lambda x, k=k: standardised_posterior(model, x)[k].sum(), at)
+        torch.testing.assert_close(gradient, numerical, atol=1e-7, rtol=1e-5)
+
+
+def transformed(transform: Any) -> SingleTaskGP:
+    model = with_standardize()
+    model.outcome_transform = transform
+    return model
+
+
+WITHOUT: dict[str, tuple[Callable[[], Any], str]] = {
+    "PairwiseGP": (make_botorch_model, "PairwiseGP has no units"),
+    "prior": (lambda: PairwiseGP(None, None), "PairwiseGP has no units"),
+    "PreferenceGP": (make_model, "PreferenceGP has no units"),
+    "BernoulliGP": (label_gp, "BernoulliGP has no units"),
+    "labels": (label_set, "LikelihoodRatioModel has no units"),
+    "two outputs": (
+        lambda: SingleTaskGP(X, torch.stack([Y, Y], dim=-1)),
+        "one output, but has 2",
+    ),
+    "power": (lambda: transformed(Power(power=2.0)), "Power leaves no standardised units"),
+    "stratified": (
+        lambda: transformed(StratifiedStandardize(0, torch.zeros(1).long())),
+        "StratifiedStandardize leaves no",
+    ),
+    "no targets": (
+        lambda: GenericDeterministicModel(lambda x: x[..., :1]),
+        "units of GenericDeterministicModel are not known",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_models_without_units(name: str) -> None:
+    make, match = WITHOUT[name]
+    model = make()
+    for call in (lambda: StandardUnits(model), lambda: standardised_posterior(model, POINTS)):
+        with pytest.raises(UnsupportedError, match=match):
+            call()
+
+
+def test_posterior_that_is_not_gaussian() -> None:
+    model = GenericDeterministicModel(lambda x: x[..., :1])
+    model.train_targets = Y
+    with pytest.raises(UnsupportedError, match="must be Gaussian, but is a EnsemblePosterior"):
+        standardised_posterior(model, POINTS.unsqueeze(-2))
+
+
+@pytest.mark.cuda
+def test_cuda() -> None:
+    expected: tuple[Tensor, Tensor] = standardised_posterior(with_standardize(), POINTS[:, None])
+    found = standardised_posterior(with_standardize().cuda(), POINTS[:, None].cuda())
+    for one, other in zip(found, expected, strict=True):
+        assert one.is_cuda
+        torch.testing.assert_close(one.cpu(), other, atol=1e-8, rtol=0)
