@@ -17,6 +17,9 @@ __all__ = [
     "PathwiseResidualWarning",
     "SearchSpaceError",
     "StaleQueryError",
+    "StudyError",
+    "StudyFileError",
+    "StudyLockedError",
     "UnsupportedError",
 ]
 
@@ -31,6 +34,18 @@ class SearchSpaceError(InputDataError):
 
 class StaleQueryError(BotorchError):
     """An answer to a query that is unknown, or that was already told."""
+
+
+class StudyError(BotorchError):
+    """Something that cannot be done with a study; names the argument, or says why."""
+
+
+class StudyFileError(StudyError):
+    """A study's file that cannot be read or written; it is left as it is."""
+
+
+class StudyLockedError(StudyError):
+    """A study that is open for writing elsewhere; names the holder."""
 
 
 class LaplaceConvergenceWarning(BotorchWarning):

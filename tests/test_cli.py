@@ -264,7 +264,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     shown = capsys.readouterr().out
     assert "botorch-pref run catalyst --strategy pf-ts --horizon 100 --seed 0" in shown
-    for command in ("run", "speed", "bench"):
+    for command in ("run", "advise", "speed", "bench"):
         assert f"\n    {command} " in shown
 
 

@@ -1,8 +1,9 @@
-r"""Strategies by name, for the command line."""
+r"""Strategies by name, for the command line and for saved studies."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 from botorch_pref.exceptions import UnsupportedError
@@ -72,3 +73,37 @@ def get_strategy(
         options["horizon"] = horizon
     strategy: Strategy = makers[preset](**options)
     return strategy
+
+
+def strategy_class(name: str) -> type[Strategy]:
+    r"""A class of strategies by its own name, which its states carry.
+
+    Args:
+        name: Such as ``"PFTS"``: one of this package's, or one of the user's that has been
+            defined or imported; of several, this package's, else the last.
+
+    Returns:
+        The class.
+
+    Raises:
+        UnsupportedError: If there is no such class; names those there are.
+    """
+    kinds = {kind.__name__: kind for kind in sorted(_concrete(Strategy), key=_is_own)}
+    if name not in kinds:
+        raise UnsupportedError(
+            f"unknown class of strategies {name!r}; there are {', '.join(sorted(kinds))}. One of "
+            "your own must be imported first."
+        )
+    return kinds[name]
+
+
+def _concrete(kind: type[Any]) -> Iterator[type[Strategy]]:
+    """All classes below one, as far as they are not abstract, in the order of their definition."""
+    for below in kind.__subclasses__():
+        if not inspect.isabstract(below):
+            yield below
+        yield from _concrete(below)
+
+
+def _is_own(kind: type[Strategy]) -> bool:
+    return kind.__module__.startswith(f"{__package__}.")

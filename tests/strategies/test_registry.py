@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
 import torch
 
+from botorch_pref import strategies
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import MRLPF, PFTS, Strategy
-from botorch_pref.strategies.registry import get_strategy, strategy_names
+from botorch_pref.strategies.registry import get_strategy, strategy_class, strategy_names
 
 TABLE = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
 WITHOUT_PAPER = {"eubo", "dts", "sgp", "random"}
@@ -49,3 +51,22 @@ def test_unknown_names() -> None:
         get_strategy("annealing", space, seed=0, horizon=3)
     with pytest.raises(UnsupportedError, match="no preset 'best'; there are practical, paper"):
         get_strategy("pf-ts", space, seed=0, horizon=3, preset="best")
+
+
+def test_classes_by_their_names() -> None:
+    for name in strategies.__all__:
+        kind = getattr(strategies, name)
+        if isinstance(kind, type) and issubclass(kind, Strategy) and not inspect.isabstract(kind):
+            assert strategy_class(name) is kind
+    for name in ("Strategy", "UtilityStrategy", "Nobody"):
+        with pytest.raises(UnsupportedError, match=f"unknown class of strategies '{name}'; .*PFTS"):
+            strategy_class(name)
+
+
+def test_classes_of_ones_own() -> None:
+    """The last one of a name counts, as a notebook's cell is run again; never for one of ours."""
+    older = type("Homemade", (PFTS,), {})
+    newer = type("Homemade", (PFTS,), {})
+    namesake = type("PFTS", (PFTS,), {})
+    assert strategy_class("Homemade") is newer is not older
+    assert strategy_class("PFTS") is PFTS is not namesake

@@ -170,8 +170,8 @@ class COBOL(Strategy):
         """The next query of the initial design: whether it is a label, its item and its row."""
         started = [decision.asks for decision in self.decisions if decision.source == "initial"]
         values, labels = started.count(False), started.count(True)
-        if values < self.settings.num_initial_values:
-            asks, number = False, values
+        if values < self.settings.num_initial_values or not self.beliefs.measured:
+            asks, number = False, values  # also where all others were skipped
         elif labels < self.settings.num_initial_labels:
             asks, number = True, labels
         else:

@@ -204,7 +204,7 @@ class RoundStrategy(UtilityStrategy):
         planned = self._plan.pairs[self.round - self._offset :]
         return {
             **super()._progress(),
-            "rounds": self._values,
+            "rounds": [dict(values) for values in self._values],
             "plan": [[items.tolist(), rows] for items, rows in planned],
             "shown": self._shown,
         }

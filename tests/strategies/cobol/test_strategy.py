@@ -211,6 +211,19 @@ def test_it_resumes(make: Any, steps: int) -> None:
             either.tell(query, reply(query))
 
 
+def test_initial_values_that_are_skipped() -> None:
+    """Others are asked for until there is one; then the design goes on."""
+    strategy = on_items(num_initial_labels=1)
+    for _ in range(5):
+        query = strategy.ask()
+        assert isinstance(query, Evaluate)
+        strategy.tell(query, None)
+    strategy.tell(strategy.ask(), 1.0)
+    assert isinstance(strategy.ask(), Label)
+    strategy.tell(strategy.ask(), 1.0)
+    assert strategy.decisions[strategy.ask().id].source != "initial"
+
+
 def test_the_papers_preset() -> None:
     settings = COBOL.paper(bounds=BOX).settings
     assert (settings.norm_bound_limit, settings.value_bound) == (None, None)

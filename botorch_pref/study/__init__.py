@@ -1,0 +1,6 @@
+r"""A strategy, its search space and its history, saved together."""
+
+from botorch_pref.study.dimensions import Dimension
+from botorch_pref.study.study import Study
+
+__all__ = ["Dimension", "Study"]

@@ -1,0 +1,62 @@
+r"""The history of a study as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from botorch_pref.queries import Query
+from botorch_pref.strategies.base import Answered
+from botorch_pref.study.dimensions import Dimension
+
+_SLOTS = ("first", "second")
+
+
+def history_table(
+    history: Sequence[Answered], told: Sequence[str], dimensions: Sequence[Dimension]
+) -> pd.DataFrame:
+    r"""One row an answer.
+
+    Args:
+        history: The queries and their answers.
+        told: When each was told, ISO 8601.
+        dimensions: Whose names the columns of the items have.
+
+    Returns:
+        The table that :attr:`~botorch_pref.study.Study.history` describes.
+    """
+    rows = [
+        {
+            "step": step,
+            "kind": query.kind,
+            **_items(query, [dimension.name for dimension in dimensions]),
+            "answer": answer,
+        }
+        for step, (query, answer) in enumerate(history, start=1)
+    ]
+    items = {name: None for row in rows for name in row if name not in ("step", "kind", "answer")}
+    table = pd.DataFrame(rows, columns=["step", "kind", *items, "answer"])
+    indices = {name: "Int64" for name in items if name.endswith("index")}
+    table = table.astype({"step": "int64", "kind": "str", "answer": "float64", **indices})
+    annotators = [query.annotator for query, _ in history]
+    table["annotator"] = pd.Series(annotators, dtype="object")
+    table["told"] = pd.to_datetime(pd.Series([*told], dtype="str"), format="ISO8601", utc=True)
+    return table
+
+
+def _items(query: Query, names: Sequence[str]) -> dict[str, Any]:
+    """The columns of a query's items: their names alone where there is one item."""
+    if query.items.dim() == 1:
+        slots, rows, indices = [""], [query.items.tolist()], [query.indices]
+    else:
+        rows = query.items.tolist()
+        slots = [f"{slot}_" for slot in _SLOTS]
+        slots += [f"item{number}_" for number in range(3, len(rows) + 1)]
+        indices = query.indices or [None] * len(rows)
+    columns: dict[str, Any] = {}
+    for slot, row, index in zip(slots, rows, indices, strict=True):
+        columns |= {} if index is None else {f"{slot}index": index}
+        columns |= {slot + name: value for name, value in zip(names, row, strict=True)}
+    return columns

@@ -1,0 +1,338 @@
+"""A person at the terminal, whose answers are piped in."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from botorch_pref.cli import main
+from botorch_pref.queries import Label
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import COBOL, RandomPairs
+from botorch_pref.study import Study
+
+BOUNDS = "milk (ml):0:80, temperature (C):60:96"
+BOX = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
+VALUE, LABEL = "Measured value? ", "Accept this item? "
+
+Type = Callable[..., int]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
+    """Runs the command in a folder of its own, with words typed in."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(words: str, *arguments: str, file: str = "study.json") -> int:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{w}\n" for w in words.split())))
+        return main(["advise", file, *arguments])
+
+    return run
+
+
+def quick(**options: object) -> None:
+    """A study that reaches its model after two answers."""
+    strategy = COBOL(space=BOX, num_initial_values=1, num_initial_labels=1, **options)  # type: ignore[arg-type]
+    Study.create("study.json", BOX, strategy, names=["milk (ml)", "temperature (C)"]).close()
+
+
+def saved() -> Study:
+    return Study.load("study.json", read_only=True)
+
+
+def report(text: str) -> dict[str, str]:
+    """The lines behind the last empty one."""
+    lines = text.rstrip("\n").rpartition("\n\n")[2].splitlines()
+    return {line[:18].strip(): line[19:] for line in lines}
+
+
+def test_a_first_session(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    """Items have names and units; each is explained; what is best comes last."""
+    assert typed("1.5 -2e1 7 y n quit", "--bounds", BOUNDS, "--seed", "4") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    strategy = COBOL(space=BOX, seed=4)
+    for number, answer in enumerate((1.5, -20.0, 7.0, 1.0, 0.0), start=1):
+        query = strategy.ask()
+        milk, temperature = query.items.tolist()
+        item = f"[{number}] milk {milk:.2f} ml, temperature {temperature:.2f} C\n"
+        asked = isinstance(query, Label)
+        why = "You are asked" if asked else "To be measured without asking you"
+        prompt = LABEL if asked else VALUE
+        assert f"{item}    {why}: initial design.\n{prompt}" in shown.out
+        strategy.tell(query, answer)
+    assert saved().strategy.state_dict()["history"] == strategy.state_dict()["history"]
+    assert saved().strategy.settings == strategy.settings  # type: ignore[attr-defined]
+    assert [dimension.label for dimension in saved().dimensions] == ["milk (ml)", "temperature (C)"]
+    last = report(shown.out)
+    assert last["recommended item"] == saved().describe(strategy.history[2].query.items)
+    assert last["measured value"] == "7 (the largest of all: 7)"
+    assert last["answers"] == "3 values, 2 labels, 0 skipped"
+    assert last["saved in"] == str(Path("study.json").resolve())
+    assert [file.name for file in Path().iterdir()] == ["study.json"]
+
+
+def test_it_goes_on(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same command, or the file alone; the same next item in either case."""
+    assert typed("1 q", "--bounds", BOUNDS, "--seed", "4", "--preset", "practical") == 0
+    following = capsys.readouterr().out.partition("[2]")[2].splitlines()[0]
+    assert typed("2 q", "--bounds", BOUNDS, "--seed", "4", "--preset", "practical") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("study.json: 1 answers so far. Large values are good.\n")
+    assert shown.partition("[2]")[2].splitlines()[0] == following
+    assert typed("3 q") == 0
+    assert saved().history["answer"].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_the_papers_preset(typed: Type) -> None:
+    assert typed("q", "--bounds", BOUNDS, "--preset", "paper") == 0
+    strategy = saved().strategy
+    assert isinstance(strategy, COBOL)
+    assert strategy.settings == COBOL.paper(space=BOX).settings
+    assert strategy.seed == 0
+
+
+def test_what_was_accepted_is_measured(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    """The reasons are the strategy's own."""
+    quick(threshold=0.0)
+    assert typed("3 n yes 4 no q") == 0
+    shown = capsys.readouterr().out
+    blocks = re.findall(r"\[\d+\] (.*)\n    (.*)\n(.*?\?)", shown)
+    assert [prompt for _, _, prompt in blocks][2:5] == [
+        "Accept this item?",
+        "Measured value?",
+        "Accept this item?",
+    ]
+    assert blocks[2][1] == "You are asked: the belief is uncertain there."
+    assert blocks[3][1] == "To be measured: you accepted it."
+    assert blocks[3][0] == blocks[2][0]
+    assert report(shown)["answers"] == "2 values, 3 labels, 0 skipped"
+    assert saved().history["kind"].tolist() == ["evaluate", "label", "label", "evaluate", "label"]
+
+
+def test_skipping(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    quick(threshold=0.0)
+    assert typed("3 s skip 5 q") == 0
+    shown = capsys.readouterr().out
+    assert "To be measured without asking you: the expert did not answer." in shown
+    assert report(shown)["answers"] == "2 values, 0 labels, 2 skipped"
+    assert saved().history["answer"].isna().tolist() == [False, True, True, False]
+
+
+def test_taking_back(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("u 1 2 u undo 3 q", "--bounds", BOUNDS) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("There is no answer yet that could be taken back.") == 1
+    assert shown.count("The last answer is taken back.") == 2
+    assert re.findall(r"\[(\d+)\]", shown) == ["1", "1", "2", "3", "2", "1", "2"]
+    items = re.findall(r"\[(\d+)\] (.*)", shown)
+    assert len(set(items)) == 3
+    assert saved().history["answer"].tolist() == [3.0]
+
+
+def test_what_is_no_answer_is_asked_again(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("y 1,5 nan inf -inf 1e999 1 2 3 1 maybe Y q", "--bounds", BOUNDS) == 0
+    lines = capsys.readouterr().out.splitlines()
+    again = "is no answer: type a number such as 3.5, or s, u or q."
+    wrong = [line.partition("'")[2] for line in lines if line.endswith(again)]
+    assert wrong == [f"{word}' {again}" for word in ("y", "1,5", "nan", "inf", "-inf", "1e999")]
+    assert [line for line in lines if line.endswith("no answer: type y, n, s, u or q.")] == [
+        f"'{word}' is no answer: type y, n, s, u or q." for word in ("1", "maybe")
+    ]
+    assert saved().history["answer"].tolist() == [1.0, 2.0, 3.0, 1.0]
+
+
+def test_an_empty_line_is_no_answer(
+    typed: Type, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed("q", "--bounds", BOUNDS)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n  \n 2 \nq\n"))
+    assert main(["advise", "study.json"]) == 0
+    assert capsys.readouterr().out.count("'' is no answer") == 2
+    assert saved().history["answer"].tolist() == [2.0]
+
+
+def test_the_end_of_the_input(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("1 2", "--bounds", BOUNDS) == 0
+    assert report(capsys.readouterr().out)["answers"] == "2 values, 0 labels, 0 skipped"
+    assert len(saved().history) == 2
+
+
+def test_nothing_was_measured(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("", "--bounds", BOUNDS) == 0
+    last = report(capsys.readouterr().out)
+    assert last["recommended item"] == "none, as no value was given yet"
+    assert last["answers"] == "0 values, 0 labels, 0 skipped"
+
+
+def test_ctrl_c(
+    typed: Type, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert typed("1 q", "--bounds", BOUNDS) == 0
+    capsys.readouterr()
+
+    def interrupted(prompt: str) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr("builtins.input", interrupted)
+        assert main(["advise", "study.json"]) == 130
+    shown = capsys.readouterr()
+    assert shown.err == f"\ninterrupted; 1 answers are saved in {Path('study.json').resolve()}\n"
+    assert "recommended" not in shown.out
+    assert typed("2 q") == 0
+
+
+CODE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from botorch_pref.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_a_real_terminal_session(tmp_path: Path) -> None:
+    """Each answer is on the disk when the next item is shown; a second one is kept out."""
+    path = tmp_path / "study.json"
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", CODE, "advise", str(path), "--bounds", BOUNDS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def shown_until(end: str) -> str:
+        shown = ""
+        while not shown.endswith(end):
+            character = process.stdout.read(1)  # type: ignore[union-attr]
+            assert character, shown
+            shown += character
+        return shown
+
+    shown_until("[q]uit: ")
+    for number in (1, 2):
+        process.stdin.write("3.5\n")
+        process.stdin.flush()
+        shown_until("[q]uit: ")
+        assert len(Study.load(path, read_only=True).history) == number
+    with pytest.raises(SystemExit):
+        main(["advise", str(path)])
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert error == f"\ninterrupted; 2 answers are saved in {path}\n"
+    with Study.load(path) as study:
+        assert len(study.history) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "there is no study 'study.json' yet; begin it with --bounds."),
+        (["--bounds", ""], "--bounds: '' is not NAME:LOW:HIGH, as in 'milk (ml):0:80'."),
+        (["--bounds", "milk:0"], "--bounds: 'milk:0' is not NAME:LOW:HIGH"),
+        (["--bounds", "milk:0:much"], "--bounds: 'milk:0:much' is not NAME:LOW:HIGH"),
+        (["--bounds", "milk:0:1,"], "--bounds: '' is not NAME:LOW:HIGH"),
+        (["--bounds", "milk:5:5"], "--bounds: `bounds` column 0 is [5.0, 5.0]: the lower bound"),
+        (["--bounds", "milk:0:nan"], "--bounds: `bounds` row 1 is [nan]: NaN or infinite."),
+        (["--bounds", "a:0:1,a:0:1"], "`names` has 'a' more than once."),
+        (["--bounds", ":0:1"], "`names`: '' is no name"),
+        (["--bounds", BOUNDS, "--seed", "x"], "--seed: must be a whole number, at least 0"),
+        (["--bounds", BOUNDS, "--preset", "best"], "invalid choice: 'best'"),
+    ],
+)
+def test_wrong_arguments(
+    arguments: list[str], message: str, typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        typed("1", *arguments)
+    assert stopped.value.code == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+    assert shown.err.startswith("botorch-pref advise: error: ")
+    assert message in shown.err
+    assert [*Path().iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bounds", "milk (ml):0:80,temperature (C):60:97"], "begun with other --bounds"),
+        (["--bounds", "milk:0:80,temperature (C):60:96"], "begun with other --bounds"),
+        (["--seed", "1"], "was begun with --seed 0, not 1."),
+        (["--preset", "paper"], "was not begun with --preset paper."),
+    ],
+)
+def test_another_study_than_the_one_that_is_there(
+    arguments: list[str], message: str, typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed("1 q", "--bounds", BOUNDS)
+    content = Path("study.json").read_bytes()
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        typed("2 q", *arguments)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert message in shown.err
+    assert Path("study.json").read_bytes() == content
+    assert [file.name for file in Path().iterdir()] == ["study.json"]
+
+
+def test_files_that_are_no_such_study(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("other.json").write_text('{"a": 1}')
+    Study.create("pairs.json", BOX, partial(RandomPairs, seed=1)).close()
+    kept = Study.create("kept.json", BOX, COBOL)
+    for file, message in (
+        ("other.json", "it is a JSON file, but no study. It is left as it is."),
+        ("pairs.json", "is one of RandomPairs, not of COBOL."),
+        ("kept.json", "is open for writing in this very process since"),
+        ("nowhere/study.json", "No such file or directory"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            typed("1 q", *(["--bounds", BOUNDS] if "/" in file else []), file=file)
+        assert stopped.value.code == 2
+        shown = capsys.readouterr().err
+        assert message in shown
+        assert len(shown.splitlines()) == 1
+    kept.close()
+
+
+def test_a_disk_that_fills_up(
+    typed: Type, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed("1 q", "--bounds", BOUNDS)
+    capsys.readouterr()
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(SystemExit) as stopped:
+        typed("2 3")
+    assert stopped.value.code == 2
+    assert "cannot be saved: No space left on device." in capsys.readouterr().err
+    assert len(saved().history) == 1
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["advise", "--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert 'botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"' in shown
+    assert "saved after every answer" in shown

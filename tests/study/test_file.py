@@ -1,0 +1,257 @@
+"""The file: whole or refused, written whole or not at all, with one writer."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from botorch_pref.exceptions import StudyFileError, StudyLockedError
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import RandomPairs
+from botorch_pref.study import Study
+
+SPACE = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
+
+# Answers as fast as it can, and says after each that it was told.
+WRITER = """
+import sys
+from botorch_pref.study import Study
+study = Study.load(sys.argv[1])
+while True:
+    query = study.ask()
+    study.tell(query, float(query.items[0, 0] > query.items[1, 0]))
+    print(len(study.history), flush=True)
+"""
+
+
+def created(path: Path) -> Study:
+    return Study.create(path, SPACE, partial(RandomPairs, seed=5))
+
+
+def play(study: Study, steps: int) -> None:
+    for _ in range(steps):
+        query = study.ask()
+        study.tell(query, float(query.items[0, 0] > query.items[1, 0]))
+
+
+def start_writer(path: Path, answers: int) -> tuple[subprocess.Popen[str], int]:
+    """A process that has told so many answers and goes on, and how many it had told."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    told = 0
+    while told < answers:
+        told = int(process.stdout.readline())
+    return process, told
+
+
+def killed(process: subprocess.Popen[str]) -> int:
+    """The last answer that a process said was told, before it was killed."""
+    process.kill()
+    lines = process.communicate()[0].splitlines(keepends=True)
+    return max([int(line) for line in lines if line.endswith("\n")], default=0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
+def test_a_killed_writer_loses_no_answer(tmp_path: Path) -> None:
+    """It is killed while it writes; until then nobody else may write, but anybody may read."""
+    path = tmp_path / "study.json"
+    created(path).close()
+    process, told = start_writer(path, 3)
+    try:
+        with pytest.raises(
+            StudyLockedError,
+            match=rf"open for writing in process {process.pid} on {os.uname().nodename} since 20",
+        ):
+            Study.load(path)
+        with pytest.raises(StudyLockedError, match=f"process {process.pid} on "):
+            created(path)
+        assert len(Study.load(path, read_only=True).history) >= told
+    finally:
+        told = max(told, killed(process))
+    with Study.load(path) as study:
+        assert told <= len(study.history) <= told + 1
+        steady = RandomPairs(space=SPACE, seed=5)
+        for answered in study.strategy.history:
+            assert steady.ask() == answered.query
+            steady.tell(answered.query, answered.answer)
+        assert study.ask() == steady.ask()
+        play(study, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    created(path).close()
+    told = 0
+    for number in range(10):
+        process, told = start_writer(path, told + 1)
+        time.sleep(0.0137 * number)
+        told = max(told, killed(process))
+        with Study.load(path) as study:
+            assert told <= len(study.history) <= told + 1
+            told = len(study.history)
+
+
+def test_truncated_files(tmp_path: Path) -> None:
+    """Wherever a file is cut off, it is refused and left as it is."""
+    path = tmp_path / "study.json"
+    with created(path) as study:
+        play(study, 2)
+    text = path.read_text()
+    assert json.loads(text)
+    for length in (0, 1, 10, len(text) // 2, len(text) - 2):
+        path.write_text(text[:length])
+        for read_only in (True, False):
+            with pytest.raises(StudyFileError, match="it is truncated, or no JSON file at all"):
+                Study.load(path, read_only=read_only)
+        assert path.read_text() == text[:length]
+        assert [*tmp_path.iterdir()] == [path]
+    path.write_text(text)
+    assert len(Study.load(path, read_only=True).history) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x89PNG\r\n", "truncated, or no JSON file at all"),
+        (b"[" * 100_000, "truncated, or no JSON file at all"),
+        (b"[1, 2]", "it is a JSON file, but no study"),
+        (b'{"name": "something else"}', "it is a JSON file, but no study"),
+        (b'{"format": "botorch_pref study"}', "it is of version None"),
+        (b'{"format": "botorch_pref study", "version": 2}', "version 2, .* a newer one wrote it"),
+        (b'{"format": "botorch_pref study", "version": "x"}', "it is of version 'x'"),
+        (b'{"format": "botorch_pref study", "version": 1}', "its entry 'description' is missing"),
+    ],
+)
+def test_foreign_and_newer_files(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    path.write_bytes(content)
+    for read_only in (True, False):
+        with pytest.raises(StudyFileError, match=f"study.json' cannot be read.*{message}"):
+            Study.load(path, read_only=read_only)
+    with pytest.raises(StudyFileError, match="exists already"):
+        created(path)
+    assert path.read_bytes() == content
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_folder_is_no_study(tmp_path: Path) -> None:
+    with pytest.raises(StudyFileError, match="Is a directory"):
+        Study.load(tmp_path, read_only=True)
+
+
+@pytest.mark.parametrize("step", ["write", "fsync", "replace"])
+def test_a_disk_that_fails(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be saved was not told: the query stays open, and the file as it was."""
+
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    place = {"write": (Path, "open"), "fsync": (os, "fsync"), "replace": (Path, "replace")}[step]
+    path = tmp_path / "study.json"
+    with created(path) as study:
+        play(study, 3)
+        query, saved, state = study.ask(), path.read_bytes(), study.strategy.state_dict()
+        with monkeypatch.context() as broken:
+            broken.setattr(*place, full)
+            for action in (partial(study.tell, query, 1.0), study.undo):
+                with pytest.raises(StudyFileError, match="cannot be saved: No space left"):
+                    action()
+        assert (path.read_bytes(), study.strategy.state_dict()) == (saved, state)
+        assert len(study.history) == 3
+        assert sorted(file.name for file in tmp_path.iterdir()) == [path.name, f"{path.name}.lock"]
+        study.tell(query, 1.0)
+        assert study.undo() == query
+        play(study, 1)
+    assert len(Study.load(path, read_only=True).history) == 4
+
+
+def test_a_file_that_another_program_changed(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with created(path) as study:
+        query = study.ask()
+        path.write_text("something else")
+        with pytest.raises(StudyFileError, match="changed by another program meanwhile"):
+            study.tell(query, 1.0)
+        assert path.read_text() == "something else"
+        path.unlink()
+        study.tell(query, 1.0)
+    assert len(Study.load(path, read_only=True).history) == 1
+
+
+def test_two_writers_in_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    study = created(path)
+    (tmp_path / "link.json").symlink_to(path)
+    for name in (path, tmp_path / "link.json", tmp_path / "." / "study.json"):
+        with pytest.raises(StudyLockedError, match="open for writing in this very process since"):
+            Study.load(name)
+    study.close()
+    with Study.load(tmp_path / "link.json") as study:
+        play(study, 1)
+    assert (tmp_path / "link.json").is_symlink()
+    assert len(Study.load(path, read_only=True).history) == 1
+
+
+def test_a_study_that_is_forgotten_frees_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    play(created(path), 1)
+    gc.collect()
+    with Study.load(path) as study:
+        assert len(study.history) == 1
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("content", ["", '{"pid": 1, "host": "elsewhere", "since": "2020"}', "3"])
+def test_a_stale_lock_blocks_nobody(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    created(path).close()
+    lock = tmp_path / "study.json.lock"
+    lock.write_text(content)
+    with Study.load(path) as study:
+        play(study, 1)
+        assert json.loads(lock.read_text())["pid"] == os.getpid()
+        lock.write_text(content)
+        with pytest.raises(StudyLockedError, match=r"process 1 on elsewhere|another process"):
+            Study.load(path)
+    assert not lock.exists()
+
+
+def test_a_refused_file_is_not_locked(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    path.write_text("{")
+    with pytest.raises(StudyFileError):
+        Study.load(path)
+    path.unlink()
+    created(path).close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions")
+def test_permissions_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with created(path) as study:
+        path.chmod(0o640)
+        play(study, 1)
+        assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    created(path).close()
+    tmp_path.chmod(0o500)
+    with pytest.raises(StudyFileError, match="cannot be opened for writing: Permission denied"):
+        Study.load(path)
+    assert len(Study.load(path, read_only=True).history) == 0

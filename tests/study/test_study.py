@@ -1,0 +1,452 @@
+"""Studies: what is saved, what comes back, what is taken back, what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchError
+
+from botorch_pref.exceptions import (
+    ComparisonDataError,
+    StaleQueryError,
+    StudyError,
+    StudyFileError,
+)
+from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import (
+    COBOL,
+    MRLPF,
+    PFTS,
+    POPBO,
+    MultipleChoicePOPBO,
+    RandomPairs,
+    Strategy,
+)
+from botorch_pref.study import Dimension, Study
+from tests.models.common import rand
+
+BOX = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
+TABLE = SearchSpace(choices=rand(12, 2))
+FIXED = {"lengthscale": 0.3, "outputscale": 4.0}
+STRATEGIES: dict[str, Any] = {
+    "pf-ts box": (BOX, partial(PFTS, seed=3, hyperparameters=FIXED)),
+    "pf-ts choices": (TABLE, partial(PFTS, seed=3, hyperparameters=FIXED)),
+    "pop-bo box": (BOX, partial(POPBO, seed=3, confidence="laplace", hyperparameters=FIXED)),
+    "pop-bo choices": (TABLE, partial(POPBO, seed=3, hyperparameters={**FIXED, "outputscale": 1})),
+    "cobol box": (BOX, partial(COBOL, seed=3, num_initial_values=1, num_initial_labels=1)),
+    "cobol choices": (TABLE, partial(COBOL, seed=3, num_initial_values=2, num_initial_labels=2)),
+    "mr-lpf choices": (TABLE, partial(MRLPF, seed=3, horizon=20, hyperparameters=FIXED)),
+}
+
+
+def answer(query: Query, step: int = 0) -> float | None:
+    """A judge that likes large items, and now and then has nothing to say."""
+    if step == 3:
+        return None
+    sums = query.items.sum(-1)
+    if isinstance(query, Evaluate):
+        return float(sums)
+    if isinstance(query, Label):
+        return float(sums > 70.0)
+    return float(sums.argmax()) if isinstance(query, Choice) else float(sums[0] > sums[1])
+
+
+def state_of(strategy: Strategy) -> Any:
+    """The state now, whatever happens to its parts later."""
+    return json.loads(json.dumps(strategy.state_dict()))
+
+
+def on_pairs(path: Path, **kwargs: Any) -> Study:
+    """A study whose answers cost nothing."""
+    return Study.create(path, BOX, partial(RandomPairs, seed=5), **kwargs)
+
+
+def play(study: Study, steps: int, annotator: str | None = None) -> list[Query]:
+    queries = []
+    for step in range(steps):
+        query = study.ask(annotator)
+        study.tell(query, answer(query, step))
+        queries.append(query)
+    return queries
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_study_goes_on_and_back(name: str, tmp_path: Path) -> None:
+    """Loaded anew for every call, it does what an unbroken strategy does, and undoes it."""
+    space, factory = STRATEGIES[name]
+    num_answers = 4 if space is BOX else 7
+    steady: Strategy = factory(space=space)
+    path = tmp_path / "study.json"
+    Study.create(path, space, factory).close()
+    before, queries = [], []
+    for step in range(num_answers):
+        queries.append(steady.ask())
+        with Study.load(path) as study:
+            assert study.ask() == queries[-1]
+        before.append(state_of(steady))
+        steady.tell(queries[-1], answer(queries[-1], step))
+        with Study.load(path) as study:
+            study.tell(queries[-1], answer(queries[-1], step))
+    study = Study.load(path, read_only=True)
+    assert type(study.strategy) is type(steady)
+    assert study.strategy.state_dict() == steady.state_dict()
+    assert torch.equal(study.recommend(), steady.recommend())
+    assert study.space.state_dict() == space.state_dict()
+
+    following = steady.ask()
+    with Study.load(path) as study:
+        for step in (-1, -2):
+            assert study.undo() == queries[step]
+            assert study.strategy.state_dict() == before[step]
+    with Study.load(path) as study:
+        for step in (num_answers - 2, num_answers - 1):
+            assert study.ask() == queries[step]
+            study.tell(queries[step], answer(queries[step], step))
+        assert study.ask() == following
+        assert study.strategy.state_dict() == steady.state_dict()
+        for step in reversed(range(num_answers)):
+            assert study.undo() == queries[step]
+            assert study.strategy.state_dict() == before[step]
+        assert len(study.history) == 0
+        with pytest.raises(StudyError, match="no answer yet"):
+            study.undo()
+    assert Study.load(path, read_only=True).strategy.state_dict() == before[0]
+
+
+class Aliased(RandomPairs):
+    """Its state is no copy, as it should be."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.seen: list[int] = []
+
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
+        self.seen.append(query_id)
+        return super()._choose(query_id, annotator)
+
+    def _progress(self) -> dict[str, Any]:
+        return {**super()._progress(), "seen": self.seen}
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        super()._restore(progress)
+        self.seen = progress["seen"]
+
+
+def test_a_state_that_changes_later_is_taken_back(tmp_path: Path) -> None:
+    with Study.create(tmp_path / "study.json", BOX, Aliased) as study:
+        for _ in range(5):
+            query = study.ask()
+            before = state_of(study.strategy)
+            study.tell(query, 1.0)
+            assert study.undo() == query
+            assert study.strategy.state_dict() == before
+            study.tell(query, 0.0)
+        for number in range(5, 0, -1):
+            study.undo()
+            assert study.strategy.seen == [*range(number)]  # type: ignore[attr-defined]
+
+
+def test_undo_can_lead_elsewhere(tmp_path: Path) -> None:
+    space, factory = STRATEGIES["pf-ts choices"]
+    with Study.create(tmp_path / "study.json", space, factory) as study:
+        play(study, 3)
+        query = study.ask()
+        study.tell(query, 1.0)
+        study.undo()
+        study.tell(query, 0.0)
+        other: Strategy = factory(space=space)
+        for step in range(3):
+            asked = other.ask()
+            other.tell(asked, answer(asked, step))
+        other.tell(other.ask(), 0.0)
+        assert study.strategy.state_dict() == other.state_dict()
+
+
+def test_undo_withdraws_what_was_asked_since(tmp_path: Path) -> None:
+    with on_pairs(tmp_path / "study.json") as study:
+        first = {name: study.ask(name) for name in ("ann", "bob")}
+        study.tell(first["bob"], 0.0)
+        study.tell(first["ann"], 1.0)
+        then = {name: study.ask(name) for name in ("ann", "bob")}
+        assert study.undo() == first["ann"]
+        assert study.ask("ann") == first["ann"]
+        for name in ("ann", "bob"):
+            with pytest.raises(StaleQueryError, match=f"{then[name].id} of '{name}' is not open"):
+                study.tell(then[name], 1.0)
+        assert study.undo() == first["bob"]
+        assert {name: study.ask(name) for name in ("ann", "bob")} == first
+
+
+def test_annotators(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with on_pairs(path) as study:
+        queries = {name: study.ask(name) for name in ("ann", None, "bob")}
+        study.tell(queries["bob"], 1.0)
+    with Study.load(path) as study:
+        assert study.ask("ann") == queries["ann"]
+        assert study.ask() == queries[None]
+        assert study.ask("bob").id == 3
+        study.tell(queries["ann"], 0.5)
+        study.tell(queries[None], None)
+        history = study.history
+    assert history["annotator"].tolist() == ["bob", "ann", None]
+    assert history["answer"].tolist()[:2] == [1.0, 0.5]
+
+
+def test_history_of_duels(tmp_path: Path) -> None:
+    start = pd.Timestamp.now("UTC").floor("ms")
+    path = tmp_path / "study.json"
+    with on_pairs(path, names=["milk (ml)", "temperature"]) as study:
+        columns = ["step", "kind", "answer", "annotator", "told"]
+        assert study.history.columns.tolist() == columns
+        queries = play(study, 5)
+        history = study.history
+    items = ["first_milk", "first_temperature", "second_milk", "second_temperature"]
+    assert history.columns.tolist() == [*columns[:2], *items, *columns[2:]]
+    assert history["step"].tolist() == [1, 2, 3, 4, 5]
+    assert set(history["kind"]) == {"duel"}
+    values = torch.tensor(history[items].to_numpy()).view(5, 2, 2)
+    assert torch.equal(values, torch.stack([query.items for query in queries]))
+    assert history["answer"].tolist()[:3] == [answer(query) for query in queries[:3]]
+    assert math.isnan(history["answer"].iloc[3])
+    told = history["told"].tolist()
+    assert start <= told[0] <= told[-1] <= pd.Timestamp.now("UTC")
+    pd.testing.assert_frame_equal(Study.load(path, read_only=True).history, history)
+
+
+def test_history_of_single_items_and_of_choices(tmp_path: Path) -> None:
+    space, factory = STRATEGIES["cobol choices"]
+    with Study.create(tmp_path / "one.json", space, factory, names=["a", "b"]) as study:
+        queries = play(study, 4)
+        history = study.history
+    assert history["kind"].tolist() == ["evaluate", "evaluate", "label", "label"]
+    assert history["index"].tolist() == [query.indices for query in queries]
+    assert history["b"].tolist() == [float(query.items[1]) for query in queries]
+    with Study.create(tmp_path / "more.json", TABLE, MultipleChoicePOPBO) as study:
+        (query,) = play(study, 1)
+        history = study.history
+    assert len(query.items) > 2
+    assert history["item3_x2"].item() == float(query.items[2, 1])
+    assert [history[f"{slot}_index"].item() for slot in ("first", "second", "item3")] == list(
+        query.indices[:3]
+    )
+
+
+def test_names_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    on_pairs(path, names=["milk (ml)", " roast "], description="Coffee, für drei.").close()
+    study = Study.load(path, read_only=True)
+    assert study.dimensions == (Dimension("milk", "ml"), Dimension("roast"))
+    assert [dimension.label for dimension in study.dimensions] == ["milk (ml)", "roast"]
+    assert study.description == "Coffee, für drei."
+    assert study.path == path.resolve()
+    assert study.describe(torch.tensor([34.4827, 71.26])) == "milk 34.48 ml, roast 71.26"
+    with on_pairs(tmp_path / "other.json") as study:
+        assert study.dimensions == (Dimension("x1"), Dimension("x2"))
+
+
+@pytest.mark.parametrize(
+    ("width", "text"), [(1e-6, "0.000000123"), (1.0, "0.123"), (999.0, "0.1"), (1e6, "123457")]
+)
+def test_numbers_are_as_fine_as_their_range(width: float, text: str, tmp_path: Path) -> None:
+    space = SearchSpace(torch.tensor([[0.0], [width]], dtype=torch.float64))
+    value = torch.tensor([0.12345678 * (width if width != 999.0 else 1.0)], dtype=torch.float64)
+    with Study.create(tmp_path / "study.json", space, RandomPairs) as study:
+        assert study.describe(value) == f"x1 {text}"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a"], "`names` has 1 entries, but the space 2 dimensions"),
+        (["a", "a (ml)"], "`names` has 'a' more than once"),
+        (["a", ""], "`names`: '' is no name"),
+        (["a", "b (ml"], "is no name"),
+        (["a", 3], "`names`: 3 is no name"),
+        (["a", "answer"], "'answer' is a column of the history"),
+        ("ab", "must be a list of names"),
+    ],
+)
+def test_bad_names(names: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=message.replace("(", r"\(")):
+        on_pairs(tmp_path / "study.json", names=names)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    played = RandomPairs(space=BOX)
+    played.tell(played.ask(), 1.0)
+    namesake = type("PFTS", (PFTS,), {})
+    wrong: list[tuple[Any, Any, str]] = [
+        (BOX, PFTS(space=TABLE), "another space"),
+        (BOX, lambda space: PFTS(space=TABLE), "another space"),
+        (BOX, played, "has 1 answers"),
+        (BOX, "pf-ts", "`strategy` must be a strategy or what makes one, not 'pf-ts'"),
+        (BOX, dict, "`strategy` must be a strategy"),
+        (BOX.bounds, PFTS, "`space` must be a SearchSpace"),
+        (BOX, namesake, "class 'PFTS', but so is another"),
+    ]
+    for space, strategy, message in wrong:
+        with pytest.raises(StudyError, match=message):
+            Study.create(path, space, strategy)
+    with pytest.raises(StudyError, match="`description` must be a text"):
+        on_pairs(path, description=3)
+    assert [*tmp_path.iterdir()] == []
+
+
+class OwnStrategy(RandomPairs):
+    """A user's."""
+
+
+def test_strategies_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with Study.create(path, BOX, OwnStrategy) as study:
+        query = study.ask()
+    with Study.load(path) as study:
+        assert type(study.strategy) is OwnStrategy
+        study.tell(query, 1.0)
+
+
+def test_wrong_answers_change_nothing(tmp_path: Path) -> None:
+    with on_pairs(tmp_path / "study.json") as study:
+        told, query = *play(study, 1), study.ask()
+        strategy, saved = study.strategy, study.path.read_bytes()
+        with pytest.raises(ComparisonDataError, match="`answer` to query 1"):
+            study.tell(query, 7.0)
+        with pytest.raises(StaleQueryError, match="already told"):
+            study.tell(told, 1.0)
+        assert study.strategy is strategy
+        state = state_of(strategy)
+        with pytest.raises(ComparisonDataError, match="`annotator`"):
+            study.ask(3)  # type: ignore[arg-type]
+        assert study.strategy.state_dict() == state
+        assert study.path.read_bytes() == saved
+        assert study.ask() == query
+
+
+class Stumbling(RandomPairs):
+    """Is interrupted half-way through whatever it does."""
+
+    stumbles = False
+
+    def _choose(self, query_id: int, annotator: str | None) -> Duel:
+        self.round += self.stumbles
+        if self.stumbles:
+            raise KeyboardInterrupt
+        return super()._choose(query_id, annotator)  # type: ignore[return-value]
+
+    def tell(self, query: Query, answer: float | None) -> None:
+        super().tell(query, answer)
+        if self.stumbles:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_undoes_what_was_half_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Study.create(tmp_path / "study.json", BOX, Stumbling) as study:
+        play(study, 2)
+        before = state_of(study.strategy)
+        with monkeypatch.context() as stumble:
+            stumble.setattr(Stumbling, "stumbles", True)
+            with pytest.raises(KeyboardInterrupt):
+                study.ask()
+        assert study.strategy.state_dict() == before
+        query = study.ask()
+        with monkeypatch.context() as stumble:
+            stumble.setattr(Stumbling, "stumbles", True)
+            with pytest.raises(KeyboardInterrupt):
+                study.tell(query, 1.0)
+        assert len(study.history) == 2
+        study.tell(query, 1.0)
+    assert len(Study.load(study.path, read_only=True).history) == 3
+
+
+def test_answers_are_told_to_the_study(tmp_path: Path) -> None:
+    """What its strategy was told behind its back is not saved as something else."""
+    with on_pairs(tmp_path / "study.json") as study:
+        query = study.ask()
+        study.strategy.tell(query, 1.0)
+        with pytest.raises(StudyError, match="tell answers to the study"):
+            study.ask()
+
+
+def test_reading_alone(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with on_pairs(path) as writer:
+        query = writer.ask()
+        reader = Study.load(path, read_only=True)
+        actions: list[Any] = [reader.ask, reader.undo, partial(reader.tell, query, 1.0)]
+        for action in actions:
+            with pytest.raises(StudyError, match="closed, or was opened with read_only=True"):
+                action()
+        writer.tell(query, 1.0)
+        assert len(reader.history) == 0
+        assert len(Study.load(path, read_only=True).history) == 1
+    with pytest.raises(StudyError, match="closed"):
+        writer.ask()
+    assert len(writer.history) == 1
+    writer.close()
+
+
+def test_create_overwrites_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    on_pairs(path).close()
+    content = path.read_bytes()
+    for taken in (path, tmp_path):
+        with pytest.raises(StudyFileError, match="exists already"):
+            on_pairs(taken)
+    assert path.read_bytes() == content
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    for read_only in (True, False):
+        with pytest.raises(StudyFileError, match=r"There is no study '.*nowhere\.json'"):
+            Study.load(tmp_path / "nowhere.json", read_only=read_only)
+    with pytest.raises(StudyFileError, match="No such file or directory"):
+        on_pairs(tmp_path / "nowhere" / "study.json")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
+    """Whatever is wrong inside, the file is refused with its name, and is left as it is."""
+    path = tmp_path / "study.json"
+    with on_pairs(path) as study:
+        play(study, 2)
+    content = json.loads(path.read_text())
+    state = content["strategy"]
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"strategy": {**state, "strategy": "Nobody"}}, "unknown class of strategies 'Nobody'"),
+        ({"strategy": {**state, "version": 99}}, "version 99"),
+        ({"strategy": {**state, "space": {"bounds": 3}}}, ""),
+        ({"strategy": {**state, "options": {"colour": 3}}}, "colour"),
+        ({"strategy": {**state, "history": [[1, 2]]}}, ""),
+        ({"strategy": {}}, ""),
+        ({"told": content["told"][:1]}, "for every answer"),
+        ({"told": ["yesterday", "today"]}, "yesterday"),
+        ({"rewind": [None, 3]}, ""),
+        ({"dimensions": [{"name": "a"}]}, "1 entries"),
+        ({"dimensions": ["a", "b"]}, ""),
+    ]
+    for entries, message in wrong:
+        text = json.dumps({**content, **entries})
+        path.write_text(text)
+        with pytest.raises(StudyFileError, match=rf"study.json' cannot be read.*{message}"):
+            Study.load(path)
+        assert path.read_text() == text
+        assert [*tmp_path.iterdir()] == [path]
+
+
+def test_errors_are_of_botorchs_tree() -> None:
+    assert issubclass(StudyFileError, StudyError)
+    assert issubclass(StudyError, BotorchError)
