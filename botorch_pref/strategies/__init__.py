@@ -1,7 +1,7 @@
 r"""Ask/tell strategies, one published system a module."""
 
 from botorch_pref.strategies.base import Strategy
-from botorch_pref.strategies.cobol import COBOL
+from botorch_pref.strategies.cobol import COBOHL, COBOL
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.gp_ts import GPTS
@@ -15,6 +15,7 @@ from botorch_pref.strategies.skew_gp import SGP
 from botorch_pref.strategies.utility import UtilityStrategy
 
 __all__ = [
+    "COBOHL",
     "COBOL",
     "DTS",
     "EUBO",

@@ -5,6 +5,7 @@ Experts* (2024), cited as Xu et al. (2024b).
 """
 
 from botorch_pref.strategies.cobol.decision import Decision
+from botorch_pref.strategies.cobol.helpful import COBOHL
 from botorch_pref.strategies.cobol.strategy import COBOL
 
-__all__ = ["COBOL", "Decision"]
+__all__ = ["COBOHL", "COBOL", "Decision"]

@@ -13,7 +13,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
 from botorch_pref.strategies.cobol.decision import Scale
 
-Candidate = Literal["primal-dual", "constrained", "belief"]
+Candidate = Literal["primal-dual", "constrained", "hcei", "belief"]
 _SLACK = {"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True}
 
 
@@ -44,7 +44,8 @@ class Settings:
 
     Attributes:
         candidate: How the augmented candidate is found: ``"primal-dual"``, eq. (5);
-            ``"constrained"``, the vanilla rule where the upper end is not negative;
+            ``"constrained"``, the vanilla rule where the upper end is not negative; ``"hcei"``,
+            eq. (70), expected improvement times the probability of acceptance;
             ``"belief"``, the largest upper end alone.
         trust_weight: ``lambda_0``, in standard deviations of the values per logit.
         rate: ``zeta``, of the dual step.

@@ -10,7 +10,11 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
-from botorch_pref.acquisition import ExpertAugmentedLCB, OptimisticAcceptance
+from botorch_pref.acquisition import (
+    ExpertAugmentedLCB,
+    LogHumanConstrainedEI,
+    OptimisticAcceptance,
+)
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.space import Maximum
 from botorch_pref.strategies.cobol.beliefs import Beliefs
@@ -88,6 +92,15 @@ class Step:
         known = replace(known, source="augmented", reason="the belief is known there")
         return known, *augmented
 
+    def decide_with_a_helper(self) -> Asked:
+        """As :meth:`decide`, of Algorithm 2: there is one candidate, and no test of the values."""
+        settings, expert = self.settings, self.beliefs.expert()
+        found = self._constrained(expert, self.asked)
+        known = replace(self._known(found, found), source="augmented")
+        if is_wide(known.lower, known.upper, settings.threshold, settings.threshold_scale):
+            return replace(known, asks=True, reason="the belief is uncertain there"), *found
+        return replace(known, reason="the belief is known there"), *found
+
     def _augmented(self, vanilla: _Candidate) -> _Candidate:
         settings, expert = self.settings, self.beliefs.expert()
         if settings.candidate == "primal-dual" and self.weight == 0.0:
@@ -95,11 +108,16 @@ class Step:
         starts = torch.cat([vanilla.item.unsqueeze(0), self.asked])
         if settings.candidate == "constrained":
             return self._constrained(expert, starts)
+        rule: AcquisitionFunction
         if settings.candidate == "belief":
-            return self._best(self._acceptance(), "optimizer augmented", starts)
-        rule = ExpertAugmentedLCB(
-            self.objective, expert, settings.beta, self.weight, tolerance=TOLERANCE
-        )
+            rule = self._acceptance()
+        elif settings.candidate == "hcei":
+            largest = max(value for _, value in self.beliefs.measured)
+            rule = LogHumanConstrainedEI(self.objective, expert, largest)
+        else:
+            rule = ExpertAugmentedLCB(
+                self.objective, expert, settings.beta, self.weight, tolerance=TOLERANCE
+            )
         return self._best(rule, "optimizer augmented", starts)
 
     def _acceptance(self) -> OptimisticAcceptance:

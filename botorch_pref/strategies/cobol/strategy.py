@@ -17,7 +17,7 @@ from botorch_pref.strategies.base import Answered, Strategy
 from botorch_pref.strategies.cobol.beliefs import Beliefs
 from botorch_pref.strategies.cobol.decision import Decision, next_weight
 from botorch_pref.strategies.cobol.options import CobolOptions, Settings
-from botorch_pref.strategies.cobol.step import Step
+from botorch_pref.strategies.cobol.step import Asked, Step
 
 
 class COBOL(Strategy):
@@ -43,6 +43,8 @@ class COBOL(Strategy):
         weight: ``lambda``, which begins at the initial trust.
         decisions: Why each query was asked, by its number.
     """
+
+    measures_accepted = True
 
     def __init__(
         self,
@@ -105,8 +107,7 @@ class COBOL(Strategy):
         Raises:
             ComparisonDataError: If nothing was evaluated yet.
         """
-        query = self._best_query()
-        return query.items.to(self.space.bounds)
+        return self._best_query().items.to(self.space.bounds)
 
     def recommend_index(self) -> int:
         """Its row in the choices."""
@@ -118,8 +119,7 @@ class COBOL(Strategy):
 
         Args:
             query: What :meth:`ask` returned.
-            answer: Of a label, 1 accept or 0 reject; of an evaluation, the value; ``None`` if
-                there is none.
+            answer: Of a label, 1 accept or 0 reject; of an evaluation, the value; or ``None``.
 
         Raises:
             StaleQueryError: If the query is unknown, or was told already.
@@ -130,7 +130,7 @@ class COBOL(Strategy):
         if isinstance(query, Label) and decision.source != "initial":
             told = self.history[-1].answer
             self._unanswered = told is None
-            if told == 1.0:
+            if told == 1.0 and self.measures_accepted:
                 self._due.append((query.items.tolist(), query.indices))
             if told is not None:
                 self._rejections = 0 if told == 1.0 else self._rejections + 1
@@ -150,7 +150,7 @@ class COBOL(Strategy):
         else:
             self.beliefs.learn(self.round)
             step = Step(self.beliefs, self.weight, self.asked_items(), self._seed)
-            decision, item, row = step.decide(self._rejections, self._unanswered)
+            decision, item, row = self._decide(step)
             self._unanswered = False
             if not math.isnan(decision.upper):
                 self.weight = next_weight(self.weight, self.settings.rate, decision.upper)
@@ -158,6 +158,9 @@ class COBOL(Strategy):
             asks = decision.asks
         kind = Label if asks else Evaluate
         return kind(query_id, item, row, annotator)
+
+    def _decide(self, step: Step) -> Asked:
+        return step.decide(self._rejections, self._unanswered)
 
     def _why_asked(self, item: Tensor) -> Decision:
         """The decision by which the expert was asked about an item."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.queries import Evaluate, Label, Query
-from botorch_pref.strategies import COBOL
+from botorch_pref.strategies import COBOHL, COBOL
 from tests.models.common import rand
 
 BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
@@ -170,7 +170,7 @@ def test_it_finds_a_good_item() -> None:
     assert table.recommend_index() == best
 
 
-@pytest.mark.parametrize("candidate", ["constrained", "belief"])
+@pytest.mark.parametrize("candidate", ["constrained", "hcei", "belief"])
 def test_other_candidates(candidate: Any) -> None:
     strategy = on_a_box(candidate=candidate, seed=1)
     play(strategy, 12, expert=lambda items: float(value(items) > -3.0))
@@ -178,6 +178,8 @@ def test_other_candidates(candidate: Any) -> None:
     assert found
     if candidate == "constrained":
         assert all(d.upper >= -1e-6 for d in found)
+    if candidate == "hcei":
+        return
     # Where nothing is feasible, the least infeasible item is as good as any.
     wary = on_a_box(candidate=candidate, seed=1)
     play(wary, 9, expert=lambda items: 0.0)
@@ -209,6 +211,22 @@ def test_it_resumes(make: Any, steps: int) -> None:
         assert query == same
         for either in (strategy, read):
             either.tell(query, reply(query))
+
+
+def test_a_helpful_expert_is_asked_until_he_is_known() -> None:
+    strategy = COBOHL(choices=rand(20, 2), seed=1, **QUICK)
+    queries = play(strategy, 25)
+    threshold = strategy.settings.threshold
+    for query in queries[7:]:
+        decision = strategy.decisions[query.id]
+        ends = [1 / (1 + math.exp(-end)) for end in (decision.lower, decision.upper)]
+        assert decision.asks == isinstance(query, Label) == (ends[1] - ends[0] > threshold)
+        assert decision.reason != "accepted"
+    upper = strategy.beliefs.expert().upper(strategy.space.table)
+    decision = strategy.decisions[-1]
+    assert decision.upper >= min(0.0, float(upper.max())) - 0.5
+    read = COBOHL.from_state_dict(json.loads(json.dumps(strategy.state_dict())))
+    assert read.ask() == strategy.ask()
 
 
 def test_initial_values_that_are_skipped() -> None:
