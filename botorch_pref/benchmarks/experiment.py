@@ -90,9 +90,14 @@ class Experiment(ABC):
         return self.folder
 
     @property
+    def unit(self) -> str:
+        """What the horizon counts."""
+        return "duels"
+
+    @property
     def setting(self) -> str:
         """What was played, behind the title."""
-        return f"{self.horizon} duels"
+        return f"{self.horizon} {self.unit}"
 
     @property
     @abstractmethod

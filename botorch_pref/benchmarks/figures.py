@@ -33,10 +33,10 @@ def plot_bands(
     figure = Figure(figsize=(7.0, 4.6), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    _draw_bands(axes, rows, x, y)
+    draw_bands(axes, rows, x, y)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
-    axes.legend(title=_seeds(rows), frameon=False, fontsize="small", title_fontsize="small")
+    axes.legend(title=seeds_of(rows), frameon=False, fontsize="small", title_fontsize="small")
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
     return figure
 
@@ -66,12 +66,12 @@ def plot_panels(
     panels = [*figure.subplots(lines, columns, squeeze=False).flat]
     styles = {strategy: number for number, strategy in enumerate(rows["strategy"].unique())}
     for axes, name in zip(panels, names, strict=False):
-        _draw_bands(axes, rows[rows[panel] == name], x, y, styles)
+        draw_bands(axes, rows[rows[panel] == name], x, y, styles)
         axes.set_title(name, fontsize="medium", loc="left")
     for axes in panels[len(names) :]:
         axes.set_axis_off()
     entries = panels[0].get_legend_handles_labels()
-    legend = {"loc": "center left", "frameon": False, "title": _seeds(rows)}
+    legend = {"loc": "center left", "frameon": False, "title": seeds_of(rows)}
     panels[len(names)].legend(*entries, **legend, fontsize="small", title_fontsize="small")
     figure.supxlabel(xlabel, fontsize="medium")
     figure.supylabel(ylabel, fontsize="medium")
@@ -100,10 +100,24 @@ def draw_utility_band(axes: Axes, rows: pd.DataFrame) -> None:
     _grid(axes)
 
 
-def _draw_bands(
-    axes: Axes, rows: pd.DataFrame, x: str, y: str, styles: Mapping[str, int] | None = None
+def draw_bands(
+    axes: Axes,
+    rows: pd.DataFrame,
+    x: str,
+    y: str,
+    styles: Mapping[str, int] | None = None,
+    marked: bool = True,
 ) -> None:
-    """Means and standard errors of every strategy; its number is that of its style."""
+    r"""Draw means and standard errors of every strategy.
+
+    Args:
+        axes: What to draw on.
+        rows: A row for each ``strategy``, ``seed`` and value of ``x``.
+        x: The column along the abscissa.
+        y: The column that is averaged.
+        styles: The number of each strategy's style; in the order of the rows if omitted.
+        marked: Whether there are markers.
+    """
     for number, strategy in enumerate(rows["strategy"].unique()):
         style = number if styles is None else styles[strategy]
         values = rows[rows["strategy"] == strategy].groupby(x)[y]
@@ -114,7 +128,7 @@ def _draw_bands(
             mean,
             color=colour,
             ls=DASHES[style % len(DASHES)],
-            marker=MARKERS[style % len(MARKERS)],
+            marker=MARKERS[style % len(MARKERS)] if marked else None,
             lw=1.5,
             ms=4.0,
             label=strategy,
@@ -131,6 +145,7 @@ def _grid(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _seeds(rows: pd.DataFrame) -> str:
+def seeds_of(rows: pd.DataFrame) -> str:
+    """What the bands are, for the heading of a legend."""
     seeds = rows["seed"].nunique()
     return "one seed" if seeds == 1 else f"mean ± standard error of {seeds} seeds"

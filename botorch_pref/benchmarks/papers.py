@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from botorch_pref.benchmarks.boxes import box_experiments
+from botorch_pref.benchmarks.cobol import cobol_experiments
 from botorch_pref.benchmarks.experiment import Experiment
 from botorch_pref.benchmarks.mr_lpf import mr_lpf_experiments
 from botorch_pref.benchmarks.pf_ts import pf_ts_experiments
@@ -19,5 +20,6 @@ def experiments() -> dict[str, Experiment]:
         *mr_lpf_experiments(),
         *box_experiments(),
         *pop_bo_experiments(),
+        *cobol_experiments(),
     )
     return {experiment.name: experiment for experiment in found}

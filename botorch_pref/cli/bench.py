@@ -76,7 +76,7 @@ def bench(name: str, argv: Sequence[str]) -> int:
 def listing() -> str:
     """All experiments, one a line."""
     return "\n".join(
-        f"  {experiment.name:<14} {experiment.title} ({experiment.source})"
+        f"  {experiment.name:<16} {experiment.title} ({experiment.source})"
         for experiment in experiments().values()
     )
 
@@ -90,7 +90,10 @@ def _parser(experiment: Experiment) -> Parser:
         "--seeds", type=count, metavar="N", help=f"number of seeds; default: {experiment.seeds}"
     )
     parser.add_argument(
-        "--horizon", type=count, metavar="N", help=f"number of duels; default: {experiment.horizon}"
+        "--horizon",
+        type=count,
+        metavar="N",
+        help=f"number of {experiment.unit}; default: {experiment.horizon}",
     )
     if isinstance(experiment, RegretExperiment) and experiment.fixed_models:
         parser.add_argument(

@@ -27,7 +27,7 @@ from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner.history import typed
 from botorch_pref.runner.plan import planned_runs, shared_settings
 from botorch_pref.runner.run import JudgeFactory, ProblemFactory, Run, StrategyFactory
-from botorch_pref.runner.simulation import Link
+from botorch_pref.runner.simulation import Link, Record
 from botorch_pref.runner.store import Store
 
 _FIRST = [
@@ -58,13 +58,15 @@ def run_experiment(
     directory: str | os.PathLike[str] | None = None,
     recommend_every: int = 1,
     link: Link = torch.sigmoid,
+    evaluations: int | None = None,
+    record: Record | None = None,
 ) -> pd.DataFrame:
     r"""Simulate every strategy under every seed.
 
     Args:
         problem: The problem, or a callable that makes one of the seed.
         strategies: Factories by name, or in a row and named by their ``__name__``.
-        horizon: The number of duels, or evaluations, of a run.
+        horizon: The number of duels, or other queries, of a run.
         seeds: Different whole numbers, at least 0, or how many of them.
         judge: Called as ``judge(problem, seed=...)``, returns what is called with a query
             and the step; :class:`~botorch_pref.problems.LogisticJudge` if omitted.
@@ -75,6 +77,9 @@ def run_experiment(
             seeds or strategies can be added.
         recommend_every: After how many duels, and after the last, to ask what is best.
         link: The link of the dueling regret: the judge's.
+        evaluations: If given, a run ends after so many evaluations, those of an initial design
+            included, and ``horizon`` is the most steps that it may take.
+        record: Called with the strategy and every query; its numbers become columns.
 
     Returns:
         A row for each strategy, in the order given, seed and step; the columns of
@@ -86,7 +91,8 @@ def run_experiment(
             another experiment.
         RunError: If a run failed; names strategy and seed. Finished runs stay in the folder.
     """
-    runs = planned_runs(problem, strategies, horizon, seeds, judge, recommend_every, link)
+    options = (recommend_every, link, evaluations, record)
+    runs = planned_runs(problem, strategies, horizon, seeds, judge, *options)
     return _tidy(_played(runs, _checked_jobs(n_jobs), progress, directory))
 
 

@@ -19,6 +19,7 @@ import pandas as pd
 
 # These are there in every history, in this order, behind the items and indices.
 _COLUMNS = (
+    "kind",
     "identical",
     "answer",
     "first_utility",
@@ -28,14 +29,24 @@ _COLUMNS = (
     "utility_regret",
     "cumulative_utility_regret",
     "recommendation_regret",
+    "simple_regret",
+    "num_evaluations",
+    "num_labels",
     "seconds",
 )
+_TOTALS = {
+    "cumulative_regret": "dueling_regret",
+    "cumulative_utility_regret": "utility_regret",
+}
 _TYPES = {
     "problem": "str",
     "strategy": "str",
     "seed": "int64",
     "step": "int64",
+    "kind": "str",
     "identical": "bool",
+    "num_evaluations": "Int64",
+    "num_labels": "Int64",
 }
 
 
@@ -46,11 +57,12 @@ class History:
     Attributes:
         problem: The problem's name.
         strategy: The strategy's name.
-        horizon: The number of duels that were planned; the table is shorter if the
-            simulation was interrupted.
+        horizon: The number of duels that were planned, or the most steps where evaluations
+            are counted; the table is shorter if the simulation was interrupted, or all
+            evaluations were made before.
         random_regret: The mean dueling regret of a duel of two items drawn uniformly.
-        table: One row a duel, a choice, which may have more than two items, or an
-            evaluation, which has a first item alone:
+        table: One row a duel, a choice, which may have more than two items, or a label or an
+            evaluation, which have a first item alone; then what was recorded besides:
 
             ========================= ===================================================
             step                      1, 2, ...
@@ -58,18 +70,26 @@ class History:
             first_x1, second_x1, ...  the two items; of a choice also item3_x1, ...
             recommended_index         of the item recommended after the duel, likewise
             recommended_x1, ...       that item; missing where it was not asked for
+            kind                      ``duel``, ``choice``, ``label`` or ``evaluate``
             identical                 whether an item met itself, and no other
             answer                    1 the first won, 0 the second, 0.5 neither; the
                                       position of a choice's favourite, from 0; the value;
-                                      or none
+                                      of a label 1 to accept and 0 to reject; or none
             first_utility, ...        the utilities of the items
             dueling_regret            a probability in [0, 1/2]: [Lazzaro2026], Eq. (2); of
                                       an evaluation that of the item paired with itself, of
-                                      a choice the mean of those over its items
+                                      a choice the mean of those over its items; missing
+                                      of a label, which pays no regret
             cumulative_regret         the sum of the dueling regrets so far
-            utility_regret            the mean over the items, in units of the utility
+            utility_regret            the mean over the items, in units of the utility;
+                                      missing of a label
             cumulative_utility_regret the sum of the utility regrets so far
             recommendation_regret     in units of the utility
+            simple_regret             the least utility regret of the evaluations so far,
+                                      those of an initial design included; missing before
+                                      the first
+            num_evaluations           of evaluations so far that were answered
+            num_labels                of labels so far that were answered
             seconds                   that the strategy took to ask and to be told, less
                                       what the recommendation before had worked out
             ========================= ===================================================
@@ -83,7 +103,7 @@ class History:
 
     @property
     def num_duels(self) -> int:
-        """The number of duels that were played, choices and evaluations included."""
+        """The number of duels that were played, all other kinds included."""
         return len(self.table)
 
     @property
@@ -156,7 +176,7 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    r"""A table of duels, with the sums of the regrets.
+    r"""A table of duels, with the sums of the regrets, and what has come of evaluations.
 
     Args:
         rows: What is known of each duel, by the columns of :class:`History`.
@@ -166,6 +186,11 @@ def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """
     columns = {name: None for row in rows for name in row if name not in _COLUMNS}
     table = typed(pd.DataFrame(rows, columns=[*columns, *_COLUMNS]))
-    table["cumulative_regret"] = table["dueling_regret"].cumsum()
-    table["cumulative_utility_regret"] = table["utility_regret"].cumsum()
+    for total, regret in _TOTALS.items():
+        table[total] = table[regret].fillna(0.0).cumsum()
+    answered = table["answer"].notna()
+    measured = answered & table["kind"].eq("evaluate")
+    table["simple_regret"] = table["utility_regret"].where(measured).cummin().ffill()
+    table["num_evaluations"] = measured.cumsum().astype("Int64")
+    table["num_labels"] = (answered & table["kind"].eq("label")).cumsum().astype("Int64")
     return table

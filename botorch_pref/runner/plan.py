@@ -18,7 +18,7 @@ from botorch_pref.runner.run import (
     described,
     factory_name,
 )
-from botorch_pref.runner.simulation import Link, checked_count, random_play
+from botorch_pref.runner.simulation import Link, Record, checked_count, random_play
 
 _DIGITS = 9  # of a manifest's numbers: machines differ in the last ones
 
@@ -31,6 +31,8 @@ def planned_runs(
     judge: JudgeFactory | None,
     recommend_every: int,
     link: Link,
+    evaluations: int | None = None,
+    record: Record | None = None,
 ) -> list[Run]:
     r"""The runs of an experiment.
 
@@ -42,6 +44,8 @@ def planned_runs(
         judge: What makes the judge.
         recommend_every: After how many duels to ask what is best.
         link: The link of the dueling regret.
+        evaluations: The number of evaluations, if they are counted.
+        record: What is written down of every query.
 
     Returns:
         All runs of the first strategy, by rising seed, then those of the next.
@@ -56,9 +60,10 @@ def planned_runs(
     if judge is not None and not callable(judge):
         raise UnsupportedError(f"judge must make a judge, or be None, got {judge!r}.")
     judge = LogisticJudge if judge is None else judge
+    counted = (None if evaluations is None else checked_count("evaluations", evaluations), record)
     numbers = _checked_seeds(seeds)
     return [
-        Run(problem, name, factory, seed, horizon, recommend_every, judge, link)
+        Run(problem, name, factory, seed, horizon, recommend_every, judge, link, *counted)
         for name, factory in _named(strategies).items()
         for seed in numbers
     ]
@@ -82,6 +87,8 @@ def shared_settings(run: Run) -> dict[str, Any]:
         "recommend_every": run.recommend_every,
         "judge": described(run.judge),
         "link_at_1": _rounded(float(run.link(unit))),
+        "evaluations": run.evaluations,
+        "record": None if run.record is None else described(run.record),
     }
     problem = run.problem
     if not isinstance(problem, PreferenceProblem):

@@ -15,7 +15,7 @@ from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner.simulation import Judge, Link, Simulated, simulate
+from botorch_pref.runner.simulation import Judge, Link, Record, Simulated, simulate
 from botorch_pref.runner.threads import num_threads
 from botorch_pref.space import SearchSpace
 
@@ -46,6 +46,8 @@ class Run:
         recommend_every: After how many duels to ask what is best.
         judge: What makes the judge, called with the problem and ``seed=``.
         link: The link of the dueling regret.
+        evaluations: After how many evaluations it ends, if not after ``horizon`` duels.
+        record: What is written down of every query.
     """
 
     problem: PreferenceProblem | ProblemFactory
@@ -56,6 +58,8 @@ class Run:
     recommend_every: int
     judge: JudgeFactory
     link: Link
+    evaluations: int | None = None
+    record: Record | None = None
 
     def play(self) -> pd.DataFrame:
         r"""Simulate the run.
@@ -94,6 +98,8 @@ class Run:
             recommend_every=self.recommend_every,
             link=self.link,
             name=self.strategy,
+            evaluations=self.evaluations,
+            record=self.record,
         )
         table = history.table
         table.insert(0, "problem", problem.name)

@@ -3,9 +3,9 @@ r"""A strategy asks a judge about a problem with a known utility."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,12 +20,14 @@ from botorch_pref.problems import (
     scalar_regret,
     simple_regret,
 )
-from botorch_pref.queries import Choice, Duel, Evaluate, Query
+from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 from botorch_pref.runner.history import History, history_table
 
 # A judge need only take the queries that its strategy asks.
 Judge = Callable[[Any, int], float | None]
 Link = Callable[[Tensor], Tensor]
+# What a strategy says of its query, before it is told the answer.
+Record = Callable[[Any, Any], Mapping[str, float]]
 
 # A power of two, as a Sobol sequence is balanced only there.
 _NUM_RANDOM_ITEMS = 2**14
@@ -36,7 +38,7 @@ class Simulated(Protocol):
     """What a simulation needs of a strategy."""
 
     def ask(self) -> Query:
-        """The next duel, choice or evaluation."""
+        """The next duel, choice, label or evaluation."""
 
     def tell(self, query: Any, answer: float | None) -> None:
         """Take its answer."""
@@ -59,6 +61,8 @@ def simulate(
     link: Link = torch.sigmoid,
     interruptible: bool = False,
     name: str | None = None,
+    evaluations: int | None = None,
+    record: Record | None = None,
 ) -> History:
     r"""Let a strategy ask a judge ``horizon`` duels, and keep what happened.
 
@@ -72,32 +76,76 @@ def simulate(
         link: The link of the dueling regret: the judge's.
         interruptible: Whether Ctrl-C ends it early and returns the history so far.
         name: What to call the strategy; its class's name if omitted.
+        evaluations: If given, it ends after so many evaluations, those of an initial design
+            included, and ``horizon`` is the most steps that it may take.
+        record: Called with the strategy and every query; its numbers become columns.
 
     Returns:
         The history.
 
     Raises:
-        UnsupportedError: If ``horizon`` or ``recommend_every`` is no positive whole
-            number, the problem does not know its maximum, or a query is of another kind.
+        UnsupportedError: If ``horizon``, ``recommend_every`` or ``evaluations`` is no positive
+            whole number, the problem does not know its maximum, or a query is of another kind.
     """
-    horizon = checked_count("horizon", horizon)
-    recommend_every = checked_count("recommend_every", recommend_every)
+    limits = _Limits.checked(horizon, evaluations, recommend_every)
     name = name or type(strategy).__name__
     random_regret = random_play(problem, link)
     rows: list[dict[str, Any]] = []
-    bar = tqdm(total=horizon, desc=f"{problem.name}, {name}", unit="duel", disable=not progress)
-    with bar:
+    with tqdm(desc=f"{problem.name}, {name}", disable=not progress, **limits.bar) as bar:
         try:
-            for step in range(1, horizon + 1):
-                row = _duel(strategy, problem, judge, step, link)
-                if step % recommend_every == 0 or step == horizon:
-                    row |= _recommendation(strategy, problem)
+            for row in _steps(strategy, problem, judge, limits, link, record):
                 rows.append(row)
-                bar.update()
+                bar.update(limits.counts(row))
         except KeyboardInterrupt:
             if not interruptible:
                 raise
-    return History(problem.name, name, horizon, random_regret, history_table(rows))
+    return History(problem.name, name, limits.horizon, random_regret, history_table(rows))
+
+
+class _Limits(NamedTuple):
+    """When a simulation ends, and when it asks what is best."""
+
+    horizon: int
+    evaluations: int | None
+    recommend_every: int
+
+    @classmethod
+    def checked(cls, horizon: int, evaluations: int | None, recommend_every: int) -> _Limits:
+        if evaluations is not None:
+            evaluations = checked_count("evaluations", evaluations)
+        every = checked_count("recommend_every", recommend_every)
+        return cls(checked_count("horizon", horizon), evaluations, every)
+
+    @property
+    def bar(self) -> dict[str, Any]:
+        if self.evaluations is None:
+            return {"total": self.horizon, "unit": "duel"}
+        return {"total": self.evaluations, "unit": "evaluation"}
+
+    def counts(self, row: Mapping[str, Any]) -> bool:
+        """Whether a step is one of those that are counted."""
+        evaluated = row["kind"] == Evaluate.kind and row["answer"] is not None
+        return evaluated or self.evaluations is None
+
+
+def _steps(
+    strategy: Simulated,
+    problem: PreferenceProblem,
+    judge: Judge,
+    limits: _Limits,
+    link: Link,
+    record: Record | None,
+) -> Iterator[dict[str, Any]]:
+    """The rows of a simulation, one after the other."""
+    left = limits.horizon if limits.evaluations is None else limits.evaluations
+    for step in range(1, limits.horizon + 1):
+        row = _duel(strategy, problem, judge, step, link, record)
+        left -= limits.counts(row)
+        if step % limits.recommend_every == 0 or step == limits.horizon or not left:
+            row |= _recommendation(strategy, problem)
+        yield row
+        if not left:
+            return
 
 
 def random_play(problem: PreferenceProblem, link: Link = torch.sigmoid) -> float:
@@ -158,34 +206,39 @@ def _best(problem: PreferenceProblem) -> float:
 
 
 def _duel(
-    strategy: Simulated, problem: PreferenceProblem, judge: Judge, step: int, link: Link
+    strategy: Simulated,
+    problem: PreferenceProblem,
+    judge: Judge,
+    step: int,
+    link: Link,
+    record: Record | None,
 ) -> dict[str, Any]:
-    """Ask, judge and tell one duel, choice or evaluation."""
+    """Ask, judge and tell one duel, choice, label or evaluation."""
     start = perf_counter()
     query = strategy.ask()
     seconds = perf_counter() - start
-    if not isinstance(query, (Duel, Choice, Evaluate)):
+    if not isinstance(query, (Duel, Choice, Label, Evaluate)):
         kind = type(query).__name__
-        raise UnsupportedError(f"only duels, choices and evaluations are simulated, not {kind}.")
+        raise UnsupportedError(
+            f"only duels, choices, labels and evaluations are simulated, not {kind}."
+        )
+    recorded = {} if record is None else record(strategy, query)
     answer = judge(query, step)
     start = perf_counter()
     strategy.tell(query, answer)
     seconds += perf_counter() - start
     asked, utilities = _judged(problem, query)
-    # Each item that is shown pays its share; what is evaluated is paired with itself.
-    best = _best(problem)
-    return {
-        "step": step,
-        **asked,
-        "answer": answer,
-        "dueling_regret": float(scalar_regret(best, utilities, link).mean()),
-        "utility_regret": float(simple_regret(best, utilities).mean()),
-        "seconds": seconds,
-    }
+    row = {"step": step, **asked, **recorded, "kind": query.kind, "answer": answer}
+    if not isinstance(query, Label):  # of which nothing is measured
+        # Each item that is shown pays its share; what is evaluated is paired with itself.
+        best = _best(problem)
+        row["dueling_regret"] = float(scalar_regret(best, utilities, link).mean())
+        row["utility_regret"] = float(simple_regret(best, utilities).mean())
+    return row | {"seconds": seconds}
 
 
 def _judged(
-    problem: PreferenceProblem, query: Duel | Choice | Evaluate
+    problem: PreferenceProblem, query: Duel | Choice | Label | Evaluate
 ) -> tuple[dict[str, Any], Tensor]:
     """What was asked, as columns, and the utilities of its items."""
     items = query.items.to(problem.bounds).view(-1, problem.dim)
@@ -195,11 +248,11 @@ def _judged(
         row: dict[str, Any] = {"identical": bool((items == items[0]).all())}
     else:
         # A composition may be listed twice with different utilities: the index decides.
-        indices = (query.indices,) if isinstance(query, Evaluate) else query.indices
+        indices = query.indices if isinstance(query, (Duel, Choice)) else (query.indices,)
         utilities = problem.utility(torch.tensor(indices, device=items.device))
         row = {f"{slot}_index": index for slot, index in zip(slots, indices, strict=True)}
         row["identical"] = len({*indices}) == 1
-    row["identical"] &= not isinstance(query, Evaluate)
+    row["identical"] &= isinstance(query, (Duel, Choice))
     for slot, item, utility in zip(slots, items, utilities.tolist(), strict=True):
         row |= _coordinates(slot, item) | {f"{slot}_utility": utility}
     return row, utilities

@@ -29,7 +29,8 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "Int64": lambda text: int(text) if text else pd.NA,
     "float64": lambda text: float(text) if text else math.nan,
 }
-_KNOWN = ("problem", "strategy", "seed", "step", "identical", "dueling_regret", "utility_regret")
+_KNOWN = ("problem", "strategy", "seed", "step", "identical")
+_REGRETS = ("dueling_regret", "utility_regret")  # missing of labels
 
 
 class Store:
@@ -146,14 +147,23 @@ def _column(name: str, values: Sequence[str]) -> pd.Series[Any]:
 
 
 def _is_complete(table: pd.DataFrame, run: Run) -> bool:
-    if not {*_KNOWN, "recommendation_regret"}.issubset(table) or table[[*_KNOWN]].isna().any(
-        axis=None
-    ):
+    if not {*_KNOWN, *_REGRETS, "recommendation_regret"}.issubset(table):
+        return False
+    paying = table[table["kind"] != "label"] if "kind" in table else table
+    if table[[*_KNOWN]].isna().any(axis=None) or paying[[*_REGRETS]].isna().any(axis=None):
         return False
     names = table[["strategy", "seed"]].drop_duplicates().to_numpy().tolist()
     if names != [[run.strategy, run.seed]]:
         return False
-    steps = range(1, run.horizon + 1)
-    due = [step % run.recommend_every == 0 or step == run.horizon for step in steps]
+    steps = range(1, (run.horizon if run.evaluations is None else len(table)) + 1)
+    if run.evaluations is not None and not _is_ended(table, run):
+        return False
+    due = [step % run.recommend_every == 0 or step == len(steps) for step in steps]
     recommended = table["recommendation_regret"].notna()
     return table["step"].tolist() == [*steps] and recommended.tolist() == due
+
+
+def _is_ended(table: pd.DataFrame, run: Run) -> bool:
+    """Whether all evaluations were made, or all steps that there may be."""
+    made = table["num_evaluations"].max() if "num_evaluations" in table else 0
+    return bool(made == run.evaluations) or len(table) == run.horizon

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.problems import Catalyst
-from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.queries import Duel, Evaluate, Label
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 
@@ -48,6 +48,28 @@ class RandomValues(RandomPairs):
     def tell(self, query: Evaluate, answer: float) -> None:  # type: ignore[override]
         self.wins[query.indices or 0] = answer
         self.step += 1
+
+
+class LabelsAndValues:
+    """Asks for the label of one choice and the value of another in turn, from row 6 on."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.space = space
+        self.answers: list[float | None] = []
+
+    def ask(self) -> Label | Evaluate:
+        step = len(self.answers)
+        kind, row = (Evaluate, 5 + step) if step % 2 else (Label, 7 + step)
+        return kind(step, self.space.table[row], row)
+
+    def tell(self, query: Label | Evaluate, answer: float | None) -> None:
+        self.answers.append(answer)
+
+    def recommend(self) -> Tensor:
+        return self.space.table[0]
+
+    def recommend_index(self) -> int:
+        return 0
 
 
 class Failing(RandomPairs):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -9,11 +10,11 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem, get_problem
-from botorch_pref.queries import Choice, Duel, Evaluate, Label
+from botorch_pref.queries import Choice, Duel, Evaluate, Query
 from botorch_pref.runner import History, random_play, simulate
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
-from tests.runner.common import RandomValues
+from tests.runner.common import LabelsAndValues, RandomValues
 
 
 class Fixed:
@@ -229,6 +230,85 @@ def test_choices() -> None:
     assert row["utility_regret"] == pytest.approx(-float(box(items).mean()))
 
 
+def labels_and_values(answers: Sequence[float | None], **options: Any) -> History:
+    """Labels of the rows 7, 9, ... and values of the rows 6, 8, ... in turn."""
+    problem = Catalyst()
+    strategy = LabelsAndValues(SearchSpace(choices=problem.choices))
+    told = iter(answers)
+
+    def judge(query: Query, step: int) -> float | None:
+        return next(told)
+
+    options = {"horizon": len(answers), "progress": False} | options
+    history = simulate(strategy, problem, judge, **options)
+    assert strategy.answers == [*answers[: len(history.table)]]
+    return history
+
+
+def test_labels_pay_no_regret() -> None:
+    problem = Catalyst()
+    table = labels_and_values([1.0, 3.0, None, 5.0, 0.0, None, 1.0, 2.0]).table
+    assert table["kind"].tolist() == ["label", "evaluate"] * 4
+    rows = [7, 6, 9, 8, 11, 10, 13, 12]
+    assert table["first_index"].tolist() == rows
+    assert table["first_utility"].tolist() == problem.utilities[rows].tolist()
+    assert table["answer"].fillna(-1.0).tolist() == [1.0, 3.0, -1.0, 5.0, 0.0, -1.0, 1.0, 2.0]
+    assert not table["identical"].any()
+    gap = problem.utilities.max() - problem.utilities[[6, 8, 10, 12]]
+    for total, column, paid in (
+        ("cumulative_regret", "dueling_regret", gap.sigmoid() - 0.5),
+        ("cumulative_utility_regret", "utility_regret", gap),
+    ):
+        assert table[column].isna().tolist() == [True, False] * 4
+        assert table[column].dropna().tolist() == pytest.approx(paid.tolist(), abs=1e-12)
+        sums = [0.0, *paid.cumsum(0).tolist()]
+        expected = [sums[(step + 1) // 2] for step in range(8)]
+        assert table[total].tolist() == pytest.approx(expected, abs=1e-12)
+    # The third value was not told, and the second label is no answer.
+    best = [gap[0], gap[0], gap[:2].min(), gap[:2].min(), gap[:2].min(), gap[:2].min()]
+    best.append(gap[[0, 1, 3]].min())
+    assert table["simple_regret"].isna().tolist() == [True] + [False] * 7
+    assert table["simple_regret"][1:].tolist() == pytest.approx([float(one) for one in best])
+    assert table["num_evaluations"].tolist() == [0, 1, 1, 2, 2, 2, 2, 3]
+    assert table["num_labels"].tolist() == [1, 1, 1, 1, 2, 2, 3, 3]
+
+
+def test_duels_count_neither_labels_nor_evaluations() -> None:
+    problem = Catalyst()
+    table = simulate(
+        Fixed([(0, 1)] * 2, problem.choices), problem, first_wins, 2, progress=False
+    ).table
+    assert table["kind"].tolist() == ["duel"] * 2
+    assert table["simple_regret"].isna().all()
+    assert table["num_evaluations"].tolist() == table["num_labels"].tolist() == [0, 0]
+
+
+def test_a_run_may_end_after_so_many_evaluations() -> None:
+    answers = [1.0, 3.0, None, None, 0.0, 4.0, 1.0, 2.0]
+    history = labels_and_values(answers, evaluations=2, recommend_every=4)
+    assert history.horizon == 8
+    assert history.table["step"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert history.table["num_evaluations"].tolist()[-1] == 2
+    known = history.table["recommendation_regret"].notna()
+    assert known.tolist() == [False, False, False, True, False, True]
+    # Too few steps for all evaluations.
+    history = labels_and_values(answers[:5], evaluations=2, recommend_every=4)
+    assert len(history.table) == 5
+    assert history.table["recommendation_regret"].notna().tolist()[-2:] == [True, True]
+    for wrong in (0, 1.5, "2"):
+        with pytest.raises(UnsupportedError, match="evaluations must be a whole number"):
+            labels_and_values(answers, evaluations=wrong)
+
+
+def test_what_is_recorded_besides() -> None:
+    def record(strategy: LabelsAndValues, query: Query) -> dict[str, float]:
+        return {"told": len(strategy.answers), "odd": query.id % 2} if query.id else {}
+
+    table = labels_and_values([1.0, 3.0, 0.0], record=record).table
+    assert table["told"].isna().tolist() == [True, False, False]
+    assert table[["told", "odd"]][1:].to_numpy().tolist() == [[1.0, 1.0], [2.0, 0.0]]
+
+
 def test_the_link_of_the_regret() -> None:
     problem = Catalyst()
     strategy = Fixed([(0, 1)], problem.choices)
@@ -279,12 +359,12 @@ def test_a_problem_that_does_not_know_its_maximum() -> None:
 
 
 def test_other_queries() -> None:
-    class Labels(Fixed):
+    class Others(Fixed):
         def ask(self) -> Duel:
-            return Label(0, torch.zeros(3))  # type: ignore[return-value]
+            return Query()  # type: ignore[return-value]
 
-    with pytest.raises(UnsupportedError, match="not Label"):
-        simulate(Labels([]), Catalyst(), first_wins, 1, progress=False)
+    with pytest.raises(UnsupportedError, match="not Query"):
+        simulate(Others([]), Catalyst(), first_wins, 1, progress=False)
 
 
 def test_an_interrupt_keeps_what_was_done() -> None:

@@ -14,10 +14,17 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import Ackley, Catalyst, LogisticJudge
+from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, SyntheticExpert
 from botorch_pref.runner import RunError, run_experiment
+from botorch_pref.runner.run import Run
 from botorch_pref.runner.store import MANIFEST
-from tests.runner.common import Failing, RandomPairs, RandomValues, catalyst_of
+from tests.runner.common import (
+    Failing,
+    LabelsAndValues,
+    RandomPairs,
+    RandomValues,
+    catalyst_of,
+)
 
 played: list[tuple[str, int]] = []
 
@@ -230,3 +237,71 @@ def test_what_workers_cannot_save_is_saved_for_them(
     assert played == []
     pd.testing.assert_frame_equal(again.drop(columns="seconds"), table.drop(columns="seconds"))
     assert [*files(tmp_path / "one")] == [*files(tmp_path / "two")]
+
+
+def recorded(strategy: Any, query: Any) -> dict[str, float]:
+    return {"number": query.id}
+
+
+def test_labels_and_evaluations_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Catalyst()
+    options = {
+        "problem": problem,
+        "strategies": {"both": LabelsAndValues},
+        "judge": partial(SyntheticExpert, accuracy=2.0),
+        "horizon": 9,
+        "evaluations": 3,
+        "record": recorded,
+    }
+    table = play(tmp_path, **options)
+    assert table.groupby("seed")["step"].max().tolist() == [6, 6]
+    assert table["kind"].tolist() == ["label", "evaluate"] * 6
+    assert table["number"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] * 2
+    gap = float(problem.utilities.max() - problem.utilities[[6, 8, 10]].max())
+    last = table[table["step"] == 6]
+    assert last["simple_regret"].tolist() == pytest.approx([gap, gap])
+    answers = table["answer"].tolist()
+    assert answers[1::2] == problem.utilities[[6, 8, 10] * 2].tolist()
+    assert {*answers[::2]} <= {0.0, 1.0}
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "play", lambda self: pytest.fail("is to be read, not played"))
+        again = play(tmp_path, **options)
+    pd.testing.assert_frame_equal(again, table, check_exact=True)
+    # What ends before is played again, and what was counted otherwise is another experiment.
+    path = next(tmp_path.glob("both-seed1.csv"))
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    pd.testing.assert_frame_equal(
+        play(tmp_path, **options).drop(columns="seconds"), table.drop(columns="seconds")
+    )
+    with pytest.raises(UnsupportedError, match="its evaluations is 3, not 2"):
+        play(tmp_path, **(options | {"evaluations": 2}))
+    with pytest.raises(UnsupportedError, match="its record is 'recorded', not None"):
+        play(tmp_path, **(options | {"record": None}))
+
+
+def test_a_run_that_uses_all_steps_is_complete(tmp_path: Path) -> None:
+    options = {
+        "problem": Catalyst(),
+        "strategies": {"both": LabelsAndValues},
+        "judge": partial(SyntheticExpert, accuracy=2.0),
+        "horizon": 5,
+        "evaluations": 3,
+    }
+    table = play(tmp_path, **options)
+    assert table.groupby("seed")["step"].max().tolist() == [5, 5]
+    pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
+
+
+def test_folders_from_before_labels_are_read(tmp_path: Path) -> None:
+    table = play(tmp_path, {"a": Counted})
+    later = ["kind", "simple_regret", "num_evaluations", "num_labels"]
+    for path in tmp_path.glob("*.csv"):
+        pd.read_csv(path, dtype=str, keep_default_na=False).drop(columns=later).to_csv(
+            path, index=False, lineterminator="\n"
+        )
+    manifest = json.loads((tmp_path / MANIFEST).read_text())
+    del manifest["evaluations"], manifest["record"]
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    again = play(tmp_path, {"a": Counted})
+    assert played == []
+    pd.testing.assert_frame_equal(again, table.drop(columns=later), check_exact=True)

@@ -1,0 +1,259 @@
+r"""Simpler ways to use an expert's advice, and the control that uses none.
+
+Of the three published systems only the roles of the person and the machine are taken: who
+proposes and who decides. [Xu2024b] compares with them and does not say how their experts were
+simulated; each docstring says what is ours.
+
+References:
+.. [AV2022] A. Kumar A V, S. Rana, A. Shilton, S. Venkatesh. Human-AI Collaborative
+    Bayesian Optimisation. NeurIPS 2022.
+.. [Khoshvishkaie2023] A. Khoshvishkaie, P. Mikkola, P.-A. Murena, S. Kaski. Cooperative
+    Bayesian Optimization for Imperfect Agents. ECML PKDD 2023.
+.. [Adachi2024] M. Adachi et al. Looping in the Human: Collaborative and Explainable
+    Bayesian Optimization. AISTATS 2024.
+.. [Xu2024b] W. Xu, M. Adachi, C. N. Jones, M. A. Osborne. Principled Bayesian
+    Optimisation in Collaboration with Human Experts. NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple, Unpack
+
+import torch
+from torch import Tensor
+
+from botorch_pref.acquisition import ExpertAugmentedLCB
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.queries import Evaluate, Label, Query
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.base import Answered, Strategy
+from botorch_pref.strategies.cobol.beliefs import Beliefs
+from botorch_pref.strategies.cobol.candidates import TOLERANCE, best
+from botorch_pref.strategies.cobol.options import CobolOptions, Settings
+
+_COINCIDE = 1e-3  # two candidates, in lengths of the box's sides
+
+
+class _Proposal(NamedTuple):
+    """Whether the expert is asked first, an item, and its row in the choices."""
+
+    asks: bool
+    item: Tensor
+    row: int | None
+
+
+class ExpertBaseline(Strategy):
+    r"""What these strategies share: an initial design, and that what is accepted is evaluated.
+
+    The initial design is that of :class:`~botorch_pref.strategies.COBOL` of the same seed. The
+    recommendation is the item with the largest value measured. For ``bounds``, ``choices``,
+    ``space`` and ``seed`` see :class:`~botorch_pref.strategies.base.Strategy`.
+
+    Attributes:
+        settings: As of COBOL. All have ``num_initial_values``; those with a model of the
+            objective ``beta``, ``noise`` and ``lengthscale_prior``; CoExBO also what the label
+            model has, ``trust_weight`` and ``num_initial_labels``.
+        round: How many items were proposed.
+    """
+
+    initial_labels = False
+    """Whether labels belong to the initial design."""
+
+    def __init__(
+        self,
+        bounds: Tensor | None = None,
+        choices: Tensor | None = None,
+        space: SearchSpace | None = None,
+        *,
+        seed: int = 0,
+        **options: Unpack[CobolOptions],
+    ) -> None:
+        super().__init__(bounds, choices, space, seed=seed)
+        self.settings = Settings.checked(**options)
+        self.beliefs = Beliefs(self.space, self.settings, self.seed)
+        self.round = 0
+        self._due: list[tuple[list[float], int | None]] = []  # accepted, to be evaluated
+        self._rejections = 0  # since the last evaluation
+        self._absent = False  # whether the expert did not answer since
+
+    def is_initial(self, query: Query) -> bool:
+        """Whether a query of this strategy belongs to the initial design."""
+        return query.id < self._num_initial
+
+    def recommend(self) -> Tensor:
+        r"""The item with the largest value measured.
+
+        Raises:
+            ComparisonDataError: If nothing was evaluated yet.
+        """
+        return self._best_query().items.to(self.space.bounds)
+
+    def recommend_index(self) -> int:
+        """Its row in the choices."""
+        self.space.table  # noqa: B018 (raises on a box)
+        return int(self._best_query().indices)
+
+    def tell(self, query: Query, answer: float | None) -> None:
+        """Learn a label or a value; see the base class."""
+        super().tell(query, answer)
+        told = self.history[-1].answer
+        if isinstance(query, Evaluate):
+            self._rejections, self._absent = 0, False
+        elif not self.is_initial(query):
+            self._absent = told is None
+            self._rejections += told == 0.0
+            if told == 1.0:
+                self._due.append((query.items.tolist(), query.indices))
+
+    @abstractmethod
+    def _next(self) -> _Proposal:
+        """The next item, after the initial design."""
+
+    @property
+    def _num_initial(self) -> int:
+        labels = self.settings.num_initial_labels if self.initial_labels else 0
+        return self.settings.num_initial_values + labels
+
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
+        if self._due:
+            values, row = self._due.pop(0)
+            item = torch.tensor(values, dtype=torch.double)
+            return Evaluate(query_id, item, row, annotator)
+        number, self.round = self.round, self.round + 1
+        asks, item, row = self._initial(number) if number < self._num_initial else self._next()
+        kind = Label if asks else Evaluate
+        return kind(query_id, item, row, annotator)
+
+    def _initial(self, number: int) -> _Proposal:
+        asks = number >= self.settings.num_initial_values
+        number -= self.settings.num_initial_values if asks else 0
+        items = self.space.sample(number + 1, derive_seed(self.seed, f"initial {asks}", 0))
+        return self._proposal(asks, items[number])
+
+    def _proposal(self, asks: bool, item: Tensor) -> _Proposal:
+        if self.space.choices is None:
+            return _Proposal(asks, item, None)
+        return _Proposal(asks, item, int((self.space.choices == item).all(-1).nonzero()[0]))
+
+    def _uniform(self, asks: bool) -> _Proposal:
+        return self._proposal(asks, self.space.sample(1, self._seed("uniform"))[0])
+
+    def _optimistic(self, asks: bool, weight: float = 0.0) -> _Proposal:
+        """Where ``mean + beta sd`` is largest, plus an expert's belief with some weight."""
+        self.beliefs.learn(self.round)
+        expert = self.beliefs.expert() if weight else None
+        objective, beta = self.beliefs.objective(), self.settings.beta
+        rule = ExpertAugmentedLCB(objective, expert, beta, weight, tolerance=TOLERANCE)
+        found = best(self.space, rule, self._seed(f"optimizer {bool(weight)}"), self.asked_items())
+        row = None if found.indices is None else found.indices[0]
+        return _Proposal(asks, found.items[0], row)
+
+    def _num_evaluations(self) -> int:
+        """How many evaluations there were since the initial design, told or not."""
+        asked = sum(isinstance(answered.query, Evaluate) for answered in self.history)
+        return asked - self.settings.num_initial_values
+
+    def _seed(self, stream: str) -> int:
+        return derive_seed(self.seed, stream, self.round)
+
+    def _best_query(self) -> Query:
+        if not self.beliefs.measured:
+            raise ComparisonDataError("Nothing was evaluated yet, so nothing is recommended.")
+        return max(self.beliefs.measured, key=lambda measured: measured[1])[0]
+
+    def _learn(self, answered: Answered) -> None:
+        query, answer = answered
+        if not isinstance(query, Label | Evaluate):
+            raise ComparisonDataError(f"Query {query.id} asks neither for a label nor a value.")
+        if answer is not None and (isinstance(query, Evaluate) or self.initial_labels):
+            self.beliefs.add(query, answer)
+
+    def _options(self) -> dict[str, Any]:
+        return self.settings.to_json()
+
+    def _progress(self) -> dict[str, Any]:
+        return {
+            "round": self.round,
+            "due": [list(due) for due in self._due],
+            "rejections": self._rejections,
+            "absent": self._absent,
+            "beliefs": self.beliefs.progress(),
+        }
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        self.round = progress["round"]
+        self._due = [(values, row) for values, row in progress["due"]]
+        self._rejections, self._absent = progress["rejections"], progress["absent"]
+        self.beliefs.restore(progress["beliefs"])
+
+
+class RandomValues(ExpertBaseline):
+    r"""Evaluates items that are drawn uniformly; nobody is asked."""
+
+    def _next(self) -> _Proposal:
+        return self._uniform(asks=False)
+
+
+class ExpertSampling(ExpertBaseline):
+    r"""The expert names every item ([Xu2024b], sec. 5): uniform draws, evaluated if accepted.
+
+    This draws from what the expert accepts, by rejection; each draw that he sees is a label.
+    There is no model. A draw that is not answered is replaced by another.
+    """
+
+    def _next(self) -> _Proposal:
+        return self._uniform(asks=True)
+
+
+class ExpertOverride(ExpertBaseline):
+    r"""The machine proposes, and the expert may override it, after [AV2022]: the most trust.
+
+    Every step proposes the item with the largest ``mean + beta sd``. If the expert rejects
+    it, he names another. Ours: that one is an accepted uniform draw, as in
+    :class:`ExpertSampling`, and every rejected one is a label as well; where he does not
+    answer, the machine's proposal is evaluated.
+    """
+
+    def _next(self) -> _Proposal:
+        if self._rejections and not self._absent:
+            return self._uniform(asks=True)
+        return self._optimistic(asks=not self._absent)
+
+
+class AlternatingExpert(ExpertBaseline):
+    r"""Expert and machine take turns, after [Khoshvishkaie2023]: the least trust.
+
+    Every other evaluation is that of the largest ``mean + beta sd``, and is not shown to the
+    expert. Ours: the expert begins; what he names is an accepted uniform draw, as in
+    :class:`ExpertSampling`; where he does not answer, the machine takes his turn. The
+    original plans for what the other will do.
+    """
+
+    def _next(self) -> _Proposal:
+        if self._num_evaluations() % 2 or self._absent:
+            return self._optimistic(asks=False)
+        return self._uniform(asks=True)
+
+
+class CoExBO(ExpertBaseline):
+    r"""The machine shows two items, and the expert picks one, after [Adachi2024].
+
+    One has the largest ``mean + beta sd``. The other has the largest sum of that and the upper
+    end of what the expert may believe, with the weight ``trust_weight / n`` at the ``n``-th
+    evaluation since the initial design, so that the two coincide in time; then nobody is
+    asked. Ours: the decay; COBOL's label model in place of a model of pairs; and that the
+    pick is a label of the second item: it is evaluated if accepted, and otherwise the first.
+    """
+
+    initial_labels = True
+
+    def _next(self) -> _Proposal:
+        plain = self._optimistic(asks=False)
+        weight = self.settings.trust_weight / (1 + self._num_evaluations())
+        if self._rejections or self._absent or not weight:
+            return plain
+        augmented = self._optimistic(asks=True, weight=weight)
+        gap = self.space.normalize(augmented.item) - self.space.normalize(plain.item)
+        return augmented if float(gap.abs().max()) > _COINCIDE else plain
