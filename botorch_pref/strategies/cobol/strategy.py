@@ -27,10 +27,10 @@ class COBOL(Strategy):
     objective; the augmented one maximises the same plus ``lambda`` times the upper end of
     what the expert may believe, a likelihood-ratio set of his labels. The augmented one is
     taken while the objective alone gives no reason against it (no harm), and the expert is
-    asked about it only while his belief there is uncertain (handover). What he rejects is not
-    measured. ``ask`` returns :class:`~botorch_pref.queries.Label` or
-    :class:`~botorch_pref.queries.Evaluate`; an item that was accepted is evaluated next. A label
-    that is skipped counts as no answer: the vanilla candidate is evaluated then.
+    asked only while his belief there is uncertain (handover). What he rejects is not measured,
+    what he accepts is next. ``ask`` returns :class:`~botorch_pref.queries.Label` or
+    :class:`~botorch_pref.queries.Evaluate`. A label that is skipped counts as no answer: the
+    vanilla candidate is evaluated then.
 
     Values are maximised, a label of 1 accepts. :attr:`decisions` says why each was asked.
 
@@ -111,7 +111,7 @@ class COBOL(Strategy):
 
     def recommend_index(self) -> int:
         """Its row in the choices."""
-        self.space.table  # noqa: B018 (raises on a box)
+        assert len(self.space.table)  # a box has none, and raises
         return int(self._best_query().indices)
 
     def tell(self, query: Query, answer: float | None) -> None:

@@ -122,16 +122,16 @@ def test_the_gradient_over_several_opponents() -> None:
         torch.testing.assert_close(gradient[:, 0, k], slope, atol=2e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("make", "num_questions"), [(on_items, 4), (on_a_box, 1)])
-def test_it_resumes(make: Any, num_questions: int) -> None:
-    strategy = make(num_new=2, seed=4)
-    play(strategy, num_questions)
+@pytest.mark.parametrize(("make", "num_new"), [(on_items, 2), (on_a_box, 1)])
+def test_it_resumes(make: Any, num_new: int) -> None:
+    strategy = make(num_new=num_new, seed=4)
+    play(strategy, 4)
     waiting = strategy.ask("ann")
     read = stored(strategy)
     assert read.ask("ann") == waiting
     assert read.ask("bob") == strategy.ask("bob")
     assert read.set.options() == strategy.set.options()
-    assert read.num_new == 2
+    assert read.num_new == num_new
     assert torch.equal(read.recommend(), strategy.recommend())
 
 
