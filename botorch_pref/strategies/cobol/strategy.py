@@ -28,9 +28,8 @@ class COBOL(Strategy):
     what the expert may believe, a likelihood-ratio set of his labels. The augmented one is
     taken while the objective alone gives no reason against it (no harm), and the expert is
     asked only while his belief there is uncertain (handover). What he rejects is not measured,
-    what he accepts is next. ``ask`` returns :class:`~botorch_pref.queries.Label` or
-    :class:`~botorch_pref.queries.Evaluate`. A label that is skipped counts as no answer: the
-    vanilla candidate is evaluated then.
+    what he accepts is next; where he does not answer, the vanilla candidate is. ``ask`` returns
+    :class:`~botorch_pref.queries.Label` or :class:`~botorch_pref.queries.Evaluate`.
 
     Values are maximised, a label of 1 accepts. :attr:`decisions` says why each was asked.
 
@@ -111,7 +110,7 @@ class COBOL(Strategy):
 
     def recommend_index(self) -> int:
         """Its row in the choices."""
-        assert len(self.space.table)  # a box has none, and raises
+        _ = self.space.table  # a box has none, and raises
         return int(self._best_query().indices)
 
     def tell(self, query: Query, answer: float | None) -> None:
