@@ -20,14 +20,17 @@ from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem, check_positive
 from botorch_pref.problems.expert_benchmarks import Range, checked_rho_range
 from botorch_pref.problems.experts import Expert
-from botorch_pref.problems.judges import item_utility
-from botorch_pref.queries import Evaluate, Label, Query
+from botorch_pref.problems.judges import LogisticJudge, item_utility
+from botorch_pref.queries import Duel, Evaluate, Label, Query
 
 RHO_BOUND = 3.0  # the ends of the range are mapped to -3 and 3
 
 
 class _UtilityExpert(Expert):
-    r"""Judges an item by its utility: ``P(accept) = S(a rho(u))``."""
+    r"""Judges items by their utility: ``P(accept) = S(a rho(u))``.
+
+    Of a duel the first item is preferred with probability ``S(a (rho(u) - rho(u')))``.
+    """
 
     def __init__(
         self,
@@ -77,6 +80,12 @@ class _UtilityExpert(Expert):
         utility = torch.tensor(item_utility(self.problem, query), dtype=torch.double)
         return float(self._link(utility, t))
 
+    def _prefers(self, query: Duel, t: int) -> float:
+        low, high = self.rho_range
+        slope = self.accuracy_at(t) * 2.0 * RHO_BOUND / (high - low)
+        judge = LogisticJudge(self.problem, likelihood=lambda gap: torch.sigmoid(slope * gap))
+        return judge.probability(query)
+
 
 class SyntheticExpert(_UtilityExpert):
     r"""Accepts with probability ``S(a rho(u))`` for the utility ``u`` ([Xu2024b], Example 2.2).
@@ -85,7 +94,8 @@ class SyntheticExpert(_UtilityExpert):
     ``a`` accepts the best item with probability ``S(3 a)``: 0.9975 for 2 (strong), 0.9526 for 1
     (helpful), 0.5 for 0 (random), 0.0474 for -1 (adversarial), 0.0025 for -2 (strongly
     adversarial). Beyond the range the line goes on. In the paper, where ``f = -u`` is minimised
-    and a label is 1 to reject, it is ``P(reject) = S(a rho(f))``: the same expert.
+    and a label is 1 to reject, it is ``P(reject) = S(a rho(f))``: the same expert. Asked which of
+    two items is better, he prefers the first with probability ``S(a (rho(u) - rho(u')))``.
 
     Attributes:
         accuracy: The accuracy ``a``.

@@ -144,7 +144,7 @@ class ExpertBaseline(Strategy):
         """Where ``mean + beta sd`` is largest, plus an expert's belief with some weight."""
         self.beliefs.learn(self.round)
         expert = self.beliefs.expert() if weight else None
-        objective, beta = self.beliefs.objective(), self.settings.beta
+        objective, beta = self.beliefs.objective(), self.beliefs.beta()
         rule = ExpertAugmentedLCB(objective, expert, beta, weight, tolerance=TOLERANCE)
         found = best(self.space, rule, self._seed(f"optimizer {bool(weight)}"), self.asked_items())
         row = None if found.indices is None else found.indices[0]

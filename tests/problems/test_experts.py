@@ -16,7 +16,7 @@ from botorch_pref.problems import (
     SyntheticExpert,
     TimeVaryingExpert,
 )
-from botorch_pref.queries import Duel, Evaluate, Label
+from botorch_pref.queries import Choice, Duel, Evaluate, Label
 
 FACTORIES: dict[str, Callable[..., Expert]] = {
     "synthetic": SyntheticExpert,
@@ -104,8 +104,11 @@ def test_bad_items_and_queries(name: str) -> None:
         expert(Label(0, torch.zeros(3)), 1)
     with pytest.raises(ItemError, match="within the bounds"):
         expert(Label(0, torch.full((2,), 2.0)), 1)
-    with pytest.raises(UnsupportedError, match="labels and evaluations, not Duel"):
-        expert(Duel(0, torch.zeros(2, 2)), 1)
+    with pytest.raises(UnsupportedError, match="labels and evaluations, not Choice"):
+        expert(Choice(0, torch.zeros(2, 2)), 1)
+    if name == "mvn":
+        with pytest.raises(UnsupportedError, match="labels and evaluations, not Duel"):
+            expert(Duel(0, torch.zeros(2, 2)), 1)
 
 
 @pytest.mark.parametrize("name", FACTORIES)
@@ -120,3 +123,17 @@ def test_bad_items_and_queries(name: str) -> None:
 def test_bad_options_of_all(name: str, options: dict[str, float], message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         FACTORIES[name](ExpertBenchmark("holder2"), **options)
+
+
+@pytest.mark.parametrize("accuracy", [0.5, -0.2])
+def test_duels_are_judged_by_the_difference(accuracy: float) -> None:
+    """A duel that is not answered is ``None``."""
+    problem, items = ExpertBenchmark("holder2"), torch.tensor([[0.78, 0.93], [0.4, 0.9]])
+    expert = SyntheticExpert(problem, accuracy, seed=2)
+    logits = accuracy * expert.rho(problem(items.double()))
+    expected = float(torch.sigmoid(logits[0] - logits[1]))
+    assert 0.02 < expected < 0.98
+    runs = 1500
+    share = sum(expert(Duel(0, items), t) == 1.0 for t in range(runs)) / runs
+    assert abs(share - expected) < 4.0 * (expected * (1.0 - expected) / runs) ** 0.5
+    assert SyntheticExpert(problem, absence=1.0)(Duel(0, items), 1) is None

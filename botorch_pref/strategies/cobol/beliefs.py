@@ -11,22 +11,28 @@ from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
+from botorch_pref.likelihood_ratio.label_theory import objective_beta
 from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.queries import Evaluate, Label, Query
+from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.cobol.objective import (
     fit_lengthscales,
+    information_gain,
     objective_kernel,
     objective_model,
 )
 from botorch_pref.strategies.cobol.options import Settings
 
+# The paper's, of standardised values; the scale of their noise is their variance.
+_OBJECTIVE_NORM, _FAILURE = 1.0, 0.01
+
 
 class Beliefs:
     r"""Values and labels, the model of each, and what both have learnt.
 
-    The label model has the objective's lengthscales, as both see the unit cube.
+    The label model has the objective's lengthscales, or a multiple of them, as both see the unit
+    cube.
 
     Args:
         space: The domain.
@@ -35,7 +41,7 @@ class Beliefs:
 
     Attributes:
         measured: Evaluations and their values.
-        labelled: Labels and their answers.
+        labelled: Labels or duels, and their answers.
         norm_bound: The bound on the norm of the expert's belief, which only grows.
     """
 
@@ -49,14 +55,14 @@ class Beliefs:
         self._objective: SingleTaskGP | None = None
         self._expert: LikelihoodRatioModel | None = None
 
-    def add(self, query: Label | Evaluate, answer: float) -> None:
-        """Add a label or a value."""
-        if isinstance(query, Label):
-            self.labelled.append((query, answer))
-            self._expert = None
-        else:
+    def add(self, query: Label | Duel | Evaluate, answer: float) -> None:
+        """Add a label, a duel or a value; a duel of an item with itself says nothing."""
+        if isinstance(query, Evaluate):
             self.measured.append((query, answer))
             self._objective = None
+        elif isinstance(query, Label) or not torch.equal(*query.items):
+            self.labelled.append((query, answer))
+            self._expert = None
 
     def learn(self, round_number: int) -> None:
         """Fit lengthscales to new values, and double the norm bound if new labels ask for it."""
@@ -83,22 +89,33 @@ class Beliefs:
             self._objective = self._model_of_values(self._kernel())
         return self._objective
 
+    def beta(self) -> float:
+        """The multiple of the objective's deviation that bounds are taken at."""
+        if self.settings.beta is not None:
+            return self.settings.beta
+        noise = self.settings.noise
+        gain = information_gain(self.objective(), noise)
+        return objective_beta(_OBJECTIVE_NORM, noise, gain, _FAILURE)
+
     def expert(self) -> LikelihoodRatioModel:
-        """The set of what the expert may believe, logits of accepting."""
+        """The set of what the expert may believe, logits of accepting or preferring."""
         if self._expert is None:
-            items = [query.items for query, _ in self.labelled]
-            X = torch.stack(items).to(self.space.bounds) if items else self.space.bounds[:0]
-            accept = torch.tensor([answer for _, answer in self.labelled], dtype=torch.double)
             self._expert = LikelihoodRatioModel.from_labels(
-                X,
-                accept,
-                covar_module=self._kernel(),
+                *self._last_labels(Label),
+                covar_module=self._kernel(self.settings.label_lengthscale),
                 norm_bound=self.norm_bound,
                 slack=self.settings.slack,
                 box=self.settings.value_bound,
                 input_transform=Normalize(self.space.dim, bounds=self.space.bounds),
             )
+            if self.settings.feedback == "compare":
+                self._expert = self._expert.condition_on_pairs(*self._last_labels(Duel))
         return self._expert
+
+    def incumbent(self) -> Query:
+        """The evaluation of the measured item with the largest posterior mean."""
+        items = torch.stack([query.items for query, _ in self.measured]).to(self.space.bounds)
+        return self.measured[int(self.means(items).argmax())][0]
 
     def means(self, items: Tensor) -> Tensor:
         """The ``k``-dim posterior means of the objective at ``k x d`` items."""
@@ -120,10 +137,20 @@ class Beliefs:
         self._num_fitted, self._num_adapted = progress["num_fitted"], progress["num_adapted"]
         self._objective = self._expert = None
 
-    def _kernel(self) -> RBFKernel:
+    def _last_labels(self, kind: type[Label] | type[Duel]) -> tuple[Tensor, Tensor]:
+        """The items or pairs of one kind that the window holds, and their answers."""
+        last = self.labelled[-(self.settings.label_window or 0) :]
+        chosen = [(query.items, answer) for query, answer in last if isinstance(query, kind)]
+        shape = (2, self.space.dim) if kind is Duel else (self.space.dim,)
+        items = [items for items, _ in chosen] or [self.space.bounds.new_empty(0, *shape)]
+        stack = torch.stack if chosen else torch.cat
+        answers = torch.tensor([answer for _, answer in chosen], dtype=torch.double)
+        return stack(items).to(self.space.bounds), answers
+
+    def _kernel(self, factor: float = 1.0) -> RBFKernel:
         kernel = objective_kernel(self.space.dim, prior=False)
         if self.lengthscales is not None:
-            kernel.lengthscale = torch.tensor(self.lengthscales, dtype=torch.double)
+            kernel.lengthscale = factor * torch.tensor(self.lengthscales, dtype=torch.double)
         return kernel
 
     def _model_of_values(self, kernel: RBFKernel) -> SingleTaskGP:

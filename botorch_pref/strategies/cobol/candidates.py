@@ -2,39 +2,118 @@ r"""Searches for COBOL's candidates, and what the models say of them."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models import SingleTaskGP
+from gpytorch.settings import lazily_evaluate_kernels
 from torch import Tensor
 
 from botorch_pref.acquisition.standard_units import standardised_posterior
+from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.space import Maximum, SearchSpace
 
 RAW_SAMPLES = 256
 TOLERANCE = 1e-6  # of bounds within a line search, logits
+SCREENING = 1e-2  # of bounds that only tell where a line search begins
+_STARTS = 4  # of line searches
+_CHUNK = 256
+
+# The row of an item in the choices, or the rows of a pair; None in a box.
+Rows = int | tuple[int, int] | None
+
+
+class Candidate(NamedTuple):
+    """An item, and its row in the choices."""
+
+    item: Tensor
+    row: int | None
+
+    @classmethod
+    def of(cls, found: Maximum) -> Candidate:
+        """What a search of items found."""
+        return cls(found.items[0], None if found.indices is None else found.indices[0])
+
+
+def named_item(space: SearchSpace, item: Tensor) -> Candidate:
+    r"""What a person named, as a candidate.
+
+    Args:
+        space: The domain.
+        item: ``d``-dim item.
+
+    Returns:
+        A copy, and the first row of the choices where it stands.
+
+    Raises:
+        SearchSpaceError: If it is none of the space's.
+    """
+    try:
+        item = torch.as_tensor(item).detach().to(space.bounds, copy=True)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SearchSpaceError(f"`item` cannot be read: {error}") from error
+    if item.shape != (space.dim,):
+        raise SearchSpaceError(f"`item` must be {space.dim}-dim, got {tuple(item.shape)}.")
+    if space.choices is None:
+        lower, upper = space.bounds
+        if not bool(((lower <= item) & (item <= upper)).all()):
+            raise SearchSpaceError(f"`item` is {item.tolist()}, which is not within the bounds.")
+        return Candidate(item, None)
+    rows = (space.choices == item).all(dim=-1).nonzero()
+    if not len(rows):
+        raise SearchSpaceError(f"`item` is {item.tolist()}, which is none of the choices.")
+    return Candidate(item, int(rows[0]))
 
 
 @torch.no_grad()
-def deviation_at(model: SingleTaskGP, item: Tensor) -> float:
-    """The standardised deviation of the latent objective at a ``d``-dim item."""
-    return float(standardised_posterior(model, item.unsqueeze(0))[1])
+def moments_at(model: SingleTaskGP, *items: Tensor) -> list[tuple[float, float]]:
+    """The standardised mean and deviation of the latent objective at each ``d``-dim item."""
+    mean, deviation = standardised_posterior(model, torch.stack(items).unsqueeze(-2))
+    return list(zip(mean.flatten().tolist(), deviation.flatten().tolist(), strict=True))
 
 
 @torch.no_grad()
-def interval(model: LikelihoodRatioModel, item: Tensor) -> tuple[float, float]:
-    """Both ends of the expert's belief at a ``d``-dim item, logits."""
-    return float(model.lower(item)), float(model.upper(item))
+def belief_ends(
+    model: LikelihoodRatioModel, item: Tensor, x_ref: Tensor | None
+) -> tuple[float, float]:
+    """Both ends of the belief at a ``d``-dim item, or of its difference to another, logits."""
+    if x_ref is None:
+        return float(model.lower(item)), float(model.upper(item))
+    pair = torch.stack([item, x_ref])
+    return -float(model.advantage(pair.flip(0))), float(model.advantage(pair))
 
 
-def best(space: SearchSpace, rule: AcquisitionFunction, seed: int, starts: Tensor) -> Maximum:
-    """Where a rule is largest, from ``s x d``-dim starts as well; no worse than at any of them."""
-    found = space.maximize(rule, seed=seed, starts=starts.unsqueeze(-2), raw_samples=RAW_SAMPLES)
-    if space.choices is not None or not len(starts):
+def best(
+    space: SearchSpace,
+    rule: AcquisitionFunction,
+    seed: int,
+    starts: Tensor,
+    screen: AcquisitionFunction | None = None,
+) -> Maximum:
+    r"""Where a rule is largest.
+
+    Args:
+        space: The domain.
+        rule: The rule, of single items.
+        seed: Of everything random.
+        starts: ``s x d``-dim further items from which a search of a box may begin.
+        screen: The rule to a tolerance that tells where a search should begin.
+
+    Returns:
+        The item; in a box no worse than any of those it began with.
+    """
+    with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
+        if space.choices is not None:
+            return space.maximize(rule, seed=seed)
+        raw = torch.cat([space.sample(RAW_SAMPLES, seed), starts]).unsqueeze(-2)
+        with torch.no_grad():
+            values = torch.cat([(screen or rule)(part) for part in raw.split(_CHUNK)])
+            raw = raw[values.topk(_STARTS).indices]
+            values = rule(raw)
+        found = space.maximize(rule, seed=seed, starts=raw, raw_samples=0)
+        top = int(values.argmax())
+        if float(values[top]) > float(found.value):
+            return Maximum(raw[top], values[top], None)
         return found
-    with torch.no_grad():
-        values = rule(starts.unsqueeze(-2))
-    top = int(values.argmax())
-    if float(values[top]) > float(found.value):
-        return Maximum(starts[top : top + 1], values[top], None)
-    return found

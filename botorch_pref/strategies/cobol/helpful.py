@@ -12,8 +12,9 @@ class COBOHL(COBOL):
     The one candidate maximises ``mean + beta sd`` where the expert may accept, or is the least
     unacceptable item where he may not. While his belief there is uncertain he is asked, and
     whatever he says nothing is measured; then the item is. There is no guarantee against harm,
-    and ``candidate``, ``trust``, ``trust_weight`` and ``max_rejections`` have no part in it. A
-    label that is skipped is asked for again. Everything else is as of :class:`COBOL`.
+    and ``candidate``, ``trust``, ``trust_weight`` and ``max_rejections`` have no part in it, nor
+    can an item be named. A label that is skipped is asked for again. Everything else is as of
+    :class:`COBOL`.
 
     Example:
         >>> strategy = COBOHL(bounds=bounds, seed=0)

@@ -2,6 +2,7 @@ r"""The model of measured values, standardised by BoTorch's transform."""
 
 from __future__ import annotations
 
+import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
@@ -11,6 +12,7 @@ from botorch.settings import validate_input_scaling
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from linear_operator import to_dense
 from torch import Tensor
 
 from botorch_pref.randomness import seeded
@@ -60,3 +62,11 @@ def fit_lengthscales(model: SingleTaskGP, seed: int) -> None:
     """Learn the lengthscales of an objective model, by the evidence and their prior, if any."""
     with seeded(seed):
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+
+
+@torch.no_grad()
+def information_gain(model: SingleTaskGP, noise: float) -> float:
+    """``log |I + K / r| / 2`` of the values of an objective model, ``r`` being their noise."""
+    covariance = to_dense(model.covar_module(model.train_inputs[0]))
+    eigenvalues = torch.linalg.eigvalsh(covariance)  # which repeated items do not trouble
+    return 0.5 * float((eigenvalues.clamp_min(0.0) / noise).log1p().sum())

@@ -8,28 +8,51 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypedDict, get_args
 
+from botorch_pref.acquisition.log_human_constrained_ei import Acceptance
 from botorch_pref.data.options import checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
 from botorch_pref.strategies.cobol.decision import Scale
 
-Candidate = Literal["primal-dual", "constrained", "hcei", "belief"]
+Candidate = Literal["primal-dual", "constrained", "hcei", "belief", "pinpoint"]
+Feedback = Literal["accept", "compare"]
+_WORDS = {
+    "feedback": Feedback,
+    "candidate": Candidate,
+    "acceptance": Acceptance,
+    "threshold_scale": Scale,
+}
+PAPER: dict[str, Any] = {
+    "norm_bound_limit": None,
+    "value_bound": None,
+    "threshold": 0.1,
+    "threshold_scale": "logit",
+    "max_rejections": None,
+    "lengthscale_prior": False,
+    "beta": None,
+}
+"""Where the paper's preset differs from the practical one."""
+
 _SLACK = {"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True}
 
 
 class CobolOptions(TypedDict, total=False):
     r"""The options of :class:`~botorch_pref.strategies.COBOL`; see :class:`Settings`."""
 
+    feedback: Feedback
     candidate: Candidate
+    acceptance: Acceptance
     trust_weight: float
     rate: float
     trust: float
-    beta: float
+    beta: float | None
     threshold: float
     threshold_scale: Scale
     norm_bound: float
     norm_bound_limit: float | None
     value_bound: float | None
+    label_window: int | None
+    label_lengthscale: float
     slack: float | str | Mapping[str, Any]
     max_rejections: int | None
     num_initial_values: int
@@ -43,20 +66,30 @@ class Settings:
     r"""What a COBOL strategy is set to; the defaults are the practical preset.
 
     Attributes:
+        feedback: What the expert is asked: ``"accept"``, whether he accepts an item; or
+            ``"compare"``, App. H, whether he prefers it to the measured item with the largest
+            posterior mean. Then all that is said here of his belief is of its difference to
+            that item, a label is a duel, and to reject is to prefer the measured item.
         candidate: How the augmented candidate is found: ``"primal-dual"``, eq. (5);
             ``"constrained"``, the vanilla rule where the upper end is not negative; ``"hcei"``,
             eq. (70), expected improvement times the probability of acceptance;
-            ``"belief"``, the largest upper end alone.
+            ``"belief"``, the largest upper end alone; ``"pinpoint"``, App. H.2, what a person
+            named, of whom no labels are asked.
+        acceptance: Whose probability ``"hcei"`` takes: that of the most likely belief,
+            ``"mle"``, or of the upper end, ``"upper"``.
         trust_weight: ``lambda_0``, in standard deviations of the values per logit.
         rate: ``zeta``, of the dual step.
         trust: ``eta``, at least 1.
-        beta: Multiplies the standard deviation of the objective. Lemma 3.1 with the paper's
-            values is 1 to three digits.
+        beta: Multiplies the standard deviation of the objective; None for Lemma 3.1 with the
+            paper's constants, which is 1 to two digits, and with what the values have told.
         threshold: ``g_thr``: the expert is asked where his interval is wider.
         threshold_scale: Whether widths are of probabilities or of logits.
         norm_bound: The bound on the norm of the belief to begin with, of unit kernels.
         norm_bound_limit: What it may be doubled to; None for no limit.
-        value_bound: The largest absolute logit; None for no bound.
+        value_bound: The largest absolute logit, where items are compared of either side of the
+            difference; None for no bound.
+        label_window: Only so many last labels count, of experts who change; None for all.
+        label_lengthscale: The lengthscales of the belief, in those of the objective.
         slack: See :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`.
         max_rejections: After so many in a row the vanilla item is evaluated; None for no
             limit.
@@ -66,16 +99,20 @@ class Settings:
         lengthscale_prior: Whether BoTorch's prior is put on lengthscales.
     """
 
+    feedback: Feedback = "accept"
     candidate: Candidate = "primal-dual"
+    acceptance: Acceptance = "mle"
     trust_weight: float = 1.0
     rate: float = 0.02
     trust: float = 3.0
-    beta: float = 1.0
+    beta: float | None = 1.0
     threshold: float = 0.1
     threshold_scale: Scale = "probability"
     norm_bound: float = 1.0
     norm_bound_limit: float | None = 4.0
     value_bound: float | None = 3.0
+    label_window: int | None = None
+    label_lengthscale: float = 1.0
     slack: Any = None
     max_rejections: int | None = 5
     num_initial_values: int = 3
@@ -94,14 +131,14 @@ class Settings:
         if unknown := sorted(options.keys() - set(names)):
             raise ComparisonDataError(f"Unknown options {unknown}; there are {', '.join(names)}.")
         new = cls(**{**options, "slack": slack_to_json(slack_rule(options.get("slack", _SLACK)))})
-        for name, words in (("candidate", Candidate), ("threshold_scale", Scale)):
+        for name, words in _WORDS.items():
             if (value := getattr(new, name)) not in get_args(words):
                 raise ComparisonDataError(
                     f"`{name}` must be one of {', '.join(get_args(words))}, got {value!r}."
                 )
-        for name in ("beta", "norm_bound", "noise"):
+        for name in ("norm_bound", "label_lengthscale", "noise"):
             checked_positive(name, getattr(new, name))
-        for name in ("norm_bound_limit", "value_bound"):
+        for name in ("beta", "norm_bound_limit", "value_bound"):
             if (value := getattr(new, name)) is not None:
                 checked_positive(name, value)
         for name in ("trust_weight", "rate"):
@@ -113,8 +150,9 @@ class Settings:
             raise ComparisonDataError(f"`threshold` must be at least 0, not {new.threshold!r}.")
         _check_count("num_initial_values", new.num_initial_values, 1)
         _check_count("num_initial_labels", new.num_initial_labels, 0)
-        if new.max_rejections is not None:
-            _check_count("max_rejections", new.max_rejections, 1)
+        for name in ("max_rejections", "label_window"):
+            if (value := getattr(new, name)) is not None:
+                _check_count(name, value, 1)
         if not isinstance(new.lengthscale_prior, bool):
             raise ComparisonDataError(
                 f"`lengthscale_prior` must be True or False, not {new.lengthscale_prior!r}."

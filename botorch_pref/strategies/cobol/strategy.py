@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.queries import Evaluate, Label, Query
-from botorch_pref.randomness import derive_seed
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Answered, Strategy
 from botorch_pref.strategies.cobol.beliefs import Beliefs
+from botorch_pref.strategies.cobol.candidates import Candidate, named_item
 from botorch_pref.strategies.cobol.decision import Decision, next_weight
-from botorch_pref.strategies.cobol.options import CobolOptions, Settings
+from botorch_pref.strategies.cobol.initial import initial_query
+from botorch_pref.strategies.cobol.memory import Due, Memory, Named
+from botorch_pref.strategies.cobol.options import PAPER, CobolOptions, Settings
 from botorch_pref.strategies.cobol.step import Asked, Step
 
 
@@ -29,7 +31,9 @@ class COBOL(Strategy):
     taken while the objective alone gives no reason against it (no harm), and the expert is
     asked only while his belief there is uncertain (handover). What he rejects is not measured,
     what he accepts is next; where he does not answer, the vanilla candidate is. ``ask`` returns
-    :class:`~botorch_pref.queries.Label` or :class:`~botorch_pref.queries.Evaluate`.
+    :class:`~botorch_pref.queries.Label` or :class:`~botorch_pref.queries.Evaluate`; or, with
+    ``feedback="compare"``, a :class:`~botorch_pref.queries.Duel` of the candidate and the best
+    measured item in place of a label, where no preference is no objection.
 
     Values are maximised, a label of 1 accepts. :attr:`decisions` says why each was asked.
 
@@ -69,20 +73,21 @@ class COBOL(Strategy):
         """
         super().__init__(bounds, choices, space, seed=seed)
         self.settings = Settings.checked(**options)
+        if self.settings.candidate == "pinpoint" and not self.measures_accepted:
+            raise ComparisonDataError('`candidate` must not be "pinpoint": only labels count here.')
         self.beliefs = Beliefs(self.space, self.settings, self.seed)
         self.weight = self.settings.trust_weight
         self.round = 0
         self.decisions: list[Decision] = []
-        self._due: list[tuple[list[float], int | None]] = []  # accepted, to be evaluated
-        self._rejections = 0
-        self._unanswered = False
+        self._memory = Memory()
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
         r"""The paper's settings, as far as it has one of each.
 
         No cap on the norm bound, no bound on logits, a threshold of 0.1 on the width of the
-        interval of logits, no limit of rejections in a row, no prior on lengthscales.
+        interval of logits, no limit of rejections in a row, no prior on lengthscales, ``beta``
+        of Lemma 3.1.
 
         Args:
             **kwargs: Passed to the constructor.
@@ -90,15 +95,7 @@ class COBOL(Strategy):
         Returns:
             The strategy.
         """
-        literal = {
-            "norm_bound_limit": None,
-            "value_bound": None,
-            "threshold": 0.1,
-            "threshold_scale": "logit",
-            "max_rejections": None,
-            "lengthscale_prior": False,
-        }
-        return cls(**{**literal, **kwargs})
+        return cls(**{**PAPER, **kwargs})
 
     def recommend(self) -> Tensor:
         r"""The evaluated item with the largest posterior mean of the objective.
@@ -118,84 +115,84 @@ class COBOL(Strategy):
 
         Args:
             query: What :meth:`ask` returned.
-            answer: Of a label, 1 accept or 0 reject; of an evaluation, the value; or ``None``.
+            answer: Of a label, 1 accept or 0 reject; of a duel, 1 the candidate, 0 the measured
+                item, 0.5 no preference; of an evaluation, the value; or ``None``.
 
         Raises:
             StaleQueryError: If the query is unknown, or was told already.
             ComparisonDataError: If it is no such answer; the query then stays open.
         """
         super().tell(query, answer)
-        decision = self.decisions[query.id]
-        if isinstance(query, Label) and decision.source != "initial":
-            told = self.history[-1].answer
-            self._unanswered = told is None
-            if told == 1.0 and self.measures_accepted:
-                self._due.append((query.items.tolist(), query.indices))
+        memory, told = self._memory, self.history[-1].answer
+        if isinstance(query, Evaluate):
+            memory.rejections = 0
+        elif self.decisions[query.id].source != "initial":
+            memory.unanswered = told is None
             if told is not None:
-                self._rejections = 0 if told == 1.0 else self._rejections + 1
-        elif isinstance(query, Evaluate):
-            self._rejections = 0
+                memory.rejections = 0 if told else memory.rejections + 1
+            if told and self.measures_accepted:
+                memory.due.append(Due.of(query))
+
+    def suggest(self, item: Tensor) -> None:
+        r"""Name the next augmented candidate, with ``candidate="pinpoint"``.
+
+        The next step that makes a choice looks at it, after the initial design: it is measured
+        if the objective gives no reason against it, and dropped otherwise, as its entry in
+        :attr:`decisions` says. Where several were named, the last one counts.
+
+        Args:
+            item: ``d``-dim item within the bounds, or one of the choices.
+
+        Raises:
+            UnsupportedError: If ``candidate`` is another.
+            SearchSpaceError: If it is no item of the space.
+        """
+        if self.settings.candidate != "pinpoint":
+            raise UnsupportedError('Items are named with candidate="pinpoint" only.')
+        named = named_item(self.space, item)
+        self._memory.named = Named(named.item.tolist(), named.row)
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
-        if self._due:
-            values, row = self._due.pop(0)
-            item = torch.tensor(values, dtype=torch.double)
-            self.decisions.append(replace(self._why_asked(item), asks=False, reason="accepted"))
-            return Evaluate(query_id, item, row, annotator)
+        if self._memory.due:
+            due = self._memory.due.pop(0)
+            why = self.decisions[due.query_id]
+            self.decisions.append(replace(why, asks=False, reason="accepted"))
+            item = torch.tensor(due.item, dtype=torch.double)
+            return Evaluate(query_id, item, due.row, annotator)
         self.round += 1
-        if initial := self._initial():
+        measured, plan = bool(self.beliefs.measured), (self.space, self.settings, self.seed)
+        if initial := initial_query(*plan, self.decisions, measured=measured):
             asks, item, row = initial
-            self.decisions.append(Decision(asks, "initial", "initial design", self.weight))
+            decision = Decision(asks, "initial", "initial design", self.weight)
         else:
             self.beliefs.learn(self.round)
-            step = Step(self.beliefs, self.weight, self.asked_items(), self._seed)
+            kept = self._memory.kept
+            step = Step(self.beliefs, self.weight, self.asked_items(), self.round, kept)
             decision, item, row = self._decide(step)
-            self._unanswered = False
+            self._memory.kept, self._memory.unanswered, self._memory.named = step.kept, False, None
             if not math.isnan(decision.upper):
                 self.weight = next_weight(self.weight, self.settings.rate, decision.upper)
-            self.decisions.append(decision)
-            asks = decision.asks
-        kind = Label if asks else Evaluate
-        return kind(query_id, item, row, annotator)
+        self.decisions.append(decision)
+        kind: Any = Evaluate
+        if decision.asks:
+            kind = Label if item.dim() == 1 else Duel
+        return cast(Query, kind(query_id, item, row, annotator))
 
     def _decide(self, step: Step) -> Asked:
-        return step.decide(self._rejections, self._unanswered)
-
-    def _why_asked(self, item: Tensor) -> Decision:
-        """The decision by which the expert was asked about an item."""
-        for answered in reversed(self.history):
-            if isinstance(answered.query, Label) and torch.equal(answered.query.items, item):
-                return self.decisions[answered.query.id]
-        raise AssertionError("an accepted item was asked about")
-
-    def _initial(self) -> tuple[bool, Tensor, int | None] | None:
-        """The next query of the initial design: whether it is a label, its item and its row."""
-        started = [decision.asks for decision in self.decisions if decision.source == "initial"]
-        values, labels = started.count(False), started.count(True)
-        if values < self.settings.num_initial_values or not self.beliefs.measured:
-            asks, number = False, values  # also where all others were skipped
-        elif labels < self.settings.num_initial_labels:
-            asks, number = True, labels
-        else:
-            return None
-        item = self.space.sample(number + 1, derive_seed(self.seed, f"initial {asks}", 0))[number]
-        if self.space.choices is None:
-            return asks, item, None
-        return asks, item, int((self.space.choices == item).all(-1).nonzero()[0])
-
-    def _seed(self, stream: str) -> int:
-        return derive_seed(self.seed, stream, self.round)
+        if self.settings.candidate != "pinpoint":
+            return step.decide(self._memory.rejections, self._memory.unanswered)
+        if (named := self._memory.named) is None:
+            return step.decide_on(None)
+        return step.decide_on(Candidate(torch.tensor(named.item, dtype=torch.double), named.row))
 
     def _best_query(self) -> Query:
-        measured = self.beliefs.measured
-        if not measured:
+        if not self.beliefs.measured:
             raise ComparisonDataError("Nothing was evaluated yet, so nothing is recommended.")
-        mean = self.beliefs.means(torch.stack([q.items for q, _ in measured]).to(self.space.bounds))
-        return measured[int(mean.argmax())][0]
+        return self.beliefs.incumbent()
 
     def _learn(self, answered: Answered) -> None:
         query, answer = answered
-        if not isinstance(query, Label | Evaluate):
+        if not isinstance(query, Label | Duel | Evaluate):
             raise ComparisonDataError(f"Query {query.id} asks neither for a label nor a value.")
         if answer is not None:
             self.beliefs.add(query, answer)
@@ -208,15 +205,12 @@ class COBOL(Strategy):
             "weight": self.weight,
             "round": self.round,
             "decisions": [decision.to_json() for decision in self.decisions],
-            "due": [list(due) for due in self._due],
-            "rejections": self._rejections,
-            "unanswered": self._unanswered,
             "beliefs": self.beliefs.progress(),
+            **self._memory.to_json(),
         }
 
     def _restore(self, progress: dict[str, Any]) -> None:
         self.weight, self.round = progress["weight"], progress["round"]
         self.decisions = [Decision.from_json(entry) for entry in progress["decisions"]]
-        self._due = [(values, row) for values, row in progress["due"]]
-        self._rejections, self._unanswered = progress["rejections"], progress["unanswered"]
         self.beliefs.restore(progress["beliefs"])
+        self._memory = Memory.from_json(progress)

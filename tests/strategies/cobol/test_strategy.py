@@ -15,6 +15,7 @@ from torch import Tensor
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.queries import Evaluate, Label, Query
 from botorch_pref.strategies import COBOHL, COBOL
+from botorch_pref.strategies.cobol import Decision
 from tests.models.common import rand
 
 BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
@@ -98,7 +99,8 @@ def test_trusted_steps_are_certified() -> None:
     trusted = [d for d in strategy.decisions if d.source == "augmented" and d.reason != "accepted"]
     assert trusted
     for decision in trusted:
-        assert decision.bound >= decision.best_lower - 1e-12
+        # Where both candidates are one, nobody asks for the lower bounds.
+        assert not decision.bound < decision.best_lower - 1e-12
         assert decision.vanilla_deviation <= 3.0 * decision.deviation + 1e-12
 
 
@@ -135,6 +137,24 @@ def test_an_expert_who_rejects_everything_does_not_stall() -> None:
     assert runs
     assert max(runs) <= 2
     assert any("in a row" in decision.reason for decision in strategy.decisions)
+
+
+def test_what_depends_on_values_only_is_kept() -> None:
+    """A label changes neither the vanilla item nor what is certain, which then can only grow."""
+    strategy = on_a_box(seed=4, threshold=0.0)
+    play(strategy, 7)
+    known: list[Decision] = []
+    for _ in range(4):
+        query = strategy.ask()
+        if not isinstance(query, Label):
+            break
+        known.append(strategy.decisions[query.id])
+        strategy.tell(query, 0.0)
+    assert len(known) > 2
+    assert stored(strategy).ask() == strategy.ask()
+    assert len({decision.vanilla_deviation for decision in known}) == 1
+    certain = [d.best_lower for d in known if not math.isnan(d.best_lower)]
+    assert certain == sorted(certain)
 
 
 def test_an_expert_who_does_not_answer() -> None:
@@ -179,13 +199,15 @@ def test_with_an_expert_it_finds_a_good_item_of_a_box() -> None:
     trusted = [d for d in strategy.decisions if d.source == "augmented" and d.reason != "accepted"]
     assert trusted
     for decision in trusted:
-        assert decision.bound >= decision.best_lower - 1e-12
+        # Where both candidates are one, nobody asks for the lower bounds.
+        assert not decision.bound < decision.best_lower - 1e-12
         assert decision.vanilla_deviation <= 3.0 * decision.deviation + 1e-12
 
 
-@pytest.mark.parametrize("candidate", ["constrained", "hcei", "belief"])
+@pytest.mark.parametrize("candidate", ["constrained", "hcei", "hcei upper", "belief"])
 def test_other_candidates(candidate: Any) -> None:
-    strategy = on_a_box(candidate=candidate, seed=1)
+    candidate, *words = candidate.split()
+    strategy = on_a_box(candidate=candidate, **({"acceptance": words[0]} if words else {}), seed=1)
     play(strategy, 9, expert=lambda items: float(value(items) > -3.0))
     found = [d for d in strategy.decisions if not math.isnan(d.upper)]
     assert found
@@ -265,6 +287,7 @@ def test_the_papers_preset() -> None:
     assert (settings.norm_bound_limit, settings.value_bound) == (None, None)
     assert (settings.threshold, settings.threshold_scale) == (0.1, "logit")
     assert settings.max_rejections is None
+    assert settings.beta is None
     assert COBOL.paper(bounds=BOX, threshold=1e-5).settings.threshold == 1e-5
 
 
@@ -285,6 +308,10 @@ def test_before_anything_was_evaluated() -> None:
         ({"threshold_scale": "odds"}, "threshold_scale"),
         ({"candidate": "guess"}, "candidate"),
         ({"beta": 0.0}, "beta"),
+        ({"beta": math.inf}, "beta"),
+        ({"acceptance": "lower"}, "acceptance"),
+        ({"label_window": 0}, "label_window"),
+        ({"label_lengthscale": 0.0}, "label_lengthscale"),
         ({"norm_bound": -1.0}, "norm_bound"),
         ({"norm_bound_limit": 0.0}, "norm_bound_limit"),
         ({"value_bound": 0.0}, "value_bound"),
