@@ -52,13 +52,12 @@ _NOTES = (
     "Values have no noise. Simple regrets are the least of all evaluations, the initial ones "
     'included; everything else counts what comes after the initial design. "Minus LCB\'s" is '
     "paired by seed: against the same model without an expert.",
-    "LCB is COBOL without weight, labels and questions, so its time includes what the tests of "
-    "COBOL would need. Seconds are of a query that is chosen: what is accepted is evaluated "
-    "without a further choice.",
+    "LCB is COBOL without weight, labels and questions. Seconds are of a query that is chosen: what "
+    "is accepted is evaluated without a further choice.",
     'The columns from "trusted" to "weight" are COBOL\'s, and 0 elsewhere: how often the augmented '
     "candidate was taken, and the expert asked of it; how many labels rejected; and norm bound "
     "and weight at the end.",
-    "The number of evaluations is less than planned where the steps ran out: 20 an evaluation, "
+    "The number of evaluations is less than planned where the steps ran out: 6 an evaluation, "
     f"of expert sampling {_DRAWS}.",
     "cobol is the practical preset; (paper) has the paper's settings, of which no prior on the "
     "lengthscales is one, also for its LCB.",
@@ -101,7 +100,8 @@ def strategies() -> Mapping[str, StrategyFactory]:
     }
     makers: dict[str, Any] = {
         "random": RandomValues,
-        LCB: partial(COBOL, **alone),
+        # On its own it has nothing of the practical preset but the prior of its lengthscales.
+        LCB: partial(COBOL.paper, lengthscale_prior=True, beta=1.0, **alone),
         LCB_PAPER: partial(COBOL.paper, **alone),
         _SAMPLING: ExpertSampling,
         "override": ExpertOverride,

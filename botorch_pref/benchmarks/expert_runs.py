@@ -56,7 +56,7 @@ class Group:
     key: str
     expert: JudgeFactory
     arms: Mapping[str, str]
-    steps: int = 20
+    steps: int = 6
 
     @property
     def folder(self) -> str:

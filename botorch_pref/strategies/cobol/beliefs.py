@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import ConstantKernel, Kernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_pref.likelihood_ratio.label_theory import objective_beta
@@ -102,7 +102,7 @@ class Beliefs:
         if self._expert is None:
             self._expert = LikelihoodRatioModel.from_labels(
                 *self._last_labels(Label),
-                covar_module=self._kernel(self.settings.label_lengthscale),
+                covar_module=self._label_kernel(),
                 norm_bound=self.norm_bound,
                 slack=self.settings.slack,
                 box=self.settings.value_bound,
@@ -152,6 +152,15 @@ class Beliefs:
         if self.lengthscales is not None:
             kernel.lengthscale = factor * torch.tensor(self.lengthscales, dtype=torch.double)
         return kernel
+
+    def _label_kernel(self) -> Kernel:
+        """The belief's, of unit variance: a share of it is a constant."""
+        kernel, share = self._kernel(self.settings.label_lengthscale), self.settings.label_intercept
+        if share == 0.0:
+            return kernel
+        local, constant = ScaleKernel(kernel).double(), ConstantKernel().double()
+        local.outputscale, constant.constant = torch.tensor([1.0 - share, share]).double()
+        return local + constant
 
     def _model_of_values(self, kernel: RBFKernel) -> SingleTaskGP:
         items = torch.stack([query.items for query, _ in self.measured]).to(self.space.bounds)

@@ -23,10 +23,12 @@ _WORDS = {
     "threshold_scale": Scale,
 }
 PAPER: dict[str, Any] = {
+    "candidate": "primal-dual",
     "norm_bound_limit": None,
     "value_bound": None,
     "threshold": 0.1,
     "threshold_scale": "logit",
+    "label_intercept": 0.0,
     "max_rejections": None,
     "lengthscale_prior": False,
     "beta": None,
@@ -53,6 +55,7 @@ class CobolOptions(TypedDict, total=False):
     value_bound: float | None
     label_window: int | None
     label_lengthscale: float
+    label_intercept: float
     slack: float | str | Mapping[str, Any]
     max_rejections: int | None
     num_initial_values: int
@@ -90,6 +93,9 @@ class Settings:
             difference; None for no bound.
         label_window: Only so many last labels count, of experts who change; None for all.
         label_lengthscale: The lengthscales of the belief, in those of the objective.
+        label_intercept: The share of a constant in the variance of the belief, at least 0 and
+            below 1. With one, rejections all over the domain also speak of items far from
+            all labels, which without one are accepted or not with even chances.
         slack: See :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`.
         max_rejections: After so many in a row the vanilla item is evaluated; None for no
             limit.
@@ -113,6 +119,7 @@ class Settings:
     value_bound: float | None = 3.0
     label_window: int | None = None
     label_lengthscale: float = 1.0
+    label_intercept: float = 0.0
     slack: Any = None
     max_rejections: int | None = 5
     num_initial_values: int = 3
@@ -144,6 +151,11 @@ class Settings:
         for name in ("trust_weight", "rate"):
             if not (is_positive(value := getattr(new, name)) or value == 0):
                 raise ComparisonDataError(f"`{name}` must be at least 0 and finite, not {value!r}.")
+        share = new.label_intercept
+        if not ((is_positive(share) and share < 1) or share == 0):
+            raise ComparisonDataError(
+                f"`label_intercept` must be at least 0 and below 1, not {share!r}."
+            )
         if not (is_positive(new.trust) and new.trust >= 1):
             raise ComparisonDataError(f"`trust` must be at least 1 and finite, not {new.trust!r}.")
         if not (is_positive(new.threshold) or new.threshold in (0, math.inf)):

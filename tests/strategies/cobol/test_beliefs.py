@@ -47,6 +47,19 @@ def test_lengthscales_of_the_belief() -> None:
     torch.testing.assert_close(beliefs.expert().covar_module.lengthscale.flatten(), 2.0 * own)
 
 
+def test_an_intercept_of_the_belief() -> None:
+    """A kernel written out; and what is rejected everywhere is not expected elsewhere."""
+    plain, shared = told(5, 3), told(5, 3, label_intercept=0.4)
+    X = SPACE.sample(4, seed=0)
+    kernels = [one.expert().covar_module(X).to_dense() for one in (plain, shared)]
+    torch.testing.assert_close(kernels[1], 0.6 * kernels[0] + 0.4)
+    far = torch.tensor([[50.0, 90.0]], dtype=torch.double)
+    for beliefs in (plain, shared):
+        beliefs.labelled = [(query, 0.0) for query, _ in beliefs.labelled]
+    assert float(plain.expert().mle(far)) == pytest.approx(0.0, abs=1e-9)
+    assert float(shared.expert().mle(far)) < -0.1
+
+
 @pytest.mark.parametrize("noise", [1e-4, 0.3])
 def test_the_lemmas_beta(noise: float) -> None:
     """Against the determinant itself, with a kernel written out; None of it with a number."""

@@ -312,6 +312,7 @@ def test_before_anything_was_evaluated() -> None:
         ({"acceptance": "lower"}, "acceptance"),
         ({"label_window": 0}, "label_window"),
         ({"label_lengthscale": 0.0}, "label_lengthscale"),
+        ({"label_intercept": 1.0}, "label_intercept"),
         ({"norm_bound": -1.0}, "norm_bound"),
         ({"norm_bound_limit": 0.0}, "norm_bound_limit"),
         ({"value_bound": 0.0}, "value_bound"),
