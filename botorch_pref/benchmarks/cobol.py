@@ -52,8 +52,8 @@ _NOTES = (
     "Values have no noise. Simple regrets are the least of all evaluations, the initial ones "
     'included; everything else counts what comes after the initial design. "Minus LCB\'s" is '
     "paired by seed: against the same model without an expert.",
-    "LCB is COBOL without weight, labels and questions. Seconds are of a query that is chosen: what "
-    "is accepted is evaluated without a further choice.",
+    "LCB is COBOL without weight, labels and questions. Seconds are of a query that is chosen: "
+    "what is accepted is evaluated without a further choice.",
     'The columns from "trusted" to "weight" are COBOL\'s, and 0 elsewhere: how often the augmented '
     "candidate was taken, and the expert asked of it; how many labels rejected; and norm bound "
     "and weight at the end.",

@@ -224,10 +224,10 @@ def test_a_tiny_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = replace(full, groups=tuple(groups), horizon=1, seeds=2)
     table = experiment.play(1, tmp_path, False)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "holder2-a-2-authors-20",
+        "holder2-a-2-authors-6",
         "holder2-a-2-authors-200",
     ]
-    manifest = json.loads((tmp_path / "holder2-a-2-authors-20" / "experiment.json").read_text())
+    manifest = json.loads((tmp_path / "holder2-a-2-authors-6" / "experiment.json").read_text())
     assert (manifest["evaluations"], manifest["horizon"]) == (4, 33)
     assert "accuracy=-2.0" in manifest["judge"]
     measures = experiment.measures(table)
@@ -248,5 +248,5 @@ def test_a_tiny_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_folders_of_groups() -> None:
     group = Group(panel="a panel", function="holder2", key="x y", expert=SyntheticExpert, arms={})
-    assert group.folder == "holder2-x_y-20"
+    assert group.folder == "holder2-x_y-6"
     assert group.row("arm") == "a panel: arm"
