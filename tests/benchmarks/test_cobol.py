@@ -224,11 +224,11 @@ def test_a_tiny_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = replace(full, groups=tuple(groups), horizon=1, seeds=2)
     table = experiment.play(1, tmp_path, False)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "holder2-a-2-authors-6",
         "holder2-a-2-authors-200",
+        "holder2-a-2-authors-6",
     ]
     manifest = json.loads((tmp_path / "holder2-a-2-authors-6" / "experiment.json").read_text())
-    assert (manifest["evaluations"], manifest["horizon"]) == (4, 33)
+    assert (manifest["evaluations"], manifest["horizon"]) == (4, 19)
     assert "accuracy=-2.0" in manifest["judge"]
     measures = experiment.measures(table)
     assert measures.notna().all(axis=None)

@@ -70,8 +70,8 @@ class Beliefs:
         if size > self._num_fitted:
             kernel = objective_kernel(self.space.dim, self.settings.lengthscale_prior)
             model = self._model_of_values(kernel)
-            fit_lengthscales(model, derive_seed(self.seed, "fit", round_number))
-            self.lengthscales = kernel.lengthscale.detach().flatten().tolist()
+            if fit_lengthscales(model, derive_seed(self.seed, "fit", round_number)):
+                self.lengthscales = kernel.lengthscale.detach().flatten().tolist()
             self._num_fitted = size
             self._objective = self._expert = None
         if len(self.labelled) > self._num_adapted:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from linear_operator.utils.errors import NotPSDError
 
 from botorch_pref.queries import Evaluate, Label
 from botorch_pref.space import SearchSpace
@@ -73,3 +74,29 @@ def test_the_lemmas_beta(noise: float) -> None:
     expected = 1.0 + noise * math.sqrt(2.0 * (gain + 1.0 + math.log(200.0)))
     assert beliefs.beta() == pytest.approx(expected, rel=1e-9)
     assert told(6, 0, beta=0.7, noise=noise).beta() == 0.7
+
+
+def test_a_fit_that_fails_keeps_the_lengthscales(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost, and neither a crash nor a warning is seen."""
+    beliefs = told(4, 0)
+    beliefs.learn(1)
+    before = beliefs.lengthscales
+
+    def fail(mll: Any) -> None:
+        mll.model.covar_module.lengthscale = 77.0
+        raise NotPSDError("no factor")
+
+    monkeypatch.setattr("botorch_pref.strategies.cobol.objective.fit_gpytorch_mll_scipy", fail)
+    beliefs.add(Evaluate(9, SPACE.bounds.mean(0)), 3.0)
+    beliefs.learn(2)
+    assert beliefs.lengthscales == before
+
+
+def test_values_that_repeat_themselves() -> None:
+    """Without a prior their evidence has no smooth maximum."""
+    beliefs = told(3, 0, lengthscale_prior=False)
+    item = SPACE.bounds.mean(0)
+    for number in range(9):
+        beliefs.add(Evaluate(9 + number, item + 1e-7 * number), 5.0)
+    beliefs.learn(1)
+    assert torch.tensor(beliefs.lengthscales).isfinite().all()
