@@ -40,6 +40,9 @@ from botorch_pref.strategies.expert_baselines import (
 )
 
 PRACTICAL = "cobol"
+EI = "ei"
+PRIMAL_DUAL = "primal-dual"
+LAST_LABELS = "last 5 labels"
 ACCURACIES = (2, 1, 0, -1, -2)
 TRUSTS = (5, 10, 100)
 _SOURCE = "Xu et al. (2024b)"
@@ -58,7 +61,7 @@ _NOTES = (
     "candidate was taken, and the expert asked of it; how many labels rejected; and norm bound "
     "and weight at the end.",
     "The number of evaluations is less than planned where the steps ran out: 6 an evaluation, "
-    f"of expert sampling {_DRAWS}.",
+    f"of random play, expert sampling and the human-AI baselines {_DRAWS}.",
     "cobol is the practical preset; (paper) has the paper's settings, of which no prior on the "
     "lengthscales is one, also for its LCB.",
 )
@@ -109,8 +112,12 @@ def strategies() -> Mapping[str, StrategyFactory]:
         "coexbo": CoExBO,
         PRACTICAL: COBOL,
         PAPER: COBOL.paper,
-        "constrained": partial(COBOL, candidate="constrained"),
-        "belief": partial(COBOL, candidate="belief"),
+        # Without a label all items are as acceptable, and expected improvement is left.
+        EI: partial(COBOL, threshold=math.inf, num_initial_labels=0),
+        **{name: partial(COBOL, candidate=name) for name in ("constrained", "belief")},
+        PRIMAL_DUAL: partial(COBOL, candidate="primal-dual"),
+        "no intercept": partial(COBOL, label_intercept=0.0, label_lengthscale=1.0),
+        LAST_LABELS: partial(COBOL, label_window=5),
         **{f"cobol, eta = {trust}": partial(COBOL, trust=float(trust)) for trust in TRUSTS},
     }
     return {name: _with_settings(maker) for name, maker in makers.items()}
@@ -173,10 +180,10 @@ def _ablation() -> ExpertExperiment:
         expert = synthetic(function, 1)
         cobol = {**_same(PRACTICAL), "cobol (paper)": PAPER}
         alone = {LCB: LCB, "lcb (paper)": LCB_PAPER}
-        others = _same("random", "override", "alternating", "coexbo")
+        others = _same("random", _SAMPLING, "override", "alternating", "coexbo")
         groups += [
-            _group(function, function, expert, {**alone, **others, **cobol}),
-            _group(function, function, expert, _same(_SAMPLING), steps=_DRAWS),
+            _group(function, function, expert, {**alone, **_same(EI), **cobol}),
+            _group(function, function, expert, others, steps=_DRAWS),
         ]
         if _ranges(function)["true"] != _ranges(function)["authors"]:
             panel, expert = f"{function}, true range", synthetic(function, 1, "true")
@@ -229,7 +236,8 @@ def _no_harm() -> ExpertExperiment:
 
 def _variants() -> ExpertExperiment:
     helpful = synthetic(_ACKLEY, 1)
-    candidates = {LCB: LCB, "primal-dual": PRACTICAL, **_same("constrained", "belief")}
+    candidates = {LCB: LCB, "hcei": PRACTICAL}
+    candidates |= _same(EI, PRIMAL_DUAL, "constrained", "belief", "no intercept")
     groups = [_group("candidates", _ACKLEY, helpful, candidates)]
     for mean in ("strong", "weak", "wrong"):
         expert = (f"mvn-{mean}", partial(MVNExpert, mean=mean, covariance=_IDENTITY))
@@ -238,7 +246,8 @@ def _variants() -> ExpertExperiment:
     for form in ("rising", "printed"):
         schedule = AccuracySchedule(rate=_RATE, form=form)
         make = partial(TimeVaryingExpert, schedule=schedule, rho_range=limits)
-        groups.append(_group("changing accuracy", _ACKLEY, (form, make), {form: PRACTICAL}))
+        arms = {form: PRACTICAL, f"{form}, last 5": LAST_LABELS}
+        groups.append(_group("changing accuracy", _ACKLEY, (form, make), arms))
     return _experiment(
         groups,
         name="cobol-variants",
@@ -247,13 +256,15 @@ def _variants() -> ExpertExperiment:
         claims=variant_claims(),
         notes=(
             *_NOTES,
-            "The practical preset. belief takes the largest upper end of the belief as the "
-            "augmented candidate, in place of an item that a person points at; constrained is what "
-            "the paper's Fig. 3 calls a first weight of 0.",
+            "hcei is the practical preset, which the others change: ei has no expert, no intercept "
+            "has the objective's lengthscales in the belief and no constant.",
+            "belief takes the largest upper end of the belief as the augmented candidate, in place "
+            "of an item that a person points at; constrained is what the paper's Fig. 3 calls a "
+            "first weight of 0.",
             "Normal beliefs have the identity as covariance in the function's own coordinates; the "
             "paper names neither coordinates nor function.",
             f"Changing accuracy: 2 (1 - exp(-{_RATE:g} n)) after n values (rising), or as printed, "
             f"2 (1 - exp(-{_RATE:g} / n)), which falls; the rate is ours. The paper keeps the "
-            "last 5 labels; here all are kept.",
+            "last 5 labels, as the second rows do.",
         ),
     )

@@ -208,13 +208,13 @@ def test_what_is_recorded() -> None:
 
 def test_a_tiny_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = experiment_of("cobol-ablation")
-    arms = {"lcb": "lcb", "cobol": "cobol", "random": "random"}
+    arms = {"lcb", "cobol", "random", "expert sampling"}
     # One who accepts nearly everything, as it is bad.
     key, expert = synthetic("holder2", -2)
     groups = [
         replace(
             group,
-            arms={name: name for name in arms if name in group.arms} or group.arms,
+            arms={name: name for name in group.arms if name in arms},
             key=key,
             expert=expert,
         )

@@ -28,6 +28,7 @@ PAPER: dict[str, Any] = {
     "value_bound": None,
     "threshold": 0.1,
     "threshold_scale": "logit",
+    "label_lengthscale": 1.0,
     "label_intercept": 0.0,
     "max_rejections": None,
     "lengthscale_prior": False,
@@ -106,7 +107,7 @@ class Settings:
     """
 
     feedback: Feedback = "accept"
-    candidate: Candidate = "primal-dual"
+    candidate: Candidate = "hcei"
     acceptance: Acceptance = "mle"
     trust_weight: float = 1.0
     rate: float = 0.02
@@ -118,8 +119,8 @@ class Settings:
     norm_bound_limit: float | None = 4.0
     value_bound: float | None = 3.0
     label_window: int | None = None
-    label_lengthscale: float = 1.0
-    label_intercept: float = 0.0
+    label_lengthscale: float = 2.0
+    label_intercept: float = 0.3
     slack: Any = None
     max_rejections: int | None = 5
     num_initial_values: int = 3

@@ -41,7 +41,7 @@ def test_a_window_of_labels() -> None:
 
 
 def test_lengthscales_of_the_belief() -> None:
-    beliefs = told(5, 3, label_lengthscale=2.0)
+    beliefs = told(5, 3, label_lengthscale=2.0, label_intercept=0.0)
     beliefs.learn(1)
     assert beliefs.lengthscales is not None
     own = beliefs.objective().covar_module.lengthscale.flatten()
@@ -50,7 +50,7 @@ def test_lengthscales_of_the_belief() -> None:
 
 def test_an_intercept_of_the_belief() -> None:
     """A kernel written out; and what is rejected everywhere is not expected elsewhere."""
-    plain, shared = told(5, 3), told(5, 3, label_intercept=0.4)
+    plain, shared = (told(5, 3, label_intercept=share) for share in (0.0, 0.4))
     X = SPACE.sample(4, seed=0)
     kernels = [one.expert().covar_module(X).to_dense() for one in (plain, shared)]
     torch.testing.assert_close(kernels[1], 0.6 * kernels[0] + 0.4)

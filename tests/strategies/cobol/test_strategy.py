@@ -119,7 +119,7 @@ def test_the_weight_follows_its_rule() -> None:
 
 
 def test_without_weight_both_candidates_are_one() -> None:
-    strategy = on_a_box(trust_weight=0.0, rate=0.0, threshold=math.inf)
+    strategy = on_a_box(candidate="primal-dual", trust_weight=0.0, rate=0.0, threshold=math.inf)
     play(strategy, 12)
     for decision in strategy.decisions[7:]:
         assert decision.deviation == pytest.approx(decision.vanilla_deviation, abs=1e-9)
@@ -169,7 +169,8 @@ def test_an_expert_who_does_not_answer() -> None:
 
 
 def test_the_norm_bound_doubles_up_to_its_limit() -> None:
-    strategy = on_items(norm_bound=0.5, norm_bound_limit=2.0)
+    rough = {"label_lengthscale": 1.0, "label_intercept": 0.0}
+    strategy = on_items(norm_bound=0.5, norm_bound_limit=2.0, **rough)
     bounds = []
     for _ in range(20):
         play(strategy, 1)
