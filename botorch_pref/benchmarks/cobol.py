@@ -31,6 +31,7 @@ from botorch_pref.problems import (
 )
 from botorch_pref.runner.run import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL, Strategy
+from botorch_pref.strategies.cobol.options import CobolOptions
 from botorch_pref.strategies.expert_baselines import (
     AlternatingExpert,
     CoExBO,
@@ -41,10 +42,18 @@ from botorch_pref.strategies.expert_baselines import (
 
 PRACTICAL = "cobol"
 EI = "ei"
-PRIMAL_DUAL = "primal-dual"
+PRIMAL_DUAL = "cobol, weight = 1"
 LAST_LABELS = "last 5 labels"
 ACCURACIES = (2, 1, 0, -1, -2)
 TRUSTS = (5, 10, 100)
+_VARIED: Mapping[str, CobolOptions] = {
+    **{f"eta = {trust}": {"trust": float(trust)} for trust in (1, *TRUSTS)},
+    **{f"threshold = {width:g}": {"threshold": width} for width in (0.03, 0.3)},
+    **{
+        f"weight = {weight:g}": {"candidate": "primal-dual", "trust_weight": weight}
+        for weight in (1.0, 2.0)
+    },
+}
 _SOURCE = "Xu et al. (2024b)"
 _ACKLEY = "ackley4"
 _SAMPLING = "expert sampling"
@@ -115,10 +124,9 @@ def strategies() -> Mapping[str, StrategyFactory]:
         # Without a label all items are as acceptable, and expected improvement is left.
         EI: partial(COBOL, threshold=math.inf, num_initial_labels=0),
         **{name: partial(COBOL, candidate=name) for name in ("constrained", "belief")},
-        PRIMAL_DUAL: partial(COBOL, candidate="primal-dual"),
         "no intercept": partial(COBOL, label_intercept=0.0, label_lengthscale=1.0),
         LAST_LABELS: partial(COBOL, label_window=5),
-        **{f"cobol, eta = {trust}": partial(COBOL, trust=float(trust)) for trust in TRUSTS},
+        **{f"cobol, {name}": partial(COBOL, **options) for name, options in _VARIED.items()},
     }
     return {name: _with_settings(maker) for name, maker in makers.items()}
 
@@ -160,6 +168,8 @@ def _robustness() -> ExpertExperiment:
         for accuracy in ACCURACIES:
             expert = synthetic(_ACKLEY, accuracy)
             groups.append(_group(panel, _ACKLEY, expert, {f"a = {accuracy}": name}))
+    varied = {name: f"cobol, {name}" for name in _VARIED} | {"weight = 0": "constrained"}
+    groups.append(_group("settings", _ACKLEY, helpful, {LCB: LCB, "default": PRACTICAL, **varied}))
     return _experiment(
         groups,
         name="cobol-robustness",
@@ -168,8 +178,10 @@ def _robustness() -> ExpertExperiment:
         claims=robustness_claims(),
         notes=(
             *_NOTES,
-            "The authors' range. The paper also varies eta (see cobol-no-harm), the first "
-            "weight and the threshold, at values that only its figure shows.",
+            "The authors' range. Settings are varied one by one, from the practical preset; the "
+            "threshold is of probabilities there and .1 by default. Only the paper's figure shows "
+            "its thresholds. A first weight is that of its primal-dual rule, weight 0 its "
+            "constrained one.",
         ),
     )
 
@@ -237,7 +249,7 @@ def _no_harm() -> ExpertExperiment:
 def _variants() -> ExpertExperiment:
     helpful = synthetic(_ACKLEY, 1)
     candidates = {LCB: LCB, "hcei": PRACTICAL}
-    candidates |= _same(EI, PRIMAL_DUAL, "constrained", "belief", "no intercept")
+    candidates |= {"primal-dual": PRIMAL_DUAL} | _same(EI, "constrained", "belief", "no intercept")
     groups = [_group("candidates", _ACKLEY, helpful, candidates)]
     for mean in ("strong", "weak", "wrong"):
         expert = (f"mvn-{mean}", partial(MVNExpert, mean=mean, covariance=_IDENTITY))

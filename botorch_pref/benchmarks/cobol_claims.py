@@ -41,6 +41,21 @@ def robustness_claims() -> tuple[Claim, ...]:
                 tuple(Comparison((arm, _LATE), 1.0) for arm in (strong, helpful, *useless)),
             ),
         ]
+    default = "settings: default"
+    claims.append(
+        Claim(
+            "The constrained rule (a first weight of 0) is slower than first weights of 1 and 2.",
+            lower("average", "settings: weight = 1", "settings: weight = 0")
+            + lower("average", "settings: weight = 2", "settings: weight = 0"),
+        )
+    )
+    settings = ("eta = 1", "eta = 10", "threshold = 0.03", "threshold = 0.3")
+    claims.append(
+        Claim(
+            "Settings matter little (here: no simple regret is higher than that of the default).",
+            _each_not_higher([f"settings: {name}" for name in settings], default),
+        )
+    )
     return tuple(claims)
 
 

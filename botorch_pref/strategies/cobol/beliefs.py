@@ -148,7 +148,7 @@ class Beliefs:
         return stack(items).to(self.space.bounds), answers
 
     def _kernel(self, factor: float = 1.0) -> RBFKernel:
-        kernel = objective_kernel(self.space.dim, prior=False)
+        kernel = RBFKernel(ard_num_dims=self.space.dim).double()
         if self.lengthscales is not None:
             kernel.lengthscale = factor * torch.tensor(self.lengthscales, dtype=torch.double)
         return kernel

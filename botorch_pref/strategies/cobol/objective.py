@@ -13,11 +13,13 @@ from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.settings import validate_input_scaling
+from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator import to_dense
 from linear_operator.utils.errors import NanError, NotPSDError
+from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from botorch_pref.randomness import seeded
@@ -25,9 +27,15 @@ from botorch_pref.space import SearchSpace
 
 
 def objective_kernel(dim: int, prior: bool) -> RBFKernel:
-    """A squared exponential kernel with ARD and unit variance; with BoTorch's prior or none."""
+    r"""A squared exponential kernel with ARD and unit variance, to be fitted.
+
+    Args:
+        dim: The dimension ``d``.
+        prior: Whether lengthscales have BoTorch's prior; if not, they are bounded as with it, for
+            without any bound distances in lengthscales can have no digits left.
+    """
     if not prior:
-        return RBFKernel(ard_num_dims=dim).double()
+        return RBFKernel(ard_num_dims=dim, lengthscale_constraint=GreaterThan(2.5e-2)).double()
     kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim)
     assert isinstance(kernel, RBFKernel)
     return kernel.double()
@@ -79,7 +87,8 @@ def fit_lengthscales(model: SingleTaskGP, seed: int) -> bool:
     before = deepcopy(model.state_dict())
     model.train()
     with seeded(seed), warnings.catch_warnings():
-        warnings.simplefilter("ignore", OptimizationWarning)
+        for category in (OptimizationWarning, NumericalWarning):  # of lengthscales on the way
+            warnings.simplefilter("ignore", category)
         try:
             fit_gpytorch_mll_scipy(ExactMarginalLogLikelihood(model.likelihood, model))
             fitted = all(bool(one.isfinite().all()) for one in model.parameters())

@@ -99,4 +99,7 @@ def test_values_that_repeat_themselves() -> None:
     for number in range(9):
         beliefs.add(Evaluate(9 + number, item + 1e-7 * number), 5.0)
     beliefs.learn(1)
-    assert torch.tensor(beliefs.lengthscales).isfinite().all()
+    scales = torch.tensor(beliefs.lengthscales)
+    assert scales.isfinite().all()
+    assert (scales >= 0.025).all()
+    assert beliefs.means(SPACE.bounds).isfinite().all()
