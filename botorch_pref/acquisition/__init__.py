@@ -5,6 +5,7 @@ from botorch_pref.acquisition import (  # noqa: F401 (they register the rules)
     input_constructors,
 )
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
+from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
@@ -18,6 +19,7 @@ from botorch_pref.acquisition.standard_units import standardised_posterior
 
 __all__ = [
     "AdvantageUCB",
+    "ComparisonFilteredUCB",
     "DuelingThompsonSampling",
     "ExpertAugmentedLCB",
     "LogHumanConstrainedEI",

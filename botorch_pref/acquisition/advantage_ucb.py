@@ -11,9 +11,9 @@ from botorch_pref.acquisition.base import (
     ItemAcquisitionFunction,
     checked_beta,
     difference_moments,
-    safe_deviation,
 )
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.models.moments import safe_deviation
 
 
 class AdvantageUCB(ItemAcquisitionFunction):

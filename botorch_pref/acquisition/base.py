@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, cast
 
-import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.likelihoods.pairwise import (
     PairwiseLogitLikelihood,
@@ -113,12 +112,6 @@ def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
     zero = 0.0 * (X[..., 0, :] - X[..., 1, :]).sum(dim=-1)
     mean, variance = mean.masked_fill(same, 0.0), variance.clamp_min(0.0).masked_fill(same, 0.0)
     return mean + zero, variance + zero
-
-
-def safe_deviation(variance: Tensor) -> Tensor:
-    r"""The square root of ``...``-dim variances, of gradient zero where they are zero."""
-    positive = variance > 0
-    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
 
 
 def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikelihood:

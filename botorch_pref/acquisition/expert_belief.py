@@ -14,7 +14,6 @@ from botorch_pref.acquisition.base import (
     checked_beta,
     difference_moments,
     link_of,
-    safe_deviation,
     usable_start,
 )
 from botorch_pref.data.checks import finite, refuse
@@ -23,6 +22,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL, Bound
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.moments import safe_deviation
 
 
 class ExpertAcquisitionFunction(ItemAcquisitionFunction):

@@ -1,4 +1,4 @@
-r"""The rules with an expert in BoTorch's registry of input constructors.
+r"""The rules over measured values in BoTorch's registry of input constructors.
 
 As :mod:`botorch_pref.acquisition.input_constructors`; ``model`` is that of the objective.
 """
@@ -15,13 +15,53 @@ from botorch.acquisition.input_constructors import (
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.log_human_constrained_ei import Acceptance, LogHumanConstrainedEI
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio import FINAL
+from botorch_pref.models import BordaGP
 
-for _rule in (ExpertAugmentedLCB, LogHumanConstrainedEI):
+for _rule in (ComparisonFilteredUCB, ExpertAugmentedLCB, LogHumanConstrainedEI):
     ACQF_INPUT_CONSTRUCTOR_REGISTRY.pop(_rule, None)
+
+
+@acqf_input_constructor(ComparisonFilteredUCB)
+def construct_inputs_comparison_filtered_ucb(
+    model: Model,
+    borda_model: BordaGP,
+    beta: float = 2.0,
+    borda_slack: float = 0.0,
+    borda_beta: float | None = None,
+    lower_bound: float | None = None,
+    X_pending: Tensor | None = None,
+) -> dict[str, Any]:
+    r"""Arguments of :class:`ComparisonFilteredUCB`.
+
+    Args:
+        model: The model of measured values.
+        borda_model: The model of duels against random items.
+        beta: Multiplies the standard deviation of values.
+        borda_slack: By how much the best item by value may fall short by duels.
+        borda_beta: Multiplies the standard deviation of the Borda function.
+        lower_bound: What the best item surely reaches.
+        X_pending: Must be ``None``.
+
+    Returns:
+        The constructor's arguments.
+
+    Raises:
+        UnsupportedError: If there are pending points.
+    """
+    ComparisonFilteredUCB.refuse_pending(X_pending)
+    return {
+        "value_model": model,
+        "borda_model": borda_model,
+        "beta": beta,
+        "borda_slack": borda_slack,
+        "borda_beta": borda_beta,
+        "lower_bound": lower_bound,
+    }
 
 
 @acqf_input_constructor(ExpertAugmentedLCB)

@@ -16,9 +16,9 @@ from botorch_pref.acquisition.base import (
     checked_beta,
     difference_moments,
     link_of,
-    safe_deviation,
 )
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.models.moments import safe_deviation
 
 _CHUNK = 128  # leaders whose joint posterior with the followers is worth a call
 

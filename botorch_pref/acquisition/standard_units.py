@@ -26,10 +26,10 @@ from linear_operator import to_dense, to_linear_operator
 from torch import Tensor
 from torch.nn import Module, ModuleList
 
-from botorch_pref.acquisition.base import safe_deviation
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.moments import safe_deviation
 
 
 class StandardUnits(PosteriorTransform):

@@ -14,9 +14,9 @@ from botorch_pref.acquisition.base import (
     ItemAcquisitionFunction,
     difference_moments,
     link_of,
-    safe_deviation,
 )
 from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models.moments import safe_deviation
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.utility import (
     ArmPath,

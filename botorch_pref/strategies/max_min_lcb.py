@@ -15,10 +15,10 @@ from botorch_pref.acquisition.base import (
     checked_beta,
     difference_moments,
     link_of,
-    safe_deviation,
 )
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import PreferenceGP
+from botorch_pref.models.moments import safe_deviation
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.learning import ModelOptions
 from botorch_pref.strategies.utility import Pair, UtilityStrategy, difference_table

@@ -1,4 +1,4 @@
-"""Moments of a difference, its standard deviation, and the checks of the rules' arguments."""
+"""Moments of a difference, and the checks of the rules' arguments."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from botorch.models.likelihoods.pairwise import (
 )
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from botorch_pref.acquisition.base import (
-    checked_beta,
-    difference_moments,
-    link_of,
-    safe_deviation,
-)
+from botorch_pref.acquisition.base import checked_beta, difference_moments, link_of
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
@@ -54,16 +49,6 @@ def test_prior_mean_is_in_the_difference() -> None:
     mean, _, _ = oracle(model, items)
     found, _ = difference_moments(model, items)
     assert float(found) == pytest.approx(float(mean[0] - mean[1]), abs=1e-7)
-
-
-def test_deviation_has_a_gradient_everywhere() -> None:
-    variance = torch.tensor([0.0, 1e-300, 4.0], dtype=torch.float64, requires_grad=True)
-    deviation = safe_deviation(variance)
-    assert deviation.tolist() == [0.0, 1e-150, 2.0]
-    (gradient,) = torch.autograd.grad(deviation.sum(), variance)
-    assert gradient.isfinite().all()
-    assert gradient[0] == 0.0
-    assert gradient[2] == 0.25
 
 
 def test_link() -> None:

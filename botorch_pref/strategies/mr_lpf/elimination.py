@@ -7,9 +7,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from botorch_pref.acquisition.base import safe_deviation
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import PreferenceGP
+from botorch_pref.models.moments import safe_deviation
 from botorch_pref.strategies.mr_lpf.bounds import MAX_SLOPE
 
 Scale = Literal["probability", "latent"]

@@ -1,0 +1,139 @@
+r"""COMP-GP-UCB's rule: optimistic values, where cheap duels leave hope."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta
+from botorch_pref.data.options import checked_positive
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.models import BordaGP
+from botorch_pref.models.moments import safe_deviation
+
+
+class ComparisonFilteredUCB(ItemAcquisitionFunction):
+    r"""``mean(x) + beta sd(x)`` of measured values, to be maximised where duels leave hope.
+
+    The filter is :meth:`feasibility`, lines 8 and 9 of Algorithm 1 of Xu, Joshi, Singh and
+    Dubrawski (2020): an item may be measured if the upper bound of how often it wins against a
+    random item is not further below what the best item surely reaches than values and duels may
+    disagree,
+
+        ``phi(x) = mean_r(x) + beta_r sd_r(x) - lower_bound + slack >= 0``.
+
+    Values are in the units of the value model; ``phi`` is a difference of probabilities. With the
+    default lower bound, the largest one of the items that were chosen for duels, that item is
+    feasible, so there always is one.
+
+    Example:
+        >>> rule = ComparisonFilteredUCB(gp, borda, beta=2.0, borda_slack=0.02)
+        >>> found = SearchSpace(bounds).maximize(rule, feasible=rule.feasibility)
+    """
+
+    _instead = (
+        "chooses one item at a time and has no pending points. Build the rule on models that are "
+        "conditioned on what is pending."
+    )
+    beta: Tensor
+    borda_beta: Tensor
+    borda_slack: Tensor
+    lower_bound: Tensor
+
+    def __init__(
+        self,
+        value_model: Model,
+        borda_model: BordaGP,
+        beta: float,
+        *,
+        borda_slack: float,
+        borda_beta: float | None = None,
+        lower_bound: float | None = None,
+    ) -> None:
+        r"""Fix both models and the filter.
+
+        Args:
+            value_model: A BoTorch model of measured values with one output and a Gaussian
+                posterior.
+            borda_model: The model of duels against random items.
+            beta: Multiplies the standard deviation of values, as in the paper; BoTorch's
+                ``UpperConfidenceBound`` takes its square.
+            borda_slack: ``L_2 zeta``, at least 0: by how much, as a probability, the best item by
+                value may fall short of the best by duels.
+            borda_beta: Multiplies the standard deviation of the Borda function; ``beta`` by
+                default.
+            lower_bound: What the best item surely reaches, as a probability; by default the
+                largest lower bound of all items in ``borda_model``.
+
+        Raises:
+            ComparisonDataError: If an option is out of range.
+            UnsupportedError: If a model has several outputs, or the other one is no ``BordaGP``.
+        """
+        super().__init__(model=value_model)
+        if value_model.num_outputs != 1:
+            raise UnsupportedError(
+                f"`value_model` must have one output, but has {value_model.num_outputs}."
+            )
+        if not isinstance(borda_model, BordaGP):
+            raise UnsupportedError(f"`borda_model` must be a BordaGP, not {type(borda_model)}.")
+        self.borda_model = borda_model
+        slack = 0.0 if borda_slack == 0 else checked_positive("borda_slack", borda_slack)
+        betas = {"beta": beta, "borda_beta": beta if borda_beta is None else borda_beta}
+        for name, value in betas.items():
+            self.register_buffer(name, torch.tensor(checked_beta(value), dtype=torch.double))
+        self.register_buffer("borda_slack", torch.tensor(slack, dtype=torch.double))
+        if lower_bound is None:
+            lower = largest_lower_bound(borda_model, float(self.borda_beta))
+        else:
+            lower = torch.tensor(float(lower_bound), dtype=torch.double)
+        self.register_buffer("lower_bound", lower)
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The optimistic value, whether the filter lets an item pass or not.
+
+        Args:
+            X: ``b x 1 x d``-dim items.
+
+        Returns:
+            ``b``-dim values, in units of the value model.
+        """
+        posterior = cast(GPyTorchPosterior, self.model.posterior(X))
+        deviation = safe_deviation(posterior.variance.clamp_min(0.0))
+        value: Tensor = (posterior.mean + self.beta * deviation)[..., 0, 0]
+        return value
+
+    def feasibility(self, X: Tensor) -> Tensor:
+        r"""``phi(x)``, at least 0 where an item may be measured.
+
+        Args:
+            X: ``... x d``-dim items.
+
+        Returns:
+            ``...``-dim differences of probabilities, differentiable.
+        """
+        _, upper = self.borda_model.interval(X, self.borda_beta)
+        return upper - self.lower_bound + self.borda_slack
+
+
+@torch.no_grad()
+def largest_lower_bound(model: BordaGP, beta: float, X: Tensor | None = None) -> Tensor:
+    r"""What the best item surely reaches: the largest ``mean - beta sd``.
+
+    Args:
+        model: The model of duels.
+        beta: The multiple of the standard deviation.
+        X: ``k x d``-dim further items to look at, beside those of the model.
+
+    Returns:
+        A scalar, as a probability.
+    """
+    items = model.items
+    if X is not None:
+        items = torch.cat([items, X.to(items)])
+    return model.interval(items, beta)[0].amax()

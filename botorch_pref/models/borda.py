@@ -1,0 +1,196 @@
+r"""A Gaussian process over how often an item wins against a random one."""
+
+from __future__ import annotations
+
+import math
+from typing import Self, cast
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from botorch.posteriors import GPyTorchPosterior
+from botorch.settings import validate_input_scaling
+from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.means import ConstantMean
+from gpytorch.priors import LogNormalPrior
+from torch import Tensor
+
+from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
+from botorch_pref.data.options import checked_positive
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.models.moments import safe_deviation
+
+ANSWER_VARIANCE = 0.25  # what no answer of 0 or 1 exceeds
+_PRIOR_MEAN = 0.5  # of the wins of random items against each other, whatever the judge
+_UNIFORM_VARIANCE = 1.0 / 12.0
+
+
+class BordaGP(SingleTaskGP):
+    r"""Exact regression on the answers of duels against uniformly random opponents.
+
+    Each answer is an unbiased sample of the Borda function ``f_r(x) = P(x beats X)`` with ``X``
+    uniform over the domain, so no link is assumed (Xu, Joshi, Singh and Dubrawski 2020, sec.
+    2). The prior mean is 1/2, which is the mean of ``f_r`` for every judge who has to choose, and
+    the variance of an answer 1/4, which none exceeds: both are fixed, and answers are never
+    standardised, so that bounds are on the scale of probabilities. Opponents are not part of the
+    data; nor may an opponent be entered as an item that lost, for *its* opponent was no random one.
+
+    Example:
+        >>> model = BordaGP.from_duels(items, wins)
+        >>> fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        >>> lower, upper = model.interval(items, beta=2.0)
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        *,
+        counts: Tensor | None = None,
+        noise: float = ANSWER_VARIANCE,
+        covar_module: Kernel | None = None,
+        input_transform: InputTransform | None = None,
+    ) -> None:
+        r"""Validate the data and set up the prior.
+
+        Args:
+            train_X: ``batch_shape x n x d``-dim items that were chosen, in the unit cube or brought
+                there by ``input_transform`` if the default kernel is used.
+            train_Y: ``batch_shape x n x 1``-dim answers in [0, 1]: 1 won, 0 lost, 0.5 no
+                preference; or means of such answers.
+            counts: ``batch_shape x n x 1``-dim numbers of duels behind each row; 1 by default.
+            noise: The variance of an answer.
+            covar_module: The prior covariance; by default a scaled squared exponential kernel
+                with one lengthscale, with BoTorch's prior, and a log-normal prior of the variance
+                around that of a uniform distribution, 1/12.
+            input_transform: Applied to the items.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; names argument and row.
+        """
+        variance = _checked_variances(train_X, train_Y, counts, noise)
+        mean = ConstantMean(batch_shape=train_X.shape[:-2])
+        mean.constant.data.fill_(_PRIOR_MEAN)
+        mean.requires_grad_(False)
+        with validate_input_scaling(False):  # answers are not standardised
+            super().__init__(
+                train_X,
+                train_Y,
+                variance,
+                covar_module=covar_module or default_borda_kernel(train_X.shape[:-2], train_X),
+                mean_module=mean,
+                outcome_transform=None,
+                input_transform=input_transform,
+            )
+
+    @classmethod
+    def from_duels(
+        cls,
+        X: Tensor,
+        answers: Tensor,
+        *,
+        noise: float = ANSWER_VARIANCE,
+        covar_module: Kernel | None = None,
+        input_transform: InputTransform | None = None,
+    ) -> Self:
+        r"""A model in which items that were chosen several times have one row.
+
+        The posterior is that of a row a duel, the evidence up to a constant.
+
+        Args:
+            X: ``n x d``-dim items that were chosen, one a duel.
+            answers: ``n``-dim answers: 1 the item won, 0 it lost, 0.5 no preference.
+            noise: As in the constructor.
+            covar_module: As in the constructor.
+            input_transform: As in the constructor.
+
+        Returns:
+            The model.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; names argument and row.
+        """
+        check_items("X", X, "n", "d", batch=False)
+        check_shape("answers", answers, len(X), batch=False)
+        known = (answers == 0) | (answers == 0.5) | (answers == 1)
+        refuse(finite("X", X), Check("answers", answers, ~known, "an answer is 0, 0.5 or 1"))
+        items, rows = torch.unique(X, dim=0, return_inverse=True)
+        counts = torch.bincount(rows, minlength=len(items)).to(X)
+        wins = X.new_zeros(len(items)).index_add_(0, rows, answers.to(X))
+        options = {"covar_module": covar_module, "input_transform": input_transform}
+        return cls(
+            items,
+            (wins / counts).unsqueeze(-1),
+            counts=counts.unsqueeze(-1),
+            noise=noise,
+            **options,
+        )
+
+    @property
+    def items(self) -> Tensor:
+        """The ``batch_shape x n x d``-dim items as they were given, a row each."""
+        original = self._original_train_inputs  # BoTorch's, of a model in evaluation mode
+        inputs: Tensor = self.train_inputs[0]
+        return inputs if self.training or original is None else original
+
+    def interval(self, X: Tensor, beta: float | Tensor) -> tuple[Tensor, Tensor]:
+        r"""``mean -+ beta sd`` of the Borda function, without the noise of an answer.
+
+        Args:
+            X: ``... x d``-dim items.
+            beta: The multiple of the standard deviation, at least 0.
+
+        Returns:
+            ``...``-dim ends, not cut to [0, 1]; of gradient zero in the deviation where it is 0.
+
+        Raises:
+            ComparisonDataError: If items have another number of columns.
+        """
+        dim = self.items.shape[-1]
+        if X.shape[-1] != dim:
+            raise ComparisonDataError(f"`X` has {X.shape[-1]} columns, but the items have {dim}.")
+        normal = cast(GPyTorchPosterior, self.posterior(X.unsqueeze(-2))).distribution
+        variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1).squeeze(-1)
+        mean, deviation = normal.mean.squeeze(-1), safe_deviation(variance)
+        return mean - beta * deviation, mean + beta * deviation
+
+
+def _checked_variances(
+    train_X: Tensor, train_Y: Tensor, counts: Tensor | None, noise: float
+) -> Tensor:
+    """The ``batch_shape x n x 1``-dim variances of the rows; raises if data cannot be used."""
+    check_items("train_X", train_X, "n", "d")
+    check_shape("train_Y", train_Y, train_X.shape[-2], 1)
+    check_like("train_Y", train_Y, train_X)
+    won = train_Y.squeeze(-1)
+    reason = "an answer, or a mean of answers, lies between 0 and 1"
+    refuse(finite("train_X", train_X), Check("train_Y", won, ~((won >= 0) & (won <= 1)), reason))
+    variance = torch.full_like(train_Y, checked_positive("noise", noise))
+    if counts is None:
+        return variance
+    check_shape("counts", counts, train_X.shape[-2], 1)
+    counted = counts.squeeze(-1)
+    refuse(Check("counts", counted, ~(counted > 0), "a row stands for one duel or more"))
+    return variance / counts.to(variance)
+
+
+def default_borda_kernel(batch_shape: torch.Size, like: Tensor) -> ScaleKernel:
+    r"""One lengthscale with BoTorch's prior, and a variance with its mode near 1/12.
+
+    Args:
+        batch_shape: That of the data.
+        like: ``... x d``-dim items, whose number of columns the prior depends on.
+    """
+    base = get_covar_module_with_dim_scaled_prior(ard_num_dims=like.shape[-1])
+    prior = base.lengthscale_prior
+    kernel = type(base)(
+        batch_shape=batch_shape,
+        lengthscale_prior=prior,
+        lengthscale_constraint=base.raw_lengthscale_constraint,
+    )
+    variance = LogNormalPrior(math.log(_UNIFORM_VARIANCE) + 0.25, 0.5)
+    scaled = ScaleKernel(kernel, batch_shape=batch_shape, outputscale_prior=variance)
+    scaled.outputscale = torch.full(batch_shape, _UNIFORM_VARIANCE)
+    kernel.lengthscale = prior.mode.to(like).expand(*batch_shape, 1, 1)
+    return scaled.to(like)
