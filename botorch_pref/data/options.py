@@ -3,6 +3,7 @@ r"""Checks of numbers and words that models, engines and strategies take as opti
 from __future__ import annotations
 
 import math
+import operator
 from typing import Literal, TypeGuard
 
 from botorch_pref.exceptions import ComparisonDataError
@@ -39,3 +40,19 @@ def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:
             f'`{argument}` must be "laplace" or a positive number, not {value!r}.'
         )
     return checked_positive(argument, value)
+
+
+def check_count(argument: str, value: object, least: int) -> None:
+    """Checks a whole number.
+
+    Raises:
+        ComparisonDataError: If it is none, or less than ``least``; names the argument.
+    """
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise ComparisonDataError(
+            f"`{argument}` must be a whole number, at least {least}, not {value!r}."
+        )

@@ -11,7 +11,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.posteriors import GPyTorchPosterior
 from botorch.settings import validate_input_scaling
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
@@ -78,7 +78,8 @@ class BordaGP(SingleTaskGP):
                 train_X,
                 train_Y,
                 variance,
-                covar_module=covar_module or default_borda_kernel(train_X.shape[:-2], train_X),
+                covar_module=covar_module
+                or isotropic_kernel(train_X.shape[:-2], train_X, _UNIFORM_VARIANCE),
                 mean_module=mean,
                 outcome_transform=None,
                 input_transform=input_transform,
@@ -175,22 +176,24 @@ def _checked_variances(
     return variance / counts.to(variance)
 
 
-def default_borda_kernel(batch_shape: torch.Size, like: Tensor) -> ScaleKernel:
-    r"""One lengthscale with BoTorch's prior, and a variance with its mode near 1/12.
+def isotropic_kernel(batch_shape: torch.Size, like: Tensor, variance: float) -> ScaleKernel:
+    r"""A squared exponential kernel with one lengthscale, which has BoTorch's prior.
 
     Args:
         batch_shape: That of the data.
-        like: ``... x d``-dim items, whose number of columns the prior depends on.
+        like: ``... x d``-dim items in the unit cube, on whose dimension the prior depends.
+        variance: The mode of the log-normal prior of the variance.
     """
     base = get_covar_module_with_dim_scaled_prior(ard_num_dims=like.shape[-1])
     prior = base.lengthscale_prior
-    kernel = type(base)(
+    kernel = RBFKernel(
         batch_shape=batch_shape,
         lengthscale_prior=prior,
         lengthscale_constraint=base.raw_lengthscale_constraint,
     )
-    variance = LogNormalPrior(math.log(_UNIFORM_VARIANCE) + 0.25, 0.5)
-    scaled = ScaleKernel(kernel, batch_shape=batch_shape, outputscale_prior=variance)
-    scaled.outputscale = torch.full(batch_shape, _UNIFORM_VARIANCE)
+    width = 0.5
+    spread = LogNormalPrior(math.log(variance) + width**2, width)
+    scaled = ScaleKernel(kernel, batch_shape=batch_shape, outputscale_prior=spread)
+    scaled.outputscale = torch.full(batch_shape, variance)
     kernel.lengthscale = prior.mode.to(like).expand(*batch_shape, 1, 1)
     return scaled.to(like)

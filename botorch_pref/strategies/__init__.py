@@ -2,6 +2,7 @@ r"""Ask/tell strategies, one published system a module."""
 
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.cobol import COBOHL, COBOL
+from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.gp_ts import GPTS
@@ -24,6 +25,7 @@ __all__ = [
     "PFTS",
     "POPBO",
     "SGP",
+    "CompGPUCB",
     "MaxMinLCBStrategy",
     "MultipleChoicePOPBO",
     "RandomPairs",

@@ -17,12 +17,12 @@ from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.cobol.objective import (
-    fit_lengthscales,
     information_gain,
     objective_kernel,
     objective_model,
 )
 from botorch_pref.strategies.cobol.options import Settings
+from botorch_pref.strategies.exact_fit import fit_exactly
 
 # The paper's, of standardised values; the scale of their noise is their variance.
 _OBJECTIVE_NORM, _FAILURE = 1.0, 0.01
@@ -70,7 +70,7 @@ class Beliefs:
         if size > self._num_fitted:
             kernel = objective_kernel(self.space.dim, self.settings.lengthscale_prior)
             model = self._model_of_values(kernel)
-            if fit_lengthscales(model, derive_seed(self.seed, "fit", round_number)):
+            if fit_exactly(model, derive_seed(self.seed, "fit", round_number)):
                 self.lengthscales = kernel.lengthscale.detach().flatten().tolist()
             self._num_fitted = size
             self._objective = self._expert = None

@@ -2,27 +2,18 @@ r"""The model of measured values, standardised by BoTorch's transform."""
 
 from __future__ import annotations
 
-import warnings
-from copy import deepcopy
-
 import torch
-from botorch.exceptions.warnings import OptimizationWarning
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.settings import validate_input_scaling
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import ZeroMean
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator import to_dense
-from linear_operator.utils.errors import NanError, NotPSDError
-from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from botorch_pref.randomness import seeded
 from botorch_pref.space import SearchSpace
 
 
@@ -69,35 +60,6 @@ def objective_model(
             outcome_transform=Standardize(m=1),
         )
     return model.eval()
-
-
-def fit_lengthscales(model: SingleTaskGP, seed: int) -> bool:
-    r"""Learn the lengthscales of an objective model, by the evidence and their prior, if any.
-
-    Where values repeat themselves and there is no prior, the evidence is so steep that a line
-    search may end in rounding errors: where it stopped is taken then.
-
-    Args:
-        model: The model.
-        seed: Of everything random.
-
-    Returns:
-        Whether there was an optimum to be found; if not, the lengthscales are as they were.
-    """
-    before = deepcopy(model.state_dict())
-    model.train()
-    with seeded(seed), warnings.catch_warnings():
-        for category in (OptimizationWarning, NumericalWarning):  # of lengthscales on the way
-            warnings.simplefilter("ignore", category)
-        try:
-            fit_gpytorch_mll_scipy(ExactMarginalLogLikelihood(model.likelihood, model))
-            fitted = all(bool(one.isfinite().all()) for one in model.parameters())
-        except (NanError, NotPSDError):
-            fitted = False
-    if not fitted:
-        model.load_state_dict(before)
-    model.eval()
-    return fitted
 
 
 @torch.no_grad()

@@ -3,13 +3,12 @@ r"""The settings of COBOL, checked."""
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypedDict, get_args
 
 from botorch_pref.acquisition.log_human_constrained_ei import Acceptance
-from botorch_pref.data.options import checked_positive, is_positive
+from botorch_pref.data.options import check_count, checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
 from botorch_pref.strategies.cobol.decision import Scale
@@ -161,11 +160,11 @@ class Settings:
             raise ComparisonDataError(f"`trust` must be at least 1 and finite, not {new.trust!r}.")
         if not (is_positive(new.threshold) or new.threshold in (0, math.inf)):
             raise ComparisonDataError(f"`threshold` must be at least 0, not {new.threshold!r}.")
-        _check_count("num_initial_values", new.num_initial_values, 1)
-        _check_count("num_initial_labels", new.num_initial_labels, 0)
+        check_count("num_initial_values", new.num_initial_values, 1)
+        check_count("num_initial_labels", new.num_initial_labels, 0)
         for name in ("max_rejections", "label_window"):
             if (value := getattr(new, name)) is not None:
-                _check_count(name, value, 1)
+                check_count(name, value, 1)
         if not isinstance(new.lengthscale_prior, bool):
             raise ComparisonDataError(
                 f"`lengthscale_prior` must be True or False, not {new.lengthscale_prior!r}."
@@ -175,14 +174,3 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, which :meth:`checked` reads."""
         return asdict(self)
-
-
-def _check_count(name: str, value: object, least: int) -> None:
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise ComparisonDataError(
-            f"`{name}` must be a whole number, at least {least}, not {value!r}."
-        )

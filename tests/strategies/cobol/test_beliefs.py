@@ -86,7 +86,7 @@ def test_a_fit_that_fails_keeps_the_lengthscales(monkeypatch: pytest.MonkeyPatch
         mll.model.covar_module.lengthscale = 77.0
         raise NotPSDError("no factor")
 
-    monkeypatch.setattr("botorch_pref.strategies.cobol.objective.fit_gpytorch_mll_scipy", fail)
+    monkeypatch.setattr("botorch_pref.strategies.exact_fit.fit_gpytorch_mll_scipy", fail)
     beliefs.add(Evaluate(9, SPACE.bounds.mean(0)), 3.0)
     beliefs.learn(2)
     assert beliefs.lengthscales == before

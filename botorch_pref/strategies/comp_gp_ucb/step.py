@@ -1,0 +1,231 @@
+r"""One step of COMP-GP-UCB: an item, and whether it is duelled or measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple, Self
+
+import torch
+from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
+from torch import Tensor
+
+from botorch_pref.acquisition import ComparisonFilteredUCB
+from botorch_pref.acquisition.comparison_filtered_ucb import largest_lower_bound
+from botorch_pref.exceptions import SearchSpaceError
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import Feasible, Maximum, SearchSpace
+from botorch_pref.strategies.comp_gp_ucb.beliefs import Beliefs
+from botorch_pref.strategies.comp_gp_ucb.options import Settings
+from botorch_pref.strategies.comp_gp_ucb.record import QueryRecord
+
+_RAW_SAMPLES = 512
+_STARTS = 64  # the most promising items asked so far, from which searches start
+
+
+@dataclass
+class Schedule:
+    r"""What moves from query to query, after the initial design.
+
+    Attributes:
+        gamma: Below which width an item is measured.
+        phase: 1 or 2.
+        step: ``t``, the number of queries that were chosen.
+        streak: How many duels in a row.
+        frozen: The lower bound at the last item of phase 1.
+        largest: The largest lower bound since the fit ``num_fits``.
+        num_fits: See there.
+        slack: ``L_2 zeta_k``.
+        level_values: How many values were chosen at this slack.
+    """
+
+    gamma: float
+    slack: float
+    phase: Literal[1, 2] = 1
+    step: int = 0
+    streak: int = 0
+    frozen: float = -math.inf
+    largest: float = -math.inf
+    num_fits: int = 0
+    level_values: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON; what is infinite is null."""
+        return {
+            name: None if isinstance(value, float) and math.isinf(value) else value
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Reads what :meth:`to_json` wrote."""
+        endless = {"gamma": math.inf, "frozen": -math.inf, "largest": -math.inf}
+        known: dict[str, Any] = {
+            name: endless[name] if value is None else value for name, value in data.items()
+        }
+        return cls(**known)
+
+    def count(self, kind: Literal["duel", "value"], settings: Settings) -> None:
+        """One more query was chosen: gamma is multiplied after many duels in a row."""
+        if kind == "value":
+            self.streak = 0
+            self.level_values += 1
+            return
+        if self.phase == 1 and not settings.gamma_in_phase_1:
+            return
+        self.streak += 1
+        if self.streak == settings.gamma_streak:
+            self.streak = 0
+            self.gamma *= settings.gamma_factor
+
+    def raise_slack(self, settings: Settings) -> None:
+        """Algorithm 2: after its share of the values a slack is doubled, up to the limit."""
+        limit = settings.slack_limit
+        if limit is None:
+            return
+        levels = max(1, math.ceil(math.log2(limit / settings.borda_slack)))
+        if 2 * levels * self.level_values >= settings.costs.most_values and 2 * self.slack <= limit:
+            self.slack *= 2
+            self.level_values = 0
+
+
+class Chosen(NamedTuple):
+    """Why, the item and its row in the choices."""
+
+    record: QueryRecord
+    item: Tensor
+    row: int | None
+
+
+class Step:
+    r"""The next item and kind of query.
+
+    Args:
+        beliefs: Both models.
+        schedule: What moves; it is moved on by :meth:`choose`.
+        seed: Of the strategy.
+    """
+
+    def __init__(self, beliefs: Beliefs, schedule: Schedule, seed: int) -> None:
+        self.beliefs, self.schedule = beliefs, schedule
+        self.settings: Settings = beliefs.settings
+        self.space: SearchSpace = beliefs.space
+        schedule.step += 1
+        self.seed = derive_seed(seed, "optimizer", schedule.step)
+        self.beta = self.settings.beta_at(schedule.step, self.space.dim)
+
+    def choose(self) -> Chosen:
+        """The query of this step; the schedule is moved on."""
+        schedule = self.schedule
+        if schedule.phase == 1:
+            chosen = self._of_duels()
+        else:
+            schedule.raise_slack(self.settings)
+            chosen = self._filtered()
+        if schedule.phase == 1 and chosen.record.width <= schedule.gamma:
+            schedule.phase = 2
+            schedule.frozen = self._lower(chosen.item)
+        schedule.count(chosen.record.kind, self.settings)
+        return chosen
+
+    def _of_duels(self) -> Chosen:
+        """Phase 1: the most promising item in duels, which is always duelled."""
+        found = self._maximum(self._promise())
+        record = QueryRecord("duel", "duels", self._width(found.items[0]), self.schedule.gamma)
+        return _chosen(record, found)
+
+    def _filtered(self) -> Chosen:
+        """Phase 2: the most promising item by value of those that duels leave."""
+        schedule, empty = self.schedule, False
+        slack = self.settings.slack_factor * schedule.slack
+        slack = slack if self.settings.slack_limit is not None else schedule.slack
+        bound = self._lower_bound()
+        if self.beliefs.values:
+            rule = self._rule(slack, bound)
+            try:
+                found = self._maximum(rule, rule.feasibility)
+            except SearchSpaceError:  # nothing passes; possible with a frozen bound alone
+                found, empty = self._maximum(self._promise()), True
+        else:
+            found = self._maximum(self._promise())
+        item = found.items[0]
+        width = self._width(item)
+        record = QueryRecord(
+            "duel" if width >= schedule.gamma else "value",
+            "filtered",
+            width,
+            schedule.gamma,
+            slack,
+            bound,
+            self._upper(item) - bound + slack,
+            empty,
+        )
+        return _chosen(record, found)
+
+    def _rule(self, slack: float, bound: float) -> ComparisonFilteredUCB:
+        return ComparisonFilteredUCB(
+            self.beliefs.objective(),
+            self.beliefs.borda(),
+            self.beta,
+            borda_slack=min(slack, 1e9),
+            lower_bound=bound,
+        )
+
+    def _promise(self) -> AcquisitionFunction:
+        return UpperConfidenceBound(self.beliefs.borda(), beta=self.beta**2)
+
+    def _lower_bound(self) -> float:
+        """What the best item in duels is taken to reach."""
+        schedule, kind = self.schedule, self.settings.lower_bound
+        if kind == "frozen":
+            return schedule.frozen
+        pool = self.space.sample(_RAW_SAMPLES, self.seed)
+        model = self.beliefs.borda()
+        running = float(largest_lower_bound(model, self.beta, self._with_asked(pool)))
+        if kind == "running":
+            return running
+        if schedule.num_fits != self.beliefs.num_fits:
+            schedule.num_fits, schedule.largest = self.beliefs.num_fits, -math.inf
+        schedule.largest = max(schedule.largest, running)
+        return schedule.largest
+
+    def _with_asked(self, pool: Tensor) -> Tensor:
+        return torch.cat([pool, self.beliefs.items("values"), self.beliefs.items("duels")])
+
+    @torch.no_grad()
+    def _maximum(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:
+        with torch.enable_grad():
+            return self.space.maximize(
+                rule,
+                seed=self.seed,
+                starts=self._starts(rule),
+                raw_samples=_RAW_SAMPLES,
+                feasible=feasible,
+            )
+
+    @torch.no_grad()
+    def _starts(self, rule: AcquisitionFunction) -> Tensor:
+        """Where to start from: what was asked, the surest in duels among them."""
+        asked = torch.cat([self.beliefs.items("values"), self.beliefs.items("duels")])
+        if not len(asked):
+            return asked.unsqueeze(-2)
+        best = rule(asked.unsqueeze(-2)).topk(min(_STARTS, len(asked))).indices
+        surest = self.beliefs.borda().interval(asked, self.beta)[0].argmax()
+        return asked[torch.cat([best, surest.view(1)])].unsqueeze(-2)
+
+    @torch.no_grad()
+    def _width(self, item: Tensor) -> float:
+        lower, upper = self.beliefs.borda().interval(item, self.beta)
+        return 0.5 * float(upper - lower)
+
+    @torch.no_grad()
+    def _upper(self, item: Tensor) -> float:
+        return float(self.beliefs.borda().interval(item, self.beta)[1])
+
+    @torch.no_grad()
+    def _lower(self, item: Tensor) -> float:
+        return float(self.beliefs.borda().interval(item, self.beta)[0])
+
+
+def _chosen(record: QueryRecord, found: Maximum) -> Chosen:
+    return Chosen(record, found.items[0], None if found.indices is None else found.indices[0])

@@ -1,0 +1,102 @@
+"""Costs that add up exactly, schedules, and options that are refused."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.strategies.comp_gp_ucb.costs import exact
+from botorch_pref.strategies.comp_gp_ucb.options import Settings
+from botorch_pref.strategies.comp_gp_ucb.step import Schedule
+
+
+def test_amounts_are_what_was_written() -> None:
+    assert exact("budget", 0.3) / exact("duel_cost", 0.1) == 3  # 2.9999999999999996 in floats
+    assert exact("duel_cost", "1/3") == Fraction(1, 3)
+    costs = Settings.checked(duel_cost=0.1, value_cost=1, budget=0.3).costs
+    assert costs.affords(costs.duel, costs.spent(2, 0))
+    assert not costs.affords(costs.duel, costs.spent(3, 0))
+    assert Settings.checked(budget=100).costs.most_values == 100
+    for wrong in (0, -1, "x", None, True, math.nan, math.inf):
+        with pytest.raises(ComparisonDataError, match="`duel_cost` must be a positive"):
+            exact("duel_cost", wrong)
+
+
+@pytest.mark.parametrize(
+    ("beta", "dim", "expected"),
+    [
+        ("log", 2, (0.3466, 0.6931, 1.4979, 2.3026, 2.6492, 3.4539, 3.8005)),
+        ("dimension", 2, (0.7447, 0.9120, 1.2147, 1.4558, 1.5481, 1.7437, 1.8214)),
+        ("dimension", 8, (2.1062, 2.3548, 2.8496, 3.2704, 3.4358, 3.7920, 3.9355)),
+        (1.7, 3, (1.7,) * 7),
+    ],
+)
+def test_multiples(beta: Any, dim: int, expected: tuple[float, ...]) -> None:
+    settings = Settings.checked(beta=beta)
+    for t, value in zip((1, 2, 10, 50, 100, 500, 1000), expected, strict=True):
+        assert settings.beta_at(t, dim) == pytest.approx(value, abs=5e-5)
+
+
+def test_gamma_doubles_after_duels_in_a_row() -> None:
+    settings = Settings.checked(gamma=0.02)
+    schedule = Schedule(settings.first_gamma, 0.0, phase=2)
+    for number in range(1, 36):
+        schedule.count("duel", settings)
+        assert schedule.gamma == pytest.approx(0.02 * 2 ** (number // 10))
+    schedule.count("value", settings)
+    assert schedule.streak == 0
+    patient = Settings.checked(gamma=0.02, gamma_in_phase_1=False)
+    first = Schedule(0.02, 0.0)
+    for _ in range(30):
+        first.count("duel", patient)
+    assert first.gamma == 0.02
+    assert Settings.checked(borda_slack=0.4).first_gamma == 0.1
+    assert Settings.checked(borda_slack=0.0).first_gamma == 0.02
+
+
+@pytest.mark.parametrize("ratio", [1, 4, 5])
+def test_slack_doubles_after_its_share_of_values(ratio: int) -> None:
+    """Algorithm 2: half of all values, equally over the slacks up to the limit."""
+    settings = Settings.checked(borda_slack=0.1, slack_limit=0.1 * ratio, budget=60)
+    schedule, seen = Schedule(0.02, 0.1, phase=2), []
+    for _ in range(60):
+        schedule.raise_slack(settings)
+        schedule.count("value", settings)
+        seen.append(schedule.slack)
+    share = math.ceil(30 / max(1, math.ceil(math.log2(ratio))))
+    levels = math.floor(math.log2(ratio))
+    for level in range(levels):
+        assert seen.count(0.1 * 2**level) == share
+    assert seen[-1] == pytest.approx(0.1 * 2**levels)
+
+
+def test_schedules_are_written_and_read() -> None:
+    for schedule in (Schedule(math.inf, 0.1), Schedule(0.2, 0.1, 2, 7, 3, 0.4, 0.5, 2, 1)):
+        assert Schedule.from_json(schedule.to_json()) == schedule
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"bogus": 1}, "Unknown options"),
+        ({"budget": -1}, "`budget`"),
+        ({"gamma": -0.1}, "`gamma`"),
+        ({"gamma_factor": 0.5}, "`gamma_factor`"),
+        ({"beta": "sqrt"}, "`beta`"),
+        ({"lower_bound": "x"}, "`lower_bound`"),
+        ({"spend_remainder": "x"}, "`spend_remainder`"),
+        ({"num_initial_duels": 0.5}, "`num_initial_duels`"),
+        ({"refit_values": 0}, "`refit_values`"),
+        ({"borda_slack": -1.0}, "`borda_slack`"),
+        ({"slack_limit": 0.01, "budget": 9}, "`slack_limit`"),
+        ({"slack_limit": 0.5}, "give one"),
+        ({"noise": 0.0}, "`noise`"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ComparisonDataError, match=match):
+        Settings.checked(**options)
