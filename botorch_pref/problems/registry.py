@@ -16,6 +16,7 @@ from botorch_pref.problems.catalyst import Catalyst
 from botorch_pref.problems.classics import CrossInTray, Levy13
 from botorch_pref.problems.electrolyte import ElectrolyteStandIn
 from botorch_pref.problems.expert_benchmarks import EXPERT_BENCHMARKS, ExpertBenchmark
+from botorch_pref.problems.fidelities import Borehole, CurrinExp
 from botorch_pref.problems.gp_sample import GPSample
 from botorch_pref.problems.ratings import Ratings
 from botorch_pref.problems.rkhs import RKHSFunction
@@ -38,6 +39,8 @@ _OWN: dict[str, Callable[..., PreferenceProblem]] = {
     },
     **{f"expert{which}": partial(ExpertBenchmark, which) for which in EXPERT_BENCHMARKS},
     "electrolytestandin": ElectrolyteStandIn,
+    "currinexp": CurrinExp,
+    "borehole": Borehole,
 }
 _FUNCTIONS: dict[str, Callable[..., SyntheticTestFunction]] = {
     "beale": botorch_synthetic.Beale,

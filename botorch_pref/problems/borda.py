@@ -1,0 +1,171 @@
+r"""The Borda function: how often an item beats an opponent drawn at random.
+
+References:
+.. [Xu2020] Y. Xu, A. Joshi, A. Singh, A. Dubrawski. Zeroth Order Non-convex Optimization
+    with Dueling-Choice Bandits. UAI 2020.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.problems.duel_links import BordaConstants
+from botorch_pref.problems.dueling_choice import DuelingChoiceJudge
+from botorch_pref.randomness import SEED_BITS, derive_seed
+
+NUM_OPPONENTS = 2**13
+_CHUNK = 2**22  # duels at a time
+
+
+def uniform_items(problem: PreferenceProblem, number: int = NUM_OPPONENTS, seed: int = 0) -> Tensor:
+    r"""Items that stand for a uniform draw from the domain.
+
+    Args:
+        problem: The problem.
+        number: How many of a scrambled Sobol sequence, where the domain is a box; best a
+            power of two.
+        seed: The seed of the scrambling.
+
+    Returns:
+        The choices, ``n x d``-dim, where there are any; else ``number x d``-dim items of the
+        box.
+
+    Raises:
+        UnsupportedError: If ``number`` is not positive.
+    """
+    if problem.choices is not None:
+        return problem.choices
+    if number < 1:
+        raise UnsupportedError(f"number must be at least 1, got {number}.")
+    lower, upper = problem.bounds
+    scrambling = derive_seed(seed, "problem", 0) >> (SEED_BITS - 31)
+    sobol = SobolEngine(problem.dim, scramble=True, seed=scrambling)
+    return torch.lerp(lower, upper, sobol.draw(number, dtype=torch.double).to(lower))
+
+
+class BordaFunction:
+    r"""``f_r(x) = P(x beats X)`` under a judge, ``X`` uniform on a set of opponents.
+
+    The set is fixed and each of its items counts alike: it is the quadrature of [Xu2020],
+    Sec. 2. Its mean over the opponents themselves is 1/2 to rounding, whatever the judge.
+
+    Attributes:
+        judge: The judge.
+        opponents: The ``m x d``-dim opponents.
+        best: The largest ``f_r``, which is where ``f_c`` is largest.
+    """
+
+    def __init__(
+        self,
+        judge: DuelingChoiceJudge,
+        opponents: Tensor | None = None,
+        *,
+        num_opponents: int = NUM_OPPONENTS,
+        seed: int = 0,
+    ) -> None:
+        r"""Set the opponents.
+
+        Args:
+            judge: The judge, who gives the values that are compared and the link.
+            opponents: ``m x d``-dim items of the problem; those of :func:`uniform_items` if
+                omitted.
+            num_opponents: How many those are, where the domain is a box.
+            seed: The seed of those.
+
+        Raises:
+            ItemError: If the opponents are no items of the problem.
+            UnsupportedError: If there are none.
+        """
+        problem = judge.comparison
+        if opponents is None:
+            opponents = uniform_items(problem, num_opponents, seed)
+        if opponents.dim() != 2 or len(opponents) == 0:
+            raise UnsupportedError(
+                "opponents must be a non-empty m x d tensor of items, got shape "
+                f"{tuple(opponents.shape)}."
+            )
+        self.judge = judge
+        self.opponents = opponents
+        is_table = opponents is problem.choices  # where an item may be listed twice
+        values = problem.utilities if is_table else problem(opponents)
+        self._sorted: Tensor = values.detach().sort().values
+        try:
+            self._highest = problem.optimal_value
+        except NotImplementedError:
+            self._highest = float(self._sorted[-1])
+        self.best = float(self.scores(self._sorted.new_tensor(self._highest)))
+
+    def __call__(self, items: Tensor) -> Tensor:
+        r"""The Borda function.
+
+        Args:
+            items: ``... x d``-dim items of the problem.
+
+        Returns:
+            ``...``-dim probabilities.
+
+        Raises:
+            ItemError: If these are no items of the problem; names the first such row.
+        """
+        return self.scores(self.judge.comparison(items))
+
+    def scores(self, values: Tensor) -> Tensor:
+        r"""The Borda function of items by what they are compared by.
+
+        Args:
+            values: ``...``-dim values ``f_c``.
+
+        Returns:
+            ``...``-dim probabilities, of the dtype of the values.
+        """
+        link, against = self.judge.link, self._sorted.to(values)
+        if link.kind == "deterministic":
+            # Opponents below count 1 and ties 1/2.
+            flat = values.detach().contiguous()
+            below = torch.searchsorted(against, flat, side="left")
+            not_above = torch.searchsorted(against, flat, side="right")
+            return 0.5 * (below + not_above).to(values) / len(against)
+        rows = values.reshape(-1, 1).split(max(1, _CHUNK // len(against)))
+        return torch.cat([link(part - against).mean(dim=-1) for part in rows]).view(values.shape)
+
+    def analytic_constants(self) -> BordaConstants:
+        r"""``L_1`` and ``L_2`` by the link alone (Proposition 1 of [Xu2020]).
+
+        They are valid for all items with values between the smallest of the opponents and the
+        largest of the problem.
+
+        Raises:
+            UnsupportedError: If the link is deterministic.
+        """
+        return self.judge.link.constants(self._highest - float(self._sorted[0]))
+
+    def empirical_constants(self, items: Tensor | None = None) -> BordaConstants:
+        r"""The smallest ``L_1`` and ``L_2`` with which Assumption 2 of [Xu2020] holds for items.
+
+        Where the link is deterministic they are of the items and the opponents, not of the
+        domain: ``L_1`` in particular grows as they get denser.
+
+        Args:
+            items: ``... x d``-dim items of the problem; the opponents if omitted.
+
+        Returns:
+            The constants, ``L_1`` infinite if there is no bound.
+
+        Raises:
+            ItemError: If these are no items of the problem; names the first such row.
+            UnsupportedError: If all of them are as good as the best.
+        """
+        values = self._sorted if items is None else self.judge.comparison(items)
+        gaps = self._highest - values
+        below = gaps > 0.0
+        if not below.any():
+            raise UnsupportedError("items must hold one that is worse than the best.")
+        ratios = (self.best - self.scores(values))[below] / gaps[below]
+        least = float(ratios.min())
+        return BordaConstants(1.0 / least if least > 0.0 else math.inf, float(ratios.max()))
