@@ -15,10 +15,12 @@ from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.space import Maximum, SearchSpace
 
-RAW_SAMPLES = 256
+RAW_SAMPLES = 512
 TOLERANCE = 1e-6  # of bounds within a line search, logits
 SCREENING = 1e-2  # of bounds that only tell where a line search begins
-_STARTS = 4  # of line searches
+# Line searches from samples, and from items that are known. Were the best of all taken, these would
+# soon be crowded around one that was asked, and the search would be a local one.
+_FAR, _NEAR = 4, 2
 _CHUNK = 256
 
 # The row of an item in the choices, or the rows of a pair; None in a box.
@@ -107,13 +109,25 @@ def best(
     with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
         if space.choices is not None:
             return space.maximize(rule, seed=seed)
-        raw = torch.cat([space.sample(RAW_SAMPLES, seed), starts]).unsqueeze(-2)
+        sampled = space.sample(RAW_SAMPLES, seed)
         with torch.no_grad():
-            values = torch.cat([(screen or rule)(part) for part in raw.split(_CHUNK)])
-            raw = raw[values.topk(_STARTS).indices]
+            far, near = (
+                _largest(screen or rule, sampled, _FAR),
+                _largest(screen or rule, starts, _NEAR),
+            )
+            raw = torch.cat([far, near])
             values = rule(raw)
         found = space.maximize(rule, seed=seed, starts=raw, raw_samples=0)
         top = int(values.argmax())
         if float(values[top]) > float(found.value):
             return Maximum(raw[top], values[top], None)
         return found
+
+
+def _largest(rule: AcquisitionFunction, items: Tensor, number: int) -> Tensor:
+    """The ``number x 1 x d``-dim items, or all there are, of the largest values."""
+    points = items.unsqueeze(-2)
+    if len(items) <= number:
+        return points
+    values = torch.cat([rule(part) for part in points.split(_CHUNK)])
+    return points[values.topk(number).indices]
