@@ -132,6 +132,7 @@ def calibration_of(
 
 def values_block(values: Values, first: int) -> Block:
     """One row a measurement, whose items are numbered from ``first``."""
-    rows = torch.arange(first, first + values.num_values, device=values.items.device)
     weight = torch.ones_like(values.targets.squeeze(-1))
-    return Block(rows.unsqueeze(-1), _ITEM, torch.zeros_like(weight), weight, StandardNormal())
+    rows = torch.arange(first, first + values.num_values, device=weight.device)
+    rows = rows.expand(weight.shape).unsqueeze(-1)
+    return Block(rows, _ITEM, torch.zeros_like(weight), weight, StandardNormal())

@@ -75,21 +75,19 @@ class PreferenceGP(UtilityModel):
             input_transform: Applied where items meet the kernel, with gradients.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
-            link_scale: ``s`` to fix it. By default it is learnt from comparisons and values
-                together, and 1 where either is missing.
+            link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
         batch_shape, dim = shape_of(data, measured)
-        calibration = calibration_of(data, measured, batch_shape, link_scale)
         mean = ZeroMean() if measured is None else ConstantMean(batch_shape=batch_shape)
         super().__init__(
             data,
             measured,
             variance,
-            calibration,
+            calibration_of(data, measured, batch_shape, link_scale),
             covar_module=covar_module or default_covar_module(dim, batch_shape),
             mean_module=mean_module or mean,
             likelihood=likelihood or LogitLikelihood(),

@@ -70,8 +70,9 @@ class UtilityModel(ComparisonModel):
         latent = super().prior_latent(scaling * mean, observations)
         if values is None:
             return latent
-        measured = values.targets.squeeze(-1) * scaling[..., -values.num_values :]
-        duels = latent.shape[-1] - values.num_values
+        k = values.num_values
+        measured = values.targets.squeeze(-1) * scaling[..., self.items.shape[-2] - k :]
+        duels = latent.shape[-1] - k
         return cat([latent[..., :duels], latent[..., duels:] - measured], dim=-1)
 
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
