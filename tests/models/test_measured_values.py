@@ -240,6 +240,20 @@ def test_gradients_of_the_posterior_with_respect_to_scales() -> None:
             torch.testing.assert_close(exact, numerical, atol=1e-6, rtol=1e-6, msg=name)
 
 
+def test_gradients_with_respect_to_points() -> None:
+    model = make_mixed(known=False)
+    pick = torch.linspace(-1, 1, 9, dtype=torch.float64).view(3, 3)
+
+    def moments(X: Tensor) -> Tensor:
+        posterior = model.posterior(X)
+        value = posterior.mean.sum() + (pick * posterior.covariance_matrix).sum()
+        return value + model.win_probability(X[:2])
+
+    X = rand(3, 2, seed=2).requires_grad_()
+    (grad,) = torch.autograd.grad(moments(X), X)
+    close(grad, numerical_gradient(moments, X), 1e-6)
+
+
 def test_the_order_of_rows_does_not_matter() -> None:
     model = make_mixed(num_duels=8)
     values, data = model.values, model.data

@@ -172,6 +172,22 @@ def test_conditioning_keeps_gradients_of_items() -> None:
     assert grad.abs().min() > 0
 
 
+def test_conditioning_on_a_batch_of_values() -> None:
+    model, X, Y = make_mixed(known=False), rand(3, 1, 2, seed=8), rand(2, 3, 1, 1, seed=9)
+    batch = model.condition_on_values(X, Y)
+    assert batch.batch_shape == Size([2, 3])
+    found = batch.posterior(Z)
+    for s in range(2):
+        for b in range(3):
+            alone = model.condition_on_values(X[b], Y[s, b])
+            own = alone.posterior(Z)
+            torch.testing.assert_close(found.mean[s, b], own.mean, atol=1e-9, rtol=1e-9)
+            torch.testing.assert_close(
+                found.covariance_matrix[s, b], own.covariance_matrix, atol=1e-9, rtol=1e-9
+            )
+            torch.testing.assert_close(batch.log_evidence()[s, b], alone.log_evidence())
+
+
 def test_win_probability_has_the_scale_of_the_link() -> None:
     model = make_mixed(link_scale=2.2)
     pair = Z[:2]
