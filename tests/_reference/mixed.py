@@ -94,7 +94,7 @@ def predict(
 
 
 def quadrature(
-    mean: Array, covariance: Array, data: Data, nodes: int = 81
+    mean: Array, covariance: Array, data: Data, nodes: int = 61
 ) -> tuple[Array, Array, float]:
     """Mean, covariance and log evidence of the very posterior, on a grid of ``u``."""
     axis = np.linspace(-8, 8, nodes)

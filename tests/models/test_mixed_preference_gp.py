@@ -314,6 +314,7 @@ def test_values_shared_by_a_batch_of_comparisons() -> None:
         torch.testing.assert_close(model.log_evidence()[i], alone.log_evidence())
 
 
+@pytest.mark.slow
 def test_a_batch_is_fitted_like_its_elements() -> None:
     model = make_batch(size=2)
     alone = [element(model, i) for i in range(2)]
