@@ -20,6 +20,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihood_ratio import Bound
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models.utility_model import UtilityModel
 
 
 class _NoPendingPoints(AcquisitionFunction):
@@ -128,6 +129,8 @@ def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikeliho
     Raises:
         UnsupportedError: If the likelihood is none of these.
     """
+    if likelihood is None and isinstance(model, UtilityModel):
+        return model.link
     found = getattr(model, "likelihood", None) if likelihood is None else likelihood
     if isinstance(found, BernoulliLikelihood):
         return found

@@ -32,7 +32,7 @@ from botorch_pref.data.checks import (
 from botorch_pref.data.rows import match_items, merge_rows, winners_first
 from botorch_pref.exceptions import UnsupportedError
 
-__all__ = ["Comparisons"]
+__all__ = ["Comparisons", "expanded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +236,14 @@ class Comparisons:
     def num_comparisons(self) -> int:
         """The number of answers; in a batch, that of the element with the most."""
         return int(self.count.sum(dim=-1).max()) if self.batch_shape.numel() else 0
+
+
+def expanded(data: Comparisons, batch: torch.Size) -> Comparisons:
+    """The same data in every element of a larger batch; copies nothing."""
+    items, pairs = _expand(data.datapoints, batch, 2), _expand(data.pairs, batch, 2)
+    who = None if data.annotator is None else _expand(data.annotator, batch, 1)
+    wins, count = _expand(data.wins, batch, 1), _expand(data.count, batch, 1)
+    return data.unchecked(items, pairs, wins, count, who)
 
 
 def _expand(value: Tensor, batch: torch.Size, dims: int) -> Tensor:

@@ -1,6 +1,7 @@
 r"""Laplace inference over blocks of judgements: functions of tensors that know no model."""
 
 from botorch_pref.laplace.evidence import log_evidence
+from botorch_pref.laplace.gaussian import StandardNormal
 from botorch_pref.laplace.implicit import represent
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.observations import Block, Observations, SparseMap
@@ -16,6 +17,7 @@ __all__ = [
     "Representer",
     "Side",
     "SparseMap",
+    "StandardNormal",
     "choose_side",
     "find_mode",
     "log_evidence",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning
+from botorch_pref.laplace.factors import matvec
 from botorch_pref.laplace.sides import Side
 
 MAX_STEPS = 100
@@ -62,6 +63,8 @@ def find_mode(
             break
         newton.advance()
     mode = newton.result()
+    if side.observations.has_residuals:
+        mode = _with_solved_weights(side, mode)
     if not bool(mode.converged.all()):
         _warn_of_non_convergence(mode, max_steps)
     return mode
@@ -155,6 +158,19 @@ class _Newton:
             converged=(self.size <= self.loose) & torch.isfinite(self.objective),
             num_steps=self.num_steps,
         )
+
+
+def _with_solved_weights(side: Side, mode: LaplaceMode) -> LaplaceMode:
+    """The mode with weights that solve ``a = score(prior_latent + P a)``.
+
+    The score of a precise value amplifies the rounding error of its latent value by the
+    precision; predictions and gradients would amplify it once more. A Newton step for the
+    weights themselves damps it.
+    """
+    shift = side.map.apply(matvec(side.covariance, side.map.adjoint(mode.weights)))
+    score, curvature, _ = side.observations.derivatives(side.prior_latent + shift)
+    step = side.factor(curvature).solve_adjoint(score - mode.weights)
+    return mode._replace(weights=mode.weights + step)
 
 
 def _warn_of_non_convergence(mode: LaplaceMode, max_steps: int) -> None:

@@ -14,6 +14,8 @@ from typing import Protocol
 import torch
 from torch import Size, Tensor
 
+from botorch_pref.laplace.gaussian import StandardNormal
+
 
 class ElementwiseLikelihood(Protocol):
     """A log-concave likelihood of one latent value a row."""
@@ -195,6 +197,16 @@ class Observations:
     def batch_shape(self) -> Size:
         """Leading dimensions of the rows."""
         return self.weight.shape[:-1]
+
+    @property
+    def has_residuals(self) -> bool:
+        """Whether there are rows whose scores have no bound."""
+        return any(isinstance(block.likelihood, StandardNormal) for block in self.blocks)
+
+    def score_scale(self, prior_latent: Tensor) -> Tensor:
+        """How large the scores ``... x m`` can be, by their weights or the prior's residuals."""
+        scale = self.weight.amax(-1)
+        return torch.maximum(scale, prior_latent.abs().amax(-1)) if self.has_residuals else scale
 
     def select(self, elements: Tensor) -> Observations:
         """Some elements of the first batch dimension."""

@@ -124,7 +124,7 @@ class AnswerSide(Side):
 
     def gradient_scale(self) -> Tensor:
         """See the base class."""
-        return self.observations.weight.amax(-1).clamp_min(1.0)
+        return self.observations.score_scale(self.prior_latent).clamp_min(1.0)
 
     def newton(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
         """See the base class."""
@@ -171,7 +171,7 @@ class ItemSide(Side):
     def gradient_scale(self) -> Tensor:
         """See the base class."""
         size = self.covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
-        return (size * self.observations.weight.amax(-1)).clamp_min(1.0)
+        return (size * self.observations.score_scale(self.prior_latent)).clamp_min(1.0)
 
     def newton(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
         """See the base class."""

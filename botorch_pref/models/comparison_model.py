@@ -1,4 +1,4 @@
-r"""The data side of a model of comparisons."""
+r"""The data side of a model of comparisons and measured values."""
 
 from __future__ import annotations
 
@@ -10,44 +10,64 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.utils.containers import BotorchContainer, SliceContainer
 from botorch.utils.datasets import RankingDataset, SupervisedDataset
 from gpytorch.kernels import Kernel
-from torch import Tensor
+from torch import Size, Tensor
 
-from botorch_pref.data import Comparisons
+from botorch_pref.data import Comparisons, Values
+from botorch_pref.data.checks import common_batch_shape
+from botorch_pref.data.comparisons import expanded
 from botorch_pref.data.options import checked_kappa
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Block, Observations
 from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.measured_values import Calibration, values_block
 
 _DUEL = (1.0, -1.0)
 _DATA = ("datapoints", "pairs", "wins", "count", "annotator")
 _ROWS = ("pairs", "wins", "count")
+ValuesArgument = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Values | None
+_VALUES = ("items", "targets", "variances")
 
 
 class ComparisonModel(LaplaceGP):
-    r"""A model that owns comparisons, as they were given and merged.
+    r"""A model that owns comparisons, as they were given and merged, and measured values.
 
     The tensors are buffers that are not persistent: they move with the model, and are in
-    copies and pickles, but not in ``state_dict``.
+    copies and pickles, but not in ``state_dict``. The items of inference are those compared,
+    and then those measured.
 
     Attributes:
         variance: ``"laplace"`` or ``kappa``; see :class:`PreferenceGP`.
+        calibration: The scale of the link and the noise of the values.
     """
 
     variance: str | float
+    calibration: Calibration
+    _value_items: Tensor | None
+    _value_targets: Tensor
+    _value_variances: Tensor | None
     _datapoints: Tensor | None
     _pairs: Tensor
     _merged_pairs: Tensor
     _merged_wins: Tensor
     _merged_count: Tensor
 
-    def __init__(self, data: Comparisons | None, variance: str | float, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        data: Comparisons | None,
+        values: Values | None,
+        variance: str | float,
+        calibration: Calibration,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.variance = checked_kappa("variance", variance)
-        for name in (*_DATA, *(f"merged_{name}" for name in _ROWS)):
+        self.calibration = calibration
+        merged, measured = (f"merged_{n}" for n in _ROWS), (f"value_{n}" for n in _VALUES)
+        for name in (*_DATA, *merged, *measured):
             self.register_buffer(f"_{name}", None, persistent=False)
-        self._set_data(data)
-        if data is not None:
-            self.to(data.datapoints)
+        self._set_data(data, values)
+        if data is not None or values is not None:
+            self.to(self.items)
             self._learn_transform()
         self.eval()
 
@@ -65,8 +85,9 @@ class ComparisonModel(LaplaceGP):
     @property
     def items(self) -> Tensor:
         """The ``batch_shape x n x d``-dim items; without data, none of the kernel's type."""
-        if self._datapoints is not None:
-            return self._datapoints
+        parts = [part for part in (self._datapoints, self._value_items) if part is not None]
+        if parts:
+            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         kernels = (k for k in self.covar_module.modules() if isinstance(k, Kernel))
         dims = (kernel.ard_num_dims for kernel in kernels)
         dim = next((d for d in dims if d is not None), 1)
@@ -75,8 +96,15 @@ class ComparisonModel(LaplaceGP):
 
     @property
     def datapoints(self) -> Tensor | None:
-        """The ``batch_shape x n x d``-dim items as they were given."""
+        """The ``batch_shape x n x d``-dim compared items as they were given."""
         return self._datapoints
+
+    @property
+    def values(self) -> Values | None:
+        """The measured values in the order in which they were given."""
+        if self._value_items is None:
+            return None
+        return Values.unchecked(self._value_items, self._value_targets, self._value_variances)
 
     @property
     def data(self) -> Comparisons | None:
@@ -109,45 +137,67 @@ class ComparisonModel(LaplaceGP):
 
     @property
     def num_observations(self) -> int:
-        """The number of rows after merging."""
-        return 0 if self._pairs is None else self._merged_pairs.shape[-2]
+        """The number of rows after merging, those of comparisons and of values."""
+        rows = 0 if self._pairs is None else self._merged_pairs.shape[-2]
+        return rows + (0 if self._value_items is None else self._value_items.shape[-2])
 
-    def set_train_data(self, datapoints: Tensor, comparisons: Tensor | Comparisons) -> None:
-        r"""Replace the data; hyperparameters stay, learnt transform bounds are relearnt.
+    def set_train_data(
+        self,
+        datapoints: Tensor | None,
+        comparisons: Tensor | Comparisons | None,
+        values: ValuesArgument = None,
+    ) -> None:
+        r"""Replace all data; hyperparameters stay, learnt transform bounds are relearnt.
 
         Args:
             datapoints: ``batch_shape x n x d``-dim items.
             comparisons: As in the constructor.
+            values: As in the constructor; values that the model has now are dropped.
 
         Raises:
             ComparisonDataError: If the data cannot be used; the old data then stay.
         """
-        data = as_comparisons(datapoints, comparisons)
-        if data is None:
+        data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
+        if data is None and measured is None:
             raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
-        self._set_data(data)
+        self._set_data(data, measured)
         self._learn_transform()
 
     def observations(self) -> Observations:
-        """See the base class: one block of duels."""
-        count = self._merged_count
-        answer = torch.where(count > 0, self._merged_wins / count.clamp_min(1.0), 0.5)
-        block = Block(self._merged_pairs, _DUEL, answer, count, self.likelihood)
-        return Observations([block], self.items.shape[-2])
+        """See the base class: a block of duels, a block of values, or both."""
+        blocks = []
+        values, first = self.values, 0
+        if self._datapoints is not None:
+            count, first = self._merged_count, self._datapoints.shape[-2]
+            answer = torch.where(count > 0, self._merged_wins / count.clamp_min(1.0), 0.5)
+            blocks.append(Block(self._merged_pairs, _DUEL, answer, count, self.likelihood))
+        if values is not None:
+            blocks.append(values_block(values, first))
+        return Observations(blocks, self.items.shape[-2])
 
     def constants(self) -> tuple[object, ...]:
         """See the base class."""
-        return (self.variance,)
+        return (self.variance, self.calibration.fixed_scale)
 
     def variance_weight(self) -> Tensor | None:
-        """See the base class: ``count / kappa``."""
+        """See the base class: ``count / kappa`` for comparisons, one for values."""
         if isinstance(self.variance, str):
             return None
-        return self._merged_count / self.variance
+        parts = [] if self._datapoints is None else [self._merged_count / self.variance]
+        if self._value_items is not None:
+            parts.append(torch.ones_like(self._value_targets.squeeze(-1)))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
-    def _set_data(self, data: Comparisons | None) -> None:
+    def _set_data(self, data: Comparisons | None, values: Values | None) -> None:
+        self.calibration.check(values)
+        if data is not None and values is not None:
+            values.check_items_like(data.datapoints)
+            batch, _ = shape_of(data, values)
+            data, values = expanded(data, batch), values.expand(batch)
         for name in _DATA:
             setattr(self, f"_{name}", None if data is None else getattr(data, name))
+        for name in _VALUES:
+            setattr(self, f"_value_{name}", None if values is None else getattr(values, name))
         if data is not None:
             rows = (getattr(data, name) for name in _ROWS)
             merged = Comparisons.unchecked(data.datapoints, *rows).merged()
@@ -156,9 +206,9 @@ class ComparisonModel(LaplaceGP):
         self._posterior_cache.clear()
         self._evidence.clear()
 
-    def _with_data(self, data: Comparisons) -> Self:
+    def _with_data(self, data: Comparisons | None, values: Values | None) -> Self:
         new = copy.deepcopy(self)
-        new._set_data(data)
+        new._set_data(data, values)
         return new
 
 
@@ -196,6 +246,20 @@ def ranking_inputs(
     # BoTorch's own reading gathers by the ranks themselves, which is the same for pairs.
     comparisons = indices.gather(-1, ranks.argsort(dim=-1))
     return {"datapoints": ranked.values, "comparisons": comparisons}
+
+
+def shape_of(data: Comparisons | None, values: Values | None) -> tuple[Size, int | None]:
+    """The batch shape of all data, and the number of dimensions of an item, if there are any.
+
+    Raises:
+        ComparisonDataError: If the batch shapes do not broadcast.
+    """
+    shapes, dim = {}, None
+    if values is not None:
+        shapes[values.names[0]], dim = values.batch_shape, values.items.shape[-1]
+    if data is not None:
+        shapes["datapoints"], dim = data.batch_shape, data.datapoints.shape[-1]
+    return common_batch_shape(**shapes), dim
 
 
 def as_comparisons(

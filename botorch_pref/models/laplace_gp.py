@@ -31,7 +31,7 @@ from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator
 from botorch_pref.models.fitting import log_hyperposterior
 from botorch_pref.models.independent_fit import fit_independently, is_independent
-from botorch_pref.models.pieces import Pieces, worth_splitting
+from botorch_pref.models.pieces import Pieces, scaled, worth_splitting
 from botorch_pref.models.transformed_items import TransformedItems
 
 
@@ -80,6 +80,14 @@ class LaplaceGP(TransformedItems, Model, GP):
         """The curvature for the covariance, or ``None`` for that at the mode."""
         return None
 
+    def scaling(self) -> Tensor | None:
+        """``... x n`` factors of the items' utilities in inference; ``None`` for ones."""
+        return None
+
+    def prior_latent(self, mean: Tensor, observations: Observations) -> Tensor:
+        """The prior mean ``... x m`` of the rows, from that of the items, ``... x n``."""
+        return observations.map.apply(mean)
+
     @property
     def train_inputs(self) -> tuple[Tensor]:
         """The items, as GPyTorch names them; never transformed."""
@@ -103,7 +111,8 @@ class LaplaceGP(TransformedItems, Model, GP):
         """Prior and observations, for transformed items."""
         observations = self.observations()
         mean, covariance = self.prior(items)
-        return choose_side(covariance, observations.map.apply(mean), observations)
+        covariance = scaled(covariance, self.scaling())
+        return choose_side(covariance, self.prior_latent(mean, observations), observations)
 
     def log_evidence(self) -> Tensor:
         r"""The ``batch_shape``-dim log marginal likelihood of the answers.
@@ -153,11 +162,11 @@ class LaplaceGP(TransformedItems, Model, GP):
         """
         if self.items.requires_grad or settings.detach_test_caches.off():
             return self._represent()
-        transform = getattr(self, "input_transform", None)
-        modules = (self.covar_module, self.mean_module, self.likelihood, transform)
         constants = (self.likelihood.scale, *self.constants())
         with torch.no_grad():
-            return self._posterior_cache.get(modules, constants, self.items, self._represent)
+            return self._posterior_cache.get(
+                tuple(self.children()), constants, self.items, self._represent
+            )
 
     def _represent(self) -> tuple[Tensor, Representer]:
         items, weight = self.transformed_items(), self.variance_weight()
@@ -172,17 +181,8 @@ class LaplaceGP(TransformedItems, Model, GP):
         return items, Representer.stacked(parts, pieces.observations)
 
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
-        """``... x q x n`` covariance of transformed inputs and items."""
-        if inputs.dim() > 2 and items.dim() == 2 and not self.covar_module.batch_shape:
-            flat = to_dense(self.covar_module(inputs.flatten(end_dim=-2), items))
-            return flat.view(*inputs.shape[:-1], items.shape[-2])
-        shape = torch.broadcast_shapes(inputs.shape[:-2], items.shape[:-2])
-        return to_dense(
-            self.covar_module(
-                inputs.expand(*shape, *inputs.shape[-2:]),
-                items.expand(*shape, *items.shape[-2:]),
-            )
-        )
+        """``... x q x n`` covariance of transformed inputs and items, as inference sees these."""
+        return _cross_covariance(self.covar_module, inputs, items)
 
     def forward(self, inputs: Tensor) -> MultivariateNormal:
         r"""The posterior of the utility at transformed inputs ``... x q x d``."""
@@ -230,6 +230,15 @@ class LaplaceGP(TransformedItems, Model, GP):
             name: None if value is None else value.detach() for name, value in self._buffers.items()
         }
         return state
+
+
+def _cross_covariance(kernel: Kernel, inputs: Tensor, items: Tensor) -> Tensor:
+    if inputs.dim() > 2 and items.dim() == 2 and not kernel.batch_shape:
+        flat = to_dense(kernel(inputs.flatten(end_dim=-2), items))
+        return flat.view(*inputs.shape[:-1], items.shape[-2])
+    shape = torch.broadcast_shapes(inputs.shape[:-2], items.shape[:-2])
+    inputs = inputs.expand(*shape, *inputs.shape[-2:])
+    return to_dense(kernel(inputs, items.expand(*shape, *items.shape[-2:])))
 
 
 def _check_outputs(

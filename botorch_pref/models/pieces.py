@@ -44,6 +44,7 @@ class Pieces:
 
     Attributes:
         inputs: Tensors with one row an element: all that a side depends on.
+        scaled: Whether the first of them after the latent prior mean are the items' factors.
         size: The number of elements of a piece.
     """
 
@@ -53,13 +54,17 @@ class Pieces:
         parameters: dict[str, Tensor] = dict(self._dense.named_parameters())
         if not kernel.batch_shape:
             parameters = {k: v.expand(len(items), *v.shape) for k, v in parameters.items()}
-        rows = [items, model.mean_module(items), *parameters.values()]
+        latent = model.prior_latent(model.mean_module(items), observations)
+        rows = [items, latent, *parameters.values()]
+        scaling = model.scaling()
+        self.scaled = scaling is not None
+        if scaling is not None:
+            rows.insert(2, scaling)
         self.size = piece_size(items)
         if elements is not None:
             observations = observations.select(elements)
             rows = [value[elements] for value in rows]
-        items, mean, *own = rows
-        self.inputs = (items, observations.map.apply(mean), *own)
+        self.inputs = tuple(rows)
         self.observations = observations
         self._names = tuple(parameters)
         self._parts = observations.split(self.size)
@@ -76,9 +81,17 @@ class Pieces:
             # Matrices without a batch go through cheaper routines.
             items, latent, observations = items[0], latent[0], observations.squeeze()
             own = tuple(value[0] for value in own)
+        scaling, own = (own[0], own[1:]) if self.scaled else (None, own)
         parameters = dict(zip(self._names, own, strict=True))
-        covariance = functional_call(self._dense, parameters, (items,))
+        covariance = scaled(functional_call(self._dense, parameters, (items,)), scaling)
         return choose_side(covariance, latent, observations)
+
+
+def scaled(covariance: Tensor, factors: Tensor | None) -> Tensor:
+    r"""``D K D`` for ``... x n x n`` ``K`` and ``... x n`` factors; ``None`` are ones."""
+    if factors is None:
+        return covariance
+    return factors.unsqueeze(-1) * covariance * factors.unsqueeze(-2)
 
 
 def worth_splitting(model: LaplaceGP, items: Tensor) -> bool:

@@ -1,4 +1,4 @@
-r"""A Gaussian process over utilities, from comparisons of pairs."""
+r"""A Gaussian process over utilities, from comparisons of pairs and measured values."""
 
 from __future__ import annotations
 
@@ -9,31 +9,29 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
-from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.means import Mean, ZeroMean
+from gpytorch.means import ConstantMean, Mean, ZeroMean
 from linear_operator.operators import DiagLinearOperator
-from torch import Size, Tensor
+from torch import Tensor
 
-from botorch_pref.data import Comparisons
-from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.kernels import dueling_variance
+from botorch_pref.data import Comparisons, Values
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.models.comparison_model import (
-    ComparisonModel,
-    as_comparisons,
-)
+from botorch_pref.models.comparison_model import ValuesArgument, as_comparisons, shape_of
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.laplace_gp import check_dimension
+from botorch_pref.models.measured_values import calibration_of
+from botorch_pref.models.utility_model import UtilityModel
 
 
-class PreferenceGP(ComparisonModel):
-    r"""A utility ``f ~ GP(m, k)`` judged by ``P(i beats j) = mu(f(x_i) - f(x_j))``.
+class PreferenceGP(UtilityModel):
+    r"""A utility ``f ~ GP(m, k)`` judged by ``P(i beats j) = mu(s (f(x_i) - f(x_j)))``.
 
     A drop-in for BoTorch's ``PairwiseGP``. The posterior of the utility is Laplace's
     approximation (Rasmussen and Williams 2006, ch. 3); it is known up to a constant, as
-    only differences are judged.
+    only differences are judged, unless values ``y = f(x) + e``, ``e ~ N(0, v)``, were
+    measured as well. These have the units of the utility, and the link's scale ``s``, under a
+    log-normal prior of median 1, says what a unit is to the judge. Without known ``v`` one is
+    learnt, with the prior of BoTorch's ``SingleTaskGP``. Values alone are exact regression.
 
     Hyperparameters and input transforms are in ``state_dict``, data are not; copies,
     pickles and ``.to`` carry both.
@@ -50,42 +48,48 @@ class PreferenceGP(ComparisonModel):
         datapoints: Tensor | None,
         comparisons: Tensor | Comparisons | None,
         *,
+        values: ValuesArgument = None,
         covar_module: Kernel | None = None,
         mean_module: Mean | None = None,
         likelihood: BernoulliLikelihood | None = None,
         input_transform: InputTransform | None = None,
         variance: str | float = "laplace",
+        link_scale: float | None = None,
     ) -> None:
         r"""Validate the data and set up the prior.
 
         Args:
-            datapoints: ``batch_shape x n x d``-dim items; in the unit cube, or brought
-                there by ``input_transform``, if the default kernel is used. ``None``
-                with ``comparisons=None`` is the prior.
-            comparisons: ``batch_shape x m x 2``-dim integer tensor of rows
-                ``[winner, loser]`` that index the items; or :class:`Comparisons`, which
-                also hold ties, over the very same datapoints.
-            covar_module: The prior covariance, whose output scale is the model's only
-                scale. By default a scaled RBF kernel with ARD and log-normal
-                priors.
-            mean_module: The prior mean; zero by default. A constant changes nothing.
+            datapoints: ``batch_shape x n x d``-dim items; in the unit cube, or brought there by
+                ``input_transform``, if the default kernel is used. ``None`` with
+                ``comparisons=None`` for values alone, or the prior.
+            comparisons: ``batch_shape x m x 2``-dim integer rows ``[winner, loser]`` that index
+                the items; or :class:`Comparisons`, with ties, over the very same datapoints.
+            values: ``(X, Y)`` or ``(X, Y, Yvar)``, ``batch_shape x k x d`` and twice ``... x 1``:
+                items, values and variances of their noise. ``Y`` is used as it is, and should
+                be standardised under the default prior.
+            covar_module: The prior covariance, in squared units of the values or else of the
+                link. By default a scaled RBF kernel with ARD and log-normal priors.
+            mean_module: The prior mean; a learnt constant by default if there are values,
+                else zero: then a constant changes nothing.
             likelihood: The link; logit by default.
             input_transform: Applied where items meet the kernel, with gradients.
-            variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance
-                in which the curvature of a comparison is ``1 / kappa``. The mean does not
-                depend on it.
+            variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
+                the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
+            link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
-        data = as_comparisons(datapoints, comparisons)
-        batch_shape = data.batch_shape if data is not None else Size()
-        dim = data.datapoints.shape[-1] if data is not None else None
+        data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
+        batch_shape, dim = shape_of(data, measured)
+        mean = ZeroMean() if measured is None else ConstantMean(batch_shape=batch_shape)
         super().__init__(
             data,
+            measured,
             variance,
+            calibration_of(data, measured, batch_shape, link_scale),
             covar_module=covar_module or default_covar_module(dim, batch_shape),
-            mean_module=mean_module or ZeroMean(),
+            mean_module=mean_module or mean,
             likelihood=likelihood or LogitLikelihood(),
             input_transform=input_transform,
         )
@@ -105,49 +109,6 @@ class PreferenceGP(ComparisonModel):
         data = Comparisons.from_pairs(pairs, answers)
         return cls(data.datapoints, data, **kwargs)
 
-    def pair_posterior(self, X: Tensor) -> GPyTorchPosterior:
-        r"""The posterior of the difference ``f(x) - f(x')``, pair by pair.
-
-        Args:
-            X: ``... x 2 x d``-dim pairs.
-
-        Returns:
-            A posterior whose mean and variance are ``... x 1 x 1``.
-        """
-        mean, variance = self.difference_moments(X)
-        variance = variance.clamp_min(settings.min_variance.value(variance.dtype))  # GPyTorch's
-        normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
-        return GPyTorchPosterior(normal)
-
-    def win_probability(self, X: Tensor) -> Tensor:
-        r"""``E[mu(f(x) - f(x'))]`` under the posterior.
-
-        Args:
-            X: ``... x 2 x d``-dim pairs.
-
-        Returns:
-            ``...``-dim probabilities that the first item wins.
-        """
-        return self.likelihood.expected_probability(*self.difference_moments(X))
-
-    def difference_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance, each ``...``-dim and 0 included, of ``... x 2 x d``-dim pairs."""
-        if X.dim() < 2 or X.shape[-2] != 2:
-            raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
-        check_dimension(self, X)
-        self.eval()
-        inputs = self.transform_inputs(X)
-        first, second = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)
-        prior_mean = self.mean_module(first) - self.mean_module(second)
-        variance = dueling_variance(self.covar_module, first, second)
-        mean = prior_mean.expand(variance.shape)
-        if self.num_observations:
-            items, found = self.representer()
-            cross = self.cross_covariance(inputs, items)
-            cross = cross[..., :1, :] - cross[..., 1:, :]
-            mean, variance = found.predict_differences(mean, variance, cross)
-        return mean.squeeze(-1), variance.squeeze(-1)
-
     def condition_on_pairs(self, pairs: Tensor, answers: Tensor) -> Self:
         r"""A copy that has also seen more answered duels, with the same hyperparameters.
 
@@ -159,8 +120,25 @@ class PreferenceGP(ComparisonModel):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         if self.data is None:
-            return self._with_data(Comparisons.from_pairs(pairs, answers))
-        return self._with_data(self.data.append(pairs, answers))
+            return self._with_data(Comparisons.from_pairs(pairs, answers), self.values)
+        return self._with_data(self.data.append(pairs, answers), self.values)
+
+    def condition_on_values(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
+        r"""A copy that has also seen more measured values, with the same hyperparameters.
+
+        Args:
+            X: ``batch_shape x k x d``-dim items.
+            Y: ``batch_shape x k x 1``-dim values.
+            Yvar: ``batch_shape x k x 1``-dim variances of their noise; ``None`` if and only
+                if the model learns the noise.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; names argument and row.
+        """
+        values = Values(X, Y, Yvar)
+        self.calibration.check(values)
+        stored = self.values
+        return self._with_data(self.data, values if stored is None else stored.append(values))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Self:
         r"""A copy that has also seen comparisons among new items.
@@ -182,8 +160,8 @@ class PreferenceGP(ComparisonModel):
         if kwargs.get("noise") is not None:
             raise UnsupportedError("`noise` does not apply to comparisons.")
         if self.data is None:
-            return self._with_data(Comparisons.from_comparisons(X, Y))
-        return self._with_data(self.data.with_fresh(X, Y))
+            return self._with_data(Comparisons.from_comparisons(X, Y), self.values)
+        return self._with_data(self.data.with_fresh(X, Y), self.values)
 
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None
@@ -227,4 +205,4 @@ class PreferenceGP(ComparisonModel):
             data = Comparisons.from_comparisons(
                 X.new_empty(0, X.shape[-1]), torch.empty(0, 2, dtype=torch.long)
             )
-        return self._with_data(data.append_fresh(X, answers))
+        return self._with_data(data.append_fresh(X, answers), self.values)

@@ -107,17 +107,22 @@ def draw_posterior_paths(
 
 
 def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
-    """``H^T (a - t)``, one weight an item, for prior paths drawn before."""
+    """``H^T (a - t)``, one weight an item, for prior paths drawn before.
+
+    Where inference scales the items' utilities, so are the values that enter and the weights.
+    """
     items, found = model.representer()
     side, observations = found.side, found.side.observations
     curvature = model.variance_weight()
     if curvature is None:
         _, curvature, _ = observations.derivatives(found.mode.latent)
     deviation = prior.forward(items) - model.mean_module(items)  # shape: (..., n)
-    latent = observations.map.apply(deviation)
+    scaling = model.scaling()
+    latent = observations.map.apply(deviation if scaling is None else scaling * deviation)
     noise = curvature.sqrt() * _normal(latent.shape, latent)
     moved = side.factor(curvature).solve_adjoint(curvature * latent + noise)
-    return observations.map.adjoint(found.mode.weights - moved)
+    weight = observations.map.adjoint(found.mode.weights - moved)
+    return weight if scaling is None else scaling * weight
 
 
 def _nystrom(model: LaplaceGP, sample_shape: Size) -> tuple[KernelEvaluationMap, Tensor]:

@@ -80,6 +80,7 @@ def test_a_run(make: Any) -> None:
     assert len(strategy.beliefs.duels) == duels
 
 
+@pytest.mark.slow
 def test_it_finds_a_good_item() -> None:
     strategy = on_a_box(budget=9, gamma=0.5)
     play(strategy)
@@ -150,7 +151,10 @@ def test_each_answer_reaches_one_model() -> None:
         strategy._learn(Answered(Label(101, BOX[0], None, None), 1.0))
 
 
-@pytest.mark.parametrize("lower_bound", ["running", "cummax", "frozen"])
+@pytest.mark.parametrize(
+    "lower_bound",
+    ["cummax", *(pytest.param(a, marks=pytest.mark.slow) for a in ("running", "frozen"))],
+)
 def test_resumes_exactly(lower_bound: Any) -> None:
     options = {"budget": 8, "gamma": 0.2, "lower_bound": lower_bound}
     whole, part = on_a_box(**options), on_a_box(**options)

@@ -1,0 +1,376 @@
+"""PreferenceGP with values beside comparisons: data, fitting, batches, draws, fantasies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.transforms.input import Normalize
+from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.sampling.pathwise import draw_matheron_paths
+from torch import Size, Tensor
+
+from botorch_pref.acquisition.base import link_of
+from botorch_pref.data import Comparisons, Values
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models.pieces import worth_splitting
+from tests.models.common import (
+    assert_same_posterior,
+    make_duels,
+    make_kernel,
+    rand,
+    utility,
+)
+from tests.models.mixed import make_mixed, measure, variances
+
+Z = rand(4, 2, seed=2)
+
+
+def make_batch(num_items: int = 5, size: int = 3, **options: Any) -> PreferenceGP:
+    """A batch with data and hyperparameters of its own in each element."""
+    duels = [make_duels(num_items, 6, 2, seed=i) for i in range(size)]
+    values = [measure(4, seed=i + 20) for i in range(size)]
+    X, comparisons = (torch.stack(parts) for parts in zip(*duels, strict=True))
+    model = PreferenceGP(
+        X, comparisons, values=tuple(map(torch.stack, zip(*values, strict=True))), **options
+    )
+    spread = 1 + rand(size, 1, seed=9)
+    model.link_scale = spread
+    model.calibration.noise_model.noise = 0.1 * spread
+    model.covar_module.base_kernel.lengthscale = 0.3 * spread.unsqueeze(-1).expand(size, 1, 2)
+    return model
+
+
+def element(model: PreferenceGP, i: int) -> PreferenceGP:
+    """One element of a batch, as a model of its own."""
+    data, values = model.data, model.values
+    rows = Comparisons(data.datapoints[i], data.pairs[i], data.wins[i], data.count[i])
+    alone = PreferenceGP(rows.datapoints, rows, values=(values.items[i], values.targets[i]))
+    state = {
+        name: value[i] if value.dim() and len(value) == len(data.datapoints) else value
+        for name, value in model.state_dict().items()
+    }
+    alone.load_state_dict(state)
+    return alone
+
+
+def test_what_is_learnt() -> None:
+    X, comparisons = make_duels(4, 3, 2)
+    Y = rand(4, 1)
+    both = PreferenceGP(X, comparisons, values=(X, Y))
+    names = {name.split(".")[-1] for name, _ in both.named_parameters()}
+    assert {"raw_link_scale", "raw_noise", "raw_constant"} <= names
+    assert both.link_scale.item() == 1.0
+    priors = {name.split(".")[-1] for name, *_ in both.named_priors()}
+    assert {"link_scale_prior", "noise_prior"} <= priors
+    fixed = PreferenceGP(X, comparisons, values=(X, Y, Y + 1), link_scale=2.0)
+    names = {name.split(".")[-1] for name, _ in fixed.named_parameters()}
+    assert names == {"raw_constant", "raw_lengthscale", "raw_outputscale"}
+    assert fixed.link_scale.item() == 2.0
+    for model in (
+        PreferenceGP(None, None, values=(X, Y)),
+        PreferenceGP(X, comparisons[:0], values=(X, Y)),
+        PreferenceGP(X, comparisons),
+    ):
+        assert model.link_scale.item() == 1.0
+        assert not any("link_scale" in name for name, _ in model.named_parameters())
+    assert set(PreferenceGP(X, comparisons).state_dict()) == {
+        name for name in PreferenceGP(X, comparisons).state_dict() if "covar_module" in name
+    }
+
+
+def test_the_data_are_kept_as_they_were_given() -> None:
+    model = make_mixed(num_items=6, num_duels=5, num_values=4)
+    X, comparisons = make_duels(6, 5, 2)
+    items, Y = measure(4)
+    assert torch.equal(model.datapoints, X)
+    assert torch.equal(model.comparisons, comparisons)
+    assert torch.equal(model.values.items, items)
+    assert torch.equal(model.values.targets, Y)
+    assert torch.equal(model.values.variances, variances(Y))
+    assert torch.equal(model.train_inputs[0], torch.cat([X, items]))
+    assert model.num_observations == len(model.merged_data.pairs) + 4
+    alone = PreferenceGP(None, None, values=Values(items, Y))
+    assert alone.data is alone.datapoints is alone.comparisons is None
+    assert PreferenceGP(X, comparisons).values is None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (rand(3, 2), r"`values` must be \(X, Y\)"),
+        ((rand(3, 2),), r"`values` must be \(X, Y\)"),
+        ((rand(3, 2), rand(2, 1)), r"`values\[1\]` must have shape"),
+        ((rand(3, 2), rand(3)), r"`values\[1\]` must have shape"),
+        ((rand(3, 3), rand(3, 1)), r"`values\[0\]` must have shape"),
+        ((rand(3, 2), rand(3, 1).float()), r"`values\[1\]` is of type"),
+        ((rand(3, 2), rand(3, 1).log() / 0), r"`values\[1\]` row 0 is .* NaN or infinite"),
+        ((rand(3, 2) * torch.nan, rand(3, 1)), r"`values\[0\]` row 0 is .* NaN or infinite"),
+        ((rand(3, 2), rand(3, 1), torch.tensor([[1.0], [0.0], [1.0]]).double()), r"2\]` row 1"),
+        ((rand(2, 3, 2), rand(3, 3, 1)), "do not broadcast"),
+    ],
+)
+def test_bad_values_are_refused(values: Any, message: str) -> None:
+    X, comparisons = make_duels(4, 3, 2)
+    with pytest.raises(ComparisonDataError, match=message):
+        PreferenceGP(X, comparisons, values=values)
+
+
+def test_noise_must_be_known_in_one_way() -> None:
+    X, Y = measure(3)
+    learnt, known = make_mixed(known=False), make_mixed(known=True)
+    with pytest.raises(ComparisonDataError, match="`Yvar` must be None"):
+        learnt.condition_on_values(X, Y, Y + 9)
+    with pytest.raises(ComparisonDataError, match="`Yvar` must be given"):
+        known.condition_on_values(X, Y)
+    with pytest.raises(ComparisonDataError, match="`Yvar` must be given"):
+        PreferenceGP(*make_duels(4, 3, 2)).condition_on_values(X, Y)
+    with pytest.raises(ComparisonDataError, match=r"`Y` row 1 is .* NaN"):
+        learnt.condition_on_values(X, torch.where(torch.arange(3)[:, None] == 1, torch.nan, Y))
+    with pytest.raises(ComparisonDataError, match="`link_scale` must be a positive"):
+        make_mixed(link_scale=-1.0)
+    before = known.posterior(Z)
+    with pytest.raises(ComparisonDataError, match="`values"):
+        known.set_train_data(known.datapoints, known.comparisons, (X, Y))
+    assert_same_posterior(known.posterior(Z), before, 0, 0)
+
+
+def test_conditioning_is_having_seen_all() -> None:
+    X, Y = measure(7)
+    pairs, answers = rand(5, 2, 2, seed=6), torch.tensor([1.0, 0.0, 0.5, 1.0, 1.0]).double()
+    options: dict[str, Any] = {"covar_module": make_kernel(2), "link_scale": 1.4}
+    known = variances(Y)
+    whole = PreferenceGP.from_pairs(pairs, answers, values=(X, Y, known), **options)
+    options["mean_module"] = whole.mean_module
+    parts = PreferenceGP.from_pairs(pairs[:2], answers[:2], **options)
+    parts = parts.condition_on_values(X[:3], Y[:3], known[:3])
+    parts = parts.condition_on_pairs(pairs[2:], answers[2:])
+    parts = parts.condition_on_values(X[3:], Y[3:], known[3:])
+    assert_same_posterior(parts.posterior(Z), whole.posterior(Z))
+    assert parts.log_evidence().item() == pytest.approx(whole.log_evidence().item(), abs=1e-10)
+    alone = PreferenceGP(None, None, values=(X, Y, known), **options)
+    assert_same_posterior(alone.condition_on_pairs(pairs, answers).posterior(Z), whole.posterior(Z))
+    alone.set_train_data(whole.datapoints, whole.data, whole.values)
+    assert_same_posterior(alone.posterior(Z), whole.posterior(Z), 0, 0)
+    alone.set_train_data(whole.datapoints, whole.data)
+    assert alone.values is None
+
+
+def test_conditioning_keeps_gradients_of_items() -> None:
+    model = make_mixed(known=False)
+    X, Y = measure(2, seed=8)
+    X.requires_grad_()
+    pairs = rand(1, 2, 2, seed=6)
+    new = model.condition_on_values(X, Y).condition_on_pairs(pairs, torch.ones(1).double())
+    (grad,) = torch.autograd.grad(new.posterior(Z).mean.sum(), X)
+    assert grad.abs().min() > 0
+
+
+def test_conditioning_on_a_batch_of_values() -> None:
+    model, X, Y = make_mixed(known=False), rand(3, 1, 2, seed=8), rand(2, 3, 1, 1, seed=9)
+    batch = model.condition_on_values(X, Y)
+    assert batch.batch_shape == Size([2, 3])
+    found = batch.posterior(Z)
+    for s in range(2):
+        for b in range(3):
+            alone = model.condition_on_values(X[b], Y[s, b])
+            own = alone.posterior(Z)
+            torch.testing.assert_close(found.mean[s, b], own.mean, atol=1e-9, rtol=1e-9)
+            torch.testing.assert_close(
+                found.covariance_matrix[s, b], own.covariance_matrix, atol=1e-9, rtol=1e-9
+            )
+            torch.testing.assert_close(batch.log_evidence()[s, b], alone.log_evidence())
+
+
+def test_win_probability_has_the_scale_of_the_link() -> None:
+    model = make_mixed(link_scale=2.2)
+    pair = Z[:2]
+    posterior = model.pair_posterior(pair)
+    grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)
+    h = posterior.mean.flatten() + posterior.variance.sqrt().flatten() * grid
+    density = torch.exp(-(grid**2) / 2)
+    expected = (torch.sigmoid(2.2 * h) * density).sum() / density.sum()
+    torch.testing.assert_close(model.win_probability(pair), expected, atol=1e-8, rtol=1e-8)
+    assert link_of(model).scale == 2.2
+    plain = PreferenceGP(*make_duels(4, 3, 2))
+    assert link_of(plain) is plain.likelihood
+    batch = make_batch()
+    with pytest.raises(UnsupportedError, match="no one link"):
+        _ = batch.link
+
+
+def test_noise_in_the_posterior() -> None:
+    learnt, known = make_mixed(known=False), make_mixed(known=True)
+    plain, noisy = (learnt.posterior(Z, observation_noise=noise) for noise in (False, True))
+    torch.testing.assert_close(noisy.mean, plain.mean)
+    torch.testing.assert_close(noisy.variance, plain.variance + 0.05)
+    for model in (known, PreferenceGP(*make_duels(4, 3, 2))):
+        with pytest.raises(UnsupportedError, match="observation_noise"):
+            model.posterior(Z, observation_noise=True)
+
+
+def _set_link_scale(model: PreferenceGP) -> None:
+    model.link_scale = 0.4
+
+
+def _set_noise(model: PreferenceGP) -> None:
+    model.calibration.noise_model.noise = 3.0
+
+
+@pytest.mark.parametrize("change", [_set_link_scale, _set_noise])
+@pytest.mark.parametrize("link_scale", [None, 1.5])
+def test_no_change_leaves_a_stale_posterior(change: Any, link_scale: float | None) -> None:
+    model = make_mixed(known=False, link_scale=link_scale)
+    before = model.posterior(Z)
+    change(model)
+    after = model.posterior(Z)
+    assert not torch.allclose(before.mean, after.mean)
+    assert_same_posterior(after, copy.deepcopy(model).posterior(Z), 0, 0)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_copies_pickles_types_and_states(known: bool) -> None:
+    model = make_mixed(known=known, input_transform=Normalize(d=2))
+    expected = model.posterior(Z)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert_same_posterior(twin.posterior(Z), expected, 0, 0)
+        assert twin.log_evidence().item() == model.log_evidence().item()
+        twin.link_scale = 0.1
+    assert_same_posterior(model.posterior(Z), expected, 0, 0)
+    other = make_mixed(known=known, input_transform=Normalize(d=2), covar_module=make_kernel(2))
+    other.covar_module.outputscale = 9.0
+    other.link_scale = 3.0
+    other.load_state_dict(model.state_dict())
+    assert_same_posterior(other.posterior(Z), expected, 0, 0)
+    assert not any(name.startswith("_") for name in model.state_dict())
+    single = copy.deepcopy(model).to(torch.float32)
+    assert single.items.dtype == torch.float32
+    torch.testing.assert_close(
+        single.posterior(Z.float()).mean.double(), expected.mean, atol=1e-3, rtol=1e-3
+    )
+
+
+def test_fantasies_are_duels_more() -> None:
+    model = make_mixed(known=False)
+    X = rand(2, 2, 2, seed=11)
+    fantasy = model.fantasize(X, SobolQMCNormalSampler(Size([4]), seed=0))
+    assert fantasy.batch_shape == Size([4, 2])
+    found = fantasy.posterior(Z)
+    answers = {0.0: torch.zeros(1).double(), 1.0: torch.ones(1).double()}
+    for s in range(4):
+        for b in range(2):
+            answer = fantasy.data.wins[s, b, -1].item()
+            told = model.condition_on_pairs(X[b : b + 1], answers[answer]).posterior(Z)
+            torch.testing.assert_close(found.mean[s, b], told.mean, atol=1e-9, rtol=1e-9)
+    alone = PreferenceGP(None, None, values=measure(5))
+    assert alone.fantasize(X, SobolQMCNormalSampler(Size([3]))).posterior(Z).mean.isfinite().all()
+
+
+@pytest.mark.parametrize("variance", ["laplace", 0.7])
+@pytest.mark.parametrize("split", [False, True])
+def test_batched_is_looped(
+    variance: str | float, split: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if split:  # into pieces of two elements
+        monkeypatch.setattr("botorch_pref.models.pieces._CACHED_ENTRIES", 200)
+    model = make_batch(variance=variance)
+    assert worth_splitting(model, model.items) == split
+    X = rand(3, 4, 2, seed=2)
+    posterior, evidence = model.posterior(X), model.log_evidence()
+    probability = model.win_probability(X[:, :2])
+    slopes = torch.autograd.grad(evidence.sum(), list(model.parameters()))
+    for i in range(3):
+        alone = element(model, i)
+        alone.variance = variance
+        own = alone.posterior(X[i])
+        torch.testing.assert_close(posterior.mean[i], own.mean, atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(
+            posterior.covariance_matrix[i], own.covariance_matrix, atol=1e-9, rtol=1e-9
+        )
+        torch.testing.assert_close(evidence[i], alone.log_evidence(), atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(probability[i], alone.win_probability(X[i, :2]))
+        own_slopes = torch.autograd.grad(alone.log_evidence(), list(alone.parameters()))
+        for slope, own_slope in zip(slopes, own_slopes, strict=True):
+            torch.testing.assert_close(slope[i], own_slope, atol=1e-8, rtol=1e-8)
+
+
+def test_values_shared_by_a_batch_of_comparisons() -> None:
+    duels = [make_duels(5, 6, 2, seed=i) for i in range(2)]
+    X, comparisons = (torch.stack(parts) for parts in zip(*duels, strict=True))
+    items, Y = measure(4)
+    options: dict[str, Any] = {"covar_module": make_kernel(2), "link_scale": 1.3}
+    model = PreferenceGP(X, comparisons, values=(items, Y, variances(Y)), **options)
+    assert model.batch_shape == Size([2])
+    posterior = model.posterior(Z)
+    for i in range(2):
+        alone = PreferenceGP(X[i], comparisons[i], values=(items, Y, variances(Y)), **options)
+        torch.testing.assert_close(posterior.mean[i], alone.posterior(Z).mean)
+        torch.testing.assert_close(model.log_evidence()[i], alone.log_evidence())
+
+
+@pytest.mark.slow
+def test_a_batch_is_fitted_like_its_elements() -> None:
+    model = make_batch(size=2)
+    alone = [element(model, i) for i in range(2)]
+    assert model.custom_fit is not None
+    for one in (model, *alone):
+        fit_gpytorch_mll(LaplaceMarginalLogLikelihood(one.likelihood, one))
+    for i, single in enumerate(alone):
+        found, own = model.log_evidence()[i], single.log_evidence()
+        torch.testing.assert_close(found, own, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(model.link_scale[i], single.link_scale, atol=1e-4, rtol=1e-4)
+
+
+def toy(num_duels: int, num_values: int, scale: float) -> PreferenceGP:
+    """Duels of a logistic judge of known scale, and values, of one utility."""
+    generator = torch.Generator().manual_seed(0)
+    X = rand(num_duels, 2, 1, seed=1)
+    h = utility(X[:, 0]) - utility(X[:, 1])
+    chance = torch.rand(num_duels, generator=generator, dtype=torch.float64)
+    answers = (chance < torch.sigmoid(scale * h)).double()
+    items = rand(num_values, 1, seed=2)
+    noise = 0.05 * torch.randn(num_values, generator=generator).double()
+    return PreferenceGP.from_pairs(X, answers, values=(items, (utility(items) + noise)[:, None]))
+
+
+def test_a_fit_finds_the_scale_and_the_noise() -> None:
+    model = toy(num_duels=150, num_values=12, scale=4.0)
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    assert 2.5 < model.link_scale.item() < 6.0
+    assert 0.02 < model.calibration.noise.sqrt().item() < 0.12
+    X = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
+    error = model.posterior(X).mean.squeeze(-1) - utility(X)
+    assert error.abs().max() < 0.3  # of the utility itself, constant included
+
+
+@pytest.mark.parametrize("variance", ["laplace", 0.7])
+def test_moments_of_draws(variance: str | float) -> None:
+    model = make_mixed(known=False, variance=variance)
+    torch.manual_seed(0)
+    posterior, num_draws = model.posterior(Z), 2000
+    draws = draw_matheron_paths(model, Size([num_draws]))(Z).detach()
+    deviation = posterior.variance.sqrt().squeeze(-1)
+    mean = posterior.mean.squeeze(-1)
+    assert ((draws.mean(0) - mean) / deviation).abs().max() < 4 / num_draws**0.5
+    scaled = (draws - mean) / deviation
+    found = scaled.T @ scaled / num_draws
+    expected = posterior.covariance_matrix / deviation.outer(deviation)
+    assert (found - expected).abs().max() < 0.1  # random features and chance
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("known", [True, False])
+def test_the_same_on_the_device(known: bool) -> None:
+    model = make_mixed(known=known)
+    expected: Tensor = model.posterior(Z).mean
+    twin = copy.deepcopy(model).cuda()
+    torch.testing.assert_close(twin.posterior(Z.cuda()).mean.cpu(), expected)
+    torch.testing.assert_close(twin.log_evidence().cpu(), model.log_evidence())
+    twin.win_probability(Z[:2].cuda())
+    twin.condition_on_pairs(Z[None, :2].cuda(), torch.ones(1).cuda()).posterior(Z.cuda())
