@@ -124,14 +124,15 @@ class Step:
             chosen = self._filtered()
         if schedule.phase == 1 and chosen.record.width <= schedule.gamma:
             schedule.phase = 2
-            schedule.frozen = self._lower(chosen.item)
+            schedule.frozen = self._ends(chosen.item)[0]
         schedule.count(chosen.record.kind, self.settings)
         return chosen
 
     def _of_duels(self) -> Chosen:
         """Phase 1: the most promising item in duels, which is always duelled."""
         found = self._maximum(self._promise())
-        record = QueryRecord("duel", "duels", self._width(found.items[0]), self.schedule.gamma)
+        lower, upper = self._ends(found.items[0])
+        record = QueryRecord("duel", "duels", 0.5 * (upper - lower), self.schedule.gamma)
         return _chosen(record, found)
 
     def _filtered(self) -> Chosen:
@@ -148,8 +149,8 @@ class Step:
                 found, empty = self._maximum(self._promise()), True
         else:
             found = self._maximum(self._promise())
-        item = found.items[0]
-        width = self._width(item)
+        lower, upper = self._ends(found.items[0])
+        width = 0.5 * (upper - lower)
         record = QueryRecord(
             "duel" if width >= schedule.gamma else "value",
             "filtered",
@@ -157,7 +158,7 @@ class Step:
             schedule.gamma,
             slack,
             bound,
-            self._upper(item) - bound + slack,
+            upper - bound + slack,
             empty,
         )
         return _chosen(record, found)
@@ -214,17 +215,10 @@ class Step:
         return asked[torch.cat([best, surest.view(1)])].unsqueeze(-2)
 
     @torch.no_grad()
-    def _width(self, item: Tensor) -> float:
+    def _ends(self, item: Tensor) -> tuple[float, float]:
+        """The bounds of how often an item wins."""
         lower, upper = self.beliefs.borda().interval(item, self.beta)
-        return 0.5 * float(upper - lower)
-
-    @torch.no_grad()
-    def _upper(self, item: Tensor) -> float:
-        return float(self.beliefs.borda().interval(item, self.beta)[1])
-
-    @torch.no_grad()
-    def _lower(self, item: Tensor) -> float:
-        return float(self.beliefs.borda().interval(item, self.beta)[0])
+        return float(lower), float(upper)
 
 
 def _chosen(record: QueryRecord, found: Maximum) -> Chosen:

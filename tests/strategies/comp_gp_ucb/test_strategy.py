@@ -195,3 +195,15 @@ def test_skipped_queries_are_paid_and_not_learnt() -> None:
         assert isinstance(query, Duel)
     with pytest.raises(SearchSpaceError):
         none.recommend_index()
+
+
+@pytest.mark.parametrize("make", [on_a_box, on_items])
+def test_an_empty_set_falls_back_to_the_most_promising_in_duels(make: Any) -> None:
+    """A frozen bound may be out of reach; it is recorded, and nothing is lost."""
+    strategy = make(lower_bound="frozen", borda_slack=0.0)
+    play(strategy, 10)
+    strategy.schedule.phase, strategy.schedule.frozen = 2, 5.0
+    strategy.ask()
+    record = strategy.records[-1]
+    assert record.empty
+    assert record.feasibility < 0.0
