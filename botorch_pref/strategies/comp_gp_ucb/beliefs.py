@@ -88,14 +88,16 @@ class Beliefs:
         return self._models["values"]
 
     @torch.no_grad()
-    def best(self) -> Query | None:
-        """The measured item of the largest posterior mean; without values that in duels."""
+    def best(self) -> tuple[Tensor, int | None] | None:
+        """The measured item of the largest posterior mean, and its row; without values in duels."""
         known: list[tuple[Any, float]] = [*self.values] or [*self.duels]
         if not known:
             return None
         model = self.objective() if self.values else self.borda()
         mean = model.posterior(items_of([query for query, _ in known]).to(self.space.bounds)).mean
-        return known[int(mean.argmax())][0]
+        query = known[int(mean.argmax())][0]
+        row = query.indices[0] if isinstance(query.indices, tuple) else query.indices
+        return items_of([query])[0], row
 
     def items(self, kind: str) -> Tensor:
         """The ``k x d``-dim items of one kind of data: of a duel the first."""

@@ -3,32 +3,27 @@ r"""The settings of COMP-GP-UCB, checked."""
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, TypedDict, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from botorch_pref.data.options import check_count, checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.strategies.comp_gp_ucb.costs import Amount, Costs, exact
+from botorch_pref.strategies.budgeted import BudgetOptions, BudgetSettings
 
 LowerBound = Literal["running", "frozen", "cummax"]
 Remainder = Literal["stop", "duel"]
 Schedule = Literal["log", "dimension"]
 _LEAST_GAMMA = 0.02
 _COUNTS = {
-    "num_initial_duels": 0,
-    "num_initial_values": 0,
     "gamma_streak": 1,
     "refit_duels": 1,
     "refit_values": 1,
 }
 
 
-class CompGPUCBOptions(TypedDict, total=False):
+class CompGPUCBOptions(BudgetOptions, total=False):
     r"""The options of :class:`~botorch_pref.strategies.CompGPUCB`; see :class:`Settings`."""
 
-    duel_cost: Amount
-    value_cost: Amount
-    budget: Amount | None
     borda_slack: float
     slack_limit: float | None
     slack_factor: float
@@ -40,26 +35,20 @@ class CompGPUCBOptions(TypedDict, total=False):
     beta: Schedule | float
     borda_noise: float
     noise: float
-    num_initial_duels: int
-    num_initial_values: int
     refit_duels: int
     refit_values: int
     spend_remainder: Remainder
 
 
 @dataclass(frozen=True)
-class Settings:
-    r"""What a COMP-GP-UCB strategy is set to.
+class Settings(BudgetSettings):
+    r"""What a COMP-GP-UCB strategy is set to; prices, budget and initial design as in the base.
 
     Attributes:
-        duel_cost: ``lambda_c``, the price of a duel.
-        value_cost: ``lambda_l``, the price of a value.
-        budget: ``Lambda``, what all queries may cost, the initial design included; None for no
-            limit, but not with a ``slack_limit``.
         borda_slack: ``L_2 zeta``, at least 0: by how much, as a probability, the best item by
             value may fall short of the best in duels. 0 if duels are judged by the objective.
         slack_limit: Algorithm 2: ``L_2 zeta_max``, up to which the slack is doubled; None for
-            Algorithm 1, which takes the slack for known.
+            Algorithm 1, which takes the slack for known. Needs a ``budget``.
         slack_factor: What Algorithm 2 multiplies each slack by; 2 in the paper, 1 is enough.
         gamma: Below which width of the Borda function an item is measured; None for a quarter
             of ``borda_slack`` and at least 0.02. With 0 there are no values after the initial ones.
@@ -73,17 +62,12 @@ class Settings:
             ``0.5 log(2 t)``; ``"dimension"``, ``sqrt(0.2 d log(2 d t))``; or a number.
         borda_noise: The variance of an answer.
         noise: The variance of the noise of a value, in squared standard deviations of all.
-        num_initial_duels: Duels of two random items to begin with.
-        num_initial_values: Values of random items to begin with.
         refit_duels: After how many more duels their model's hyperparameters are learnt anew.
         refit_values: After how many more values those of the other model are.
         spend_remainder: What happens when a value is chosen that cannot be paid any more:
             ``"stop"``, or ``"duel"`` at that item while there is money.
     """
 
-    duel_cost: str = "1/10"
-    value_cost: str = "1"
-    budget: str | None = None
     borda_slack: float = 0.08
     slack_limit: float | None = None
     slack_factor: float = 2.0
@@ -95,35 +79,20 @@ class Settings:
     beta: Schedule | float = "log"
     borda_noise: float = 0.25
     noise: float = 1e-4
-    num_initial_duels: int = 50
-    num_initial_values: int = 5
     refit_duels: int = 20
     refit_values: int = 5
     spend_remainder: Remainder = "stop"
 
-    @classmethod
-    def checked(cls, **options: Any) -> Self:
-        r"""Settings of a user.
-
-        Raises:
-            ComparisonDataError: If an option is unknown or out of range; names it.
-        """
-        names = [field.name for field in fields(cls)]
-        if unknown := sorted(options.keys() - set(names)):
-            raise ComparisonDataError(f"Unknown options {unknown}; there are {', '.join(names)}.")
-        for name in ("duel_cost", "value_cost", "budget"):
-            if options.get(name) is not None:
-                options[name] = str(exact(name, options[name]))
-        new = cls(**options)
-        new._check_numbers()
+    def _check(self) -> None:
+        super()._check()
+        self._check_numbers()
         for name, words in (("lower_bound", LowerBound), ("spend_remainder", Remainder)):
-            if (value := getattr(new, name)) not in get_args(words):
+            if (value := getattr(self, name)) not in get_args(words):
                 raise ComparisonDataError(
                     f"`{name}` must be one of {', '.join(get_args(words))}, not {value!r}."
                 )
-        if new.slack_limit is not None and new.budget is None:
+        if self.slack_limit is not None and self.budget is None:
             raise ComparisonDataError("A `slack_limit` divides a `budget`, so give one.")
-        return new
 
     def _check_numbers(self) -> None:
         for name, least in _COUNTS.items():
@@ -150,12 +119,6 @@ class Settings:
             )
 
     @property
-    def costs(self) -> Costs:
-        """Prices and budget."""
-        exactly = exact("duel_cost", self.duel_cost), exact("value_cost", self.value_cost)
-        return Costs(*exactly, None if self.budget is None else exact("budget", self.budget))
-
-    @property
     def first_gamma(self) -> float:
         """``gamma`` before it is multiplied."""
         return max(self.borda_slack / 4, _LEAST_GAMMA) if self.gamma is None else self.gamma
@@ -167,7 +130,3 @@ class Settings:
         if self.beta == "log":
             return 0.5 * math.log(2 * t)
         return math.sqrt(0.2 * dim * math.log(2 * dim * t))
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON, which :meth:`checked` reads."""
-        return asdict(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
@@ -15,9 +15,10 @@ from botorch_pref.acquisition.comparison_filtered_ucb import largest_lower_bound
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Feasible, Maximum, SearchSpace
+from botorch_pref.strategies.budgeted import Chosen
 from botorch_pref.strategies.comp_gp_ucb.beliefs import Beliefs
 from botorch_pref.strategies.comp_gp_ucb.options import Settings
-from botorch_pref.strategies.comp_gp_ucb.record import QueryRecord
+from botorch_pref.strategies.comp_gp_ucb.record import FilterRecord
 
 _RAW_SAMPLES = 512
 _STARTS = 64  # the most promising items asked so far, from which searches start
@@ -89,14 +90,6 @@ class Schedule:
             self.level_values = 0
 
 
-class Chosen(NamedTuple):
-    """Why, the item and its row in the choices."""
-
-    record: QueryRecord
-    item: Tensor
-    row: int | None
-
-
 class Step:
     r"""The next item and kind of query.
 
@@ -118,24 +111,24 @@ class Step:
         """The query of this step; the schedule is moved on."""
         schedule = self.schedule
         if schedule.phase == 1:
-            chosen = self._of_duels()
+            record, found = self._of_duels()
         else:
             schedule.raise_slack(self.settings)
-            chosen = self._filtered()
-        if schedule.phase == 1 and chosen.record.width <= schedule.gamma:
+            record, found = self._filtered()
+        if schedule.phase == 1 and record.width <= schedule.gamma:
             schedule.phase = 2
-            schedule.frozen = self._ends(chosen.item)[0]
-        schedule.count(chosen.record.kind, self.settings)
-        return chosen
+            schedule.frozen = self._ends(found.items[0])[0]
+        schedule.count(record.kind, self.settings)
+        return Chosen(record, found.items[0], None if found.indices is None else found.indices[0])
 
-    def _of_duels(self) -> Chosen:
+    def _of_duels(self) -> tuple[FilterRecord, Maximum]:
         """Phase 1: the most promising item in duels, which is always duelled."""
         found = self._maximum(self._promise())
         lower, upper = self._ends(found.items[0])
-        record = QueryRecord("duel", "duels", 0.5 * (upper - lower), self.schedule.gamma)
-        return _chosen(record, found)
+        record = FilterRecord("duel", "duels", 0.5 * (upper - lower), self.schedule.gamma)
+        return record, found
 
-    def _filtered(self) -> Chosen:
+    def _filtered(self) -> tuple[FilterRecord, Maximum]:
         """Phase 2: the most promising item by value of those that duels leave."""
         schedule, empty = self.schedule, False
         slack = self.settings.slack_factor * schedule.slack
@@ -151,7 +144,7 @@ class Step:
             found = self._maximum(self._promise())
         lower, upper = self._ends(found.items[0])
         width = 0.5 * (upper - lower)
-        record = QueryRecord(
+        record = FilterRecord(
             "duel" if width >= schedule.gamma else "value",
             "filtered",
             width,
@@ -161,7 +154,7 @@ class Step:
             upper - bound + slack,
             empty,
         )
-        return _chosen(record, found)
+        return record, found
 
     def _rule(self, slack: float, bound: float) -> ComparisonFilteredUCB:
         return ComparisonFilteredUCB(
@@ -219,7 +212,3 @@ class Step:
         """The bounds of how often an item wins."""
         lower, upper = self.beliefs.borda().interval(item, self.beta)
         return float(lower), float(upper)
-
-
-def _chosen(record: QueryRecord, found: Maximum) -> Chosen:
-    return Chosen(record, found.items[0], None if found.indices is None else found.indices[0])

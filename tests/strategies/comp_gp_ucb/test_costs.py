@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.strategies.comp_gp_ucb.costs import exact
+from botorch_pref.strategies.budgeted.costs import exact
 from botorch_pref.strategies.comp_gp_ucb.options import Settings
 from botorch_pref.strategies.comp_gp_ucb.step import Schedule
 

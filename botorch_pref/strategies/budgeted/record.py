@@ -1,0 +1,37 @@
+r"""What was paid for, and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+Kind = Literal["duel", "value"]
+
+
+@dataclass(frozen=True)
+class QueryRecord:
+    r"""A query that was chosen. Subclasses add numbers that say why.
+
+    Attributes:
+        kind: ``"duel"`` or ``"value"``.
+        phase: ``"initial"`` in the initial design; else what the strategy calls it.
+    """
+
+    kind: Kind
+    phase: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON; what is not a number is null."""
+        return {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Reads what :meth:`to_json` wrote."""
+        known: dict[str, Any] = {
+            name: math.nan if value is None else value for name, value in data.items()
+        }
+        return cls(**known)

@@ -1,0 +1,184 @@
+r"""Strategies that pay for duels and values out of one budget."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.base import Answered, Strategy
+from botorch_pref.strategies.budgeted.options import BudgetSettings
+from botorch_pref.strategies.budgeted.record import Kind, QueryRecord
+
+
+class Chosen(NamedTuple):
+    r"""What is asked next.
+
+    Attributes:
+        record: What is bought, and why.
+        item: The ``d``-dim item; of a duel the first.
+        row: Its row in the choices.
+        opponent: Of a duel the second item and its row; None for one drawn at random.
+    """
+
+    record: QueryRecord
+    item: Tensor
+    row: int | None
+    opponent: tuple[Tensor, int | None] | None = None
+
+
+class BudgetedStrategy(Strategy):
+    r"""A strategy that chooses between duels and values, each at its price.
+
+    It begins with duels of two random items and values of random items. What is chosen and
+    cannot be paid any more ends it: ``ask`` raises. Every query that was chosen counts as paid,
+    skipped or not. In a table the opponent of an item is another choice, never itself.
+
+    A subclass sets :attr:`settings_type` and :attr:`record_type` and implements :meth:`_next`,
+    :meth:`_add` and :meth:`_recommended`; it extends :meth:`_progress` and :meth:`_restore` by
+    what its choices depend on beside the data. For ``bounds``, ``choices``, ``space`` and
+    ``seed`` see :class:`~botorch_pref.strategies.base.Strategy`.
+
+    Attributes:
+        settings: Prices, budget and the options of the rule.
+        records: What was paid for and why, by the number of the query.
+    """
+
+    settings_type: ClassVar[type[BudgetSettings]] = BudgetSettings
+    """What checks the options."""
+    record_type: ClassVar[type[QueryRecord]] = QueryRecord
+    """What says why a query was asked."""
+
+    settings: BudgetSettings
+
+    def __init__(
+        self,
+        bounds: Tensor | None = None,
+        choices: Tensor | None = None,
+        space: SearchSpace | None = None,
+        *,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(bounds, choices, space, seed=seed)
+        self.settings = self.settings_type.checked(**options)
+        self.records: list[QueryRecord] = []
+        self._ended = False  # what was chosen cannot be paid
+
+    @property
+    def spent(self) -> Fraction:
+        """What all queries that were chosen cost."""
+        kinds = [record.kind for record in self.records]
+        return self.settings.costs.spent(kinds.count("duel"), kinds.count("value"))
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing can be paid any more, or what was chosen cannot."""
+        costs = self.settings.costs
+        return self._ended or not costs.affords(min(costs.duel, costs.value), self.spent)
+
+    def recommend(self) -> Tensor:
+        r"""The item of the largest posterior mean of those asked; see the strategy for details.
+
+        Raises:
+            ComparisonDataError: If nothing was answered yet.
+        """
+        return self._best()[0].to(self.space.bounds)
+
+    def recommend_index(self) -> int:
+        """Its row in the choices."""
+        _ = self.space.table  # a box has none, and raises
+        row = self._best()[1]
+        assert row is not None
+        return row
+
+    @abstractmethod
+    def _next(self) -> Chosen:
+        """The next query after the initial design, whether it can be paid or not."""
+
+    @abstractmethod
+    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+        """Add an answer to the data."""
+
+    @abstractmethod
+    def _recommended(self) -> tuple[Tensor, int | None] | None:
+        """The recommended item and its row; None if nothing was answered."""
+
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
+        if not self.finished:
+            chosen = self._initial() or self._next()
+            if self._can_pay(chosen.record.kind):
+                self.records.append(chosen.record)
+                return self._query(query_id, annotator, chosen)
+            self._ended = True
+        raise UnsupportedError(
+            f"The budget of {self.settings.budget} is spent: the next query cannot be paid."
+        )
+
+    def _initial(self) -> Chosen | None:
+        """The next query of the initial design, duels first; None if there is none to be paid."""
+        kinds = [record.kind for record in self.records if record.phase == "initial"]
+        kind: Kind
+        if kinds.count("duel") < self.settings.num_initial_duels:
+            kind = "duel"
+        elif kinds.count("value") < self.settings.num_initial_values:
+            kind = "value"
+        else:
+            return None
+        if not self._can_pay(kind):
+            return None
+        item, row = self._uniform(f"initial {kind}", kinds.count(kind))
+        return Chosen(self.record_type(kind, "initial"), item, row)
+
+    def _can_pay(self, kind: Kind) -> bool:
+        costs = self.settings.costs
+        return costs.affords(costs.duel if kind == "duel" else costs.value, self.spent)
+
+    def _query(self, query_id: int, annotator: str | None, chosen: Chosen) -> Query:
+        if chosen.record.kind == "value":
+            return Evaluate(query_id, chosen.item, chosen.row, annotator)
+        other, row = chosen.opponent or self._uniform("opponent", query_id, chosen.row)
+        rows = None if chosen.row is None or row is None else (chosen.row, row)
+        return Duel(query_id, torch.stack([chosen.item.to(other), other]), rows, annotator)
+
+    def _uniform(self, stream: str, step: int, but: int | None = None) -> tuple[Tensor, int | None]:
+        """An item drawn at random, of choices another one than ``but``, and its row."""
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, stream, step))
+        if self.space.choices is None:
+            lower, upper = self.space.bounds
+            unit = torch.rand(self.space.dim, generator=generator, dtype=torch.double)
+            return lower + (upper - lower) * unit.to(lower), None
+        table = self.space.table
+        row = int(torch.randint(len(table) - (but is not None), (), generator=generator))
+        row += but is not None and row >= but
+        return table[row], row
+
+    def _best(self) -> tuple[Tensor, int | None]:
+        found = self._recommended()
+        if found is None:
+            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
+        return found
+
+    def _learn(self, answered: Answered) -> None:
+        query, answer = answered
+        if not isinstance(query, Duel | Evaluate):
+            raise ComparisonDataError(f"Query {query.id} asks neither for a duel nor a value.")
+        if answer is not None:
+            self._add(query, answer)
+
+    def _options(self) -> dict[str, Any]:
+        return self.settings.to_json()
+
+    def _progress(self) -> dict[str, Any]:
+        return {"records": [record.to_json() for record in self.records], "ended": self._ended}
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        self.records = [self.record_type.from_json(entry) for entry in progress["records"]]
+        self._ended = progress["ended"]
