@@ -1,12 +1,16 @@
 r"""Ask/tell strategies, one published system a module."""
 
 from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.borda_ucb import BordaUCB, RandomDuels
+from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.cobol import COBOHL, COBOL
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.gp_ts import GPTS
+from botorch_pref.strategies.gp_ucb import GPUCB
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
+from botorch_pref.strategies.mf_gp_ucb import MFGPUCB
 from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.pf_ts import PFTS
 from botorch_pref.strategies.pop_bo import POPBO, MultipleChoicePOPBO
@@ -21,13 +25,18 @@ __all__ = [
     "DTS",
     "EUBO",
     "GPTS",
+    "GPUCB",
+    "MFGPUCB",
     "MRLPF",
     "PFTS",
     "POPBO",
     "SGP",
+    "BordaUCB",
+    "BudgetedStrategy",
     "CompGPUCB",
     "MaxMinLCBStrategy",
     "MultipleChoicePOPBO",
+    "RandomDuels",
     "RandomPairs",
     "Schedule",
     "Strategy",

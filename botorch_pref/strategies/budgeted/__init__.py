@@ -1,9 +1,17 @@
 r"""What every strategy shares that pays for duels and values out of one budget."""
 
 from botorch_pref.strategies.budgeted.costs import Amount, Costs
-from botorch_pref.strategies.budgeted.options import BudgetOptions, BudgetSettings
-from botorch_pref.strategies.budgeted.record import Kind, QueryRecord
+from botorch_pref.strategies.budgeted.options import (
+    BudgetOptions,
+    BudgetSettings,
+    ModelOptions,
+    ModelSettings,
+    WidthOptions,
+    WidthSettings,
+)
+from botorch_pref.strategies.budgeted.record import Kind, QueryRecord, WidthRecord
 from botorch_pref.strategies.budgeted.strategy import BudgetedStrategy, Chosen
+from botorch_pref.strategies.budgeted.two_models import TwoModelStrategy
 
 __all__ = [
     "Amount",
@@ -13,5 +21,11 @@ __all__ = [
     "Chosen",
     "Costs",
     "Kind",
+    "ModelOptions",
+    "ModelSettings",
     "QueryRecord",
+    "TwoModelStrategy",
+    "WidthOptions",
+    "WidthRecord",
+    "WidthSettings",
 ]

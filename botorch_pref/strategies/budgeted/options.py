@@ -1,13 +1,18 @@
-r"""Prices, budget and initial design, checked."""
+r"""What strategies with a budget are set to, checked."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self, TypedDict
+from typing import Any, Literal, Self, TypedDict, get_args
 
-from botorch_pref.data.options import check_count
+from botorch_pref.data.options import check_count, checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted.costs import Amount, Costs, exact
+
+Multiple = Literal["log", "dimension"]
+_LEAST_GAMMA = 0.02
 
 
 class BudgetOptions(TypedDict, total=False):
@@ -18,6 +23,24 @@ class BudgetOptions(TypedDict, total=False):
     budget: Amount | None
     num_initial_duels: int
     num_initial_values: int
+
+
+class ModelOptions(BudgetOptions, total=False):
+    r"""Those of strategies with a model of duels and one of values; see :class:`ModelSettings`."""
+
+    beta: Multiple | float
+    borda_noise: float
+    noise: float
+    refit_duels: int
+    refit_values: int
+
+
+class WidthOptions(ModelOptions, total=False):
+    r"""Those of strategies that duel what duels know little of; see :class:`WidthSettings`."""
+
+    gamma: float | None
+    gamma_factor: float
+    gamma_streak: int
 
 
 @dataclass(frozen=True)
@@ -71,3 +94,86 @@ class BudgetSettings:
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, which :meth:`checked` reads."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class ModelSettings(BudgetSettings):
+    r"""Settings of strategies with a model of duels and one of values.
+
+    The defaults are those of Xu, Joshi, Singh and Dubrawski (2020), App. B; both kinds of noise
+    are not stated there.
+
+    Attributes:
+        beta: Multiplies standard deviations at step ``t``: ``"log"``, the paper's
+            ``0.5 log(2 t)``; ``"dimension"``, ``sqrt(0.2 d log(2 d t))``; or a number.
+        borda_noise: The variance of an answer.
+        noise: The variance of the noise of a value, in squared standard deviations of all.
+        refit_duels: After how many more duels their model's hyperparameters are learnt anew.
+        refit_values: After how many more values those of the other model are.
+    """
+
+    beta: Multiple | float = "log"
+    borda_noise: float = 0.25
+    noise: float = 1e-4
+    refit_duels: int = 20
+    refit_values: int = 5
+
+    def _check(self) -> None:
+        super()._check()
+        for name in ("refit_duels", "refit_values"):
+            check_count(name, getattr(self, name), 1)
+        for name in ("borda_noise", "noise"):
+            checked_positive(name, getattr(self, name))
+        if not isinstance(self.beta, str):
+            checked_positive("beta", self.beta)
+        elif self.beta not in get_args(Multiple):
+            raise ComparisonDataError(f"`beta` must be a number, log or dimension: {self.beta!r}.")
+
+    def beta_at(self, t: int, dim: int) -> float:
+        """The multiple of standard deviations at step ``t = 1, 2, ...`` in ``dim`` dimensions."""
+        if not isinstance(self.beta, str):
+            return float(self.beta)
+        if self.beta == "log":
+            return 0.5 * math.log(2 * t)
+        return math.sqrt(0.2 * dim * math.log(2 * dim * t))
+
+
+@dataclass(frozen=True)
+class WidthSettings(ModelSettings, ABC):
+    r"""Settings of strategies that duel an item for as long as duels know little of it.
+
+    Attributes:
+        gamma: Below which width of the Borda function an item is measured; None for a quarter
+            of the disagreement of duels and values and at least 0.02.
+        gamma_factor: What ``gamma`` is multiplied by after ``gamma_streak`` duels in a row.
+        gamma_streak: See there.
+    """
+
+    gamma: float | None = None
+    gamma_factor: float = 2.0
+    gamma_streak: int = 10
+
+    @property
+    def first_gamma(self) -> float:
+        """``gamma`` before it is multiplied."""
+        return max(self._disagreement() / 4, _LEAST_GAMMA) if self.gamma is None else self.gamma
+
+    def after_duel(self, gamma: float, streak: int) -> tuple[float, int]:
+        """``gamma`` and the duels in a row, after one more."""
+        if streak + 1 == self.gamma_streak:
+            return gamma * self.gamma_factor, 0
+        return gamma, streak + 1
+
+    @abstractmethod
+    def _disagreement(self) -> float:
+        """By how much duels and values may disagree."""
+
+    def _check(self) -> None:
+        super()._check()
+        check_count("gamma_streak", self.gamma_streak, 1)
+        if self.gamma is not None and self.gamma not in (0, math.inf):
+            checked_positive("gamma", self.gamma)
+        if not (is_positive(self.gamma_factor) and self.gamma_factor >= 1):
+            raise ComparisonDataError(
+                f"`gamma_factor` must be at least 1, not {self.gamma_factor!r}."
+            )

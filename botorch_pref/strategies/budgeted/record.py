@@ -35,3 +35,16 @@ class QueryRecord:
             name: math.nan if value is None else value for name, value in data.items()
         }
         return cls(**known)
+
+
+@dataclass(frozen=True)
+class WidthRecord(QueryRecord):
+    r"""A query of a strategy that duels an item for as long as duels know little of it.
+
+    Attributes:
+        width: ``beta sd(x)`` of how often the item wins, before the query; a probability.
+        gamma: Below which width items are measured.
+    """
+
+    width: float = math.nan
+    gamma: float = math.nan

@@ -137,6 +137,10 @@ class BudgetedStrategy(Strategy):
         item, row = self._uniform(f"initial {kind}", kinds.count(kind))
         return Chosen(self.record_type(kind, "initial"), item, row)
 
+    def _num_later(self) -> int:
+        """How many queries were chosen after the initial design."""
+        return sum(record.phase != "initial" for record in self.records)
+
     def _can_pay(self, kind: Kind) -> bool:
         costs = self.settings.costs
         return costs.affords(costs.duel if kind == "duel" else costs.value, self.spent)

@@ -7,21 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 import torch
-from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
-from torch import Tensor
 
 from botorch_pref.acquisition import ComparisonFilteredUCB
 from botorch_pref.acquisition.comparison_filtered_ucb import largest_lower_bound
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.randomness import derive_seed
-from botorch_pref.space import Feasible, Maximum, SearchSpace
-from botorch_pref.strategies.budgeted import Chosen
-from botorch_pref.strategies.comp_gp_ucb.beliefs import Beliefs
+from botorch_pref.space import Maximum
+from botorch_pref.strategies.budgeted import Chosen, Kind
+from botorch_pref.strategies.budgeted.beliefs import Beliefs
+from botorch_pref.strategies.budgeted.step import RAW_SAMPLES, OptimisticStep, row_of
 from botorch_pref.strategies.comp_gp_ucb.options import Settings
 from botorch_pref.strategies.comp_gp_ucb.record import FilterRecord
-
-_RAW_SAMPLES = 512
-_STARTS = 64  # the most promising items asked so far, from which searches start
 
 
 @dataclass
@@ -66,7 +61,7 @@ class Schedule:
         }
         return cls(**known)
 
-    def count(self, kind: Literal["duel", "value"], settings: Settings) -> None:
+    def count(self, kind: Kind, settings: Settings) -> None:
         """One more query was chosen: gamma is multiplied after many duels in a row."""
         if kind == "value":
             self.streak = 0
@@ -74,10 +69,7 @@ class Schedule:
             return
         if self.phase == 1 and not settings.gamma_in_phase_1:
             return
-        self.streak += 1
-        if self.streak == settings.gamma_streak:
-            self.streak = 0
-            self.gamma *= settings.gamma_factor
+        self.gamma, self.streak = settings.after_duel(self.gamma, self.streak)
 
     def raise_slack(self, settings: Settings) -> None:
         """Algorithm 2: after its share of the values a slack is doubled, up to the limit."""
@@ -90,22 +82,20 @@ class Schedule:
             self.level_values = 0
 
 
-class Step:
+class Step(OptimisticStep):
     r"""The next item and kind of query.
 
     Args:
         beliefs: Both models.
+        settings: The options.
         schedule: What moves; it is moved on by :meth:`choose`.
         seed: Of the strategy.
     """
 
-    def __init__(self, beliefs: Beliefs, schedule: Schedule, seed: int) -> None:
-        self.beliefs, self.schedule = beliefs, schedule
-        self.settings: Settings = beliefs.settings
-        self.space: SearchSpace = beliefs.space
+    def __init__(self, beliefs: Beliefs, settings: Settings, schedule: Schedule, seed: int) -> None:
+        self.settings, self.schedule = settings, schedule
         schedule.step += 1
-        self.seed = derive_seed(seed, "optimizer", schedule.step)
-        self.beta = self.settings.beta_at(schedule.step, self.space.dim)
+        super().__init__(beliefs, schedule.step, seed)
 
     def choose(self) -> Chosen:
         """The query of this step; the schedule is moved on."""
@@ -117,14 +107,14 @@ class Step:
             record, found = self._filtered()
         if schedule.phase == 1 and record.width <= schedule.gamma:
             schedule.phase = 2
-            schedule.frozen = self._ends(found.items[0])[0]
+            schedule.frozen = self.ends(found.items[0])[0]
         schedule.count(record.kind, self.settings)
-        return Chosen(record, found.items[0], None if found.indices is None else found.indices[0])
+        return Chosen(record, found.items[0], row_of(found))
 
     def _of_duels(self) -> tuple[FilterRecord, Maximum]:
         """Phase 1: the most promising item in duels, which is always duelled."""
-        found = self._maximum(self._promise())
-        lower, upper = self._ends(found.items[0])
+        found = self.maximum(self.of_duels())
+        lower, upper = self.ends(found.items[0])
         record = FilterRecord("duel", "duels", 0.5 * (upper - lower), self.schedule.gamma)
         return record, found
 
@@ -137,12 +127,12 @@ class Step:
         if self.beliefs.values:
             rule = self._rule(slack, bound)
             try:
-                found = self._maximum(rule, rule.feasibility)
+                found = self.maximum(rule, rule.feasibility)
             except SearchSpaceError:  # nothing passes; possible with a frozen bound alone
-                found, empty = self._maximum(self._promise()), True
+                found, empty = self.maximum(self.of_duels()), True
         else:
-            found = self._maximum(self._promise())
-        lower, upper = self._ends(found.items[0])
+            found = self.maximum(self.of_duels())
+        lower, upper = self.ends(found.items[0])
         width = 0.5 * (upper - lower)
         record = FilterRecord(
             "duel" if width >= schedule.gamma else "value",
@@ -165,50 +155,17 @@ class Step:
             lower_bound=bound,
         )
 
-    def _promise(self) -> AcquisitionFunction:
-        return UpperConfidenceBound(self.beliefs.borda(), beta=self.beta**2)
-
     def _lower_bound(self) -> float:
         """What the best item in duels is taken to reach."""
         schedule, kind = self.schedule, self.settings.lower_bound
         if kind == "frozen":
             return schedule.frozen
-        pool = self.space.sample(_RAW_SAMPLES, self.seed)
+        pool = self.space.sample(RAW_SAMPLES, self.seed)
         model = self.beliefs.borda()
-        running = float(largest_lower_bound(model, self.beta, self._with_asked(pool)))
+        running = float(largest_lower_bound(model, self.beta, torch.cat([pool, self.asked()])))
         if kind == "running":
             return running
         if schedule.num_fits != self.beliefs.num_fits:
             schedule.num_fits, schedule.largest = self.beliefs.num_fits, -math.inf
         schedule.largest = max(schedule.largest, running)
         return schedule.largest
-
-    def _with_asked(self, pool: Tensor) -> Tensor:
-        return torch.cat([pool, self.beliefs.items("values"), self.beliefs.items("duels")])
-
-    @torch.no_grad()
-    def _maximum(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:
-        with torch.enable_grad():
-            return self.space.maximize(
-                rule,
-                seed=self.seed,
-                starts=self._starts(rule),
-                raw_samples=_RAW_SAMPLES,
-                feasible=feasible,
-            )
-
-    @torch.no_grad()
-    def _starts(self, rule: AcquisitionFunction) -> Tensor:
-        """Where to start from: what was asked, the surest in duels among them."""
-        asked = torch.cat([self.beliefs.items("values"), self.beliefs.items("duels")])
-        if not len(asked):
-            return asked.unsqueeze(-2)
-        best = rule(asked.unsqueeze(-2)).topk(min(_STARTS, len(asked))).indices
-        surest = self.beliefs.borda().interval(asked, self.beta)[0].argmax()
-        return asked[torch.cat([best, surest.view(1)])].unsqueeze(-2)
-
-    @torch.no_grad()
-    def _ends(self, item: Tensor) -> tuple[float, float]:
-        """The bounds of how often an item wins."""
-        lower, upper = self.beliefs.borda().interval(item, self.beta)
-        return float(lower), float(upper)

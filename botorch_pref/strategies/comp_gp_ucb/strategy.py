@@ -7,16 +7,14 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen
-from botorch_pref.strategies.comp_gp_ucb.beliefs import Beliefs
+from botorch_pref.strategies.budgeted import Chosen, TwoModelStrategy
 from botorch_pref.strategies.comp_gp_ucb.options import CompGPUCBOptions, Settings
 from botorch_pref.strategies.comp_gp_ucb.record import FilterRecord
 from botorch_pref.strategies.comp_gp_ucb.step import Schedule, Step
 
 
-class CompGPUCB(BudgetedStrategy):
+class CompGPUCB(TwoModelStrategy):
     r"""Optimisation with duels against random opponents and with values, Xu et al. (2020).
 
     A duel of an item against a uniformly random one is an unbiased sample of how often the item
@@ -67,7 +65,6 @@ class CompGPUCB(BudgetedStrategy):
             SearchSpaceError: If the domain cannot be used.
         """
         super().__init__(bounds, choices, space, seed=seed, **options)
-        self.beliefs = Beliefs(self.space, self.settings, self.seed)
         self.schedule = Schedule(self.settings.first_gamma, self.settings.borda_slack)
 
     def _next(self) -> Chosen:
@@ -75,23 +72,14 @@ class CompGPUCB(BudgetedStrategy):
             record = FilterRecord("duel", "duels")
             return Chosen(record, *self._uniform("first", len(self.records)))
         self.beliefs.learn()
-        chosen = Step(self.beliefs, self.schedule, self.seed).choose()
+        chosen = Step(self.beliefs, self.settings, self.schedule, self.seed).choose()
         if self.settings.spend_remainder == "duel" and not self._can_pay(chosen.record.kind):
             return chosen._replace(record=replace(chosen.record, kind="duel"))
         return chosen
 
-    def _add(self, query: Duel | Evaluate, answer: float) -> None:
-        self.beliefs.add(query, answer)
-
-    def _recommended(self) -> tuple[Tensor, int | None] | None:
-        """The measured item with the largest posterior mean; without values, that in duels."""
-        return self.beliefs.best()
-
     def _progress(self) -> dict[str, Any]:
-        progress = {"schedule": self.schedule.to_json(), "beliefs": self.beliefs.progress()}
-        return super()._progress() | progress
+        return super()._progress() | {"schedule": self.schedule.to_json()}
 
     def _restore(self, progress: dict[str, Any]) -> None:
         super()._restore(progress)
         self.schedule = Schedule.from_json(progress["schedule"])
-        self.beliefs.restore(progress["beliefs"])

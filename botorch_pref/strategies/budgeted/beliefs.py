@@ -1,4 +1,4 @@
-r"""What COMP-GP-UCB has been told, and its two models, which share nothing."""
+r"""Duels and values, and two models of them, which share nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from botorch_pref.models.borda import isotropic_kernel
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.comp_gp_ucb.options import Settings
+from botorch_pref.strategies.budgeted.options import ModelSettings
 from botorch_pref.strategies.exact_fit import fit_exactly
 
 _KINDS = ("duels", "values")
@@ -39,7 +39,7 @@ class Beliefs:
         num_fits: How often the duels' model was fitted.
     """
 
-    def __init__(self, space: SearchSpace, settings: Settings, seed: int) -> None:
+    def __init__(self, space: SearchSpace, settings: ModelSettings, seed: int) -> None:
         self.space, self.settings, self.seed = space, settings, seed
         self.duels: list[tuple[Duel, float]] = []
         self.values: list[tuple[Evaluate, float]] = []

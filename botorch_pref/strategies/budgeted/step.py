@@ -1,0 +1,86 @@
+r"""One step of a rule that is optimistic about duels, about values, or both."""
+
+from __future__ import annotations
+
+import torch
+from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
+from torch import Tensor
+
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import Feasible, Maximum, SearchSpace
+from botorch_pref.strategies.budgeted.beliefs import Beliefs
+
+RAW_SAMPLES = 512
+_STARTS = 64  # the most promising items asked so far, from which searches start
+
+
+class OptimisticStep:
+    r"""What is promising at one step, and where.
+
+    Args:
+        beliefs: Both models.
+        step: ``t = 1, 2, ...``, on which multiples of standard deviations depend.
+        seed: Of the strategy.
+
+    Attributes:
+        beta: The multiple of this step.
+        seed: Of everything random in this step.
+    """
+
+    def __init__(self, beliefs: Beliefs, step: int, seed: int) -> None:
+        self.beliefs = beliefs
+        self.space: SearchSpace = beliefs.space
+        self.seed = derive_seed(seed, "optimizer", step)
+        self.beta = beliefs.settings.beta_at(step, self.space.dim)
+
+    def of_duels(self) -> AcquisitionFunction:
+        """The upper bound of how often an item wins."""
+        return UpperConfidenceBound(self.beliefs.borda(), beta=self.beta**2)
+
+    def of_values(self) -> AcquisitionFunction:
+        """The upper bound of the objective."""
+        return UpperConfidenceBound(self.beliefs.objective(), beta=self.beta**2)
+
+    @torch.no_grad()
+    def maximum(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:
+        """Where a rule is largest; see :meth:`~botorch_pref.space.SearchSpace.maximize`."""
+        with torch.enable_grad():
+            return self.space.maximize(
+                rule,
+                seed=self.seed,
+                starts=self._starts(rule),
+                raw_samples=RAW_SAMPLES,
+                feasible=feasible,
+            )
+
+    @torch.no_grad()
+    def ends(self, item: Tensor) -> tuple[float, float]:
+        """The bounds of how often an item wins."""
+        lower, upper = self.beliefs.borda().interval(item, self.beta)
+        return float(lower), float(upper)
+
+    def width(self, item: Tensor) -> float:
+        """``beta sd`` of how often an item wins."""
+        lower, upper = self.ends(item)
+        return 0.5 * (upper - lower)
+
+    def asked(self) -> Tensor:
+        """The ``k x d``-dim items that were measured or chosen for duels."""
+        return torch.cat([self.beliefs.items("values"), self.beliefs.items("duels")])
+
+    @torch.no_grad()
+    def _starts(self, rule: AcquisitionFunction) -> Tensor:
+        """Where to start from: what was asked, the surest in duels among them."""
+        asked = self.asked()
+        if not len(asked):
+            return asked.unsqueeze(-2)
+        rows = rule(asked.unsqueeze(-2)).topk(min(_STARTS, len(asked))).indices
+        if self.beliefs.duels:
+            surest = self.beliefs.borda().interval(asked, self.beta)[0].argmax()
+            rows = torch.cat([rows, surest.view(1)])
+        return asked[rows].unsqueeze(-2)
+
+
+def row_of(found: Maximum) -> int | None:
+    """The row of the item that was found, in choices."""
+    return None if found.indices is None else found.indices[0]
