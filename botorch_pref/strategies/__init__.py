@@ -9,6 +9,7 @@ from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.gp_ts import GPTS
 from botorch_pref.strategies.gp_ucb import GPUCB
+from botorch_pref.strategies.kernel_self_sparring import KernelSelfSparring
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
 from botorch_pref.strategies.mf_gp_ucb import MFGPUCB
 from botorch_pref.strategies.mr_lpf import MRLPF
@@ -34,6 +35,7 @@ __all__ = [
     "BordaUCB",
     "BudgetedStrategy",
     "CompGPUCB",
+    "KernelSelfSparring",
     "MaxMinLCBStrategy",
     "MultipleChoicePOPBO",
     "RandomDuels",

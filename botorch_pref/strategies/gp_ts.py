@@ -35,6 +35,7 @@ from botorch_pref.strategies.learner import (
 )
 from botorch_pref.strategies.schedules import Schedule, as_schedule
 from botorch_pref.strategies.utility import ArmPath
+from botorch_pref.strategies.value_posterior import ValuePosterior
 
 _EQUAL = 1e-12
 
@@ -202,7 +203,7 @@ class GPTS(Strategy):
         items, values = self._asked().squeeze(-2), self._values() - self.offset
         return _exact_gp(self.space, items, values, self._kernel(), self.noise).eval()
 
-    def _posterior(self) -> _ValuePosterior:
+    def _posterior(self) -> ValuePosterior:
         table = self.space.table
         if self._prior is None:
             with torch.no_grad():
@@ -212,7 +213,7 @@ class GPTS(Strategy):
         count, total = table.new_zeros(2, len(table)).unbind()
         count.index_add_(0, rows.to(table.device), table.new_ones(len(rows)))
         total.index_add_(0, rows.to(table.device), (self._values() - self.offset).to(table))
-        return _ValuePosterior(*self._prior, count, total, self.noise)
+        return ValuePosterior(*self._prior, count, total, self.noise)
 
     def _learn(self, answered: Answered) -> None:
         query = answered.query
@@ -262,36 +263,3 @@ def _exact_gp(
             input_transform=Normalize(space.dim, bounds=space.bounds),
             outcome_transform=None,
         )
-
-
-class _ValuePosterior:
-    """``n`` utilities, less their prior mean, after ``count`` values each that sum to ``total``.
-
-    In the ``n`` dimensions of the items: of repeated values only the average matters.
-    """
-
-    def __init__(
-        self, covariance: Tensor, root: Tensor, count: Tensor, total: Tensor, noise: float
-    ) -> None:
-        self.covariance, self.root = covariance, root
-        self.scale = (count / noise).sqrt()
-        inner = self.scale.unsqueeze(-1) * covariance * self.scale
-        inner.diagonal().add_(1.0)
-        self.factor = torch.linalg.cholesky(inner)
-        self.observed = count > 0
-        self.mean = self._update(total / (noise * count.clamp_min(1.0)).sqrt())
-
-    def _update(self, right: Tensor) -> Tensor:
-        solved = torch.cholesky_solve(right.unsqueeze(-1), self.factor).squeeze(-1)
-        return self.covariance @ (self.scale * solved)
-
-    def best_of_a_draw(self, scale: float, seed: int) -> int:
-        """The row of the maximum of a draw whose standard deviation is multiplied by a scale."""
-        generator = torch.Generator().manual_seed(seed)
-        size = (2, len(self.mean))
-        prior, error = torch.randn(size, generator=generator, dtype=torch.double).to(self.mean)
-        ties = torch.rand(len(self.mean), generator=generator, dtype=torch.double)
-        path = self.root @ prior
-        # Matheron's rule, as it stays exact where the covariance is singular.
-        draw = path - self._update(self.scale * path + torch.where(self.observed, error, 0.0))
-        return int(argmax_with_random_ties(self.mean + scale * draw, ties))

@@ -67,7 +67,7 @@ class Beliefs:
                 continue
             model = self._model(kind)
             if fit_exactly(model, derive_seed(self.seed, f"fit {kind}", sizes[kind])):
-                self._fitted[kind] = {"size": sizes[kind], **_hyperparameters(model)}
+                self._fitted[kind] = {"size": sizes[kind], **hyperparameters(model)}
             else:
                 self._fitted[kind] = {**self._fitted.get(kind, {}), "size": sizes[kind]}
             self._models.pop(kind, None)
@@ -120,12 +120,7 @@ class Beliefs:
         answers = torch.tensor([answer for _, answer in known]).to(self.space.bounds)
         make = self._duels_model if kind == "duels" else self._values_model
         model = make(self.items(kind), answers)
-        if "lengthscale" in (found := self._fitted.get(kind, {})):
-            kernel, like = model.covar_module, self.space.bounds
-            assert isinstance(kernel, ScaleKernel)
-            kernel.base_kernel.lengthscale = torch.tensor(found["lengthscale"]).to(like)
-            kernel.outputscale = torch.tensor(found["outputscale"]).to(like)
-            model.mean_module.initialize(constant=torch.tensor(found["mean"]).to(like))
+        set_hyperparameters(model, self._fitted.get(kind, {}))
         return model
 
     def _duels_model(self, items: Tensor, answers: Tensor) -> BordaGP:
@@ -155,7 +150,8 @@ def items_of(queries: list[Query]) -> Tensor:
     return torch.stack([q.items[0] if q.items.dim() == 2 else q.items for q in queries])
 
 
-def _hyperparameters(model: SingleTaskGP) -> dict[str, Any]:
+def hyperparameters(model: SingleTaskGP) -> dict[str, Any]:
+    """Those of a model with a scaled kernel and a constant mean, as plain JSON."""
     kernel = model.covar_module
     assert isinstance(kernel, ScaleKernel)
     return {
@@ -163,3 +159,14 @@ def _hyperparameters(model: SingleTaskGP) -> dict[str, Any]:
         "outputscale": kernel.outputscale.tolist(),
         "mean": model.mean_module.constant.tolist(),
     }
+
+
+def set_hyperparameters(model: SingleTaskGP, found: dict[str, Any]) -> None:
+    """Put back what :func:`hyperparameters` returned, if there is anything."""
+    if "lengthscale" not in found:
+        return
+    kernel, like = model.covar_module, model.train_targets
+    assert isinstance(kernel, ScaleKernel)
+    kernel.base_kernel.lengthscale = torch.tensor(found["lengthscale"]).to(like)
+    kernel.outputscale = torch.tensor(found["outputscale"]).to(like)
+    model.mean_module.initialize(constant=torch.tensor(found["mean"]).to(like))
