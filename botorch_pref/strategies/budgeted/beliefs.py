@@ -120,7 +120,7 @@ class Beliefs:
 
     def _model(self, kind: str) -> SingleTaskGP:
         known: list[tuple[Any, float]] = [*self.duels] if kind == "duels" else [*self.values]
-        answers = torch.tensor([answer for _, answer in known]).to(self.space.bounds)
+        answers = _double([answer for _, answer in known]).to(self.space.bounds)
         make = self._duels_model if kind == "duels" else self._values_model
         model = make(self.items(kind), answers)
         set_hyperparameters(model, self._fitted.get(kind, {}))
@@ -170,6 +170,10 @@ def set_hyperparameters(model: SingleTaskGP, found: dict[str, Any]) -> None:
         return
     kernel, like = model.covar_module, model.train_targets
     assert isinstance(kernel, ScaleKernel)
-    kernel.base_kernel.lengthscale = torch.tensor(found["lengthscale"]).to(like)
-    kernel.outputscale = torch.tensor(found["outputscale"]).to(like)
-    model.mean_module.initialize(constant=torch.tensor(found["mean"]).to(like))
+    kernel.base_kernel.lengthscale = _double(found["lengthscale"]).to(like)
+    kernel.outputscale = _double(found["outputscale"]).to(like)
+    model.mean_module.initialize(constant=_double(found["mean"]).to(like))
+
+
+def _double(numbers: Any) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.double)
