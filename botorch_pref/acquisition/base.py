@@ -20,6 +20,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihood_ratio import Bound
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models.moments import safe_deviation
 from botorch_pref.models.utility_model import UtilityModel
 
 
@@ -151,6 +152,24 @@ def checked_beta(beta: float) -> float:
         ComparisonDataError: If it is neither zero nor a positive, finite number.
     """
     return 0.0 if beta == 0 else checked_positive("beta", beta)
+
+
+def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:
+    r"""``mean(x) + beta sd(x)`` of single items.
+
+    Args:
+        model: A model with one output and a Gaussian posterior.
+        X: ``b x 1 x d``-dim items.
+        beta: The multiple of the standard deviation.
+
+    Returns:
+        ``b``-dim bounds, in units of the model; of gradient zero in a deviation of zero.
+    """
+    normal = cast(GPyTorchPosterior, model.posterior(X)).distribution
+    # Not `variance`, which GPyTorch rounds up to a constant of the units that Y is in.
+    variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+    upper: Tensor = (normal.mean + beta * safe_deviation(variance)).squeeze(-1)
+    return upper
 
 
 def usable_start(last: Bound | None, model: LikelihoodRatioModel, shape: Size) -> Bound | None:

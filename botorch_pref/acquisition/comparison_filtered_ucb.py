@@ -2,19 +2,15 @@ r"""COMP-GP-UCB's rule: optimistic values, where cheap duels leave hope."""
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta
+from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import BordaGP
-from botorch_pref.models.moments import safe_deviation
 
 
 class ComparisonFilteredUCB(ItemAcquisitionFunction):
@@ -103,10 +99,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         Returns:
             ``b``-dim values, in units of the value model.
         """
-        posterior = cast(GPyTorchPosterior, self.model.posterior(X))
-        deviation = safe_deviation(posterior.variance.clamp_min(0.0))
-        value: Tensor = (posterior.mean + self.beta * deviation)[..., 0, 0]
-        return value
+        return upper_bound(self.model, X, self.beta)
 
     def feasibility(self, X: Tensor) -> Tensor:
         r"""``phi(x)``, at least 0 where an item may be measured.

@@ -2,18 +2,14 @@ r"""MF-GP-UCB's rule: the smaller of what two fidelities promise."""
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta
+from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.models.moments import safe_deviation
 
 
 class MultiFidelityUCB(ItemAcquisitionFunction):
@@ -88,12 +84,5 @@ class MultiFidelityUCB(ItemAcquisitionFunction):
         Returns:
             ``b``-dim values, in units of the value model.
         """
-        value = _upper(self.model, X, self.beta)
-        return torch.minimum(value, _upper(self.cheap_model, X, self.cheap_beta) + self.zeta)
-
-
-def _upper(model: Model, X: Tensor, beta: Tensor) -> Tensor:
-    posterior = cast(GPyTorchPosterior, model.posterior(X))
-    deviation = safe_deviation(posterior.variance.clamp_min(0.0))
-    upper: Tensor = (posterior.mean + beta * deviation)[..., 0, 0]
-    return upper
+        cheap = upper_bound(self.cheap_model, X, self.cheap_beta) + self.zeta
+        return torch.minimum(upper_bound(self.model, X, self.beta), cheap)

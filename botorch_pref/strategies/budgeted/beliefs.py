@@ -111,11 +111,11 @@ class Beliefs:
 
     def progress(self) -> dict[str, Any]:
         """What is not in the answers, as plain JSON."""
-        return {"fitted": self._fitted, "num_fits": self.num_fits}
+        return {"fitted": dict(self._fitted), "num_fits": self.num_fits}
 
     def restore(self, progress: dict[str, Any]) -> None:
         """Put back what :meth:`progress` returned; answers are in place."""
-        self._fitted, self.num_fits = progress["fitted"], progress["num_fits"]
+        self._fitted, self.num_fits = dict(progress["fitted"]), progress["num_fits"]
         self._models.clear()
 
     def _model(self, kind: str) -> SingleTaskGP:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypedDict, get_args
 from botorch_pref.data.options import check_count, checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted.costs import Amount, Costs, exact
+from botorch_pref.strategies.budgeted.record import ENDLESS
 
 Multiple = Literal["log", "dimension"]
 _LEAST_GAMMA = 0.02
@@ -76,7 +77,8 @@ class BudgetSettings:
             # Only a budget may be left open.
             if name in options and (name != "budget" or options[name] is not None):
                 options[name] = str(exact(name, options[name]))
-        new = cls(**options)
+        endless = {name: math.inf for name, value in options.items() if value == ENDLESS}
+        new = cls(**{**options, **endless})
         new._check()
         return new
 
@@ -93,7 +95,9 @@ class BudgetSettings:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, which :meth:`checked` reads."""
-        return asdict(self)
+        return {
+            name: ENDLESS if value == math.inf else value for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 Kind = Literal["duel", "value"]
+ENDLESS = "inf"  # JSON has no word for it
 
 
 @dataclass(frozen=True)
@@ -22,19 +23,17 @@ class QueryRecord:
     phase: str
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON; what is not a number is null."""
+        """As plain JSON; what is not a number is null, and what is infinite a word."""
         return {
-            name: None if isinstance(value, float) and math.isnan(value) else value
+            name: None if value != value else ENDLESS if value == math.inf else value
             for name, value in asdict(self).items()
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         """Reads what :meth:`to_json` wrote."""
-        known: dict[str, Any] = {
-            name: math.nan if value is None else value for name, value in data.items()
-        }
-        return cls(**known)
+        words: dict[Any, Any] = {None: math.nan, ENDLESS: math.inf}
+        return cls(**{name: words.get(value, value) for name, value in data.items()})
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from torch import Tensor
 
+from botorch_pref.acquisition import ExpertAugmentedLCB
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Feasible, Maximum, SearchSpace
 from botorch_pref.strategies.budgeted.beliefs import Beliefs
@@ -38,8 +39,8 @@ class OptimisticStep:
         return UpperConfidenceBound(self.beliefs.borda(), beta=self.beta**2)
 
     def of_values(self) -> AcquisitionFunction:
-        """The upper bound of the objective."""
-        return UpperConfidenceBound(self.beliefs.objective(), beta=self.beta**2)
+        """The upper bound of the objective, in standard deviations of the values."""
+        return ExpertAugmentedLCB(self.beliefs.objective(), None, self.beta, 0.0)  # no expert
 
     @torch.no_grad()
     def maximum(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:

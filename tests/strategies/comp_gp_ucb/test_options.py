@@ -1,29 +1,15 @@
-"""Costs that add up exactly, schedules, and options that are refused."""
+"""Schedules, and options that are refused."""
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.strategies.budgeted.costs import exact
 from botorch_pref.strategies.comp_gp_ucb.options import Settings
 from botorch_pref.strategies.comp_gp_ucb.step import Schedule
-
-
-def test_amounts_are_what_was_written() -> None:
-    assert exact("budget", 0.3) / exact("duel_cost", 0.1) == 3  # 2.9999999999999996 in floats
-    assert exact("duel_cost", "1/3") == Fraction(1, 3)
-    costs = Settings.checked(duel_cost=0.1, value_cost=1, budget=0.3).costs
-    assert costs.affords(costs.duel, costs.spent(2, 0))
-    assert not costs.affords(costs.duel, costs.spent(3, 0))
-    assert Settings.checked(budget=100).costs.most_values == 100
-    for wrong in (0, -1, "x", None, True, math.nan, math.inf):
-        with pytest.raises(ComparisonDataError, match="`duel_cost` must be a positive"):
-            exact("duel_cost", wrong)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,150 @@
+"""What every strategy with a budget owes: prices, the initial design, opponents, the end, state."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
+from botorch_pref.queries import Duel, Evaluate, Label
+from botorch_pref.strategies import (
+    GPUCB,
+    MFGPUCB,
+    BordaUCB,
+    BudgetedStrategy,
+    CompGPUCB,
+    KernelSelfSparring,
+    RandomDuels,
+)
+from botorch_pref.strategies.base import Answered
+from botorch_pref.strategies.budgeted import Chosen, QueryRecord
+from tests.contracts.strategy import StrategyContract, stored
+from tests.strategies.budgeted.oracle import BOX, TABLE, answer, play
+
+ALL = (BordaUCB, CompGPUCB, GPUCB, KernelSelfSparring, MFGPUCB, RandomDuels)
+DESIGN: dict[str, Any] = {"num_initial_duels": 6, "num_initial_values": 3}
+
+
+class Turns(BudgetedStrategy):
+    """Duels the first choice against the second, and measures the third, in turn."""
+
+    def _next(self) -> Chosen:
+        if self._num_later() % 2:
+            return Chosen(QueryRecord("value", "turns"), self.space.table[2], 2)
+        opponent = self.space.table[1], 1
+        return Chosen(QueryRecord("duel", "turns"), self.space.table[0], 0, opponent)
+
+    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+        self.last = query
+
+    def _recommended(self) -> tuple[Tensor, int | None] | None:
+        return (self.space.table[0], 0) if self.num_answers else None
+
+
+class TestContract(StrategyContract):
+    def make(self, seed: int = 0) -> Turns:
+        return Turns(choices=TABLE, num_initial_duels=99, seed=seed)
+
+
+def test_a_rule_may_choose_both_items() -> None:
+    strategy = Turns(choices=TABLE, num_initial_duels=0, num_initial_values=0)
+    duel, value, again = play(strategy, 3)
+    assert duel.indices == again.indices == (0, 1)
+    assert torch.equal(duel.items, TABLE[:2])
+    assert value.indices == 2
+    assert [record.phase for record in strategy.records] == ["turns"] * 3
+    assert strategy.last == again
+
+
+def test_what_cannot_be_paid_ends_it() -> None:
+    """A value is due and a duel could be paid, but was not chosen."""
+    options = {"num_initial_duels": 1, "num_initial_values": 0, "budget": "1.25"}
+    strategy = Turns(choices=TABLE, **options)
+    play(strategy, 4)
+    assert [record.kind for record in strategy.records] == ["duel", "duel", "value"]
+    assert strategy.spent == Fraction("1.2")
+    strategy = Turns(choices=TABLE, **{**options, "budget": "1.15"})
+    play(strategy, 2)
+    assert not strategy.finished
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match="budget of 23/20 is spent"):
+            strategy.ask()
+        assert strategy.finished
+    assert stored(strategy).finished
+    assert strategy.spent == Fraction("0.2")
+    assert not Turns(choices=TABLE).finished
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_the_initial_design_is_the_same(cls: type[BudgetedStrategy]) -> None:
+    """Whatever the strategy: with one seed the same random duels and values."""
+    for domain in ({"bounds": BOX}, {"choices": TABLE}):
+        strategy = cls(**domain, **DESIGN, seed=5)
+        queries = play(strategy, 9)
+        assert queries == play(CompGPUCB(**domain, **DESIGN, seed=5), 9)
+        assert [query.kind for query in queries] == ["duel"] * 6 + ["evaluate"] * 3
+        assert {record.phase for record in strategy.records} == {"initial"}
+        assert len({tuple(item.tolist()) for q in queries for item in q.items.view(-1, 2)}) > 10
+    assert play(cls(choices=TABLE, **DESIGN, seed=6), 9) != queries
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize(("duel_cost", "value_cost", "budget"), [(0.1, 0.3, 3), ("1/3", 1, 7)])
+def test_costs_add_up(
+    cls: type[BudgetedStrategy], duel_cost: Any, value_cost: Any, budget: int
+) -> None:
+    """In floats 0.1 + 0.1 + 0.1 > 0.3, and a budget would be missed by a cent."""
+    options = {"duel_cost": duel_cost, "value_cost": value_cost, "budget": budget, **DESIGN}
+    strategy = cls(choices=TABLE[:8], **options)
+    queries = play(strategy)
+    duels = sum(isinstance(query, Duel) for query in queries)
+    prices = Fraction(str(duel_cost)), Fraction(str(value_cost))
+    assert strategy.spent == duels * prices[0] + (len(queries) - duels) * prices[1] <= budget
+    assert floor(budget / prices[1]) <= len(queries) <= ceil(budget / prices[0])
+    assert budget - strategy.spent < prices[1]
+    assert [record.kind == "duel" for record in strategy.records] == [
+        isinstance(query, Duel) for query in queries
+    ]
+    if cls in (BordaUCB, KernelSelfSparring, RandomDuels):
+        assert strategy.spent == budget
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_skipped_queries_are_paid_and_not_learnt(cls: type[BudgetedStrategy]) -> None:
+    strategy = cls(choices=TABLE, num_initial_duels=1, num_initial_values=1)
+    for _ in range(4):
+        strategy.tell(strategy.ask(), None)
+    kinds = [record.kind for record in strategy.records]
+    assert strategy.spent == strategy.settings.costs.spent(
+        kinds.count("duel"), kinds.count("value")
+    )
+    for recommend in (strategy.recommend, strategy.recommend_index):
+        with pytest.raises(ComparisonDataError, match="Nothing was answered"):
+            recommend()
+    query = strategy.ask()
+    strategy.tell(query, answer(query))
+    item = query.items[0] if isinstance(query, Duel) else query.items
+    if cls is not KernelSelfSparring:  # whose choice is between both items
+        assert torch.equal(strategy.recommend(), item)
+    with pytest.raises(ComparisonDataError, match="neither for a duel nor a value"):
+        strategy._learn(Answered(Label(99, TABLE[0], 0, None), 1.0))
+
+
+def test_a_box_has_no_rows() -> None:
+    strategy = RandomDuels(bounds=BOX)
+    play(strategy, 2)
+    with pytest.raises(SearchSpaceError):
+        strategy.recommend_index()
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_unknown_options_are_named(cls: type[BudgetedStrategy]) -> None:
+    with pytest.raises(ComparisonDataError, match=r"Unknown options \['bogus'\].*budget"):
+        cls(choices=TABLE, bogus=1)
+    with pytest.raises(ComparisonDataError, match="`num_initial_values`"):
+        cls(choices=TABLE, num_initial_values=-1)
