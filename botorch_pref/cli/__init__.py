@@ -207,9 +207,11 @@ def _problems_and_strategies() -> str:
     from botorch_pref.problems import problem_names
     from botorch_pref.strategies.registry import strategy_names
 
+    wrapper = textwrap.TextWrapper(
+        90, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
     problems, strategies = (
-        textwrap.fill(", ".join(names), 90, initial_indent="  ", subsequent_indent="  ")
-        for names in (problem_names(), strategy_names())
+        wrapper.fill(", ".join(names)) for names in (problem_names(), strategy_names())
     )
     return f"problems:\n{problems}\n\nstrategies:\n{strategies}\n"
 

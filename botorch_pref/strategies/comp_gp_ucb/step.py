@@ -55,7 +55,7 @@ class Schedule:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         """Reads what :meth:`to_json` wrote."""
-        endless = {"gamma": math.inf, "frozen": -math.inf, "largest": -math.inf}
+        endless = {"gamma": math.inf, "slack": math.inf, "frozen": -math.inf, "largest": -math.inf}
         known: dict[str, Any] = {
             name: endless[name] if value is None else value for name, value in data.items()
         }
