@@ -23,6 +23,7 @@ from botorch_pref.strategies.value_posterior import ValuePosterior
 _PRIOR_MEAN = 0.5
 _RAW_SAMPLES = 512
 _STARTS = 64
+_FIT_DUELS = 500  # the most that two hyperparameters are learnt from, where each has its own rows
 
 Found = tuple[Tensor, int | None]
 
@@ -33,7 +34,7 @@ class SparringRegression:
     A duel ``(x, x')`` with answer ``z`` is two values, ``z`` of ``x`` and ``1 - z`` of ``x'``. On
     choices the posterior lives in the dimensions of the table, whatever the number of duels. On a
     box a factor grows by two rows a duel; it is built anew when hyperparameters were learnt, which
-    is when duels have grown by ``refit`` and by a tenth.
+    is when duels have grown by ``refit`` and by a tenth, from 500 duels at most, early and late.
 
     Args:
         space: The domain.
@@ -113,9 +114,14 @@ class SparringRegression:
         self._kernel = self._grown = self._prior = None
 
     def _model(self) -> BordaGP:
-        """A model of the duels, for its hyperparameters."""
-        values = torch.tensor(self.values, dtype=torch.double).to(self.space.bounds)
-        model = BordaGP.from_duels(self._unit_items(), values, noise=self.noise)
+        """A model of the duels, or of some all along, for its hyperparameters."""
+        items = self._unit_items()
+        values = torch.tensor(self.values, dtype=torch.double).to(items)
+        if self.space.choices is None and len(values) > 2 * _FIT_DUELS:
+            duels = torch.linspace(0, len(values) // 2 - 1, _FIT_DUELS).long()
+            rows = torch.stack([2 * duels, 2 * duels + 1], dim=-1).flatten()
+            items, values = items[rows], values[rows]
+        model = BordaGP.from_duels(items, values, noise=self.noise)
         set_hyperparameters(model, self._fitted)
         return model
 

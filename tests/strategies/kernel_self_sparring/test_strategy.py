@@ -127,6 +127,22 @@ def test_times_of_refits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gaps[-1] > 5
 
 
+@pytest.mark.parametrize("domain", [{}, {"bounds": None, "choices": TABLE}])
+def test_a_fit_sees_duels_of_all_times(
+    domain: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some, on a box; on choices all, as there they have few rows."""
+    module, seen = "botorch_pref.strategies.kernel_self_sparring.regression", []
+    monkeypatch.setattr(f"{module}._FIT_DUELS", 5)
+    monkeypatch.setattr(f"{module}.fit_exactly", lambda model, seed: bool(seen.append(model)))
+    strategy = on_a_box(**domain, num_initial_duels=21)
+    queries = play(strategy, 21)
+    strategy.regression.learn()
+    chosen = queries if domain else [queries[i] for i in (0, 5, 10, 15, 20)]
+    items = torch.cat([strategy.space.normalize(query.items) for query in chosen])
+    assert torch.equal(seen[-1].items, torch.unique(items, dim=0))
+
+
 def test_bad_options() -> None:
     for options, match in (({"refit_duels": 0}, "`refit_duels`"), ({"borda_noise": 0}, "`borda_")):
         with pytest.raises(ComparisonDataError, match=match):
