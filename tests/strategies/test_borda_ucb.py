@@ -45,18 +45,18 @@ def test_the_choice_is_that_of_dense_algebra() -> None:
 def test_it_is_the_first_phase_for_ever() -> None:
     """With a gamma of zero COMP-GP-UCB never leaves it."""
     shared = {"bounds": BOX, "seed": 4, "num_initial_duels": 6, "num_initial_values": 0}
-    queries = play(BordaUCB(**shared), 11)
-    assert queries == play(CompGPUCB(**shared, gamma=0.0), 11)
+    queries = play(BordaUCB(**shared), 9)
+    assert queries == play(CompGPUCB(**shared, gamma=0.0), 9)
 
 
 def test_random_duels_are_uniform_whatever_was_answered() -> None:
     strategy = RandomDuels(choices=TABLE, num_initial_duels=0, refit_duels=1000)
-    queries = play(strategy, 600)
+    queries = play(strategy, 400)
     for arm in (0, 1):
         rows = torch.tensor([query.indices[arm] for query in queries])
         counts = torch.bincount(rows, minlength=len(TABLE))
-        assert counts.min() > 3
-        assert counts.max() < 33
+        assert counts.min() > 1
+        assert counts.max() < 26
     assert all(query.indices[0] != query.indices[1] for query in queries)
     other = RandomDuels(choices=TABLE, num_initial_duels=0)
     for query in queries[:10]:
@@ -65,8 +65,8 @@ def test_random_duels_are_uniform_whatever_was_answered() -> None:
 
 
 def test_random_duels_learn() -> None:
-    strategy = RandomDuels(choices=TABLE, num_initial_duels=20)
-    play(strategy, 301)
+    strategy = RandomDuels(choices=TABLE, num_initial_duels=20, refit_duels=80)
+    play(strategy, 201)
     mean, _ = oracle.duels_at_choices(strategy)
     asked = {query.indices[0] for query, _ in strategy.history}
     assert strategy.recommend_index() == max(asked, key=lambda row: mean[row])

@@ -19,6 +19,7 @@ from tests.strategies.budgeted import oracle
 from tests.strategies.budgeted.oracle import BOX, TABLE, play
 
 QUICK: dict[str, Any] = {"num_initial_duels": 12, "num_initial_values": 4}
+SELDOM = {"refit_duels": 12, "refit_values": 12}
 
 
 class TestContract(StrategyContract):
@@ -29,7 +30,7 @@ class TestContract(StrategyContract):
 
 
 def test_item_and_kind_are_those_of_dense_algebra() -> None:
-    strategy = MFGPUCB(choices=TABLE, zeta=0.05, gamma=0.15, gamma_streak=3, **QUICK)
+    strategy = MFGPUCB(choices=TABLE, zeta=0.05, gamma=0.15, gamma_streak=3, **SELDOM, **QUICK)
     play(strategy, 16)
     gamma, streak, cheap, kinds = 0.15, 0, [], []
     for t in range(1, 31):
@@ -56,7 +57,7 @@ def test_item_and_kind_are_those_of_dense_algebra() -> None:
 
 
 def test_a_budget_is_kept_and_a_run_resumed() -> None:
-    options = {"choices": TABLE, "zeta": 0.1, "gamma": 0.15, "budget": "8.5", **QUICK}
+    options = {"choices": TABLE, "zeta": 0.1, "gamma": 0.15, "budget": "8.5", **SELDOM, **QUICK}
     whole, part = MFGPUCB(**options), MFGPUCB(**options)
     queries = play(whole)
     for number, query in enumerate(queries):
@@ -77,8 +78,8 @@ def test_a_budget_is_kept_and_a_run_resumed() -> None:
 def test_a_box() -> None:
     """The maximum lies on the kink, or beside it."""
     strategy = MFGPUCB(bounds=BOX, zeta=0.1, **QUICK)
-    play(strategy, 17)
-    query, step = strategy.ask(), OptimisticStep(strategy.beliefs, 2, 0)
+    play(strategy, 16)
+    query, step = strategy.ask(), OptimisticStep(strategy.beliefs, 1, 0)
     rule = MultiFidelityUCB(
         strategy.beliefs.objective(), strategy.beliefs.borda(), step.beta, zeta=0.1
     )

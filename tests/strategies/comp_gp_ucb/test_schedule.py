@@ -40,7 +40,7 @@ def test_gamma_doubles_after_every_ten_duels() -> None:
 
 def test_a_value_begins_the_count_anew() -> None:
     strategy = made(gamma=0.12, gamma_streak=4, borda_slack=0.05, refit_duels=99, refit_values=99)
-    play(strategy, 11 + 45)
+    play(strategy, 11 + 36)
     gamma, streak = 0.12, 0
     for record in later(strategy):
         assert record.gamma == gamma
@@ -67,7 +67,7 @@ def test_sets_are_nested_in_the_slack() -> None:
         assert not (smaller & ~larger).any()
 
 
-@pytest.mark.parametrize("ratio", [1, 4])
+@pytest.mark.parametrize("ratio", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_an_unknown_slack_grows_within_the_budget(ratio: int) -> None:
     """Algorithm 2; with a limit that is reached at once it ends all the same."""
     options = {"borda_slack": 0.05, "slack_limit": 0.05 * ratio, "slack_factor": 2.0}
@@ -86,11 +86,11 @@ def test_an_unknown_slack_grows_within_the_budget(ratio: int) -> None:
 def test_a_state_is_json_and_a_snapshot() -> None:
     """Infinite options and bounds have words; what is learnt later is not in it."""
     strategy = made(gamma=math.inf, borda_slack=math.inf, refit_values=1)
-    play(strategy, 14)
+    play(strategy, 13)
     state = strategy.state_dict()
     text = json.dumps(state, allow_nan=False)
     read = stored(strategy)
     assert (read.settings.gamma, read.settings.borda_slack) == (math.inf, math.inf)
     assert repr(read.records) == repr(strategy.records)
-    assert play(read, 3) == play(strategy, 3)
+    assert play(read, 2) == play(strategy, 2)
     assert json.dumps(state, allow_nan=False) == text

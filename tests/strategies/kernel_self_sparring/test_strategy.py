@@ -46,7 +46,7 @@ def test_both_items_of_a_duel_are_learnt_from() -> None:
 
 def test_a_box_has_the_same_regression() -> None:
     strategy = on_a_box()
-    play(strategy, 12)
+    play(strategy, 9)
     rows = strategy.regression._rows()
     known = [(q.items, y) for q, y in strategy.history]
     items = np.concatenate([oracle.unit(strategy, pair) for pair, _ in known])
@@ -101,8 +101,8 @@ def test_an_item_may_duel_itself() -> None:
 def test_resumes_exactly() -> None:
     """Also between two refits, where the factor has grown since the last one."""
     whole, part = on_a_box(), on_a_box()
-    for number, query in enumerate(play(whole, 13)):
-        if number in (7, 12):
+    for number, query in enumerate(play(whole, 11)):
+        if number in (7, 9):
             part = stored(part)
         assert part.ask() == query
         part.tell(query, answer(query))
