@@ -47,6 +47,7 @@ _TYPES = {
     "identical": "bool",
     "num_evaluations": "Int64",
     "num_labels": "Int64",
+    "finished": "boolean",
 }
 
 
@@ -62,7 +63,9 @@ class History:
             evaluations were made before.
         random_regret: The mean dueling regret of a duel of two items drawn uniformly.
         table: One row a duel, a choice, which may have more than two items, or a label or an
-            evaluation, which have a first item alone; then what was recorded besides:
+            evaluation, which have a first item alone; then what was recorded besides. Of a
+            strategy with a budget there are ``cost``, of all queries so far, and ``finished``,
+            true in the last row if it asks no more:
 
             ========================= ===================================================
             step                      1, 2, ...

@@ -10,6 +10,7 @@ import torch
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import LogisticJudge, PreferenceProblem
+from botorch_pref.runner.limits import checked_count
 from botorch_pref.runner.run import (
     JudgeFactory,
     ProblemFactory,
@@ -18,7 +19,7 @@ from botorch_pref.runner.run import (
     described,
     factory_name,
 )
-from botorch_pref.runner.simulation import Link, Record, checked_count, random_play
+from botorch_pref.runner.simulation import Link, Record, random_play
 
 _DIGITS = 9  # of a manifest's numbers: machines differ in the last ones
 

@@ -3,6 +3,7 @@ r"""One run of an experiment: one strategy under one seed, alone in its process,
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -100,6 +101,7 @@ class Run:
             name=self.strategy,
             evaluations=self.evaluations,
             record=self.record,
+            random_regret=math.nan,  # which is not in the table
         )
         table = history.table
         table.insert(0, "problem", problem.name)

@@ -2,10 +2,9 @@ r"""A strategy asks a judge about a problem with a known utility."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,6 +21,7 @@ from botorch_pref.problems import (
 )
 from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 from botorch_pref.runner.history import History, history_table
+from botorch_pref.runner.limits import Limits
 
 # A judge need only take the queries that its strategy asks.
 Judge = Callable[[Any, int], float | None]
@@ -35,7 +35,12 @@ _SLOTS = ("first", "second")
 
 
 class Simulated(Protocol):
-    """What a simulation needs of a strategy."""
+    r"""What a simulation needs of a strategy.
+
+    One with a budget also has ``spent``, the cost of what it asked, and ``finished``, whether
+    it asks no more; this may be found out only as ``ask`` raises
+    :class:`~botorch_pref.exceptions.UnsupportedError`.
+    """
 
     def ask(self) -> Query:
         """The next duel, choice, label or evaluation."""
@@ -63,6 +68,7 @@ def simulate(
     name: str | None = None,
     evaluations: int | None = None,
     record: Record | None = None,
+    random_regret: float | None = None,
 ) -> History:
     r"""Let a strategy ask a judge ``horizon`` duels, and keep what happened.
 
@@ -70,26 +76,23 @@ def simulate(
         strategy: An ask/tell strategy on the problem's domain; whatever it asks is a duel here.
         problem: Its utility is what regrets are measured by.
         judge: Called with the query and the step ``1, 2, ..., horizon``.
-        horizon: The number of duels, skipped ones and identical pairs included.
+        horizon: The number of duels, all included; less if a strategy's budget is spent before.
         progress: Whether to show a progress bar on standard error.
         recommend_every: After how many duels, and after the last, to ask what is best.
         link: The link of the dueling regret: the judge's.
         interruptible: Whether Ctrl-C ends it early and returns the history so far.
         name: What to call the strategy; its class's name if omitted.
-        evaluations: If given, it ends after so many evaluations, those of an initial design
-            included, and ``horizon`` is the most steps that it may take.
+        evaluations: If given, it ends after so many evaluations, and ``horizon`` is the most steps.
         record: Called with the strategy and every query; its numbers become columns.
-
-    Returns:
-        The history.
+        random_regret: That of the history, if it is known: it takes many utilities.
 
     Raises:
         UnsupportedError: If ``horizon``, ``recommend_every`` or ``evaluations`` is no positive
             whole number, the problem does not know its maximum, or a query is of another kind.
     """
-    limits = _Limits.checked(horizon, evaluations, recommend_every)
+    limits = Limits.checked(horizon, evaluations, recommend_every)
     name = name or type(strategy).__name__
-    random_regret = random_play(problem, link)
+    random_regret = random_play(problem, link) if random_regret is None else random_regret
     rows: list[dict[str, Any]] = []
     with tqdm(desc=f"{problem.name}, {name}", disable=not progress, **limits.bar) as bar:
         try:
@@ -102,44 +105,26 @@ def simulate(
     return History(problem.name, name, limits.horizon, random_regret, history_table(rows))
 
 
-class _Limits(NamedTuple):
-    """When a simulation ends, and when it asks what is best."""
-
-    horizon: int
-    evaluations: int | None
-    recommend_every: int
-
-    @classmethod
-    def checked(cls, horizon: int, evaluations: int | None, recommend_every: int) -> _Limits:
-        if evaluations is not None:
-            evaluations = checked_count("evaluations", evaluations)
-        every = checked_count("recommend_every", recommend_every)
-        return cls(checked_count("horizon", horizon), evaluations, every)
-
-    @property
-    def bar(self) -> dict[str, Any]:
-        if self.evaluations is None:
-            return {"total": self.horizon, "unit": "duel"}
-        return {"total": self.evaluations, "unit": "evaluation"}
-
-    def counts(self, row: Mapping[str, Any]) -> bool:
-        """Whether a step is one of those that are counted."""
-        evaluated = row["kind"] == Evaluate.kind and row["answer"] is not None
-        return evaluated or self.evaluations is None
-
-
 def _steps(
     strategy: Simulated,
     problem: PreferenceProblem,
     judge: Judge,
-    limits: _Limits,
+    limits: Limits,
     link: Link,
     record: Record | None,
 ) -> Iterator[dict[str, Any]]:
     """The rows of a simulation, one after the other."""
     left = limits.horizon if limits.evaluations is None else limits.evaluations
+    row: dict[str, Any] = {}
     for step in range(1, limits.horizon + 1):
-        row = _duel(strategy, problem, judge, step, link, record)
+        start = perf_counter()
+        query = _asked(strategy)
+        seconds = perf_counter() - start
+        if query is None:
+            if row:  # only now it is known that it was the last one
+                row |= _end(strategy, problem, row)
+            return
+        row = _played(strategy, problem, judge, (query, step, seconds), link, record)
         left -= limits.counts(row)
         if step % limits.recommend_every == 0 or step == limits.horizon or not left:
             row |= _recommendation(strategy, problem)
@@ -173,28 +158,6 @@ def random_play(problem: PreferenceProblem, link: Link = torch.sigmoid) -> float
     return float(dueling_regret(_best(problem), utilities, utilities, link).mean())
 
 
-def checked_count(argument: str, value: int) -> int:
-    r"""A whole number, at least 1.
-
-    Args:
-        argument: What it is called.
-        value: The number.
-
-    Returns:
-        The number, as Python's own.
-
-    Raises:
-        UnsupportedError: If it is anything else; names the argument.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise UnsupportedError(f"{argument} must be a whole number, at least 1, got {value!r}.")
-    return number
-
-
 def _best(problem: PreferenceProblem) -> float:
     try:
         return problem.optimal_value
@@ -205,18 +168,27 @@ def _best(problem: PreferenceProblem) -> float:
         ) from error
 
 
-def _duel(
+def _asked(strategy: Simulated) -> Query | None:
+    """The next query, or none where the budget does not pay for it."""
+    if not getattr(strategy, "finished", False):
+        try:
+            return strategy.ask()
+        except UnsupportedError:
+            if not getattr(strategy, "finished", False):
+                raise
+    return None
+
+
+def _played(
     strategy: Simulated,
     problem: PreferenceProblem,
     judge: Judge,
-    step: int,
+    asked: tuple[Query, int, float],
     link: Link,
     record: Record | None,
 ) -> dict[str, Any]:
-    """Ask, judge and tell one duel, choice, label or evaluation."""
-    start = perf_counter()
-    query = strategy.ask()
-    seconds = perf_counter() - start
+    """Judge and tell one duel, choice, label or evaluation, asked at a step in some seconds."""
+    query, step, seconds = asked
     if not isinstance(query, (Duel, Choice, Label, Evaluate)):
         kind = type(query).__name__
         raise UnsupportedError(
@@ -227,8 +199,10 @@ def _duel(
     start = perf_counter()
     strategy.tell(query, answer)
     seconds += perf_counter() - start
-    asked, utilities = _judged(problem, query)
-    row = {"step": step, **asked, **recorded, "kind": query.kind, "answer": answer}
+    shown, utilities = _judged(problem, query)
+    row = {"step": step, **shown, **recorded, "kind": query.kind, "answer": answer}
+    if hasattr(strategy, "spent"):
+        row |= {"cost": float(strategy.spent), "finished": False}
     if not isinstance(query, Label):  # of which nothing is measured
         # Each item that is shown pays its share; what is evaluated is paired with itself.
         best = _best(problem)
@@ -269,6 +243,12 @@ def _recommendation(strategy: Simulated, problem: PreferenceProblem) -> dict[str
         row["recommended_index"] = index
     row |= _coordinates("recommended", item)
     return row | {"recommendation_regret": float(simple_regret(_best(problem), utility))}
+
+
+def _end(strategy: Simulated, problem: PreferenceProblem, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What is added to a row after which nothing more is paid."""
+    known = "recommendation_regret" in row
+    return {"finished": True} | ({} if known else _recommendation(strategy, problem))
 
 
 def _coordinates(prefix: str, item: Tensor) -> dict[str, float]:

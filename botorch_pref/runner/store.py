@@ -25,6 +25,7 @@ _MAX_NAME = 80
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "bool": {"True": True, "False": False}.__getitem__,
+    "boolean": {"True": True, "False": False, "": pd.NA}.__getitem__,
     "int64": int,
     "Int64": lambda text: int(text) if text else pd.NA,
     "float64": lambda text: float(text) if text else math.nan,
@@ -155,9 +156,11 @@ def _is_complete(table: pd.DataFrame, run: Run) -> bool:
     names = table[["strategy", "seed"]].drop_duplicates().to_numpy().tolist()
     if names != [[run.strategy, run.seed]]:
         return False
-    steps = range(1, (run.horizon if run.evaluations is None else len(table)) + 1)
-    if run.evaluations is not None and not _is_ended(table, run):
+    finished = "finished" in table and table["finished"].eq(True).fillna(False).any()
+    if run.evaluations is not None and not finished and not _is_ended(table, run):
         return False
+    planned = run.evaluations is None and not finished
+    steps = range(1, (run.horizon if planned else len(table)) + 1)
     due = [step % run.recommend_every == 0 or step == len(steps) for step in steps]
     recommended = table["recommendation_regret"].notna()
     return table["step"].tolist() == [*steps] and recommended.tolist() == due

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import torch
 from torch import Tensor
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Catalyst
 from botorch_pref.queries import Duel, Evaluate, Label
 from botorch_pref.randomness import derive_seed
@@ -70,6 +73,29 @@ class LabelsAndValues:
 
     def recommend_index(self) -> int:
         return 0
+
+
+class Budgeted(RandomPairs):
+    """A value of 3 after every two duels of 1, chosen whether or not it can be paid."""
+
+    def __init__(self, space: SearchSpace, seed: int = 0, budget: int = 7) -> None:
+        super().__init__(space, seed)
+        self.budget, self.spent, self.finished = budget, Fraction(0), False
+
+    def ask(self) -> Duel | Evaluate:  # type: ignore[override]
+        price = 3 if self.step % 3 == 2 else 1
+        self.finished = self.spent + price > self.budget
+        if self.finished:
+            raise UnsupportedError("spent")
+        self.spent += price
+        duel = super().ask()
+        assert duel.indices is not None
+        row = duel.indices[0]
+        return duel if price == 1 else Evaluate(duel.id, self.space.table[row], row)
+
+    def tell(self, query: Duel | Evaluate, answer: float) -> None:
+        self.wins[query.indices[0] if isinstance(query, Duel) else query.indices or 0] = answer
+        self.step += 1
 
 
 class Failing(RandomPairs):

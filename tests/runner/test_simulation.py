@@ -9,12 +9,19 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem, get_problem
+from botorch_pref.problems import (
+    Ackley,
+    Catalyst,
+    DuelingChoiceJudge,
+    LogisticJudge,
+    PreferenceProblem,
+    get_problem,
+)
 from botorch_pref.queries import Choice, Duel, Evaluate, Query
 from botorch_pref.runner import History, random_play, simulate
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
-from tests.runner.common import LabelsAndValues, RandomValues
+from tests.runner.common import Budgeted, Failing, LabelsAndValues, RandomValues
 
 
 class Fixed:
@@ -298,6 +305,71 @@ def test_a_run_may_end_after_so_many_evaluations() -> None:
     for wrong in (0, 1.5, "2"):
         with pytest.raises(UnsupportedError, match="evaluations must be a whole number"):
             labels_and_values(answers, evaluations=wrong)
+
+
+def budgeted(budget: int, horizon: int = 20, **options: Any) -> pd.DataFrame:
+    problem = Catalyst()
+    strategy = Budgeted(SearchSpace(choices=problem.choices), budget=budget)
+    judge = DuelingChoiceJudge(problem)
+    return simulate(strategy, problem, judge, horizon, progress=False, **options).table
+
+
+def test_a_run_ends_when_its_budget_is_spent() -> None:
+    # Found out as it asks: after 1 + 1 + 3 + 1 + 1 there is too little for another value.
+    table = budgeted(9)
+    assert table["cost"].tolist() == [1.0, 2.0, 5.0, 6.0, 7.0]
+    assert table["kind"].tolist() == ["duel", "duel", "evaluate", "duel", "duel"]
+    assert table["finished"].tolist() == [False] * 4 + [True]
+    assert table["recommendation_regret"].notna().all()
+    table = budgeted(9, recommend_every=4)
+    assert table["recommendation_regret"].notna().tolist() == [False, False, False, True, True]
+    # The horizon is the most steps, and evaluations may end it before.
+    assert budgeted(9, horizon=3)["finished"].tolist() == [False] * 3
+    assert budgeted(100, evaluations=2)["cost"].tolist()[-1] == 10.0
+    ended = budgeted(9, evaluations=2)
+    assert (ended["cost"].tolist()[-1], len(ended)) == (7.0, 5)
+
+
+class Spent:
+    """Says before it is asked that its budget is spent."""
+
+    spent, finished = 0, True
+
+    def ask(self) -> Query:
+        raise AssertionError
+
+    tell = recommend = recommend_index = ask
+
+
+def test_nothing_is_asked_of_what_is_finished() -> None:
+    history = simulate(Spent(), Catalyst(), first_wins, 5, progress=False)
+    assert history.num_duels == 0
+
+
+def test_errors_of_asking_are_not_taken_for_a_spent_budget() -> None:
+    class Broken(Budgeted):
+        def ask(self) -> Any:
+            raise UnsupportedError("on purpose")
+
+    problem = Catalyst()
+    for cls, error in ((Broken, UnsupportedError), (Failing, ZeroDivisionError)):
+        strategy = cls(SearchSpace(choices=problem.choices))
+        with pytest.raises(error, match="on purpose"):
+            simulate(strategy, problem, first_wins, 5, progress=False)
+
+
+def test_strategies_without_a_budget_have_no_cost() -> None:
+    table = labels_and_values([1.0, 3.0]).table
+    assert not {"cost", "finished"} & {*table}
+
+
+def test_random_play_is_worked_out_unless_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botorch_pref.runner.simulation.random_play", lambda *_: 0.25)
+    problem = Catalyst()
+    arguments = (Fixed([(0, 1)], problem.choices), problem, first_wins, 1)
+    assert simulate(*arguments, progress=False).random_regret == 0.25
+    arguments = (Fixed([(0, 1)], problem.choices), problem, first_wins, 1)
+    assert simulate(*arguments, progress=False, random_regret=0.5).random_regret == 0.5
 
 
 def test_what_is_recorded_besides() -> None:

@@ -14,11 +14,18 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, SyntheticExpert
+from botorch_pref.problems import (
+    Ackley,
+    Catalyst,
+    DuelingChoiceJudge,
+    LogisticJudge,
+    SyntheticExpert,
+)
 from botorch_pref.runner import RunError, run_experiment
 from botorch_pref.runner.run import Run
 from botorch_pref.runner.store import MANIFEST
 from tests.runner.common import (
+    Budgeted,
     Failing,
     LabelsAndValues,
     RandomPairs,
@@ -290,6 +297,31 @@ def test_a_run_that_uses_all_steps_is_complete(tmp_path: Path) -> None:
     table = play(tmp_path, **options)
     assert table.groupby("seed")["step"].max().tolist() == [5, 5]
     pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
+
+
+def test_runs_that_spent_their_budget_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {
+        "problem": Catalyst(),
+        "strategies": {"budgeted": partial(Budgeted, budget=9), "free": RandomPairs},
+        "judge": DuelingChoiceJudge,
+        "horizon": 20,
+        "recommend_every": 2,
+    }
+    table = play(tmp_path, **options)
+    spent = table[table["strategy"] == "budgeted"]
+    assert spent["step"].tolist() == [1, 2, 3, 4, 5] * 2
+    assert spent["finished"].tolist() == ([False] * 4 + [True]) * 2
+    assert table[table["strategy"] == "free"][["finished", "cost"]].isna().all(axis=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "play", lambda self: pytest.fail("is to be read, not played"))
+        pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
+    # A file that ends before is no whole run, even where it ends with a recommendation.
+    path = next(tmp_path.glob("budgeted*-seed1.csv"))
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    again = play(tmp_path, **options)
+    pd.testing.assert_frame_equal(again.drop(columns="seconds"), table.drop(columns="seconds"))
 
 
 def test_folders_from_before_labels_are_read(tmp_path: Path) -> None:
