@@ -104,6 +104,16 @@ class Experiment(ABC):
     def columns(self) -> tuple[Column, ...]:
         """The columns of the experiment's table."""
 
+    @property
+    def further_columns(self) -> Mapping[str, tuple[Column, ...]]:
+        """The columns of further tables of the experiment, by the tables' headings."""
+        return {}
+
+    @property
+    def missing(self) -> str:
+        """What it needs and is not installed, as a sentence, or nothing."""
+        return ""
+
     @abstractmethod
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool

@@ -2,14 +2,11 @@ r"""The figure of experiments with an expert: simple regrets above, labels below
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from botorch_pref.benchmarks.figures import draw_bands, seeds_of
+from botorch_pref.benchmarks.figures import carried, draw_bands, draw_legend, seeds_of
 
 
 def plot_advice(rows: pd.DataFrame, initial_values: int, title: str) -> Figure:
@@ -35,47 +32,20 @@ def plot_advice(rows: pd.DataFrame, initial_values: int, title: str) -> Figure:
     counted = rows.assign(evaluations=rows["num_evaluations"].astype(float) - initial_values)
     for column, name in enumerate(names):
         panel = counted[counted["panel"] == name]
-        regrets = _carried(panel[panel["evaluations"] >= 0], "evaluations", "simple_regret")
+        regrets = carried(panel[panel["evaluations"] >= 0], "evaluations", "simple_regret")
         draw_bands(above[column], regrets, "evaluations", "simple_regret", styles, marked=False)
         above[column].set_yscale("log")
         above[column].set_ylim(_lowest(regrets["simple_regret"]), None)
         above[column].set_title(name, fontsize="medium", loc="left")
-        labels = _carried(panel, "step", "num_labels")
+        labels = carried(panel, "step", "num_labels")
         draw_bands(below[column], labels, "step", "num_labels", styles, marked=False)
         above[column].set_xlabel("evaluations")
         below[column].set_xlabel("steps")
     above[0].set_ylabel("simple regret")
     below[0].set_ylabel("labels, initial ones included")
-    _draw_legend(figure, above, seeds_of(rows))
+    draw_legend(figure, above, seeds_of(rows))
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
     return figure
-
-
-def _draw_legend(figure: Figure, panels: Iterable[Axes], title: str) -> None:
-    """One legend of all that is in any panel, below them."""
-    entries = {
-        label: line
-        for axes in panels
-        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        [*entries.values()],
-        [*entries],
-        title=title,
-        loc="outside lower left",
-        ncols=6,
-        frameon=False,
-        fontsize="small",
-        title_fontsize="small",
-        alignment="left",
-    )
-
-
-def _carried(rows: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """The last value of every run at each place, carried on to the last place of the panel."""
-    last = rows.groupby(["strategy", "seed", x], sort=False)[y].last().astype(float)
-    runs = last.unstack(["strategy", "seed"]).sort_index().ffill()
-    return runs.melt(value_name=y, ignore_index=False).reset_index()
 
 
 def _lowest(regrets: pd.Series[float]) -> float:

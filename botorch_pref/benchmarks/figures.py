@@ -2,7 +2,7 @@ r"""Figures that experiments have beside those of all runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -149,3 +149,45 @@ def seeds_of(rows: pd.DataFrame) -> str:
     """What the bands are, for the heading of a legend."""
     seeds = rows["seed"].nunique()
     return "one seed" if seeds == 1 else f"mean ± standard error of {seeds} seeds"
+
+
+def draw_legend(figure: Figure, panels: Iterable[Axes], title: str) -> None:
+    r"""One legend of all that is in any panel, below them.
+
+    Args:
+        figure: The figure.
+        panels: Its panels.
+        title: The heading.
+    """
+    entries = {
+        label: line
+        for axes in panels
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        [*entries.values()],
+        [*entries],
+        title=title,
+        loc="outside lower left",
+        ncols=6,
+        frameon=False,
+        fontsize="small",
+        title_fontsize="small",
+        alignment="left",
+    )
+
+
+def carried(rows: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    r"""The last value of every run at each place, carried on to the last place of all.
+
+    Args:
+        rows: The columns ``strategy``, ``seed`` and those named, in the order of the steps.
+        x: The column of places.
+        y: The column of values.
+
+    Returns:
+        A row for each run and place, with these columns; missing before a run's first value.
+    """
+    last = rows.groupby(["strategy", "seed", x], sort=False)[y].last().astype(float)
+    runs = last.unstack(["strategy", "seed"]).sort_index().ffill()
+    return runs.melt(value_name=y, ignore_index=False).reset_index()

@@ -52,10 +52,13 @@ def report(experiment: Experiment, measures: pd.DataFrame) -> str:
     """
     seeds = measures["seed"].nunique()
     number = "one seed" if seeds == 1 else f"{seeds} seeds"
+    rows = summary(experiment, measures)
     parts = [
         f"{experiment.title} ({experiment.source}): {experiment.setting}, {number}.",
-        _table(experiment.columns, summary(experiment, measures), experiment.printed),
+        _table(experiment.columns, rows, experiment.printed),
     ]
+    for heading, columns in experiment.further_columns.items():
+        parts.append(f"{heading}:\n\n{_table(columns, rows, {})}")
     if experiment.baseline:
         parts.append(experiment.baseline)
     if experiment.claims:
@@ -181,8 +184,10 @@ def _column(column: Column, values: pd.DataFrame) -> dict[str, list[str]]:
     if column.deviation:
         spread = spread * values["seeds"] ** 0.5
     if column.error or column.deviation:
-        errors = [_number(column.scale * error, 2) for error in spread]
-        means = [f"{mean} ± {error}" for mean, error in zip(means, errors, strict=True)]
+        errors = [f" ± {_number(column.scale * error, 2)}" for error in spread]
+        endless = values["mean"].map(math.isinf)
+        errors = ["" if end else error for end, error in zip(endless, errors, strict=True)]
+        means = [mean + error for mean, error in zip(means, errors, strict=True)]
     found = {column.heading: means}
     if column.quantiles:
         for heading in ("median", "quantile_10", "quantile_90"):
@@ -195,6 +200,8 @@ def _number(value: float, digits: int) -> str:
     """A number without an exponent, to so many significant digits."""
     if math.isnan(value):
         return "?"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
     if value == 0:
         return "0"
     places = digits - 1 - math.floor(math.log10(abs(value)))

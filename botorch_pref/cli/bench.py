@@ -43,6 +43,8 @@ def bench(name: str, argv: Sequence[str]) -> int:
     varied = {option: getattr(args, option, None) for option in ("seeds", *_VARIED)}
     changes: dict[str, Any] = {key: value for key, value in varied.items() if value is not None}
     experiment = replace(standard, **changes)
+    if experiment.missing:
+        raise UsageError(experiment.missing)
     folder = args.out or _ROOT / _varied_name(standard.folder, standard, experiment)
     home = args.out or _ROOT / _varied_name(standard.runs_folder, standard, experiment)
     writable_folder(folder, [name + ending for ending in FILES])

@@ -1,0 +1,327 @@
+r"""Experiments with duels and values that are paid for out of one budget.
+
+References:
+.. [Xu2020] Y. Xu, A. Joshi, A. Singh, A. Dubrawski. Zeroth Order Non-convex Optimization
+    with Dueling-Choice Bandits. UAI 2020.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from botorch_pref.benchmarks.comp_figure import View, plot_costs
+from botorch_pref.benchmarks.experiment import Column, Experiment
+from botorch_pref.problems import PreferenceProblem
+from botorch_pref.queries import Query
+from botorch_pref.runner import cost_regrets, regrets_at, run_experiment
+from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactory
+from botorch_pref.strategies.budgeted import BudgetedStrategy
+
+GP_UCB = "gp-ucb"
+INITIAL_COST = 10  # of the initial design, and half the budget if that is less
+MOST_DUELS = 10  # for the price of a value
+COSTS = (10, 20, 40, 60, 100)
+_RUN = ["strategy", "seed"]
+_COUNTS = ("initial", "filtered", "gamma", "empty")
+_KEPT = (
+    *("panel", "task", "arm", "ratio", "strategy", "seed", "step", "kind", "cost", "regret"),
+    *("duel_regret", "value_regret", "recommendation_regret", "seconds", *_COUNTS),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    r"""A strategy with a budget, and what it spends its initial design on.
+
+    Attributes:
+        kind: Its class.
+        duels: The share of the initial design's cost that is spent on duels of random items.
+        values: That which is spent on values of random items.
+        throughout: Whether the shares are of the whole budget, so that all is random.
+        options: Its options, but for prices, budget and initial design.
+    """
+
+    kind: type[BudgetedStrategy]
+    duels: float = 0.0
+    values: float = 0.0
+    throughout: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def factory(self, ratio: int, budget: int) -> StrategyFactory:
+        r"""What makes the strategy; every setting is named, so that runs tell them apart.
+
+        Args:
+            ratio: How many duels cost as much as a value, which costs 1.
+            budget: What may be spent.
+        """
+        return partial(self.kind, **self.settings(ratio, budget))
+
+    def settings(self, ratio: int, budget: int) -> dict[str, Any]:
+        """All settings of the strategy; arguments as of :meth:`factory`."""
+        initial = budget if self.throughout else min(INITIAL_COST, budget // 2)
+        prices = {"duel_cost": f"1/{ratio}", "value_cost": "1", "budget": str(budget)}
+        numbers = {
+            "num_initial_duels": int(initial * self.duels * ratio),
+            "num_initial_values": int(initial * self.values),
+        }
+        return self.kind.settings_type.checked(**prices | numbers | {**self.options}).to_json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    r"""A problem, and the strategies that may work on it.
+
+    Attributes:
+        name: Its name, also in the names of folders.
+        problem: The problem, or what makes it of the seed.
+        optimal_value: The largest utility, of every seed.
+        arms: The strategies by name.
+    """
+
+    name: str
+    problem: PreferenceProblem | ProblemFactory
+    optimal_value: float
+    arms: Mapping[str, Arm]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    r"""Strategies on one problem with one judge, duels at one price.
+
+    Attributes:
+        panel: What the rows of these runs begin with.
+        task: The problem.
+        key: What the judge is called in the names of folders.
+        judge: What makes the judge.
+        arms: Which strategies of the task are played.
+        ratio: How many duels cost as much as a value.
+        curves: Whether the figure has their regrets over the cost spent: with ``"separate"``
+            also those of duels and values alone; else what comes of the budget belongs to a
+            curve over the ratios.
+    """
+
+    panel: str
+    task: Task
+    key: str
+    judge: JudgeFactory
+    arms: tuple[str, ...]
+    ratio: int = MOST_DUELS
+    curves: bool | str = True
+
+    @property
+    def folder(self) -> str:
+        """Where its runs are kept; the same for the same runs in every experiment."""
+        return re.sub(r"[^a-z0-9.+-]+", "_", f"{self.task.name}-{self.key}")
+
+    def row(self, arm: str) -> str:
+        """What an arm is called in the tables."""
+        return f"{self.panel}: {arm}"
+
+    def run(self, arm: str) -> str:
+        """What the strategy is called where its runs are kept."""
+        return f"{arm}, ratio {self.ratio}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostExperiment(Experiment):
+    r"""Strategies that pay for duels and values; the horizon is the budget.
+
+    Attributes:
+        groups: Who is played where, and with whom.
+        references: Whose regrets are subtracted, seed by seed, from those on the same problem.
+    """
+
+    groups: tuple[Group, ...]
+    references: tuple[str, ...] = (GP_UCB,)
+
+    @property
+    def runs_folder(self) -> str:
+        """See the base class; these experiments share their runs."""
+        return "bench-comp"
+
+    @property
+    def unit(self) -> str:
+        """See the base class."""
+        return "units of cost, the price of a value"
+
+    @property
+    def setting(self) -> str:
+        """See the base class."""
+        return f"a budget of {self.horizon} values"
+
+    @property
+    def costs(self) -> tuple[int, ...]:
+        """The amounts at which regrets are compared, the budget last."""
+        return (*(cost for cost in COSTS if cost < self.horizon), self.horizon)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """See the base class."""
+        regret = self._at_costs("regret")
+        return (*regret, Column("recommendation", "recommendation's at the end"))
+
+    @property
+    def further_columns(self) -> Mapping[str, tuple[Column, ...]]:
+        """See the base class."""
+        plain: dict[str, Any] = {"error": False}
+        return {
+            **{
+                f"Regret S minus that of {name} under the same seed": self._at_costs(
+                    f"minus {name}"
+                )
+                for name in self.references
+            },
+            "Regret R_c of duels alone, of which the opponent does not count": self._at_costs(
+                "duel_regret"
+            ),
+            "Regret R_l of values alone": self._at_costs("value_regret"),
+            "What was asked": (
+                Column("duels", "duels", **plain),
+                Column("values", "values", **plain),
+                Column("spent", "spent", **plain),
+                Column("gamma", "gamma at the end", **plain),
+                Column("filtered", "runs in phase 2, %", scale=100.0, **plain),
+                Column("empty", "empty feasible sets", digits=2, **plain),
+                Column("seconds", "s a query", digits=2, **plain),
+            ),
+        }
+
+    def _at_costs(self, metric: str) -> tuple[Column, ...]:
+        return tuple(Column(f"{metric} at {cost}", f"at {cost}") for cost in self.costs)
+
+    def play(
+        self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
+    ) -> pd.DataFrame:
+        """See the base class; a folder for each problem and judge."""
+        steps = MOST_DUELS * self.horizon
+        tables = []
+        for group in self.groups:
+            task = group.task
+            table = run_experiment(
+                task.problem,
+                {
+                    group.run(arm): task.arms[arm].factory(group.ratio, self.horizon)
+                    for arm in group.arms
+                },
+                steps,
+                self.seeds,
+                group.judge,
+                n_jobs=jobs,
+                progress=progress,
+                directory=None if directory is None else Path(directory) / group.folder,
+                recommend_every=steps,
+                record=recorded,
+            )
+            table = table.join(cost_regrets(table, task.optimal_value))
+            for arm in group.arms:
+                rows = table[table["strategy"] == group.run(arm)].reindex(columns=[*_KEPT])
+                names = {"panel": group.panel, "task": task.name, "arm": arm}
+                tables.append(rows.assign(**names, ratio=group.ratio, strategy=group.row(arm)))
+        return pd.concat(tables, ignore_index=True)
+
+    def measures(self, table: pd.DataFrame) -> pd.DataFrame:
+        """See the base class; regrets of what was never asked are infinite."""
+        found = self._counts(table)
+        at = regrets_at(table, self.costs).set_index([*_RUN, "cost"])
+        for metric in at:
+            wide = at[metric].unstack("cost")
+            for cost in self.costs:
+                found[f"{metric} at {cost}"] = wide[cost]
+        for name in self.references:
+            rows = self._rows_of(name)
+            for cost in self.costs:
+                regrets = found[f"regret at {cost}"]
+                of_run = regrets.to_dict()
+                others = [of_run.get((rows.get(row), seed), 0.0) for row, seed in regrets.index]
+                found[f"minus {name} at {cost}"] = regrets - others
+        return found.reset_index()
+
+    def _counts(self, table: pd.DataFrame) -> pd.DataFrame:
+        """What was asked in each run, in the order of the table."""
+        runs = table.groupby(_RUN, sort=False)
+        loop = table[table["initial"] == 0.0].groupby(_RUN, sort=False)
+        of_run = [table[name] for name in _RUN]
+        columns: dict[str, Any] = {
+            "step": self.horizon,
+            "recommendation": runs["recommendation_regret"].last(),
+            "duels": table["kind"].eq("duel").groupby(of_run, sort=False).sum().astype(float),
+            "values": table["kind"].eq("evaluate").groupby(of_run, sort=False).sum().astype(float),
+            "spent": runs["cost"].last(),
+            "gamma": runs["gamma"].last(),
+            "filtered": runs["filtered"].last(),
+            "empty": runs["empty"].sum(),
+            # Where nothing but the initial design was paid, of that.
+            "seconds": loop["seconds"].mean().reindex(runs.size().index),
+        }
+        found = pd.DataFrame(columns).fillna({"seconds": runs["seconds"].mean()}).fillna(0.0)
+        return found.loc[runs.size().index].rename_axis(_RUN)
+
+    def _rows_of(self, name: str) -> dict[str, str]:
+        """By the rows of all, the row of a strategy on the same problem."""
+        of_task: dict[str, str] = {}
+        for group in self.groups:
+            if name in group.arms:
+                of_task.setdefault(group.task.name, group.row(name))
+        return {
+            group.row(arm): of_task[group.task.name]
+            for group in self.groups
+            for arm in group.arms
+            if group.task.name in of_task
+        }
+
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """See the base class."""
+        views = []
+        for group in self.groups:
+            rows = table[table["panel"] == group.panel]
+            if group.curves:
+                views.append(View(f"{group.panel}: regret S", rows, "cost", "regret"))
+            if group.curves == "separate":
+                of_duels = View("R_c, of duels alone", rows, "cost", "duel_regret")
+                views += [of_duels, View("R_l, of values alone", rows, "cost", "value_regret")]
+        views += self._over_ratios(table)
+        return plot_costs(views, f"{self.title}: {self.setting}")
+
+    def _over_ratios(self, table: pd.DataFrame) -> list[View]:
+        """What comes of the budget at every ratio; values cost the same at all of them."""
+        varied = [group for group in self.groups if not group.curves]
+        if not varied:
+            return []
+        base = next(group for group in self.groups if group.task.name == varied[0].task.name)
+        panels = [base.panel, *(group.panel for group in varied)]
+        shown = {*varied[0].arms, *self.references}
+        rows = table[table["panel"].isin(panels) & table["arm"].isin(shown)]
+        last = rows.drop_duplicates(_RUN, keep="last")
+        ratios = {group.ratio for group in (base, *varied)}
+        same = last[last["arm"].isin(self.references)]
+        rest = last[~last["arm"].isin(self.references)]
+        repeated = [same.assign(ratio=ratio) for ratio in sorted(ratios)]
+        title = "regret S of the whole budget"
+        return [View(title, pd.concat([rest, *repeated]), "ratio", "regret")]
+
+
+def recorded(strategy: Any, query: Query) -> dict[str, float]:
+    r"""What is written down of every query.
+
+    Args:
+        strategy: A :class:`~botorch_pref.strategies.budgeted.BudgetedStrategy`.
+        query: What it asks.
+
+    Returns:
+        ``initial``, whether it belongs to the initial design, and ``filtered``, whether to
+        phase 2; of strategies that have them also ``gamma`` and ``empty``, whether nothing
+        passed the filter.
+    """
+    record = strategy.records[query.id]
+    found = {"initial": record.phase == "initial", "filtered": record.phase == "filtered"}
+    found |= {name: getattr(record, name) for name in ("gamma", "empty") if hasattr(record, name)}
+    return {name: float(value) for name, value in found.items()}
