@@ -18,7 +18,8 @@ from botorch_pref.benchmarks.comp_claims import (
     separate_claims,
     unbiased_claims,
 )
-from botorch_pref.benchmarks.comp_runs import GP_UCB, Arm, CostExperiment, Group, Task
+from botorch_pref.benchmarks.comp_groups import GP_UCB, Arm, Group, Task
+from botorch_pref.benchmarks.comp_runs import CostExperiment
 from botorch_pref.benchmarks.comp_svm import svm_experiment
 from botorch_pref.problems import Borehole, CurrinExp, DuelingChoiceJudge, DuelLink
 from botorch_pref.strategies import (

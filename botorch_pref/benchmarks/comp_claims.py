@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from botorch_pref.benchmarks.claims import Claim, Comparison, lower, not_higher
-from botorch_pref.benchmarks.comp_runs import COSTS, GP_UCB, MOST_DUELS
+from botorch_pref.benchmarks.comp_groups import GP_UCB, MOST_DUELS
+from botorch_pref.benchmarks.comp_runs import COSTS
 
 _END = COSTS[-1]
 

@@ -8,10 +8,8 @@ References:
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from botorch_pref.benchmarks.comp_figure import View, plot_costs
+from botorch_pref.benchmarks.comp_groups import GP_UCB, MOST_DUELS, Group
 from botorch_pref.benchmarks.experiment import Column, Experiment
-from botorch_pref.problems import PreferenceProblem
 from botorch_pref.queries import Query
 from botorch_pref.runner import cost_regrets, regrets_at, run_experiment
-from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactory
-from botorch_pref.strategies.budgeted import BudgetedStrategy
 
-GP_UCB = "gp-ucb"
-INITIAL_COST = 10  # of the initial design, and half the budget if that is less
-MOST_DUELS = 10  # for the price of a value
 COSTS = (10, 20, 40, 60, 100)
 _RUN = ["strategy", "seed"]
 _COUNTS = ("initial", "filtered", "gamma", "empty")
@@ -36,99 +29,6 @@ _KEPT = (
     *("panel", "task", "arm", "ratio", "strategy", "seed", "step", "kind", "cost", "regret"),
     *("duel_regret", "value_regret", "recommendation_regret", "seconds", *_COUNTS),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    r"""A strategy with a budget, and what it spends its initial design on.
-
-    Attributes:
-        kind: Its class.
-        duels: The share of the initial design's cost that is spent on duels of random items.
-        values: That which is spent on values of random items.
-        throughout: Whether the shares are of the whole budget, so that all is random.
-        options: Its options, but for prices, budget and initial design.
-    """
-
-    kind: type[BudgetedStrategy]
-    duels: float = 0.0
-    values: float = 0.0
-    throughout: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def factory(self, ratio: int, budget: int) -> StrategyFactory:
-        r"""What makes the strategy; every setting is named, so that runs tell them apart.
-
-        Args:
-            ratio: How many duels cost as much as a value, which costs 1.
-            budget: What may be spent.
-        """
-        return partial(self.kind, **self.settings(ratio, budget))
-
-    def settings(self, ratio: int, budget: int) -> dict[str, Any]:
-        """All settings of the strategy; arguments as of :meth:`factory`."""
-        initial = budget if self.throughout else min(INITIAL_COST, budget // 2)
-        prices = {"duel_cost": f"1/{ratio}", "value_cost": "1", "budget": str(budget)}
-        numbers = {
-            "num_initial_duels": int(initial * self.duels * ratio),
-            "num_initial_values": int(initial * self.values),
-        }
-        return self.kind.settings_type.checked(**prices | numbers | {**self.options}).to_json()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    r"""A problem, and the strategies that may work on it.
-
-    Attributes:
-        name: Its name, also in the names of folders.
-        problem: The problem, or what makes it of the seed.
-        optimal_value: The largest utility, of every seed.
-        arms: The strategies by name.
-    """
-
-    name: str
-    problem: PreferenceProblem | ProblemFactory
-    optimal_value: float
-    arms: Mapping[str, Arm]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    r"""Strategies on one problem with one judge, duels at one price.
-
-    Attributes:
-        panel: What the rows of these runs begin with.
-        task: The problem.
-        key: What the judge is called in the names of folders.
-        judge: What makes the judge.
-        arms: Which strategies of the task are played.
-        ratio: How many duels cost as much as a value.
-        curves: Whether the figure has their regrets over the cost spent: with ``"separate"``
-            also those of duels and values alone; else what comes of the budget belongs to a
-            curve over the ratios.
-    """
-
-    panel: str
-    task: Task
-    key: str
-    judge: JudgeFactory
-    arms: tuple[str, ...]
-    ratio: int = MOST_DUELS
-    curves: bool | str = True
-
-    @property
-    def folder(self) -> str:
-        """Where its runs are kept; the same for the same runs in every experiment."""
-        return re.sub(r"[^a-z0-9.+-]+", "_", f"{self.task.name}-{self.key}")
-
-    def row(self, arm: str) -> str:
-        """What an arm is called in the tables."""
-        return f"{self.panel}: {arm}"
-
-    def run(self, arm: str) -> str:
-        """What the strategy is called where its runs are kept."""
-        return f"{arm}, ratio {self.ratio}"
 
 
 @dataclass(frozen=True, kw_only=True)

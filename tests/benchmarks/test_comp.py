@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 import torch
 
-from botorch_pref.benchmarks.comp_runs import CostExperiment, Group, recorded
+from botorch_pref.benchmarks.comp_groups import Group
+from botorch_pref.benchmarks.comp_runs import CostExperiment, recorded
 from botorch_pref.benchmarks.comp_svm import GRID, PER_SIDE, GridValues
 from botorch_pref.benchmarks.papers import experiments
 from botorch_pref.benchmarks.report import claims_table, report, summary
