@@ -55,6 +55,7 @@ def plot_costs(views: Sequence[View], title: str) -> Figure:
     for axes in panels[len(views) :]:
         axes.set_axis_off()
     draw_legend(figure, panels, seeds_of(pd.concat([view.rows for view in views])))
+    figure.supylabel("regret", fontsize="medium")
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
     return figure
 

@@ -80,9 +80,7 @@ class CostExperiment(Experiment):
                 )
                 for name in self.references
             },
-            "Regret R_c of duels alone, of which the opponent does not count": self._at_costs(
-                "duel_regret"
-            ),
+            "Regret R_c of the first items of duels": self._at_costs("duel_regret"),
             "Regret R_l of values alone": self._at_costs("value_regret"),
             "What was asked": (
                 Column("duels", "duels", **plain),

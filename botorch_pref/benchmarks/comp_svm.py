@@ -8,6 +8,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import GPUCB, MFGPUCB, CompGPUCB
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
 
-PER_SIDE = 17
+PER_SIDE = 13
 GRID = f"grid of {PER_SIDE**2}"
 SLOPE, ZETA = 0.25, 0.15  # an accuracy is a probability, so its range is taken for 1
 _RATIOS = (1, 2, 5)
@@ -43,7 +44,7 @@ _NOTES = (
 
 
 class GridValues(BudgetedStrategy):
-    """Measures the items of a grid of 17 on a side of a box, in a random order."""
+    """Measures the items of a grid of 13 on a side of a box, in a random order."""
 
     def _next(self) -> Chosen:
         grid = product_grid(self.space.bounds.T.tolist(), PER_SIDE).to(self.space.bounds)
@@ -83,6 +84,7 @@ class SVMExperiment(CostExperiment):
         return ""
 
 
+@cache  # strategies of one seed begin with the same machines
 def svm_of_seed(seed: int) -> MagicGammaSVM:
     """The problem, with another split of the data for every seed."""
     return MagicGammaSVM(seed)
