@@ -139,7 +139,7 @@ class CostExperiment(Experiment):
             for cost in self.costs:
                 regrets = found[f"regret at {cost}"]
                 of_run = regrets.to_dict()
-                others = [of_run.get((rows.get(row), seed), 0.0) for row, seed in regrets.index]
+                others = [of_run[rows[row], seed] for row, seed in regrets.index]
                 found[f"minus {name} at {cost}"] = regrets - others
         return found.reset_index()
 
@@ -170,10 +170,7 @@ class CostExperiment(Experiment):
             if name in group.arms:
                 of_task.setdefault(group.task.name, group.row(name))
         return {
-            group.row(arm): of_task[group.task.name]
-            for group in self.groups
-            for arm in group.arms
-            if group.task.name in of_task
+            group.row(arm): of_task[group.task.name] for group in self.groups for arm in group.arms
         }
 
     def figure(self, table: pd.DataFrame) -> Figure:

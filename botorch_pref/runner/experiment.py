@@ -66,7 +66,7 @@ def run_experiment(
     Args:
         problem: The problem, or a callable that makes one of the seed.
         strategies: Factories by name, or in a row and named by their ``__name__``.
-        horizon: The number of duels, or other queries, of a run.
+        horizon: The number of duels, or other queries, of a run; less if its budget is spent.
         seeds: Different whole numbers, at least 0, or how many of them.
         judge: Called as ``judge(problem, seed=...)``, returns what is called with a query
             and the step; :class:`~botorch_pref.problems.LogisticJudge` if omitted.
