@@ -175,6 +175,10 @@ class CostExperiment(Experiment):
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """See the base class."""
+        return plot_costs(self.views(table), f"{self.title}: {self.setting}")
+
+    def views(self, table: pd.DataFrame) -> list[View]:
+        """The panels of the figure of the table that :meth:`play` returned."""
         views = []
         for group in self.groups:
             rows = table[table["panel"] == group.panel]
@@ -183,8 +187,7 @@ class CostExperiment(Experiment):
             if group.curves == "separate":
                 of_duels = View("R_c, of duels alone", rows, "cost", "duel_regret")
                 views += [of_duels, View("R_l, of values alone", rows, "cost", "value_regret")]
-        views += self._over_ratios(table)
-        return plot_costs(views, f"{self.title}: {self.setting}")
+        return views + self._over_ratios(table)
 
     def _over_ratios(self, table: pd.DataFrame) -> list[View]:
         """What comes of the budget at every ratio; values cost the same at all of them."""
