@@ -43,7 +43,7 @@ def plot_costs(views: Sequence[View], title: str) -> Figure:
     Returns:
         The figure, which belongs to no window.
     """
-    columns = min(_COLUMNS, len(views))
+    columns = 2 if len(views) == 4 else min(_COLUMNS, len(views))
     lines = -(-len(views) // columns)
     figure = Figure(figsize=(4.0 * columns, 3.4 * lines + 0.8), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
@@ -70,6 +70,7 @@ def _draw(axes: Axes, view: View, styles: dict[str, int]) -> None:
     means = regrets.groupby(["strategy", view.x])[view.y].mean()
     positive = means[means > 0.0]
     axes.set_yscale("log")
-    axes.set_ylim(0.5 * positive.min() if len(positive) else 1e-9, None)
+    if len(positive):  # a mean of 0 leaves the panel at its bottom
+        axes.set_ylim(0.8 * positive.min(), 1.25 * positive.max())
     axes.set_xlabel(_LABELS[view.x])
     axes.set_title(view.title, fontsize="medium", loc="left")
