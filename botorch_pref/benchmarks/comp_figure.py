@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from botorch_pref.benchmarks.figures import carried, draw_bands, draw_legend, seeds_of
 
 _COLUMNS = 3
+_ROUNDING = 1e-9  # below this share of the largest regret it is that of an optimum
 _LABELS = {"cost": "spent, in values", "ratio": "duels for the price of a value"}
 
 
@@ -68,7 +69,7 @@ def _draw(axes: Axes, view: View, styles: dict[str, int]) -> None:
     regrets = regrets[~missing.transform("any")]
     draw_bands(axes, regrets, view.x, view.y, styles, marked=view.x == "ratio")
     means = regrets.groupby(["strategy", view.x])[view.y].mean()
-    positive = means[means > 0.0]
+    positive = means[means > _ROUNDING * means.max()]
     axes.set_yscale("log")
     if len(positive):  # a mean of 0 leaves the panel at its bottom
         axes.set_ylim(0.8 * positive.min(), 1.25 * positive.max())
