@@ -151,7 +151,7 @@ def _currin() -> CostExperiment:
         groups=_groups(task, arms + controls, ("comp", "mf-gp-ucb", "kss")),
         claims=(
             *budget_claims("comp", ("mf-gp-ucb", "kss")),
-            *ratio_claims("comp", (1, 2, 5, 10), losing=(1,)),
+            *ratio_claims("comp", ("mf-gp-ucb", "kss"), (1, 2, 5, 10), losing=(1,)),
             *separate_claims(),
             *opponent_claims(),
         ),
@@ -170,7 +170,7 @@ def _borehole() -> CostExperiment:
         groups=_groups(task, arms + controls, ("comp", "mf-gp-ucb")),
         claims=(
             *budget_claims("comp", ("mf-gp-ucb",)),
-            *ratio_claims("comp", (1, 2, 5, 10), losing=()),
+            *ratio_claims("comp", ("mf-gp-ucb",), (1, 2, 5, 10), losing=()),
             *opponent_claims(),
         ),
         notes=(

@@ -51,11 +51,14 @@ def budget_claims(arm: str, others: Sequence[str]) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def ratio_claims(arm: str, ratios: Sequence[int], losing: Sequence[int]) -> tuple[Claim, ...]:
+def ratio_claims(
+    arm: str, others: Sequence[str], ratios: Sequence[int], losing: Sequence[int]
+) -> tuple[Claim, ...]:
     r"""Of Figs. 1b, 1d and 3b: GP-UCB is the same at all ratios.
 
     Args:
         arm: Which COMP-GP-UCB is meant.
+        others: What it is compared with beside GP-UCB.
         ratios: How many duels a value costs; 10 is that of the panel by budget.
         losing: At which of them GP-UCB is said to be better.
 
@@ -67,9 +70,13 @@ def ratio_claims(arm: str, ratios: Sequence[int], losing: Sequence[int]) -> tupl
     winning = [ratio for ratio in ratios if ratio not in losing]
     claims = [
         Claim(
-            f"COMP-GP-UCB has a lower regret S than GP-UCB at a cost ratio of {_listed(winning)}.",
+            f"COMP-GP-UCB has the lowest regret S at cost ratios of {_listed(winning)}.",
             tuple(
-                comparison for ratio in winning for comparison in lower(metric, row[ratio], alone)
+                comparison
+                for ratio in winning
+                for comparison in lower(
+                    metric, row[ratio], alone, *(f"{_panel(ratio)}: {name}" for name in others)
+                )
             ),
         )
     ]
