@@ -6,6 +6,8 @@ from botorch_pref.acquisition import (  # noqa: F401 (they register the rules)
 )
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
+from botorch_pref.acquisition.discrete_knowledge_gradient import DiscreteKnowledgeGradient
+from botorch_pref.acquisition.dueling_knowledge_gradient import DuelingKnowledgeGradient
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
@@ -21,6 +23,8 @@ from botorch_pref.acquisition.standard_units import standardised_posterior
 __all__ = [
     "AdvantageUCB",
     "ComparisonFilteredUCB",
+    "DiscreteKnowledgeGradient",
+    "DuelingKnowledgeGradient",
     "DuelingThompsonSampling",
     "ExpertAugmentedLCB",
     "LogHumanConstrainedEI",

@@ -5,6 +5,7 @@ from botorch_pref.strategies.borda_ucb import BordaUCB, RandomDuels
 from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.cobol import COBOHL, COBOL
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
+from botorch_pref.strategies.cost_aware_kg import CostAwareKG
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.gp_ts import GPTS
@@ -35,6 +36,7 @@ __all__ = [
     "BordaUCB",
     "BudgetedStrategy",
     "CompGPUCB",
+    "CostAwareKG",
     "KernelSelfSparring",
     "MaxMinLCBStrategy",
     "MultipleChoicePOPBO",

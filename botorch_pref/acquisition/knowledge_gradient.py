@@ -1,0 +1,138 @@
+r"""What both knowledge gradients share: joint moments of what is asked and what may be best."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from torch import Tensor
+
+from botorch_pref.data.options import check_count
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+
+REPEATS = (1, 2, 4, 8, 16)
+_CHUNK = 256  # rows of a joint posterior beside the reference
+
+Project = Callable[[Tensor], Tensor]
+
+
+class Moments(NamedTuple):
+    r"""What is believed of ``q`` items that are asked, and of ``M + q`` that may be best.
+
+    Attributes:
+        mean: ``b x (M + q)``-dim means of the latter, the reference first.
+        asked_mean: ``b x q``-dim means of the former.
+        asked: ``b x q x q``-dim covariance of the former.
+        cross: ``b x (M + q) x q``-dim covariance of both.
+    """
+
+    mean: Tensor
+    asked_mean: Tensor
+    asked: Tensor
+    cross: Tensor
+
+
+class KnowledgeGradient(AcquisitionFunction):
+    r"""Expected growth of the largest posterior mean, per answer, at the best number of answers.
+
+    ``max_n gain(n) / n``, with ``gain(n) = E[max_j E[f_j | n answers]] - max_j E[f_j]`` over a
+    table of items ``j`` and those that are asked. One answer alone may be worth nothing where it
+    takes several to change what is best: the KG(*) policy of Frazier and Powell, *Paradoxes in
+    Learning and the Marginal Value of Information* (2010). The unit is that of the utility, for
+    values and duels alike, so that what divided by its price is larger is the better buy.
+    """
+
+    reference: Tensor
+
+    def __init__(
+        self,
+        model: Model,
+        reference: Tensor,
+        *,
+        project: Project | None = None,
+        repeats: Sequence[int] = REPEATS,
+    ) -> None:
+        r"""Fix what may be best.
+
+        Args:
+            model: A model of the utility with a Gaussian joint ``posterior`` and one output.
+            reference: ``M x d``-dim items among which the best is sought, such as maximisers
+                of draws from the posterior; as :attr:`project` returns items.
+            project: Maps ``... x d``-dim items as they are asked to the same items as their
+                utility counts; see :class:`~botorch_pref.kernels.ComparisonBiasKernel`. By
+                default these are the same.
+            repeats: The numbers of answers that are looked at.
+
+        Raises:
+            ComparisonDataError: If ``reference`` is no table or ``repeats`` are no counts.
+            UnsupportedError: If the model is batched, or has several outputs.
+        """
+        super().__init__(model=model)
+        if model.num_outputs != 1 or len(model.batch_shape):
+            raise UnsupportedError("`model` must have one output and no batch shape.")
+        if reference.dim() != 2 or not len(reference):
+            raise ComparisonDataError(
+                f"`reference` must be M x d with M at least 1, got {tuple(reference.shape)}."
+            )
+        if not repeats:
+            raise ComparisonDataError("`repeats` must not be empty.")
+        for number in repeats:
+            check_count("repeats", number, 1)
+        self.project = project
+        self.repeats = tuple(repeats)
+        self.register_buffer("reference", reference.detach().clone())
+
+    @abstractmethod
+    def _gains(self, moments: Moments) -> list[Tensor]:
+        """The ``b``-dim gain of so many answers, one for each of ``repeats``."""
+
+    def per_answer(self, X: Tensor) -> Tensor:
+        r"""The gain per answer.
+
+        Args:
+            X: ``... x q x d``-dim items that are asked together.
+
+        Returns:
+            ``...``-dim gains, in units of the utility.
+        """
+        flat = X.reshape(-1, *X.shape[-2:])
+        parts = flat.split(max(1, _CHUNK // (2 * X.shape[-2])))
+        return torch.cat([self._part(part) for part in parts]).view(X.shape[:-2])
+
+    def _part(self, X: Tensor) -> Tensor:
+        if not len(X):
+            return X.new_zeros(0)
+        gains = self._gains(self._moments(X))
+        each = [gain / number for gain, number in zip(gains, self.repeats, strict=True)]
+        return torch.stack(each).amax(0)
+
+    def _moments(self, X: Tensor) -> Moments:
+        """Moments of a batch from one joint posterior of all its items and the reference."""
+        b, q, _ = X.shape
+        asked = X.flatten(end_dim=1)
+        parts = [asked, self.reference.to(asked)]
+        if self.project is not None:
+            parts.insert(1, self.project(asked))
+        joint = cast(GPyTorchPosterior, self.model.posterior(torch.cat(parts)))
+        mean, covariance = joint.mean.squeeze(-1), joint.covariance_matrix[:, : b * q]
+        first = (len(parts) - 2) * b * q  # where the items that are asked count
+        own = _own_blocks(covariance[first : first + b * q], b, q)
+        reference = covariance[first + b * q :].view(-1, b, q).movedim(1, 0)
+        own_mean = mean[first : first + b * q].view(b, q)
+        reference_mean = mean[first + b * q :].expand(b, -1)
+        return Moments(
+            torch.cat([reference_mean, own_mean], dim=-1),
+            mean[: b * q].view(b, q),
+            _own_blocks(covariance[: b * q], b, q),
+            torch.cat([reference, own], dim=-2),
+        )
+
+
+def _own_blocks(covariance: Tensor, b: int, q: int) -> Tensor:
+    """The ``b x q x q`` blocks on the diagonal of a ``bq x bq`` matrix."""
+    return covariance.view(b, q, b, q).diagonal(dim1=0, dim2=2).movedim(-1, 0)

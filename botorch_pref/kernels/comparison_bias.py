@@ -1,0 +1,116 @@
+r"""A utility and what judges of duels see of it, which may not be the same."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from botorch.utils.constraints import LogTransformedInterval
+from gpytorch.kernels import Kernel
+from gpytorch.priors import LogNormalPrior
+from linear_operator import to_dense
+from torch import Tensor
+from torch.nn import Parameter
+
+from botorch_pref.data.options import checked_positive
+from botorch_pref.exceptions import ComparisonDataError
+
+DEFAULT_BIAS = 0.01
+_PRIOR_DEVIATION = 1.0
+_LEAST, _MOST = 1e-6, 1e2
+
+
+class ComparisonBiasKernel(Kernel):
+    r"""``k((x, z), (x', z')) = k(x, x') (1 + b z z')``.
+
+    The covariance of ``f + z delta`` with a utility ``f ~ GP(0, k)`` and an independent bias
+    ``delta ~ GP(0, b k)``. The last column ``z`` marks how an item is seen: 0 for the utility,
+    which is measured and maximised, 1 for ``f_c = f + delta``, by which duels are decided. So
+    a :class:`~botorch_pref.models.PreferenceGP` whose compared items are marked by 1, and whose
+    measured ones by 0, learns from duels that are misspecified as in Xu et al. (2020): what it
+    says of ``z = 0`` stays uncertain however often is duelled. A factor of ``f`` in ``f_c`` is
+    the link's scale. This is the autoregressive model of Kennedy and O'Hagan (2000), and an
+    intrinsic coregionalization model with ``B = [[1, 1], [1, 1 + b]]``.
+
+    Example:
+        >>> kernel = ComparisonBiasKernel(ScaleKernel(RBFKernel(ard_num_dims=3)))
+        >>> covariance = kernel(torch.rand(10, 4, dtype=torch.float64))
+    """
+
+    has_lengthscale = False
+
+    def __init__(self, base_kernel: Kernel, *, bias: float | None = None) -> None:
+        r"""Wrap a kernel of the utility.
+
+        Args:
+            base_kernel: The kernel ``k`` over the ``d`` columns of items.
+            bias: ``b`` to fix it, at least 0; by default it is learnt, under a log-normal prior
+                of mode 0.01: a bias of a tenth of the utility's standard deviation.
+
+        Raises:
+            ComparisonDataError: If ``bias`` is negative or not finite.
+        """
+        super().__init__(batch_shape=base_kernel.batch_shape)
+        self.base_kernel = base_kernel
+        self.fixed_bias = bias if bias is None or bias == 0 else checked_positive("bias", bias)
+        if self.fixed_bias is not None:
+            return
+        self.register_parameter("raw_bias", Parameter(torch.zeros(*self.batch_shape, 1)))
+        self.register_prior(
+            "bias_prior",
+            LogNormalPrior(math.log(DEFAULT_BIAS) + _PRIOR_DEVIATION**2, _PRIOR_DEVIATION),
+            _read_bias,
+            _write_bias,
+        )
+        constraint = LogTransformedInterval(_LEAST, _MOST, initial_value=DEFAULT_BIAS)
+        self.register_constraint("raw_bias", constraint)
+        self.bias = DEFAULT_BIAS
+
+    @property
+    def is_stationary(self) -> bool:
+        """False: the marker changes the variance."""
+        return False
+
+    @property
+    def bias(self) -> Tensor:
+        """The variance ``b`` of the bias relative to the utility's: ``... x 1``; or a scalar."""
+        if self.fixed_bias is not None:
+            return torch.tensor(float(self.fixed_bias), dtype=torch.double)
+        found: Tensor = self.raw_bias_constraint.transform(self.raw_bias)
+        return found
+
+    @bias.setter
+    def bias(self, value: float | Tensor) -> None:
+        if self.fixed_bias is not None:
+            raise ComparisonDataError("`bias` was fixed when the kernel was made.")
+        value = torch.as_tensor(value).to(self.raw_bias).expand_as(self.raw_bias)
+        self.initialize(raw_bias=self.raw_bias_constraint.inverse_transform(value))
+
+    def forward(
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
+    ) -> Tensor:
+        r"""The covariance of ``x1: ... x n x (d + 1)`` and ``x2: ... x m x (d + 1)``.
+
+        Returns:
+            ``... x n x m`` covariances, or ``... x n`` with ``diag``.
+        """
+        covariance = to_dense(self.base_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params))
+        bias = self.bias.to(covariance)
+        if diag:
+            return covariance * (1.0 + bias * x1[..., -1] * x2[..., -1])
+        both = x1[..., -1].unsqueeze(-1) * x2[..., -1].unsqueeze(-2)
+        return covariance * (1.0 + (bias.unsqueeze(-1) if bias.dim() else bias) * both)
+
+
+def _read_bias(kernel: ComparisonBiasKernel) -> Tensor:
+    return kernel.bias
+
+
+def _write_bias(kernel: ComparisonBiasKernel, value: float | Tensor) -> None:
+    kernel.bias = value
