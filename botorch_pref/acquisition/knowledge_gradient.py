@@ -29,12 +29,14 @@ class Moments(NamedTuple):
         asked_mean: ``b x q``-dim means of the former.
         asked: ``b x q x q``-dim covariance of the former.
         cross: ``b x (M + q) x q``-dim covariance of both.
+        witnesses: ``b x n x q``-dim covariance of the former with further items.
     """
 
     mean: Tensor
     asked_mean: Tensor
     asked: Tensor
     cross: Tensor
+    witnesses: Tensor
 
 
 class KnowledgeGradient(AcquisitionFunction):
@@ -48,6 +50,7 @@ class KnowledgeGradient(AcquisitionFunction):
     """
 
     reference: Tensor
+    witnesses: Tensor
 
     def __init__(
         self,
@@ -86,6 +89,7 @@ class KnowledgeGradient(AcquisitionFunction):
         self.project = project
         self.repeats = tuple(repeats)
         self.register_buffer("reference", reference.detach().clone())
+        self.register_buffer("witnesses", self.reference[:0])  # items whose covariance is needed
 
     @abstractmethod
     def _gains(self, moments: Moments) -> list[Tensor]:
@@ -115,21 +119,22 @@ class KnowledgeGradient(AcquisitionFunction):
         """Moments of a batch from one joint posterior of all its items and the reference."""
         b, q, _ = X.shape
         asked = X.flatten(end_dim=1)
-        parts = [asked, self.reference.to(asked)]
-        if self.project is not None:
-            parts.insert(1, self.project(asked))
-        joint = cast(GPyTorchPosterior, self.model.posterior(torch.cat(parts)))
-        mean, covariance = joint.mean.squeeze(-1), joint.covariance_matrix[:, : b * q]
-        first = (len(parts) - 2) * b * q  # where the items that are asked count
-        own = _own_blocks(covariance[first : first + b * q], b, q)
-        reference = covariance[first + b * q :].view(-1, b, q).movedim(1, 0)
-        own_mean = mean[first : first + b * q].view(b, q)
-        reference_mean = mean[first + b * q :].expand(b, -1)
+        others = self.reference.to(asked), self.witnesses.to(asked)
+        own = asked[:0] if self.project is None else self.project(asked)
+        joint = cast(GPyTorchPosterior, self.model.posterior(torch.cat([asked, own, *others])))
+        sizes = [b * q, len(own), *map(len, others)]
+        mean, own_mean, reference_mean, _ = joint.mean.squeeze(-1).split(sizes)
+        parts = joint.covariance_matrix[:, : b * q].split(sizes)
+        covariance, own_covariance, reference, witnesses = parts
+        if self.project is None:
+            own_mean, own_covariance = mean, covariance
+        reference = reference.view(-1, b, q).movedim(1, 0)
         return Moments(
-            torch.cat([reference_mean, own_mean], dim=-1),
-            mean[: b * q].view(b, q),
-            _own_blocks(covariance[: b * q], b, q),
-            torch.cat([reference, own], dim=-2),
+            torch.cat([reference_mean.expand(b, -1), own_mean.view(b, q)], dim=-1),
+            mean.view(b, q),
+            _own_blocks(covariance, b, q),
+            torch.cat([reference, _own_blocks(own_covariance, b, q)], dim=-2),
+            witnesses.view(-1, b, q).movedim(1, 0),
         )
 
 

@@ -1,0 +1,160 @@
+"""The kernel of a utility and of what duels see of it: brute force, one model of both, limits."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import ScaleKernel
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels import ComparisonBiasKernel
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from tests._reference import mixed as reference
+from tests.models.common import make_kernel, parameter_gradients, rand
+
+BIAS = 0.3
+
+
+def make(bias: float | None = BIAS, batch_shape: tuple[int, ...] = ()) -> ComparisonBiasKernel:
+    kernel = ComparisonBiasKernel(make_kernel(2, batch_shape=batch_shape)).double()
+    if bias is not None:
+        kernel.bias = bias
+    return kernel
+
+
+def seen(items: Tensor, marker: float) -> Tensor:
+    return torch.cat([items, torch.full_like(items[..., :1], marker)], dim=-1)
+
+
+def base(x: Tensor, w: Tensor) -> np.ndarray:
+    return make_kernel(2)(x, w).to_dense().detach().numpy()
+
+
+@torch.no_grad()
+def test_is_the_covariance_of_a_biased_view() -> None:
+    """``A (k, b k) A^T`` for ``f = [1, 0]`` and ``f_c = [1, 1]`` of ``(f, delta)``."""
+    x, w = rand(4, 2), rand(5, 2, seed=1)
+    views = {0.0: np.array([1.0, 0.0]), 1.0: np.array([1.0, 1.0])}
+    for z, a in views.items():
+        for z_, a_ in views.items():
+            expected = base(x, w) * (a[0] * a_[0] + BIAS * a[1] * a_[1])
+            found = make()(seen(x, z), seen(w, z_)).to_dense()
+            np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-13)
+
+
+@torch.no_grad()
+def test_diagonal_batches_and_copies() -> None:
+    batched = make(batch_shape=(3,))
+    batched.bias = torch.tensor([[0.1], [0.2], [0.3]], dtype=torch.double)
+    points = rand(3, 4, 3)
+    whole = batched(points).to_dense()
+    assert whole.shape == (3, 4, 4)
+    torch.testing.assert_close(batched(points, diag=True), whole.diagonal(dim1=-2, dim2=-1))
+    torch.testing.assert_close(copy.deepcopy(batched)(points).to_dense(), whole)
+    for row in range(3):
+        alone = make(0.1 * (row + 1))(points[row]).to_dense()
+        torch.testing.assert_close(whole[row], alone)
+        torch.testing.assert_close(batched[row](points[row]).to_dense(), alone)
+    assert torch.linalg.eigvalsh(whole).min() > -1e-12
+    assert not batched.is_stationary
+
+
+def test_gradients() -> None:
+    kernel = make()
+    x = rand(3, 3).requires_grad_()
+    torch.autograd.gradcheck(lambda a: kernel(a, rand(4, 3, seed=1)).to_dense(), x)
+    (gradient,) = torch.autograd.grad(kernel(x).to_dense().sum(), kernel.raw_bias)
+    marker = x.detach()[:, -1].numpy()
+    expected = (base(x.detach()[:, :-1], x.detach()[:, :-1]) * np.outer(marker, marker)).sum()
+    assert float(gradient) == pytest.approx(BIAS * expected)  # the parameter is its logarithm
+
+
+def test_a_bias_is_learnt_or_fixed() -> None:
+    learnt = make(None)
+    assert float(learnt.bias) == pytest.approx(0.01)
+    log_bias = torch.tensor([-0.1, 0.0, 0.1]) + math.log(0.01)
+    density = learnt.bias_prior.log_prob(log_bias.exp())
+    assert density.argmax() == 1  # the mode
+    for value in (0.0, 0.25):
+        fixed = ComparisonBiasKernel(make_kernel(2), bias=value)
+        assert float(fixed.bias) == value
+        assert not [name for name, _ in fixed.named_parameters() if "bias" in name]
+        with pytest.raises(ComparisonDataError, match="`bias`"):
+            fixed.bias = 1.0
+    points = rand(4, 3)
+    trusting = ComparisonBiasKernel(make_kernel(2), bias=0.0)(points).to_dense()
+    torch.testing.assert_close(trusting, make_kernel(2)(points[:, :-1]).to_dense())
+    for wrong in (-1.0, math.nan):
+        with pytest.raises(ComparisonDataError, match="`bias`"):
+            ComparisonBiasKernel(make_kernel(2), bias=wrong)
+
+
+def make_model() -> PreferenceGP:
+    items, duels = rand(5, 2), torch.tensor([[0, 1], [2, 1], [3, 4], [0, 3]])
+    values = seen(rand(3, 2, seed=2), 0.0), rand(3, 1, seed=3), torch.full((3, 1), 0.04).double()
+    return PreferenceGP(
+        seen(items, 1.0), duels, values=values, covar_module=make(), link_scale=1.5
+    )
+
+
+@torch.no_grad()
+def test_a_model_of_both_is_that_of_two_functions() -> None:
+    """Against brute force on ``f_c`` and ``f`` as utilities of their own."""
+    model, points = make_model(), seen(rand(4, 2, seed=5), 0.0)
+    assert model.datapoints is not None
+    assert model.values is not None
+    items = torch.cat([model.datapoints, model.values.items, points])
+    z = items[:, -1].numpy()
+    covariance = base(items[:, :-1], items[:, :-1]) * (1 + BIAS * np.outer(z, z))
+    mean = model.mean_module(items).numpy()
+    data = reference.Data(
+        pairs=np.array([[0, 1], [2, 1], [3, 4], [0, 3]]),
+        wins=np.ones(4),
+        count=np.ones(4),
+        rows=np.arange(5, 8),
+        targets=model.values.targets.flatten().numpy(),
+        variances=np.full(3, 0.04),
+        scale=1.5,
+    )
+    mode, W, _ = reference.fit(mean[:8], covariance[:8, :8], data)
+    expected = reference.predict(
+        mean[8:],
+        covariance[8:, 8:],
+        covariance[8:, :8],
+        covariance[:8, :8],
+        mode - mean[:8],
+        W,
+    )
+    posterior = model.posterior(points)
+    np.testing.assert_allclose(posterior.mean.flatten().numpy(), expected[0], atol=1e-7)
+    np.testing.assert_allclose(posterior.covariance_matrix.numpy(), expected[1], atol=1e-7)
+
+
+def test_evidence_gradients() -> None:
+    model = make_model()
+    mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+    found = parameter_gradients(model, mll)
+    assert any("raw_bias" in name for name, _, _ in found)
+    for name, exact, numerical in found:
+        torch.testing.assert_close(exact, numerical, atol=1e-6, rtol=1e-6, msg=name)
+
+
+@torch.no_grad()
+def test_biased_duels_never_settle_the_utility() -> None:
+    """However often is duelled, a difference keeps the variance of its bias."""
+    pair = seen(torch.tensor([[0.2, 0.5], [0.8, 0.5]]).double(), 1.0)
+    answers = torch.cat([torch.ones(600), torch.zeros(400)]).double()
+    model = PreferenceGP.from_pairs(pair.expand(1000, 2, 3), answers, covar_module=make())
+    judged = model.pair_posterior(pair).variance
+    utility = model.pair_posterior(seen(pair[:, :-1], 0.0)).variance
+    assert float(judged) < 0.01
+    kernel = make()
+    assert isinstance(kernel.base_kernel, ScaleKernel)
+    prior = make_kernel(2)(pair[:, :-1]).to_dense()
+    difference = float(prior[0, 0] + prior[1, 1] - 2 * prior[0, 1])
+    assert float(utility) == pytest.approx(difference * BIAS / (1 + BIAS), rel=0.02)
