@@ -3,6 +3,7 @@ r"""The knowledge gradient of a duel."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from botorch.models.model import Model
@@ -10,7 +11,11 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_pref.acquisition.base import PairAcquisitionFunction, link_of
+from botorch_pref.acquisition.base import (
+    PairAcquisitionFunction,
+    difference_moments,
+    link_of,
+)
 from botorch_pref.acquisition.expected_gain import less_the_best
 from botorch_pref.acquisition.knowledge_gradient import (
     REPEATS,
@@ -86,22 +91,31 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         count = round(_REACH / _STEP)
         nodes = _STEP * torch.arange(-count, count + 1, dtype=torch.double)
         self.register_buffer("nodes", nodes)
-        self.answered: Block | None = None
-        if isinstance(model, PreferenceGP) and model.variance == "laplace":
-            self._take_answers(model)
+        self._take_answers(model)
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
-        r"""Refuse pending pairs.
+        r"""Condition the model on pairs that are asked but not answered, as it expects them.
+
+        Args:
+            pairs: ``k x 2 x d``-dim pairs, or ``None`` for none.
 
         Raises:
-            UnsupportedError: If there are any: build the rule on a model that is conditioned
-                on them.
+            UnsupportedError: If the model has no ``condition_on_pairs``.
         """
-        if pairs is not None and len(pairs):
-            raise UnsupportedError(
-                "DuelingKnowledgeGradient has no pending pairs. Build it on a model that is "
-                "conditioned on the answers that these are expected to have (condition_on_pairs)."
-            )
+        believed = self.model
+        if pairs is not None:
+            pairs = pairs[(pairs[:, 0] != pairs[:, 1]).any(dim=-1)]
+            if not hasattr(self.model, "condition_on_pairs"):
+                raise UnsupportedError(
+                    f"{type(self.model).__name__} has no condition_on_pairs, so pending pairs "
+                    "cannot be taken into account; use PreferenceGP, or choose pairs one by one."
+                )
+            if len(pairs):
+                mean, _ = difference_moments(self.model, pairs)
+                answers = 0.5 * (1.0 + mean.detach().sign())
+                believed = cast(Any, self.model).condition_on_pairs(pairs, answers)
+        self.believed = believed
+        self._take_answers(believed)
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -116,8 +130,12 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         return self.per_answer(X)
 
     @torch.no_grad()
-    def _take_answers(self, model: PreferenceGP) -> None:
+    def _take_answers(self, model: Model) -> None:
         """Keep the answers that the model has seen, and what it believes of their duels."""
+        self.answered: Block | None = None
+        self.witnesses = self.reference[:0]
+        if not isinstance(model, PreferenceGP) or model.variance != "laplace":
+            return
         data = model.merged_data
         if data is None or not data.pairs.shape[-2]:
             return

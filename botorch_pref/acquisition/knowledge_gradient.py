@@ -86,6 +86,7 @@ class KnowledgeGradient(AcquisitionFunction):
             raise ComparisonDataError("`repeats` must not be empty.")
         for number in repeats:
             check_count("repeats", number, 1)
+        self.believed = model
         self.project = project
         self.repeats = tuple(repeats)
         self.register_buffer("reference", reference.detach().clone())
@@ -121,7 +122,7 @@ class KnowledgeGradient(AcquisitionFunction):
         asked = X.flatten(end_dim=1)
         others = self.reference.to(asked), self.witnesses.to(asked)
         own = asked[:0] if self.project is None else self.project(asked)
-        joint = cast(GPyTorchPosterior, self.model.posterior(torch.cat([asked, own, *others])))
+        joint = cast(GPyTorchPosterior, self.believed.posterior(torch.cat([asked, own, *others])))
         sizes = [b * q, len(own), *map(len, others)]
         mean, own_mean, reference_mean, _ = joint.mean.squeeze(-1).split(sizes)
         parts = joint.covariance_matrix[:, : b * q].split(sizes)

@@ -84,7 +84,8 @@ class ComparisonBiasKernel(Kernel):
     def bias(self, value: float | Tensor) -> None:
         if self.fixed_bias is not None:
             raise ComparisonDataError("`bias` was fixed when the kernel was made.")
-        value = torch.as_tensor(value).to(self.raw_bias).expand_as(self.raw_bias)
+        like = self.raw_bias
+        value = torch.as_tensor(value, dtype=like.dtype, device=like.device).expand_as(like)
         self.initialize(raw_bias=self.raw_bias_constraint.inverse_transform(value))
 
     def forward(

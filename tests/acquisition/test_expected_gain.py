@@ -43,7 +43,7 @@ def test_equals_quadrature(size: int) -> None:
 def test_two_lines_are_expected_improvement() -> None:
     gap, slope = torch.tensor([0.1, 1.0, 4.0, 30.0]).double(), 0.7
     a = torch.stack([torch.zeros(4).double(), -gap], dim=-1)
-    b = torch.stack([torch.zeros(4), torch.full((4,), slope)], dim=-1).double()
+    b = torch.stack([torch.zeros(4).double(), torch.full((4,), slope, dtype=torch.double)], dim=-1)
     z = -gap.numpy() / slope
     expected = slope * (stats.norm.pdf(z) + z * stats.norm.cdf(z))
     np.testing.assert_allclose(expected_gain(a, b).numpy(), expected, rtol=1e-9, atol=1e-30)
