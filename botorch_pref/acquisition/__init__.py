@@ -3,6 +3,7 @@ r"""Rules that choose what to ask, as BoTorch acquisition functions."""
 from botorch_pref.acquisition import (  # noqa: F401 (they register the rules)
     expert_constructors,
     input_constructors,
+    knowledge_constructors,
 )
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB

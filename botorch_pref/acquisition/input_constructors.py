@@ -125,7 +125,7 @@ def construct_inputs_max_min_lcb(
     """
     MaxMinLCB.refuse_pending(X_pending)
     if followers is None:
-        followers = _default_followers(model, bounds, num_followers, seed)
+        followers = items_and_sample(model, bounds, num_followers, seed, "followers")
     return {
         "model": model,
         "beta": beta,
@@ -248,13 +248,33 @@ def _items(model: Model) -> Tensor:
     return items.detach()
 
 
-def _default_followers(
-    model: Model, bounds: list[tuple[float, float]] | Tensor | None, num: int, seed: int
+def items_and_sample(
+    model: Model,
+    bounds: list[tuple[float, float]] | Tensor | None,
+    num: int,
+    seed: int,
+    instead: str,
 ) -> Tensor:
+    r"""The items of a model, and with bounds a Sobol sample of the box.
+
+    Args:
+        model: The model, not batched.
+        bounds: ``d`` pairs of a lower and an upper bound.
+        num: The size of the sample.
+        seed: The seed of the sample.
+        instead: What is to be given where there is neither, for the message.
+
+    Returns:
+        ``w x d``-dim items.
+
+    Raises:
+        ComparisonDataError: If ``bounds`` are not such pairs, or there is neither.
+        UnsupportedError: If the model is batched.
+    """
     items = _items(model)
     if bounds is None:
         if not len(items):
-            raise ComparisonDataError("Give `followers` or `bounds`: the model has no items.")
+            raise ComparisonDataError(f"Give `{instead}` or `bounds`: the model has no items.")
         return items
     sample = draw_sobol_samples(_box(bounds, items), n=num, q=1, seed=seed).squeeze(-2)
     return torch.cat([items, sample]) if len(items) else sample

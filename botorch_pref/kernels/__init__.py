@@ -5,4 +5,10 @@ from botorch_pref.kernels.base import PairKernel
 from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.kernels.dueling import DuelingKernel, dueling_variance
 
-__all__ = ["AdditivePairKernel", "ComparisonBiasKernel", "DuelingKernel", "PairKernel", "dueling_variance"]
+__all__ = [
+    "AdditivePairKernel",
+    "ComparisonBiasKernel",
+    "DuelingKernel",
+    "PairKernel",
+    "dueling_variance",
+]

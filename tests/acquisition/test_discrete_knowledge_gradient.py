@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -47,7 +49,7 @@ def test_value_is_that_of_conditioning(number: int) -> None:
 def test_noise() -> None:
     X = rand(20, 1, 2, seed=3)
     gains = [make(noise=noise, repeats=(1,))(X) for noise in (0.0, 1e-3, 1.0, 1e8)]
-    for more, less in zip(gains, gains[1:], strict=False):
+    for more, less in itertools.pairwise(gains):
         assert (more >= less).all()
     assert gains[-1].max() < 1e-3
     # Repeated answers pay only where they are noisy.

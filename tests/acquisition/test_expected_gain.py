@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,10 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
+def _top(lines: list[tuple[float, float]], z: float) -> float:
+    return max(top + slope * z for top, slope in lines)
+
+
 def brute_force(a: Tensor, b: Tensor) -> float:
     """Piecewise between all crossings, each piece by quadrature."""
     lines = list(zip(a.tolist(), b.tolist(), strict=True))
@@ -25,10 +31,8 @@ def brute_force(a: Tensor, b: Tensor) -> float:
         ends |= {(a1 - a2) / (b2 - b1) for a2, b2 in lines[:i] if b1 != b2}
     knots = sorted(end for end in ends if -12 <= end <= 12)
     total = 0.0
-    for low, high in zip(knots, knots[1:], strict=False):
-        middle = (low + high) / 2
-        top, slope = max(lines, key=lambda line: line[0] + line[1] * middle)
-        total += integrate.quad(lambda z: (top + slope * z) * stats.norm.pdf(z), low, high)[0]
+    for low, high in itertools.pairwise(knots):
+        total += integrate.quad(lambda z: _top(lines, z) * stats.norm.pdf(z), low, high)[0]
     return total - max(top for top, _ in lines)
 
 

@@ -96,9 +96,7 @@ def test_a_bias_is_learnt_or_fixed() -> None:
 def make_model() -> PreferenceGP:
     items, duels = rand(5, 2), torch.tensor([[0, 1], [2, 1], [3, 4], [0, 3]])
     values = seen(rand(3, 2, seed=2), 0.0), rand(3, 1, seed=3), torch.full((3, 1), 0.04).double()
-    return PreferenceGP(
-        seen(items, 1.0), duels, values=values, covar_module=make(), link_scale=1.5
-    )
+    return PreferenceGP(seen(items, 1.0), duels, values=values, covar_module=make(), link_scale=1.5)
 
 
 @torch.no_grad()

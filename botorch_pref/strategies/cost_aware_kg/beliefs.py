@@ -12,7 +12,7 @@ from gpytorch.kernels import ScaleKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
-from botorch_pref.data import Comparisons
+from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.options import checked_positive
 from botorch_pref.kernels import ComparisonBiasKernel
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
@@ -151,7 +151,7 @@ class Beliefs:
         pairs = torch.stack([query.items.to(like) for query, _ in self.duels])
         return marked(pairs, JUDGED), answers
 
-    def _measured(self, learns: bool) -> tuple[Tensor, ...] | None:
+    def _measured(self, learns: bool) -> Values | None:
         if not self.values:
             return None
         like = self.space.bounds
@@ -159,8 +159,8 @@ class Beliefs:
         told = like.new_tensor([value for _, value in self.values]).unsqueeze(-1)
         told = (told - self.units.offset) / self.units.spread
         if learns and self.settings.noise is None:
-            return marked(items, UTILITY), told
-        return marked(items, UTILITY), told, torch.full_like(told, self.noise)
+            return Values(marked(items, UTILITY), told)
+        return Values(marked(items, UTILITY), told, torch.full_like(told, self.noise))
 
 
 def marked(items: Tensor, marker: float) -> Tensor:

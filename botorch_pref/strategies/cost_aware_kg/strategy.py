@@ -99,7 +99,8 @@ class CostAwareKG(BudgetedStrategy):
         kinds = [kind for kind in KINDS if self._affords(kind)]
         if not kinds:
             return _chosen(GainRecord("value", "confirm"), step.recommended)
-        found = {kind: getattr(step, kind)() for kind in kinds}
+        searches = {"duel": step.duel, "value": step.value}
+        found = {kind: searches[kind]() for kind in kinds}
         gains = {kind: self._gain_per_cost(kind, found[kind]) for kind in kinds}
         best = max(kinds, key=gains.__getitem__)
         numbers = {f"{kind}_gain": gain for kind, gain in gains.items()}

@@ -1,0 +1,237 @@
+"""The cost-aware knowledge gradient: what is bought at which price, budgets, units, state."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.strategies import CostAwareKG
+from botorch_pref.strategies.cost_aware_kg.beliefs import UTILITY, marked
+from tests.contracts.strategy import StrategyContract, stored
+from tests.models.common import rand
+
+BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
+TABLE = rand(8, 2)
+FIXED = {"lengthscale": 0.5, "outputscale": 1.0}
+QUICK: dict[str, Any] = {
+    "num_initial_duels": 3,
+    "num_initial_values": 2,
+    "budget": 4,
+    "hyperparameters": FIXED,
+    "noise": 0.01,
+}
+DEAR = 10_000
+
+
+def on_items(**kwargs: Any) -> CostAwareKG:
+    return CostAwareKG(**{"choices": TABLE, **QUICK, **kwargs})
+
+
+def on_a_box(**kwargs: Any) -> CostAwareKG:
+    return CostAwareKG(**{"bounds": BOX, **QUICK, **kwargs})
+
+
+class TestContractOfDuels(StrategyContract):
+    """Values are too dear."""
+
+    num_duels = 4
+
+    def make(self, seed: int = 0) -> CostAwareKG:
+        options = {"value_cost": DEAR, "num_initial_values": 0, "num_initial_duels": 2}
+        return on_items(seed=seed, **options, budget=None)
+
+
+class TestContractOfValues(StrategyContract):
+    """Duels are too dear."""
+
+    num_duels = 4
+    query_type = Evaluate
+
+    def make(self, seed: int = 0) -> CostAwareKG:
+        options = {"duel_cost": DEAR, "num_initial_values": 2, "num_initial_duels": 0}
+        return on_items(seed=seed, **options, budget=None)
+
+
+def value(items: Tensor) -> Tensor:
+    """Largest, 0, near the middle of the box."""
+    return -((items - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
+
+
+def answer(query: Query) -> float:
+    if isinstance(query, Evaluate):
+        return float(value(query.items))
+    first, second = value(query.items)
+    return float(first > second)
+
+
+def play(strategy: CostAwareKG, most: int = 1000) -> list[Query]:
+    queries: list[Query] = []
+    while not strategy.finished and len(queries) < most:
+        queries.append(strategy.ask())
+        strategy.tell(queries[-1], answer(queries[-1]))
+    return queries
+
+
+@pytest.mark.parametrize("make", [on_items, on_a_box])
+def test_a_run(make: Any) -> None:
+    """What is asked gains more for its price, the last money confirms, nothing is overspent."""
+    strategy = make()
+    queries = play(strategy)
+    kinds = ["duel" if isinstance(query, Duel) else "value" for query in queries]
+    assert kinds == [record.kind for record in strategy.records]
+    costs = strategy.settings.costs
+    assert strategy.spent == costs.spent(kinds.count("duel"), kinds.count("value")) <= 4
+    phases = [record.phase for record in strategy.records]
+    assert phases[:5] == ["initial"] * 5
+    assert phases[5:] == ["gain"] * (len(phases) - 6) + ["confirm"]
+    for record in strategy.records[5:-1]:
+        gains = {"duel": record.duel_gain, "value": record.value_gain}
+        assert all(gain >= 0 or math.isnan(gain) for gain in gains.values())
+        other = "value" if record.kind == "duel" else "duel"
+        assert not gains[record.kind] < gains[other]
+    with pytest.raises(UnsupportedError, match="budget of 4 is spent"):
+        strategy.ask()
+
+
+def test_the_recommended_item_is_confirmed() -> None:
+    strategy = on_items(budget="3.5")
+    play(strategy, 5)
+    while strategy.records[-1].phase != "confirm":
+        best = strategy.recommend_index()
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+    assert query.indices == best
+    assert strategy.finished
+    assert strategy.spent > strategy.settings.costs.budget - 1  # of duels there were as many as can
+    unconfirmed = on_items(budget="3.5", confirm=False)
+    play(unconfirmed)
+    assert "confirm" not in {record.phase for record in unconfirmed.records}
+    assert unconfirmed.spent == unconfirmed.settings.costs.budget
+    poor = on_items(budget="0.5", num_initial_values=0)  # not even one value
+    play(poor)
+    assert [record.kind for record in poor.records] == ["duel"] * 5
+
+
+def test_prices_decide() -> None:
+    """The same data: a kind that is dear enough is not bought, whichever it is."""
+    for dear, bought in (("duel_cost", "value"), ("value_cost", "duel")):
+        strategy = on_items(**{dear: DEAR}, budget=None)
+        play(strategy, 7)
+        later = strategy.records[5:]
+        assert {record.kind for record in later} == {bought}
+        gains = [(record.duel_gain, record.value_gain) for record in later]
+        free = on_items(budget=None)
+        play(free, 6)
+        price = {"duel": 0.1, "value": 1.0}
+        price[dear[:-5]] = DEAR
+        assert free.records[5].duel_gain * 0.1 == pytest.approx(gains[0][0] * price["duel"])
+        assert free.records[5].value_gain == pytest.approx(gains[0][1] * price["value"])
+
+
+def test_bias_makes_duels_worth_less() -> None:
+    gains = []
+    for bias in (0.0, 0.3, 30.0):
+        strategy = on_items(bias=bias, budget=None)
+        play(strategy, 6)
+        gains.append(strategy.records[5].duel_gain / strategy.records[5].value_gain)
+    assert gains[0] > gains[1] > gains[2]
+
+
+def test_learns_units_and_hyperparameters() -> None:
+    """In other units of the values everything is the same; fits wait for the first design."""
+    queries = []
+    for unit in (1.0, 100.0):
+        strategy = on_items(hyperparameters="evidence", noise=1e-4, budget=None)
+        for _ in range(7):
+            query = strategy.ask()
+            scale = unit if isinstance(query, Evaluate) else 1.0
+            strategy.tell(query, scale * answer(query) + (5.0 if scale > 1 else 0.0))
+        queries.append([query.items for query, _ in strategy.history])
+        known = strategy.beliefs._known
+        assert known["bias"] > 0
+        assert known["link_scale"] > 0
+        assert strategy.beliefs.units.spread > 0.05 * unit
+    for one, other in zip(*queries, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_learns_the_noise() -> None:
+    strategy = on_items(hyperparameters="evidence", noise=None, budget=None, num_initial_values=4)
+    play(strategy, 9)
+    assert 1e-4 <= strategy.beliefs.noise == strategy.beliefs._known["noise"]
+    variances = strategy.beliefs.model().values.variances
+    assert (variances == strategy.beliefs.noise).all()
+
+
+@torch.no_grad()
+def test_one_model_of_both() -> None:
+    strategy = on_items(hyperparameters={**FIXED, "link_scale": 3.0}, bias=0.2)
+    play(strategy, 6)
+    model = strategy.beliefs.model()
+    assert float(model.link_scale) == 3.0
+    assert float(model.covar_module.bias) == 0.2
+    assert (model.datapoints[:, -1] == 1).all()
+    assert (model.values.items[:, -1] == 0).all()
+    mean = model.posterior(marked(TABLE, UTILITY)).mean.flatten()
+    assert strategy.recommend_index() == int(mean.argmax())
+    # What is pending counts as answered as expected.
+    pending = [Evaluate(99, TABLE[0], 0, None), Duel(98, TABLE[[1, 2]], (1, 2), None)]
+    believed = strategy.beliefs.believed(pending)
+    assert believed.num_observations >= model.num_observations + 1
+    new = believed.posterior(marked(TABLE[:1], UTILITY))
+    torch.testing.assert_close(float(new.mean), float(mean[0]), atol=0.1, rtol=0)
+    assert float(new.variance) < 0.011
+
+
+def test_an_identical_duel_tells_nothing() -> None:
+    strategy = on_items()
+    strategy._add(Duel(0, TABLE[[1, 1]], (1, 1), None), 1.0)
+    assert not strategy.beliefs.duels
+
+
+def test_many_choices() -> None:
+    """Duels are of those that may be best; every choice may be measured."""
+    table = rand(150, 2, seed=1)
+    strategy = on_items(choices=table, budget=None)
+    for query in play(strategy, 7):
+        rows = query.indices if isinstance(query, Duel) else [query.indices]
+        assert torch.equal(query.items.view(-1, 2), table[list(rows)])
+    step = strategy._step(9, [])
+    assert len(step.rows) < 64
+    assert strategy.recommend_index() in step.rows
+
+
+def test_resumes_amid_a_run() -> None:
+    for make in (on_items, on_a_box):
+        strategy = make(hyperparameters="evidence", noise=1e-4)
+        play(strategy, 6)
+        read = stored(strategy)
+        assert read.state_dict() == strategy.state_dict()
+        assert [q.items.tolist() for q in play(read, 1)] == [
+            q.items.tolist() for q in play(strategy, 1)
+        ]
+        assert read.state_dict() == strategy.state_dict()
+
+
+def test_bad_options() -> None:
+    for options, name in (
+        ({"bias": -1.0}, "bias"),
+        ({"noise": 0.0}, "noise"),
+        ({"noise": None}, "noise"),  # beside fixed hyperparameters
+        ({"repeats": ()}, "repeats"),
+        ({"repeats": (0,)}, "repeats"),
+        ({"confirm": 1}, "confirm"),
+        ({"hyperparameters": {**FIXED, "link_scale": -1.0}}, "link_scale"),
+        ({"hyperparameters": {"lengthscale": 1.0}}, "hyperparameters"),
+        ({"duel_cost": 0}, "duel_cost"),
+    ):
+        with pytest.raises(ComparisonDataError, match=f"`{name}`"):
+            on_items(**options)
+    with pytest.raises(ComparisonDataError, match="Nothing was answered"):
+        on_items().recommend()
