@@ -30,8 +30,9 @@ class ComparisonBiasKernel(Kernel):
     a :class:`~botorch_pref.models.PreferenceGP` whose compared items are marked by 1, and whose
     measured ones by 0, learns from duels that are misspecified as in Xu et al. (2020): what it
     says of ``z = 0`` stays uncertain however often is duelled. A factor of ``f`` in ``f_c`` is
-    the link's scale. This is the autoregressive model of Kennedy and O'Hagan (2000), and an
-    intrinsic coregionalization model with ``B = [[1, 1], [1, 1 + b]]``.
+    the link's scale. This is the autoregressive model of Kennedy and O'Hagan (2000) with the cheap
+    view as the one that is off, or an intrinsic coregionalization model with ``B = [[1, 1],
+    [1, 1 + b]]``.
 
     Example:
         >>> kernel = ComparisonBiasKernel(ScaleKernel(RBFKernel(ard_num_dims=3)))

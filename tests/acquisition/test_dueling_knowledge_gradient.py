@@ -30,7 +30,13 @@ from tests.models.common import make_duels, make_kernel, rand
 
 LINKS = {LogitLikelihood: special.expit, ProbitLikelihood: stats.norm.cdf}
 Z = np.linspace(-9, 9, 20001)
-FEW = {"num_restarts": 1, "raw_samples": 32, "options": {"maxiter": 20}}
+# At kinks a line search fails; see MaxMinLCB.
+FEW = {
+    "num_restarts": 1,
+    "raw_samples": 32,
+    "options": {"maxiter": 10},
+    "retry_on_optimization_warning": False,
+}
 
 
 def make(of: Model | None = None, **kwargs: object) -> DuelingKnowledgeGradient:

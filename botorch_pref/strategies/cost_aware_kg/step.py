@@ -22,10 +22,10 @@ _NEARBY = 128  # of these around the best ones
 _SPREAD = 0.05  # of the box
 _DRAWS = 40
 _WELL_KNOWN = 8  # of the asked items those of the largest mean
-_MOST_EXACT = 64  # choices that are all looked at, in duels too
+_MOST_EXACT = 64  # choices among all of which the best is sought
 _RAW_SAMPLES = 128
 _JITTER = 1e-6
-_OPTIONS = {"maxiter": 60}  # the rules have kinks, at which a line search takes its time
+_OPTIONS = {"maxiter": 40}  # the rules have kinks, at which a line search takes its time
 
 
 class Step:
@@ -75,15 +75,16 @@ class Step:
             project=as_utility,
             repeats=self.settings.repeats,
         )
-        others = self.reference
-        pairs = torch.stack([self.recommended.items.expand_as(others), others], dim=-2)
-        pairs = pairs[(pairs[:, 0] != pairs[:, 1]).any(-1)]
-        if self.rows is None:
+        if self.space.choices is None:
+            pairs = torch.stack(
+                [self.recommended.items.expand_as(self.reference), self.reference], dim=-2
+            )
+            pairs = pairs[(pairs[:, 0] != pairs[:, 1]).any(-1)]
             return self._maximum(rule, JUDGED, q=2, starts=pairs)
-        part = SearchSpace(self.space.bounds, self.reference)
+        part = SearchSpace(self.space.bounds, self.space.table[self.contenders])
         found = part.maximize(_seen_as(rule, JUDGED, self.space.dim), q=2, seed=self.seed)
         assert found.indices is not None
-        return found._replace(indices=tuple(int(self.rows[row]) for row in found.indices))
+        return found._replace(indices=tuple(int(self.contenders[row]) for row in found.indices))
 
     def _maximum(
         self, rule: AcquisitionFunction, marker: float, *, q: int = 1, starts: Tensor
@@ -110,23 +111,18 @@ class Step:
         return self.model.posterior(marked(items, UTILITY).unsqueeze(-2)).mean.flatten()
 
     @cached_property
-    def rows(self) -> Tensor | None:
-        """Which choices may be best: all, or those that are in some draw; None on a box."""
-        if self.space.choices is None:
-            return None
+    def contenders(self) -> Tensor:
+        """The rows of the choices that may be best: those of the largest mean, or in a draw."""
         table = self.space.table
-        if len(table) <= _MOST_EXACT:
-            return torch.arange(len(table))
-        assert self.recommended.indices is not None
-        top = self._mean(table).topk(_WELL_KNOWN).indices
-        rows = [torch.tensor(self.recommended.indices), top.cpu(), self._best_of_draws(table).cpu()]
-        return torch.cat(rows).unique()
+        top = self._mean(table).topk(min(_WELL_KNOWN, len(table))).indices
+        return torch.cat([top, self._best_of_draws(table)]).unique()
 
     @cached_property
     def reference(self) -> Tensor:
         """The ``M x d``-dim items that may be best."""
-        if self.rows is not None:
-            return self.space.table[self.rows]
+        if self.space.choices is not None:
+            table = self.space.table
+            return table if len(table) <= _MOST_EXACT else table[self.contenders]
         promising = torch.cat([self.recommended.items, self._promising().squeeze(-2)])
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "nearby", 0))
         lower, upper = self.space.bounds
