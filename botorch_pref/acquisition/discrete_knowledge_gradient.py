@@ -83,7 +83,7 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
         """
         return self.per_answer(X)
 
-    def _gains(self, moments: Moments) -> list[Tensor]:
+    def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
         variance, cross = moments.asked[..., 0], moments.cross[..., 0]
         gains = []
         for number in self.repeats:

@@ -16,6 +16,7 @@ from botorch_pref.acquisition.base import (
     difference_moments,
     link_of,
 )
+from botorch_pref.acquisition.difference_law import DifferenceLaw
 from botorch_pref.acquisition.expected_gain import less_the_best
 from botorch_pref.acquisition.knowledge_gradient import (
     REPEATS,
@@ -24,8 +25,6 @@ from botorch_pref.acquisition.knowledge_gradient import (
     Project,
 )
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.laplace import Block
-from botorch_pref.models import PreferenceGP
 
 _NO_VARIANCE = 1e-16
 _REACH, _STEP = 8.0, 0.25  # of the grid, in standard deviations of the difference
@@ -43,15 +42,10 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
     with ``P(k)`` and ``E[z | k]`` from one-dimensional averages over ``z``. The gain over the
     reference and both items, per duel at the best ``n``.
 
-    Of a :class:`~botorch_pref.models.PreferenceGP` the law of ``z`` is not the normal one. It is
-    the posterior along the line on which the utilities follow ``d``, as in the simplified Laplace
-    marginals of Rue, Martino and Chopin (2009),
-
-        ``log p(z) = -z^2 / 2 + sum_i [l_i(h_i + r_i z) - its quadratic expansion]``
-
-    over all answered duels ``i`` with log likelihood ``l_i``, mode ``h_i`` and ``r_i =
-    cov(h_i, d) / sd(d)``. It matters: where the link is steep, a normal law keeps a tail in which
-    what was answered ten times is otherwise, and the gain of asking it again.
+    Of a :class:`~botorch_pref.models.PreferenceGP` the law of ``z`` is not the normal one but
+    that of :class:`~botorch_pref.acquisition.difference_law.DifferenceLaw`. It matters: where the
+    link is steep, a normal law keeps a tail in which what was answered ten times is otherwise,
+    and the gain of asking it again.
 
     Swapping both items changes nothing, and an item against itself is worth nothing. It is
     continuous with kinks, and 0 where no answer would change what is best.
@@ -91,7 +85,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         count = round(_REACH / _STEP)
         nodes = _STEP * torch.arange(-count, count + 1, dtype=torch.double)
         self.register_buffer("nodes", nodes)
-        self._take_answers(model)
+        self.law = DifferenceLaw.of(model)
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         r"""Condition the model on pairs that are asked but not answered, as it expects them.
@@ -114,8 +108,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
                 mean, _ = difference_moments(self.model, pairs)
                 answers = 0.5 * (1.0 + mean.detach().sign())
                 believed = cast(Any, self.model).condition_on_pairs(pairs, answers)
-        self.believed = believed
-        self._take_answers(believed)
+        self.believed, self.law = believed, DifferenceLaw.of(believed)
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -129,32 +122,14 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         """
         return self.per_answer(X)
 
-    @torch.no_grad()
-    def _take_answers(self, model: Model) -> None:
-        """Keep the answers that the model has seen, and what it believes of their duels."""
-        self.answered: Block | None = None
-        self.witnesses = self.reference[:0]
-        if not isinstance(model, PreferenceGP) or model.variance != "laplace":
-            return
-        data = model.merged_data
-        if data is None or not data.pairs.shape[-2]:
-            return
-        count = data.count.clamp_min(1.0)
-        block = Block(data.pairs, (1.0, -1.0), data.wins / count, data.count, model.link)
-        mean = model.posterior(data.datapoints).mean.squeeze(-1)
-        self.answered = block
-        self.mode = mean[data.pairs[:, 0]] - mean[data.pairs[:, 1]]
-        self.witnesses = data.datapoints
-
-    def _gains(self, moments: Moments) -> list[Tensor]:
+    def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
         own = moments.asked
         variance = own[..., 0, 0] + own[..., 1, 1] - 2 * own[..., 0, 1]
-        deviation = variance.clamp_min(_NO_VARIANCE).sqrt().unsqueeze(-1)
-        slopes = (moments.cross[..., 0] - moments.cross[..., 1]) / deviation
-        witnesses = (moments.witnesses[..., 0] - moments.witnesses[..., 1]) / deviation
-        weights = self._law(witnesses).unsqueeze(-1)  # shape: b x Q x 1
-        mean = (moments.asked_mean[..., 0] - moments.asked_mean[..., 1]).unsqueeze(-1)
-        won, lost = self._log_probabilities(mean, deviation)
+        deviation = variance.clamp_min(_NO_VARIANCE).sqrt()
+        slopes = (moments.cross[..., 0] - moments.cross[..., 1]) / deviation.unsqueeze(-1)
+        mean = moments.asked_mean[..., 0] - moments.asked_mean[..., 1]
+        won, lost = self._log_probabilities(mean.unsqueeze(-1), deviation.unsqueeze(-1))
+        weights = self._weights(X, deviation).unsqueeze(-1)  # shape: b x Q x 1
         gains = []
         for number in self.repeats:
             likely = weights * _likelihoods(won, lost, number)  # shape: b x Q x (n + 1)
@@ -162,19 +137,12 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
             gains.append(_gain(moments.mean, slopes, likely.sum(-2), tilt))
         return gains
 
-    def _law(self, witnesses: Tensor) -> Tensor:
-        """``b x Q``-dim probabilities of ``z``; ``witnesses`` are ``b x n`` covariances with it."""
-        z = self.nodes.to(witnesses)
-        log = -0.5 * z.square().expand(len(witnesses), -1)
-        if self.answered is not None:
-            rows, z = self.answered, z.unsqueeze(-1)
-            first, second = self.answered.items.unbind(-1)
-            slope = (witnesses[..., first] - witnesses[..., second]).unsqueeze(-2)  # b x 1 x m
-            told = rows.answer, rows.weight
-            score, curvature, _ = rows.likelihood.derivatives(self.mode, *told)
-            moved = rows.likelihood.log_prob(self.mode + slope * z, *told)
-            expansion = z * (slope * score) - 0.5 * z.square() * (slope.square() * curvature)
-            log = log + (moved - rows.likelihood.log_prob(self.mode, *told) - expansion).sum(-1)
+    def _weights(self, X: Tensor, deviation: Tensor) -> Tensor:
+        """``b x Q``-dim probabilities of the nodes."""
+        z = self.nodes.to(deviation)
+        log = -0.5 * z.square().expand(len(X), -1)
+        if self.law is not None:
+            log = log + self.law.log_ratio(X, deviation, z)
         return log.softmax(-1)
 
     def _log_probabilities(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,14 +29,12 @@ class Moments(NamedTuple):
         asked_mean: ``b x q``-dim means of the former.
         asked: ``b x q x q``-dim covariance of the former.
         cross: ``b x (M + q) x q``-dim covariance of both.
-        witnesses: ``b x n x q``-dim covariance of the former with further items.
     """
 
     mean: Tensor
     asked_mean: Tensor
     asked: Tensor
     cross: Tensor
-    witnesses: Tensor
 
 
 class KnowledgeGradient(AcquisitionFunction):
@@ -50,7 +48,6 @@ class KnowledgeGradient(AcquisitionFunction):
     """
 
     reference: Tensor
-    witnesses: Tensor
 
     def __init__(
         self,
@@ -90,10 +87,9 @@ class KnowledgeGradient(AcquisitionFunction):
         self.project = project
         self.repeats = tuple(repeats)
         self.register_buffer("reference", reference.detach().clone())
-        self.register_buffer("witnesses", self.reference[:0])  # items whose covariance is needed
 
     @abstractmethod
-    def _gains(self, moments: Moments) -> list[Tensor]:
+    def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
         """The ``b``-dim gain of so many answers, one for each of ``repeats``."""
 
     def per_answer(self, X: Tensor) -> Tensor:
@@ -112,7 +108,7 @@ class KnowledgeGradient(AcquisitionFunction):
     def _part(self, X: Tensor) -> Tensor:
         if not len(X):
             return X.new_zeros(0)
-        gains = self._gains(self._moments(X))
+        gains = self._gains(X, self._moments(X))
         each = [gain / number for gain, number in zip(gains, self.repeats, strict=True)]
         return torch.stack(each).amax(0)
 
@@ -120,13 +116,12 @@ class KnowledgeGradient(AcquisitionFunction):
         """Moments of a batch from one joint posterior of all its items and the reference."""
         b, q, _ = X.shape
         asked = X.flatten(end_dim=1)
-        others = self.reference.to(asked), self.witnesses.to(asked)
         own = asked[:0] if self.project is None else self.project(asked)
-        joint = cast(GPyTorchPosterior, self.believed.posterior(torch.cat([asked, own, *others])))
-        sizes = [b * q, len(own), *map(len, others)]
-        mean, own_mean, reference_mean, _ = joint.mean.squeeze(-1).split(sizes)
-        parts = joint.covariance_matrix[:, : b * q].split(sizes)
-        covariance, own_covariance, reference, witnesses = parts
+        parts = [asked, own, self.reference.to(asked)]
+        joint = cast(GPyTorchPosterior, self.believed.posterior(torch.cat(parts)))
+        sizes = [len(part) for part in parts]
+        mean, own_mean, reference_mean = joint.mean.squeeze(-1).split(sizes)
+        covariance, own_covariance, reference = joint.covariance_matrix[:, : b * q].split(sizes)
         if self.project is None:
             own_mean, own_covariance = mean, covariance
         reference = reference.view(-1, b, q).movedim(1, 0)
@@ -135,7 +130,6 @@ class KnowledgeGradient(AcquisitionFunction):
             mean.view(b, q),
             _own_blocks(covariance, b, q),
             torch.cat([reference, _own_blocks(own_covariance, b, q)], dim=-2),
-            witnesses.view(-1, b, q).movedim(1, 0),
         )
 
 

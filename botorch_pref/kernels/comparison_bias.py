@@ -3,6 +3,7 @@ r"""A utility and what judges of duels see of it, which may not be the same."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from botorch.utils.constraints import LogTransformedInterval
 from gpytorch.kernels import Kernel
 from gpytorch.priors import LogNormalPrior
 from linear_operator import to_dense
-from torch import Tensor
+from torch import Size, Tensor
 from torch.nn import Parameter
 
 from botorch_pref.data.options import checked_positive
@@ -52,7 +53,7 @@ class ComparisonBiasKernel(Kernel):
         Raises:
             ComparisonDataError: If ``bias`` is negative or not finite.
         """
-        super().__init__(batch_shape=base_kernel.batch_shape)
+        super().__init__()
         self.base_kernel = base_kernel
         self.fixed_bias = bias if bias is None or bias == 0 else checked_positive("bias", bias)
         if self.fixed_bias is not None:
@@ -72,6 +73,20 @@ class ComparisonBiasKernel(Kernel):
     def is_stationary(self) -> bool:
         """False: the marker changes the variance."""
         return False
+
+    # GPyTorch asks for these many times a call, and would search all modules each time.
+    @property
+    def batch_shape(self) -> Size:
+        """The batch shape of the base kernel."""
+        return self.base_kernel.batch_shape
+
+    @batch_shape.setter
+    def batch_shape(self, val: Size) -> None:
+        self.base_kernel.batch_shape = val
+
+    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
+        """The base kernel alone; it recurses into its own sub-kernels itself."""
+        yield "base_kernel", self.base_kernel
 
     @property
     def bias(self) -> Tensor:

@@ -102,7 +102,7 @@ def test_law_of_a_difference_is_exact_where_it_was_answered() -> None:
         variance = float(prior[0, 0] + prior[1, 1] - 2 * prior[0, 1])
         rule = make(told, reference=pair)
         laplace = told.pair_posterior(pair)
-        weights = rule._law(laplace.variance.sqrt().view(1, 1) * torch.tensor([[0.5, -0.5]]))[0]
+        weights = rule._weights(pair.unsqueeze(0), laplace.variance.sqrt().flatten())[0]
         d = laplace.mean.flatten() + laplace.variance.sqrt().flatten() * rule.nodes
     grid = np.linspace(-6, 6, 40001) * np.sqrt(variance)
     log = 20 * np.log(special.expit(6 * grid)) + np.log(special.expit(-6 * grid))
@@ -209,8 +209,8 @@ def test_pending_pairs() -> None:
 def test_models() -> None:
     """Of other models, and of an answer-free covariance, the law is the normal one."""
     X = rand(9, 2, 2)
-    assert make(make_botorch_model()).answered is None
-    assert make(make_model(variance=4.0)).answered is None
+    assert make(make_botorch_model()).law is None
+    assert make(make_model(variance=4.0)).law is None
     gap = make(make_botorch_model())(X) - make()(X)
     assert gap.abs().max() < 0.5 * float(make()(X).max())
     with pytest.raises(UnsupportedError, match="`model`"):

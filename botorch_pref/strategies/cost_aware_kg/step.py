@@ -3,6 +3,7 @@ r"""One step of the cost-aware knowledge gradient: the best duel, and the best v
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
@@ -25,7 +26,7 @@ _WELL_KNOWN = 8  # of the asked items those of the largest mean
 _MOST_EXACT = 64  # choices among all of which the best is sought
 _RAW_SAMPLES = 128
 _JITTER = 1e-6
-_OPTIONS = {"maxiter": 40}  # the rules have kinks, at which a line search takes its time
+_RULE_OPTIONS = {"maxiter": 20}  # the rules have kinks, at which a line search takes its time
 
 
 class Step:
@@ -55,7 +56,9 @@ class Step:
     @cached_property
     def recommended(self) -> Maximum:
         """The maximiser of the posterior mean over the whole domain."""
-        return self._maximum(PosteriorMean(self.model), UTILITY, starts=self._promising())
+        return self._maximum(
+            PosteriorMean(self.model), UTILITY, starts=self._promising(), options=None
+        )
 
     def value(self) -> Maximum:
         """The value that gains most."""
@@ -87,7 +90,13 @@ class Step:
         return found._replace(indices=tuple(int(self.contenders[row]) for row in found.indices))
 
     def _maximum(
-        self, rule: AcquisitionFunction, marker: float, *, q: int = 1, starts: Tensor
+        self,
+        rule: AcquisitionFunction,
+        marker: float,
+        *,
+        q: int = 1,
+        starts: Tensor,
+        options: dict[str, Any] | None = _RULE_OPTIONS,
     ) -> Maximum:
         return self.space.maximize(
             _seen_as(rule, marker, self.space.dim),
@@ -95,7 +104,7 @@ class Step:
             seed=self.seed,
             starts=starts,
             raw_samples=_RAW_SAMPLES,
-            options=_OPTIONS,
+            options=options,
         )
 
     def _promising(self) -> Tensor:
