@@ -60,6 +60,9 @@ def test_diagonal_batches_and_copies() -> None:
         alone = make(0.1 * (row + 1))(points[row]).to_dense()
         torch.testing.assert_close(whole[row], alone)
         torch.testing.assert_close(batched[row](points[row]).to_dense(), alone)
+    grown = make().expand_batch(torch.Size([3]))
+    assert grown.batch_shape == grown.bias.shape[:-1] == (3,)
+    torch.testing.assert_close(grown(points[0]).to_dense()[1], make()(points[0]).to_dense())
     assert torch.linalg.eigvalsh(whole).min() > -1e-12
     assert not batched.is_stationary
 
