@@ -24,7 +24,8 @@ class DifferenceLaw:
     a single pair was answered this is exact. Measured values add nothing, as they are quadratic.
 
     Args:
-        model: The model, not batched, with ``variance="laplace"``.
+        model: The model, not batched, with ``variance="laplace"``; as it is now, so after a fit
+            another law is due.
     """
 
     def __init__(self, model: PreferenceGP) -> None:
@@ -36,16 +37,12 @@ class DifferenceLaw:
             self.rest = -(found.gamma @ self.side.covariance)
             self.rest.diagonal().add_(1.0)
             blocks = self.side.observations.blocks
-            kept, first = [], 0
-            rows = []
-            for block in blocks:
-                last = first + block.weight.shape[-1]
-                if isinstance(block.likelihood, BernoulliLikelihood):
-                    kept.append(block)
-                    rows.append(torch.arange(first, last, device=block.weight.device))
-                first = last
-            self.rows = torch.cat(rows)
+            answers = [isinstance(block.likelihood, BernoulliLikelihood) for block in blocks]
+            kept = [block for block, answer in zip(blocks, answers, strict=True) if answer]
             self.answers = Observations(kept, len(self.items))
+            sizes = torch.tensor([block.weight.shape[-1] for block in blocks])
+            rows = torch.tensor(answers).repeat_interleave(sizes).nonzero().squeeze(-1)
+            self.rows = rows.to(self.items.device)
             self.mode = found.mode.latent[self.rows]
             self.score, self.curvature, _ = self.answers.derivatives(self.mode)
             self.log_prob = self.answers.log_prob(self.mode)

@@ -90,29 +90,6 @@ def test_value_is_that_of_conditioning(link: type, scale: float, number: int) ->
         assert float(value) == pytest.approx(expected / number, abs=tolerance)
 
 
-def test_law_of_a_difference_is_exact_where_it_was_answered() -> None:
-    """Of one pair the line is all there is: unlike the normal law it forgets no answer."""
-    pair, kernel = rand(2, 2, seed=6), make_kernel(2, outputscale=1.0)
-    answers = torch.tensor([1.0] * 20 + [0.0]).double()
-    told = PreferenceGP.from_pairs(
-        pair.expand(21, 2, 2), answers, covar_module=kernel, link_scale=6.0
-    )
-    with torch.no_grad():
-        prior = kernel(pair).to_dense()
-        variance = float(prior[0, 0] + prior[1, 1] - 2 * prior[0, 1])
-        rule = make(told, reference=pair)
-        laplace = told.pair_posterior(pair)
-        weights = rule._weights(pair.unsqueeze(0), laplace.variance.sqrt().flatten())[0]
-        d = laplace.mean.flatten() + laplace.variance.sqrt().flatten() * rule.nodes
-    grid = np.linspace(-6, 6, 40001) * np.sqrt(variance)
-    log = 20 * np.log(special.expit(6 * grid)) + np.log(special.expit(-6 * grid))
-    exact = special.softmax(log - 0.5 * grid**2 / variance)
-    assert float(weights @ d) == pytest.approx(exact @ grid, rel=1e-3)
-    assert float(weights @ d.square()) == pytest.approx(exact @ grid**2, rel=1e-3)
-    normal = float(laplace.mean) / float(laplace.variance) ** 0.5
-    assert float(weights[d < 0].sum()) < 0.2 * stats.norm.sf(normal)
-
-
 @torch.no_grad()
 def test_value_is_that_of_simulated_answers() -> None:
     """Without answers: utilities drawn jointly, three duels answered, averaged by their wins."""
