@@ -11,6 +11,7 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.borda_ucb import BordaUCB, RandomDuels
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
+from botorch_pref.strategies.cost_aware_kg import CostAwareKG
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.gp_ts import GPTS
@@ -34,6 +35,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "sgp": SGP,
     "gp-ts": GPTS,
     "comp-gp-ucb": CompGPUCB,
+    "cost-aware-kg": CostAwareKG,
     "gp-ucb": GPUCB,
     "mf-gp-ucb": MFGPUCB,
     "borda-ucb": BordaUCB,
