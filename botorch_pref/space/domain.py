@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.optim import optimize_acqf
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.finite import argmax_with_random_ties
 from botorch_pref.randomness import seeded
-from botorch_pref.space.feasible import Feasible, all_feasible, feasible_candidates
+from botorch_pref.space.feasible import Feasible, all_feasible, refine, spread
 
+_RESTARTS, _CONSTRAINED_RESTARTS = 4, 8  # a constraint cuts what is promising into pieces
 _PAIR_CHUNK = 4096
 _RAW_CHUNK = 128  # what random features of so many items take stays in the cache
 
@@ -117,15 +117,15 @@ class SearchSpace:
         seed: int = 0,
         starts: Tensor | None = None,
         raw_samples: int = 1024,
-        num_restarts: int = 4,
+        num_restarts: int | None = None,
         options: dict[str, Any] | None = None,
         feasible: Feasible | None = None,
     ) -> Maximum:
         r"""Maximise a rule over items or pairs.
 
-        On a box the best starts are refined by L-BFGS-B, or by SLSQP where items are
-        constrained; on choices every item, or every unordered pair, is evaluated and ties
-        are broken at random.
+        On a box the best starts are refined by L-BFGS-B, and once more by SLSQP where that led
+        to what is not feasible; on choices every item, or every unordered pair, is evaluated
+        and ties are broken at random.
 
         Args:
             acq_function: The rule; takes ``b x q x d``.
@@ -133,7 +133,7 @@ class SearchSpace:
             seed: Of everything random.
             starts: ``s x q x d``-dim further starting points, for a box.
             raw_samples: The size of the Sobol sample.
-            num_restarts: How many starting points are refined.
+            num_restarts: How many starting points are refined; 4, or 8 with ``feasible``.
             options: Passed to BoTorch's candidate generation.
             feasible: The slack of ``... x d``-dim items, ``...``-dim and differentiable; an
                 item is feasible where it is at least 0, to 1e-9, and so are all that are returned.
@@ -152,35 +152,12 @@ class SearchSpace:
             with torch.no_grad():
                 raw = raw[all_feasible(feasible, raw)]
                 values = torch.cat([acq_function(part) for part in raw.split(_RAW_CHUNK)])
-                best = values.topk(min(num_restarts, len(raw))).indices
-            items, value = self._refine(acq_function, raw[best], options, feasible)
+                if feasible is None:
+                    best = values.topk(min(num_restarts or _RESTARTS, len(raw))).indices
+                else:
+                    best = spread(values, raw, self.bounds, num_restarts or _CONSTRAINED_RESTARTS)
+            items, value = refine(acq_function, self.bounds, raw[best], options, feasible)
         return Maximum(items.detach(), value.detach(), None)
-
-    def _refine(
-        self,
-        acq_function: AcquisitionFunction,
-        starts: Tensor,
-        options: dict[str, Any] | None,
-        feasible: Feasible | None,
-    ) -> tuple[Tensor, Tensor]:
-        # The starts were chosen here: BoTorch has none to try anew where a line search ends at
-        # a kink, and would only warn.
-        further: dict[str, Any] = {"retry_on_optimization_warning": False}
-        if feasible is not None:
-            further |= {
-                "nonlinear_inequality_constraints": [(feasible, True)],
-                "gen_candidates": feasible_candidates,
-            }
-        items, value = optimize_acqf(
-            acq_function,
-            self.bounds,
-            q=starts.shape[-2],
-            num_restarts=len(starts),
-            batch_initial_conditions=starts,
-            options=options,
-            **further,
-        )
-        return items, torch.as_tensor(value)
 
     def _best_choice(
         self, acq_function: AcquisitionFunction, q: int, seed: int, feasible: Feasible | None

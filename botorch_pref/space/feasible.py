@@ -3,11 +3,13 @@ r"""Maximisation where items are constrained by a slack."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.generation import gen_candidates_scipy
+from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
@@ -90,12 +92,119 @@ def feasible_candidates(
         nonlinear_inequality_constraints=remembered,
         **kwargs,
     )
+    slacks = [feasible for feasible, _ in nonlinear_inequality_constraints]
+    return _led_back(acquisition_function, slacks, initial_conditions, ends)
+
+
+def refine(
+    acq_function: AcquisitionFunction,
+    bounds: Tensor,
+    starts: Tensor,
+    options: dict[str, Any] | None,
+    feasible: Feasible | None,
+) -> tuple[Tensor, Tensor]:
+    r"""The best of local searches, all of them at once as long as no constraint is met.
+
+    Only from where that led outside, and to more than the best feasible end, another search
+    follows, by SLSQP, which takes its starts one after the other.
+
+    Args:
+        acq_function: The rule.
+        bounds: ``2 x d``-dim box.
+        starts: ``b x q x d``-dim starts, feasible ones.
+        options: Passed to BoTorch's candidate generation.
+        feasible: The slack of items, if they are constrained.
+
+    Returns:
+        ``q x d``-dim items, and the rule's value there.
+    """
+    search = partial(_search, acq_function, bounds, options)
+    ends, values = search(starts)
+    if feasible is not None:
+        ends, values, again = _within(acq_function, feasible, starts, ends, values)
+        if len(again):
+            constraint = {"nonlinear_inequality_constraints": [(feasible, True)]}
+            found = search(again, gen_candidates=feasible_candidates, **constraint)
+            ends, values = torch.cat([ends, found[0]]), torch.cat([values, found[1]])
+    best = values.argmax()
+    return ends[best], values[best]
+
+
+def _search(
+    acq_function: AcquisitionFunction,
+    bounds: Tensor,
+    options: dict[str, Any] | None,
+    starts: Tensor,
+    **further: Any,
+) -> tuple[Tensor, Tensor]:
+    """BoTorch's local search from each of ``b x q x d``-dim starts."""
+    ends, values = optimize_acqf(
+        acq_function,
+        bounds,
+        q=starts.shape[-2],
+        num_restarts=len(starts),
+        batch_initial_conditions=starts,
+        options=options,
+        return_best_only=False,
+        # The starts were chosen: BoTorch has none to try anew where a line search ends at a
+        # kink, and would only warn.
+        retry_on_optimization_warning=False,
+        **further,
+    )
+    return ends, torch.as_tensor(values)
+
+
+@torch.no_grad()
+def _within(
+    rule: AcquisitionFunction,
+    feasible: Feasible,
+    starts: Tensor,
+    ends: Tensor,
+    values: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Free ends, those outside led back; their values; and where to search along the border."""
+    outside = (feasible(ends) < -_ROUNDING).any(dim=-1)
+    if not bool(outside.any()):
+        return ends, values, ends[:0]
+    led, least = _led_back(rule, [feasible], starts[outside], ends[outside])
+    # What is found without the constraint bounds what lies near it; but a search that jumped to a
+    # worse end may have crossed the best of all.
+    most = torch.maximum(values[outside], least)
+    ends, values = torch.cat([ends[~outside], led]), torch.cat([values[~outside], least])
+    return ends, values, led[most >= values.max()]
+
+
+def spread(values: Tensor, items: Tensor, bounds: Tensor, number: int) -> Tensor:
+    r"""Which items searches should start from: peaks first, lest all stand at the same one.
+
+    Args:
+        values: The rule's ``n`` values.
+        items: ``n x q x d``-dim items.
+        bounds: ``2 x d``-dim box.
+        number: How many are wanted.
+
+    Returns:
+        At most ``number`` rows: those none of whose nearest neighbours is better, best first, and
+        then the others.
+    """
+    unit = ((items - bounds[0]) / (bounds[1] - bounds[0])).flatten(start_dim=1)
+    count = min(2 * unit.shape[-1] + 1, len(unit))
+    nearest = torch.cdist(unit, unit).topk(count, largest=False).indices
+    peaks = values >= values[nearest].amax(dim=-1)
+    order = values.argsort(descending=True)
+    return order[peaks[order].long().argsort(descending=True, stable=True)][:number]
+
+
+@torch.no_grad()
+def _led_back(
+    rule: AcquisitionFunction, slacks: list[Feasible], starts: Tensor, ends: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The best feasible items on the ways from where searches ended to their feasible starts."""
     back = ends.new_tensor(_BACKTRACKS)[:, None, None, None]
-    with torch.no_grad():
-        path = torch.lerp(ends, initial_conditions, back)
-        values = acquisition_function(path.flatten(end_dim=1)).view(path.shape[:2])
-        for feasible, _ in nonlinear_inequality_constraints:
-            outside = (feasible(path[:-1]) < -_ROUNDING).any(dim=-1)
-            values[:-1] = values[:-1].masked_fill(outside, -torch.inf)
-        best = values.max(dim=0)
+    path = torch.lerp(ends, starts, back)
+    values = rule(path.flatten(end_dim=1)).view(path.shape[:2])
+    for feasible in slacks:
+        outside = (feasible(path[:-1]) < -_ROUNDING).any(dim=-1)
+        values[:-1] = values[:-1].masked_fill(outside, -torch.inf)
+    best = values.max(dim=0)
     return path[best.indices, torch.arange(path.shape[1])], best.values

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.space import SearchSpace
+from botorch_pref.space import Feasible, SearchSpace
+from botorch_pref.space.feasible import spread
 from tests.models.common import rand
 from tests.space.test_domain import BOX, Peak
 
@@ -66,6 +67,61 @@ def test_the_sample_is_filtered() -> None:
     torch.testing.assert_close(best.items, torch.tensor([[0.5, 5.0]]).double(), atol=1e-3, rtol=0.0)
     with pytest.raises(SearchSpaceError, match="`feasible`"):
         SearchSpace(BOX).maximize(rule, feasible=lambda X: -1.0 - X[..., 0].square())
+
+
+class Asked:
+    """A slack that keeps what it was asked."""
+
+    def __init__(self, slack: Feasible) -> None:
+        self.slack = slack
+        self.seen: list[Tensor] = []
+
+    def __call__(self, X: Tensor) -> Tensor:
+        self.seen.append(X.detach().clone())
+        return self.slack(X)
+
+
+@pytest.mark.parametrize("target", [[1.5, 4.0], [2.5, 11.0]])
+def test_a_constraint_that_is_never_met_changes_nothing(target: list[float]) -> None:
+    """The second is beyond a corner, and that corner is returned, to the last bit."""
+    rule, slack = Peak(torch.tensor([target]).double()), Asked(lambda X: 30.0 - X.sum(-1))
+    free = SearchSpace(BOX).maximize(rule, raw_samples=64)
+    best = SearchSpace(BOX).maximize(rule, raw_samples=64, feasible=slack)
+    torch.testing.assert_close(best.items, free.items, atol=1e-6, rtol=0.0)
+    assert float(best.value) == pytest.approx(float(free.value), abs=1e-9)
+    if target[0] > 2.0:
+        assert torch.equal(best.items[0], BOX[1])
+    # Single items are what SLSQP asks for.
+    assert all(X.dim() == 3 for X in slack.seen)
+
+
+def test_a_search_that_leaves_is_continued_along_the_border() -> None:
+    """The free maximum is outside; the best item within lies to the side of the way there."""
+    rule = Peak(torch.tensor([[2.0, 9.0]]).double())
+
+    def band(X: Tensor) -> Tensor:  # a slanted border, which the way back meets elsewhere
+        return 6.0 - X[..., 1] + 0.5 * X[..., 0]
+
+    start = torch.tensor([[[-1.0, 0.5]]]).double()
+    best = SearchSpace(BOX).maximize(rule, starts=start, raw_samples=0, feasible=band)
+    assert -1e-9 <= float(band(best.items)) <= 1e-4
+    # Of (2, 9), the foot of the perpendicular lies beyond the box, whose face is at 2.
+    at = torch.stack([torch.linspace(-1.0, 2.0, 3001), 6.0 + 0.5 * torch.linspace(-1.0, 2.0, 3001)])
+    with torch.no_grad():
+        along = rule(at.T.double().unsqueeze(-2))
+    assert float(best.value) >= float(along.max()) - 1e-6
+
+
+def test_searches_start_at_different_peaks() -> None:
+    """The best rows are crowded; their crowd is one peak, and the second is far away."""
+    axis = torch.linspace(0.0, 1.0, 41).double()
+    values = torch.exp(-((axis - 0.2) ** 2) / 0.02) + 0.5 * torch.exp(-((axis - 0.9) ** 2) / 0.001)
+    bounds = torch.tensor([[0.0], [1.0]]).double()
+    rows = spread(values, axis.view(-1, 1, 1), bounds, 4)
+    assert rows[:2].tolist() == [8, 36]
+    assert sorted(rows[2:].tolist()) == [7, 9]  # then the others, best first
+    assert spread(values, axis.view(-1, 1, 1), bounds, 99).sort().values.tolist() == list(range(41))
+    assert spread(values[:1], axis[:1].view(-1, 1, 1), bounds, 4).tolist() == [0]
 
 
 def test_choices_are_filtered() -> None:
