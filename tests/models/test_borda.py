@@ -52,6 +52,18 @@ def test_posterior_is_the_papers() -> None:
 
 
 @torch.no_grad()
+def test_duels_never_widen_the_bounds() -> None:
+    """At fixed hyperparameters the variance does not depend on who won, and only shrinks."""
+    before = torch.full((30,), torch.inf, dtype=torch.float64)
+    for number in range(1, 13):
+        model = BordaGP(X[:number], WON[:number].unsqueeze(-1), covar_module=kernel())
+        lower, upper = model.interval(AT, 1.0)
+        variance = ((upper - lower) / 2) ** 2
+        assert (variance <= before + 1e-10).all()
+        before = variance
+
+
+@torch.no_grad()
 def test_repeated_items_are_one_row() -> None:
     rows = torch.tensor([0, 1, 2, 0, 0, 1, 3, 4, 4, 4, 4, 2])
     model = BordaGP.from_duels(X[rows], WON, covar_module=kernel())
@@ -118,6 +130,49 @@ def test_bounds_have_gradients() -> None:
     at = X.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model.interval(at, 1.0)[1].sum(), at)
     assert gradient.isfinite().all()
+
+
+def test_bounds_have_gradients_where_nothing_is_left_to_learn() -> None:
+    """At items that were asked without noise, in the corners among them, nothing is NaN."""
+    items = torch.cat([X, torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])])
+    won = (items.sum(-1, keepdim=True) > 1).double()
+    model = BordaGP(items, won, noise=1e-6, covar_module=kernel())
+    at = items.clone().requires_grad_()
+    lower, upper = model.interval(at, 2.0)
+    assert float((upper - lower).detach().min()) < 1e-2
+    (gradient,) = torch.autograd.grad((upper - 0.3 * lower).sum(), at)
+    assert gradient.isfinite().all()
+
+
+def _relative_gap(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> float:
+    pairs = zip(found, expected, strict=True)
+    return max(float(((a.cpu().double() - b) / b).abs().max()) for a, b in pairs)
+
+
+@torch.no_grad()
+def test_single_precision() -> None:
+    expected = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel()).interval(AT, 2.0)
+    single = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel()).float()
+    assert _relative_gap(single.interval(AT.float(), 2.0), expected) < 1e-4
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+@torch.no_grad()
+def test_cuda(dtype: torch.dtype, tolerance: float) -> None:
+    model = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel())
+    expected = model.interval(AT, 2.0)
+    moved = copy.deepcopy(model).to("cuda", dtype)
+    assert _relative_gap(moved.interval(AT.to("cuda", dtype), 2.0), expected) < tolerance
+    again = BordaGP(
+        X.to("cuda", dtype),
+        WON.unsqueeze(-1).to("cuda", dtype),
+        covar_module=kernel().to("cuda", dtype),
+    )
+    posterior = again.posterior(AT.to("cuda", dtype))
+    ends = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+    plain = model.posterior(AT)
+    assert _relative_gap(ends, (plain.mean.squeeze(-1), plain.variance.squeeze(-1))) < tolerance
 
 
 @pytest.mark.parametrize(
