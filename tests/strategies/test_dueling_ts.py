@@ -17,7 +17,7 @@ from botorch_pref.finite import FinitePosterior
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.strategies import DTS, dueling_ts
 from botorch_pref.strategies.dueling_ts import WinVariance, soft_copeland, win_variance
-from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
 from tests.models.common import numerical_gradient, rand
 from tests.strategies import common
 from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
@@ -37,9 +37,7 @@ class TestContractLearning(StrategyContract):
         return DTS(choices=torch.eye(9, dtype=torch.float64), seed=seed)
 
 
-class TestContractOnABox(StrategyContract):
-    num_duels = 2
-
+class TestContractOnABox(BoxContract):
     def make(self, seed: int = 0) -> DTS:
         return DTS(bounds=LINE, hyperparameters=FIXED, seed=seed)
 

@@ -11,7 +11,7 @@ from botorch.exceptions.errors import BotorchError
 from scipy import integrate, stats
 
 from botorch_pref.strategies import EUBO
-from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
@@ -45,9 +45,7 @@ class TestContractOfWinners(StrategyContract):
         return on_items(hyperparameters=APART, anchor="previous_winner", seed=seed)
 
 
-class TestContractOnABox(StrategyContract):
-    num_duels = 2
-
+class TestContractOnABox(BoxContract):
     def make(self, seed: int = 0) -> EUBO:
         return EUBO(bounds=LINE, hyperparameters=FIXED, anchor="incumbent", seed=seed)
 

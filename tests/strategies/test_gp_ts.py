@@ -17,7 +17,7 @@ from botorch_pref.problems import Ackley, Catalyst
 from botorch_pref.queries import Evaluate
 from botorch_pref.strategies import GPTS, Schedule
 from tests._reference import kernels
-from tests.contracts.strategy import StrategyContract, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE, Array
@@ -46,16 +46,14 @@ class TestContractOfThePaper(_Contract):
         return GPTS.paper(choices=rand(12, 1), seed=seed)
 
 
-class TestContractOnABox(_Contract):
+class TestContractOnABox(_Contract, BoxContract):
     num_duels = 3
 
     def make(self, seed: int = 0) -> GPTS:
         return GPTS(bounds=LINE, hyperparameters=FIXED, noise=0.5, seed=seed)
 
 
-class TestContractLearningOnABox(_Contract):
-    num_duels = 2
-
+class TestContractLearningOnABox(_Contract, BoxContract):
     def make(self, seed: int = 0) -> GPTS:
         return GPTS(bounds=LINE, noise=0.1, seed=seed)
 

@@ -14,7 +14,7 @@ from botorch.exceptions.errors import BotorchError
 from botorch_pref.problems import Ackley, Catalyst, RKHSFunction
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import MaxMinLCBStrategy
-from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
@@ -40,9 +40,7 @@ class TestContractLearning(StrategyContract):
         return MaxMinLCBStrategy(choices=torch.eye(9, dtype=torch.float64), seed=seed)
 
 
-class TestContractOnABox(StrategyContract):
-    num_duels = 2
-
+class TestContractOnABox(BoxContract):
     def make(self, seed: int = 0) -> MaxMinLCBStrategy:
         return MaxMinLCBStrategy(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
 

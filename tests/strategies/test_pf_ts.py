@@ -21,7 +21,7 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import PFTS, Schedule
 from tests._reference import finite as reference
 from tests._reference import kernels
-from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
 from tests.models.common import rand
 
 FIXED = {"kernel": "matern", "lengthscale": 0.3, "outputscale": 4.0}
@@ -51,14 +51,15 @@ class TestContractOfThePaper(StrategyContract):
         return PFTS.paper(choices=rand(12, 1), regularizer="theta_mean", seed=seed)
 
 
-class TestContractOnABox(StrategyContract):
-    num_duels = 2
-
+class TestContractOnABox(BoxContract):
     def make(self, seed: int = 0) -> PFTS:
         return PFTS(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
 
 
-@pytest.mark.parametrize("on_identical", ["keep", "resample", "skip_query"])
+@pytest.mark.parametrize(
+    "on_identical",
+    ["resample", *(pytest.param(a, marks=pytest.mark.slow) for a in ("keep", "skip_query"))],
+)
 def test_resumes_while_it_learns_on_a_box(on_identical: str) -> None:
     bounds = torch.tensor([[0.0, -1.0], [1.0, 3.0]], dtype=torch.float64)
     strategy = PFTS(bounds=bounds, on_identical=on_identical, seed=2)

@@ -16,7 +16,7 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.strategies import SGP, skew_gp
 from botorch_pref.strategies.skew_gp import believed_values
 from tests._reference import kernels
-from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import APART, FIXED, GRID, LINE, Array, best
@@ -40,9 +40,7 @@ class TestContractLearning(StrategyContract):
         return SGP(choices=choices, challenger="ucb", seed=seed)
 
 
-class TestContractOnABox(StrategyContract):
-    num_duels = 2
-
+class TestContractOnABox(BoxContract):
     def make(self, seed: int = 0) -> SGP:
         return SGP(bounds=LINE, hyperparameters=FIXED, seed=seed)
 

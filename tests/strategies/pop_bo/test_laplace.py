@@ -13,7 +13,7 @@ from botorch.exceptions.errors import BotorchError
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.problems import Ackley, Catalyst
 from botorch_pref.strategies import POPBO
-from tests.contracts.strategy import StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE, PENALTY, best
@@ -35,9 +35,7 @@ class TestContractOfThePaper(StrategyContract):
         return POPBO.paper(choices=rand(12, 2), regularizer="theta_mean", seed=seed)
 
 
-class TestContractOnABox(StrategyContract):
-    num_duels = 2
-
+class TestContractOnABox(BoxContract):
     def make(self, seed: int = 0) -> POPBO:
         return POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED, kappa=4.0, seed=seed)
 

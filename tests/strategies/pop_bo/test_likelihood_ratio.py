@@ -20,7 +20,7 @@ from botorch_pref.runner import simulate
 from botorch_pref.strategies import POPBO, Strategy
 from botorch_pref.strategies.learner import kernel_of
 from botorch_pref.strategies.pop_bo.reports import interval_width
-from tests.contracts.strategy import StrategyContract, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE
@@ -41,7 +41,7 @@ class TestContractOnChoices(StrategyContract):
         return on_items(choices=rand(12, 2), seed=seed)
 
 
-class TestContractOnABox(StrategyContract):
+class TestContractOnABox(BoxContract):
     num_duels = 3
 
     def make(self, seed: int = 0) -> POPBO:
