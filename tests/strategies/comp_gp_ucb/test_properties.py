@@ -47,6 +47,21 @@ def learnt(strategy: CompGPUCB) -> dict[str, Any]:
     return fits
 
 
+def test_values_are_learnt_as_the_formula_has_it() -> None:
+    strategy = on_a_box(num_initial_values=6, budget=9)
+    queries = play(strategy, 13)  # the last one after a fit
+    items, values = told(queries, Evaluate)
+    at = strategy.space.sample(40, 3)
+    with torch.no_grad():
+        posterior = strategy.beliefs.objective().posterior(at)
+    offset, scale = values.mean(), values.std(ddof=1)
+    mean, variance = regression(
+        items, (values - offset) / scale, unit(at), learnt(strategy)["values"], 1e-4
+    )
+    np.testing.assert_allclose(posterior.mean.flatten(), offset + scale * mean, atol=1e-8)
+    np.testing.assert_allclose(posterior.variance.flatten(), scale**2 * variance, atol=1e-8)
+
+
 def test_every_choice_is_what_the_formulas_ask_for() -> None:
     """Phase 2: ``phi`` and the width of each item by algebra, from what was known before it."""
     strategy = on_a_box(borda_slack=0.01, gamma=0.2, gamma_factor=1.0, budget=None, beta=1.0)
