@@ -15,7 +15,15 @@ from botorch_pref.strategies import MRLPF, PFTS, Strategy
 from botorch_pref.strategies.registry import get_strategy, strategy_class, strategy_names
 
 TABLE = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
-BUDGETED = {"comp-gp-ucb", "gp-ucb", "mf-gp-ucb", "borda-ucb", "self-sparring", "random-duels"}
+BUDGETED = {
+    "comp-gp-ucb",
+    "cost-aware-kg",
+    "gp-ucb",
+    "mf-gp-ucb",
+    "borda-ucb",
+    "self-sparring",
+    "random-duels",
+}
 WITHOUT_PAPER = {"eubo", "dts", "sgp", "random", *BUDGETED}
 
 

@@ -18,6 +18,7 @@ from botorch_pref.strategies import (
     BordaUCB,
     BudgetedStrategy,
     CompGPUCB,
+    CostAwareKG,
     KernelSelfSparring,
     RandomDuels,
 )
@@ -26,7 +27,7 @@ from botorch_pref.strategies.budgeted import Chosen, QueryRecord
 from tests.contracts.strategy import StrategyContract, stored
 from tests.strategies.budgeted.oracle import BOX, TABLE, answer, play
 
-ALL = (BordaUCB, CompGPUCB, GPUCB, KernelSelfSparring, MFGPUCB, RandomDuels)
+ALL = (BordaUCB, CompGPUCB, CostAwareKG, GPUCB, KernelSelfSparring, MFGPUCB, RandomDuels)
 DESIGN: dict[str, Any] = {"num_initial_duels": 6, "num_initial_values": 3}
 
 
