@@ -70,18 +70,27 @@ def test_links_within_the_repository() -> None:
 
 
 def test_bounds_instead_of_a_posterior(capsys: pytest.CaptureFixture[str]) -> None:
-    names = run(SNIPPETS[2])
+    names = run(SNIPPETS[3])
     assert (names["lower"] <= names["estimate"]).all()
     assert (names["estimate"] <= names["upper"]).all()
     assert float(names["advantage"]) > 0
     assert "converged=True" in capsys.readouterr().out
 
 
+def test_a_budget_is_spent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "budget=6" in SNIPPETS[2]
+    names = run(SNIPPETS[2].replace("budget=6", "budget=4.2"))  # as pasted it takes longer
+    kinds = [record.kind for record in names["strategy"].records]
+    assert kinds.count("duel") > 10
+    assert float(names["strategy"].spent) <= 4.2
+    assert capsys.readouterr().out.startswith("tensor([")
+
+
 def test_strategies_are_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    snippet = SNIPPETS[3]
+    snippet = SNIPPETS[4]
     assert "horizon=20, seeds=3, n_jobs=2" in snippet
     # As pasted it takes longer.
     names = run(snippet.replace("horizon=20, seeds=3, n_jobs=2", "horizon=3, seeds=2"))
