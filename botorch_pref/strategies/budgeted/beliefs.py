@@ -89,14 +89,19 @@ class Beliefs:
         return self._models["values"]
 
     @torch.no_grad()
-    def best(self) -> tuple[Tensor, int | None] | None:
-        """The measured item of the largest posterior mean, and its row; without values in duels."""
-        known: list[tuple[Any, float]] = [*self.values] or [*self.duels]
+    def best(self, kind: str | None = None) -> tuple[Tensor, int | None] | None:
+        r"""The item of the largest posterior mean of one kind of data, and its row.
+
+        Args:
+            kind: Which; by default values, if there are any.
+        """
+        kind = kind or ("values" if self.values else "duels")
+        known: list[tuple[Any, float]] = [*self.duels] if kind == "duels" else [*self.values]
         if not known:
             return None
-        model = self.objective() if self.values else self.borda()
+        model = self.borda() if kind == "duels" else self.objective()
         items = items_of([query for query, _ in known]).to(self.space.bounds)
-        with skip_posterior_variances(not self.values):  # of a thousand duels they take long
+        with skip_posterior_variances(kind == "duels"):  # of a thousand duels they take long
             mean = model.posterior(items).mean
         query = known[int(mean.argmax())][0]
         row = query.indices[0] if isinstance(query.indices, tuple) else query.indices

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Unpack
 
+import torch
 from torch import Tensor
 
 from botorch_pref.space import SearchSpace
@@ -23,7 +24,9 @@ class CompGPUCB(TwoModelStrategy):
     as often as the best; where duels know it well it is measured, else it is duelled (Algorithm
     1; with ``slack_limit`` Algorithm 2). ``ask`` returns a :class:`~botorch_pref.queries.Duel`,
     whose first item is the chosen one, or an :class:`~botorch_pref.queries.Evaluate`. Values are
-    maximised. Every query that was chosen counts as paid, skipped or not.
+    maximised. Every query that was chosen counts as paid, skipped or not. With a ``gamma`` of 0,
+    where duels are judged by the objective and no value is ever chosen, the recommendation is the
+    best item in duels.
 
     In a table an opponent is any other choice, so an item never meets itself.
 
@@ -76,6 +79,12 @@ class CompGPUCB(TwoModelStrategy):
         if self.settings.spend_remainder == "duel" and not self._can_pay(chosen.record.kind):
             return chosen._replace(record=replace(chosen.record, kind="duel"))
         return chosen
+
+    @torch.no_grad()
+    def _recommended(self) -> tuple[Tensor, int | None] | None:
+        if self.settings.first_gamma == 0 and self.beliefs.duels:
+            return self.beliefs.best("duels")
+        return super()._recommended()
 
     def _progress(self) -> dict[str, Any]:
         return super()._progress() | {"schedule": self.schedule.to_json()}

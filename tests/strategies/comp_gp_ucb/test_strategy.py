@@ -90,6 +90,17 @@ def test_it_finds_a_good_item() -> None:
     assert table.recommend_index() == int(value(table.space.table).argmax())
 
 
+def test_duels_by_the_objective_recommend() -> None:
+    """No value is ever chosen then, and those of the initial design are few."""
+    strategy = on_items(budget=6, gamma=0.0, borda_slack=0.0)
+    play(strategy)
+    duelled = strategy.beliefs.items("duels")
+    mean = strategy.beliefs.borda().posterior(duelled).mean
+    assert strategy.beliefs.values
+    assert torch.equal(strategy.recommend(), duelled[int(mean.argmax())])
+    assert not torch.equal(strategy.recommend(), strategy.beliefs.best("values")[0])
+
+
 def test_opponents_are_uniform_and_others() -> None:
     strategy = on_items(num_initial_duels=400, num_initial_values=0, budget=40)
     queries = play(strategy)
