@@ -16,7 +16,7 @@ from torch import Size, Tensor
 from botorch_pref.data.options import checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Block, Observations, Side, choose_side, find_mode
-from botorch_pref.laplace.factors import Factor
+from botorch_pref.laplace.factors import ExactFactor
 from botorch_pref.laplace.sides import prior_root
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 
@@ -38,7 +38,7 @@ class FinitePosterior(NamedTuple):
     mean: Tensor
     side: Side
     curvature: Tensor
-    factor: Factor
+    factor: ExactFactor
     covariance_items: Tensor
     root: Tensor
 

@@ -13,6 +13,7 @@ sec. 5.5.1).
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
 import torch
@@ -21,20 +22,22 @@ from torch.autograd import Function
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
-from botorch_pref.laplace.sides import Side
+from botorch_pref.laplace.sides import ExactSide, Side
 
 
+@singledispatch
 def log_evidence(side: Side, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
     r"""The log marginal likelihood under the Laplace approximation.
 
     Args:
         side: The prior and the observations.
-        start: ``... x m``-dim weights to start from; zero by default.
+        start: Weights of another mode to start from; the side's own choice by default.
 
     Returns:
         The ``...``-dim log evidence, differentiable with respect to the side's
         ``covariance`` and ``prior_latent``, and the mode.
     """
+    assert isinstance(side, ExactSide)  # other kinds are registered
     mode = find_mode(side, start=start)
     return _Evidence.apply(side.covariance, side.prior_latent, side, mode), mode
 
@@ -42,7 +45,7 @@ def log_evidence(side: Side, *, start: Tensor | None = None) -> tuple[Tensor, La
 class _Evidence(Function):
     @staticmethod
     def forward(
-        ctx: Any, covariance: Tensor, prior_latent: Tensor, side: Side, mode: LaplaceMode
+        ctx: Any, covariance: Tensor, prior_latent: Tensor, side: ExactSide, mode: LaplaceMode
     ) -> Tensor:
         _, curvature, third = side.observations.derivatives(mode.latent)
         factor = side.factor(curvature)

@@ -26,6 +26,10 @@ class Factor(ABC):
     def gamma(self) -> Tensor:
         """``Gamma: ... x s x s``."""
 
+
+class ExactFactor(Factor):
+    """That of a side which loses nothing of the prior."""
+
     @abstractmethod
     def solve_adjoint(self, x: Tensor) -> Tensor:
         """``t: ... x m`` with ``(I + W P) t = x``."""
@@ -35,7 +39,7 @@ class Factor(ABC):
         """Derivative of ``-1/2 log det`` with respect to the latent values."""
 
 
-class AnswerFactor(Factor):
+class AnswerFactor(ExactFactor):
     """Cholesky of ``B = I + S P S``."""
 
     def __init__(self, covariance: Tensor, curvature: Tensor) -> None:
@@ -45,7 +49,7 @@ class AnswerFactor(Factor):
         scaled = self.root.unsqueeze(-1) * covariance * self.root.unsqueeze(-2)
         scaled.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(scaled).L
-        self.log_det = _log_det(self.cholesky)
+        self.log_det = log_det_of(self.cholesky)
 
     def gamma(self) -> Tensor:
         """See the base class."""
@@ -67,7 +71,7 @@ class AnswerFactor(Factor):
         return 0.5 * (third / curvature) * (1.0 - shrunk / curvature)
 
 
-class ItemFactor(Factor):
+class ItemFactor(ExactFactor):
     """Cholesky of ``M = I + R^T L_W R``."""
 
     def __init__(self, side: ItemSide, curvature: Tensor) -> None:
@@ -77,7 +81,7 @@ class ItemFactor(Factor):
         hessian = side.root.transpose(-1, -2) @ self.laplacian @ side.root
         hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(hessian).L
-        self.log_det = _log_det(self.cholesky)
+        self.log_det = log_det_of(self.cholesky)
 
     def gamma(self) -> Tensor:
         """See the base class."""
@@ -105,5 +109,6 @@ def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
 
-def _log_det(cholesky: Tensor) -> Tensor:
+def log_det_of(cholesky: Tensor) -> Tensor:
+    """``log det(L L^T)`` for ``L: ... x p x p``."""
     return 2.0 * cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)

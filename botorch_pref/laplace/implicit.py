@@ -11,6 +11,7 @@ which needs no derivative of a root or of a Newton step.
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
 from torch import Tensor
@@ -19,9 +20,10 @@ from torch.autograd import Function
 from botorch_pref.laplace.evidence import refuse_second_derivatives, symmetric_outer
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.predict import Representer
-from botorch_pref.laplace.sides import Side
+from botorch_pref.laplace.sides import ExactSide, Side
 
 
+@singledispatch
 def represent(side: Side, variance_weight: Tensor | None = None) -> Representer:
     r"""Find the mode and what predictions need of it.
 
@@ -34,6 +36,7 @@ def represent(side: Side, variance_weight: Tensor | None = None) -> Representer:
         The representer, differentiable with respect to the side's ``covariance`` and
         ``prior_latent``.
     """
+    assert isinstance(side, ExactSide)  # other kinds are registered
     mode = find_mode(side)
     weights, gamma = _Represent.apply(
         side.covariance, side.prior_latent, side, mode, variance_weight
@@ -47,7 +50,7 @@ class _Represent(Function):
         ctx: Any,
         covariance: Tensor,
         prior_latent: Tensor,
-        side: Side,
+        side: ExactSide,
         mode: LaplaceMode,
         variance_weight: Tensor | None,
     ) -> tuple[Tensor, Tensor]:

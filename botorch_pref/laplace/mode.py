@@ -10,7 +10,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning
 from botorch_pref.laplace.factors import matvec
-from botorch_pref.laplace.sides import Side
+from botorch_pref.laplace.sides import ExactSide, Look, Side
 
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4
@@ -22,10 +22,10 @@ class LaplaceMode(NamedTuple):
 
     Attributes:
         latent: ``... x m``-dim latent values ``eta`` at the mode.
-        weights: ``... x m``-dim score there, which are the representer weights; a start
-            for a related problem.
+        weights: ``... x m``-dim score there, which are the representer weights, or the
+            ``p``-dim coordinates of inducing items; a start for a related problem.
         log_joint: ``...``-dim log likelihood minus half the squared prior norm.
-        gradient: ``...``-dim largest entry of the gradient, relative to its terms.
+        gradient: ``...``-dim size of the gradient, in the side's own relative measure.
         converged: ``...``-dim booleans.
         num_steps: ``...``-dim number of Newton steps taken.
     """
@@ -38,7 +38,6 @@ class LaplaceMode(NamedTuple):
     num_steps: Tensor
 
 
-@torch.no_grad()
 def find_mode(
     side: Side, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
 ) -> LaplaceMode:
@@ -50,12 +49,20 @@ def find_mode(
 
     Args:
         side: The prior and the observations.
-        start: ``... x m``-dim weights to start from; zero by default.
+        start: Weights of another mode to start from; the side's own choice by default.
         max_steps: The most steps taken.
 
     Returns:
         The mode. Elements that did not converge are marked and warned of.
     """
+    return locate(side, start=start, max_steps=max_steps)[0]
+
+
+@torch.no_grad()
+def locate(
+    side: Side, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
+) -> tuple[LaplaceMode, Look]:
+    """The same as :func:`find_mode`, and the last look that was taken, which is one there."""
     newton = _Newton(side, start, max_steps)
     for _ in range(_TRIALS_A_STEP * max_steps):
         newton.evaluate()
@@ -63,82 +70,60 @@ def find_mode(
             break
         newton.advance()
     mode = newton.result()
-    if side.observations.has_residuals:
+    if side.observations.has_residuals and isinstance(side, ExactSide):
         mode = _with_solved_weights(side, mode)
     if not bool(mode.converged.all()):
         _warn_of_non_convergence(mode, max_steps)
-    return mode
+    return mode, newton.look
 
 
 class _Newton:
     """A damped Newton iteration over a batch: a base, a direction and a step size."""
 
+    look: Look
+
     def __init__(self, side: Side, start: Tensor | None, max_steps: int) -> None:
         self.side, self.max_steps = side, max_steps
-        shape = torch.broadcast_shapes(
-            side.covariance.shape[:-2],
-            side.prior_latent.shape[:-1],
-            side.observations.batch_shape,
-        )
-        new = side.covariance.new_full
-        self.eps = torch.finfo(side.covariance.dtype).eps
-        self.scale = side.gradient_scale()
-        size = (*shape, side.covariance.shape[-1])
-        self.base = new(size, 0.0)
-        if start is not None:
-            # Weights of another prior can be far off, and zero never is.
-            near, zero = side.coordinates(start).expand(size), self.base
-            better = self.objective_at(near)[1] > self.objective_at(zero)[1]
-            self.base = torch.where(better.unsqueeze(-1), near, zero)
+        self.base = side.begin(start)
+        shape, new = self.base.shape[:-1], self.base.new_full
+        self.eps = torch.finfo(self.base.dtype).eps
         self.direction = torch.zeros_like(self.base)
         self.step, self.slope = new(shape, 1.0), new(shape, 0.0)
         self.base_objective = new(shape, -torch.inf)
-        self.base_gradient = new(shape, torch.inf)
+        self.base_distance = new(shape, torch.inf)
         self.done = torch.zeros(shape, dtype=torch.bool, device=self.base.device)
         self.num_steps = torch.zeros(shape, dtype=torch.long, device=self.base.device)
-
-    @property
-    def loose(self) -> float:
-        """The relative gradient below which an element counts as converged."""
-        return 0.5 * self.eps**0.5
-
-    def objective_at(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The latent values and the objective at Newton's coordinates."""
-        shift = self.side.latent(z)
-        latent = self.side.prior_latent + shift
-        log_prob = self.side.observations.log_prob(latent).sum(-1)
-        return latent, log_prob - self.side.penalty(z, shift)
 
     def evaluate(self) -> None:
         """Look at the current candidates, and find out which elements are done."""
         self.z = self.base + self.step.unsqueeze(-1) * self.direction
-        self.latent, self.objective = self.objective_at(self.z)
-        self.score, self.curvature, _ = self.side.observations.derivatives(self.latent)
-        self.gradient = self.side.gradient(self.score, self.z)
-        self.size = self.gradient.abs().amax(-1) / self.scale
-        noise = 10 * self.eps * (1.0 + self.objective.abs())
+        self.look = self.side.look(self.z)
+        objective, distance = self.look.objective, self.look.distance
+        noise = 10 * self.eps * (1.0 + objective.abs())
         gain = _SUFFICIENT_INCREASE * self.step * self.slope
-        self.rising = self.objective >= self.base_objective + gain - noise
+        self.rising = objective >= self.base_objective + gain - noise
         # Rounding hides the last increase where answers are many and nearly the same;
         # a gradient that falls tells as much.
-        level = self.objective >= self.base_objective - self.eps**0.5 * (1.0 + self.objective.abs())
-        self.rising |= level & (self.size <= 0.5 * self.base_gradient)
+        level = objective >= self.base_objective - self.eps**0.5 * (1.0 + objective.abs())
+        self.rising |= level & (distance <= 0.5 * self.base_distance)
         self.rising |= self.step < self.eps
-        # Newton converges quadratically: below ``loose`` it goes on for as long as the
-        # gradient still falls, that is to the rounding floor.
-        settled = self.size <= 100 * self.eps
-        settled |= (self.size <= self.loose) & (self.size > 0.5 * self.base_gradient)
+        # Newton converges quadratically: below the tolerance it goes on for as long as the
+        # gradient still falls, that is to the rounding floor, unless a look is dear.
+        settled = distance <= 100 * self.eps
+        falling = distance <= 0.5 * self.base_distance
+        near = distance <= self.side.tolerance
+        settled |= near if self.side.is_dear else near & ~falling
         spent = self.num_steps >= self.max_steps
-        self.done = self.done | (self.rising & (settled | spent)) | ~torch.isfinite(self.size)
+        self.done = self.done | (self.rising & (settled | spent)) | ~torch.isfinite(distance)
 
     def advance(self) -> None:
         """Aim anew from the candidates that rose, halve the step of the others."""
-        direction, slope = self.side.newton(self.gradient, self.curvature)
+        direction, slope = self.side.newton(self.look)
         move = self.rising & ~self.done
         self.base = torch.where(move.unsqueeze(-1), self.z, self.base)
         self.direction = torch.where(move.unsqueeze(-1), direction, self.direction)
-        self.base_objective = torch.where(move, self.objective, self.base_objective)
-        self.base_gradient = torch.where(move, self.size, self.base_gradient)
+        self.base_objective = torch.where(move, self.look.objective, self.base_objective)
+        self.base_distance = torch.where(move, self.look.distance, self.base_distance)
         self.slope = torch.where(move, slope, self.slope)
         halved = torch.where(self.done, self.step, 0.5 * self.step)
         self.step = torch.where(move, 1.0, halved)
@@ -150,17 +135,18 @@ class _Newton:
         if bool(on_trial.any()):
             self.step = torch.where(on_trial, 0.0, self.step)
             self.evaluate()
+        look = self.look
         return LaplaceMode(
-            latent=self.latent,
-            weights=self.score,
-            log_joint=self.objective,
-            gradient=self.size,
-            converged=(self.size <= self.loose) & torch.isfinite(self.objective),
+            latent=look.latent,
+            weights=look.weights,
+            log_joint=look.objective,
+            gradient=look.distance,
+            converged=(look.distance <= self.side.tolerance) & torch.isfinite(look.objective),
             num_steps=self.num_steps,
         )
 
 
-def _with_solved_weights(side: Side, mode: LaplaceMode) -> LaplaceMode:
+def _with_solved_weights(side: ExactSide, mode: LaplaceMode) -> LaplaceMode:
     """The mode with weights that solve ``a = score(prior_latent + P a)``.
 
     The score of a precise value amplifies the rounding error of its latent value by the

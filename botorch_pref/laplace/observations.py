@@ -84,7 +84,7 @@ class SparseMap:
             factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor
             for factor in self.coefficients
         )
-        return _scaled_sum(zip(terms, factors, strict=True))
+        return scaled_sum(zip(terms, factors, strict=True))
 
     def columns(self, matrix: Tensor) -> Tensor:
         """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
@@ -131,7 +131,7 @@ class SparseMap:
                     index = self.items[..., j] * n + self.items[..., i]
                     yield self._take(flat, index).squeeze(-1), left * right
 
-        return _scaled_sum(terms())
+        return scaled_sum(terms())
 
     @staticmethod
     def _take(matrix: Tensor, index: Tensor) -> Tensor:
@@ -266,7 +266,7 @@ class Observations:
         return SparseMap(torch.cat(items, dim=-2), columns, self.num_items)
 
 
-def _scaled_sum(terms: Iterable[tuple[Tensor, float | Tensor]]) -> Tensor:
+def scaled_sum(terms: Iterable[tuple[Tensor, float | Tensor]]) -> Tensor:
     """The sum of ``factor * term``, without a product where the factor is plus or minus one."""
     total: Tensor | None = None
     for term, factor in terms:

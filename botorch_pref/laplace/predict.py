@@ -13,7 +13,7 @@ from torch import Tensor
 
 from botorch_pref.laplace.mode import LaplaceMode
 from botorch_pref.laplace.observations import Observations
-from botorch_pref.laplace.sides import Side
+from botorch_pref.laplace.sides import ExactSide, Side
 
 
 class Representer(NamedTuple):
@@ -53,6 +53,7 @@ class Representer(NamedTuple):
             done = stop
         mode = LaplaceMode(*(whole.pop(name) for name in LaplaceMode._fields))
         alpha, gamma = whole.pop("alpha"), whole.pop("gamma")
+        assert isinstance(part.side, ExactSide)  # others have no batch
         return cls(part.side.replaced(observations, whole), alpha, gamma, mode)
 
     def predict(

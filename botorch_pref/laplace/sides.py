@@ -18,26 +18,50 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
-from botorch_pref.laplace.factors import AnswerFactor, Factor, ItemFactor, matvec
+from botorch_pref.laplace.factors import AnswerFactor, ExactFactor, Factor, ItemFactor, matvec
 from botorch_pref.laplace.observations import IdentityMap, Observations, SparseMap
 
 
+@dataclass(frozen=True, eq=False)
+class Look:
+    r"""What Newton's iteration sees at one point.
+
+    Attributes:
+        latent: ``... x m``-dim latent values ``eta``.
+        weights: What :attr:`LaplaceMode.weights` would be, were this the mode.
+        objective: ``...``-dim log joint density.
+        curvature: ``... x m``-dim curvature ``w``.
+        gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
+        distance: ``...``-dim size of the gradient, in the side's own measure.
+        cholesky: ``... x r x r``-dim factor of the Hessian, if the side found it on the way.
+    """
+
+    latent: Tensor
+    weights: Tensor
+    objective: Tensor
+    curvature: Tensor
+    gradient: Tensor
+    distance: Tensor
+    cholesky: Tensor | None = None
+
+
 class Side(ABC):
-    r"""A prior and observations, seen from the answers or from the items.
+    r"""A prior and observations, as the search for the mode and predictions see them.
 
     Attributes:
         covariance: ``... x s x s``-dim prior covariance of the side's coordinates.
         prior_latent: ``... x m``-dim prior mean of the latent values.
         observations: The observations.
-        map: The map from the side's coordinates to the latent values.
+        is_dear: Whether a look is so dear that the first good enough one ends the search.
     """
 
-    map: SparseMap | IdentityMap
+    is_dear = False
 
     def __init__(
         self, covariance: Tensor, prior_latent: Tensor, observations: Observations
@@ -46,9 +70,52 @@ class Side(ABC):
         self.prior_latent = prior_latent
         self.observations = observations
 
+    @property
+    def shape(self) -> Size:
+        """The batch shape."""
+        return torch.broadcast_shapes(
+            self.covariance.shape[:-2], self.prior_latent.shape[:-1], self.observations.batch_shape
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """The :attr:`Look.distance` below which an element counts as converged."""
+        return float(0.5 * torch.finfo(self.covariance.dtype).eps ** 0.5)
+
     def tensors(self) -> dict[str, Tensor]:
         """The tensors, beside the observations, that the side consists of."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    @abstractmethod
+    def columns(self, cross_covariance: Tensor) -> Tensor:
+        """Covariance of points with the coordinates, from ``... x q x n`` with items."""
+
+    @abstractmethod
+    def begin(self, start: Tensor | None) -> Tensor:
+        """Newton's coordinates ``... x r`` to begin a search with, given weights or none."""
+
+    @abstractmethod
+    def look(self, z: Tensor) -> Look:
+        """The objective and its derivatives at Newton's coordinates ``z``."""
+
+    @abstractmethod
+    def newton(self, look: Look) -> tuple[Tensor, Tensor]:
+        """Newton's direction, and the slope of the objective along it."""
+
+    @abstractmethod
+    def factor(self, curvature: Tensor) -> Factor:
+        """Factor the Hessian at a curvature ``... x m``."""
+
+
+class ExactSide(Side):
+    r"""A side that loses nothing of the prior.
+
+    Attributes:
+        map: The map from the side's coordinates to the latent values.
+    """
+
+    map: SparseMap | IdentityMap
+    _scale: Tensor  # of the gradient, in this search
 
     def replaced(self, observations: Observations, tensors: Mapping[str, Tensor]) -> Self:
         """The same kind of side with other observations and tensors."""
@@ -58,9 +125,29 @@ class Side(ABC):
             side.map = observations.map
         return side
 
-    @abstractmethod
-    def columns(self, cross_covariance: Tensor) -> Tensor:
-        """Covariance of points with the coordinates, from ``... x q x n`` with items."""
+    def begin(self, start: Tensor | None) -> Tensor:
+        """See the base class."""
+        self._scale = self.gradient_scale()
+        zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
+        if start is None:
+            return zero
+        # Weights of another prior can be far off, and zero never is.
+        near = self.coordinates(start).expand_as(zero)
+        better = self._objective(near)[1] > self._objective(zero)[1]
+        return torch.where(better.unsqueeze(-1), near, zero)
+
+    def look(self, z: Tensor) -> Look:
+        """See the base class; the distance is relative to the terms of the gradient."""
+        latent, objective = self._objective(z)
+        score, curvature, _ = self.observations.derivatives(latent)
+        gradient = self.gradient(score, z)
+        distance = gradient.abs().amax(-1) / self._scale
+        return Look(latent, score, objective, curvature, gradient, distance)
+
+    def _objective(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        shift = self.latent(z)
+        latent = self.prior_latent + shift
+        return latent, self.observations.log_prob(latent).sum(-1) - self.penalty(z, shift)
 
     @abstractmethod
     def coordinates(self, weights: Tensor) -> Tensor:
@@ -83,15 +170,11 @@ class Side(ABC):
         """The size of the terms whose difference :meth:`gradient` is, one an element."""
 
     @abstractmethod
-    def newton(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
-        """Newton's direction, and the slope of the objective along it."""
-
-    @abstractmethod
-    def factor(self, curvature: Tensor) -> Factor:
-        """Factor the Hessian at a curvature ``... x m``."""
+    def factor(self, curvature: Tensor) -> ExactFactor:
+        """See the base class."""
 
 
-class AnswerSide(Side):
+class AnswerSide(ExactSide):
     """Coordinates are the latent values; the representer weights are one a row."""
 
     map: IdentityMap
@@ -126,17 +209,17 @@ class AnswerSide(Side):
         """See the base class."""
         return self.observations.score_scale(self.prior_latent).clamp_min(1.0)
 
-    def newton(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+    def newton(self, look: Look) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        direction = AnswerFactor(self.covariance, curvature).solve_adjoint(gradient)
-        return direction, (gradient * self.latent(direction)).sum(-1)
+        direction = self.factor(look.curvature).solve_adjoint(look.gradient)
+        return direction, (look.gradient * self.latent(direction)).sum(-1)
 
     def factor(self, curvature: Tensor) -> AnswerFactor:
         """See the base class."""
         return AnswerFactor(self.covariance, curvature)
 
 
-class ItemSide(Side):
+class ItemSide(ExactSide):
     """Coordinates are the utilities; the representer weights are one an item."""
 
     map: SparseMap
@@ -173,9 +256,9 @@ class ItemSide(Side):
         size = self.covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
         return (size * self.observations.score_scale(self.prior_latent)).clamp_min(1.0)
 
-    def newton(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+    def newton(self, look: Look) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        cholesky = ItemFactor(self, curvature).cholesky
+        gradient, cholesky = look.gradient, self.factor(look.curvature).cholesky
         direction = torch.cholesky_solve(gradient.unsqueeze(-1), cholesky).squeeze(-1)
         return direction, (gradient * direction).sum(-1)
 
@@ -189,7 +272,7 @@ def choose_side(
     prior_latent: Tensor,
     observations: Observations,
     *,
-    side: type[Side] | None = None,
+    side: type[ExactSide] | None = None,
     jitter: float = 0.0,
 ) -> AnswerSide | ItemSide:
     r"""The cheaper side: answers where there are no more rows than items.

@@ -180,6 +180,10 @@ class LaplaceGP(TransformedItems, Model, GP):
         )
         return items, Representer.stacked(parts, pieces.observations)
 
+    def nodes(self) -> Tensor:
+        """The transformed items that the posterior's weights belong to."""
+        return self.transformed_items()
+
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
         """``... x q x n`` covariance of transformed inputs and items, as inference sees these."""
         return _cross_covariance(self.covar_module, inputs, items)

@@ -19,11 +19,11 @@ from botorch_pref.data import Comparisons, Values
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.comparison_model import ValuesArgument, as_comparisons, shape_of
 from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.models.inducing_model import InducingModel
 from botorch_pref.models.measured_values import calibration_of
-from botorch_pref.models.utility_model import UtilityModel
 
 
-class PreferenceGP(UtilityModel):
+class PreferenceGP(InducingModel):
     r"""A utility ``f ~ GP(m, k)`` judged by ``P(i beats j) = mu(s (f(x_i) - f(x_j)))``.
 
     A drop-in for BoTorch's ``PairwiseGP``. The posterior of the utility is Laplace's
@@ -55,6 +55,7 @@ class PreferenceGP(UtilityModel):
         input_transform: InputTransform | None = None,
         variance: str | float = "laplace",
         link_scale: float | None = None,
+        inducing_points: int | Tensor | None = None,
     ) -> None:
         r"""Validate the data and set up the prior.
 
@@ -76,6 +77,8 @@ class PreferenceGP(UtilityModel):
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
+            inducing_points: For many duels: ``p x d``-dim inducing items, or how many of the items
+                to take; inference is exact if there are no more. Not for batches of models.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
@@ -92,6 +95,7 @@ class PreferenceGP(UtilityModel):
             mean_module=mean_module or mean,
             likelihood=likelihood or LogitLikelihood(),
             input_transform=input_transform,
+            inducing_points=inducing_points,
         )
 
     @classmethod

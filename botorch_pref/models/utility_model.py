@@ -77,8 +77,12 @@ class UtilityModel(ComparisonModel):
 
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
         """See the base class: the items' side of it is scaled as in inference."""
-        cross, scaling = super().cross_covariance(inputs, items), self.scaling()
+        cross, scaling = super().cross_covariance(inputs, items), self.node_scaling()
         return cross if scaling is None else cross * scaling.unsqueeze(-2)
+
+    def node_scaling(self) -> Tensor | None:
+        """Factors of the utilities of :meth:`nodes`; ``None`` for ones."""
+        return self.scaling()
 
     def log_evidence(self) -> Tensor:
         r"""The ``batch_shape``-dim log marginal likelihood of answers and values.

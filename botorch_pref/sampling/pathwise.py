@@ -5,7 +5,12 @@ Notation as in :mod:`botorch_pref.laplace.sides`. With a prior path ``f0``, the 
 
     f(x) = m(x) + f0(x) + c(x)^T [a - t],   (I + W P) t = W H f0(X) + S e,   e ~ N(0, I)
 
-whose covariance is the model's wherever that of ``f0`` is the prior's. Importing this
+whose covariance is the model's wherever that of ``f0`` is the prior's. Through inducing items,
+in the notation of :mod:`botorch_pref.laplace.inducing` and without a pass over the data,
+
+    f(x) = m(x) + f0(x) + k(x, Z) L^-T [z - L^-1 f0(Z) + M^-1/2 e]
+
+Importing this
 module registers the draws with BoTorch.
 """
 
@@ -32,6 +37,8 @@ from torch.nn import Module
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
+from botorch_pref.laplace import ExactSide, InducingSide
+from botorch_pref.laplace.inducing_evidence import draw_weights
 from botorch_pref.models.laplace_gp import LaplaceGP
 
 NUM_FEATURES = 4096
@@ -93,13 +100,13 @@ def draw_posterior_paths(
         A differentiable path from items to ``sample_shape x batch_shape x ...`` values.
     """
     prior = prior_sampler(model, sample_shape)
-    items = model.transformed_items().detach()
-    weight = items.new_zeros(*sample_shape, *model.batch_shape, items.shape[-2])
+    nodes = model.nodes().detach()
+    weight = nodes.new_zeros(*sample_shape, *model.batch_shape, nodes.shape[-2])
     if model.num_observations:
         with torch.no_grad():
             weight = _update_weight(model, prior)
     update = GeneralizedLinearPath(
-        feature_map=KernelEvaluationMap(model.covar_module, items),
+        feature_map=KernelEvaluationMap(model.covar_module, nodes),
         weight=weight,
         input_transform=_transform(model),
     )
@@ -107,16 +114,19 @@ def draw_posterior_paths(
 
 
 def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
-    """``H^T (a - t)``, one weight an item, for prior paths drawn before.
+    """``H^T (a - t)``, one weight an item or inducing item, for prior paths drawn before.
 
     Where inference scales the items' utilities, so are the values that enter and the weights.
     """
     items, found = model.representer()
     side, observations = found.side, found.side.observations
+    deviation = prior.forward(items) - model.mean_module(items)  # shape: (..., n)
+    if isinstance(side, InducingSide):
+        return draw_weights(found, deviation, _normal(deviation.shape, deviation))
+    assert isinstance(side, ExactSide)  # there are no others
     curvature = model.variance_weight()
     if curvature is None:
         _, curvature, _ = observations.derivatives(found.mode.latent)
-    deviation = prior.forward(items) - model.mean_module(items)  # shape: (..., n)
     scaling = model.scaling()
     latent = observations.map.apply(deviation if scaling is None else scaling * deviation)
     noise = curvature.sqrt() * _normal(latent.shape, latent)
@@ -127,7 +137,7 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
 
 def _nystrom(model: LaplaceGP, sample_shape: Size) -> tuple[KernelEvaluationMap, Tensor]:
     """A prior path spanned by the kernel at the items and at points that fill their box."""
-    kernel, items = model.covar_module, model.transformed_items().detach()
+    kernel, items = model.covar_module, model.nodes().detach()
     if model.batch_shape:
         raise UnsupportedError(
             f"{type(kernel).__name__} has no random features, and a Nystrom path is not "

@@ -146,8 +146,11 @@ class TestFactor:
         assert_equal(latent, P @ start, 1e-12)
         assert_equal(side.penalty(z, latent), 0.5 * start @ P @ start, 1e-12)
         score, curvature, _ = side.observations.derivatives(latent)
-        gradient = side.gradient(score, z)
-        direction, slope = side.newton(gradient, curvature)
+        side.begin(None)
+        look = side.look(z)
+        assert_equal(look.gradient, side.gradient(score, z), 1e-12)
+        assert_equal(look.curvature, curvature, 1e-12)
+        direction, slope = side.newton(look)
         # In latent values: (I + P W) step = P score - (eta - prior).
         inner = torch.eye(10, dtype=torch.float64) + P * curvature
         expected = torch.linalg.solve(inner, P @ score - latent)

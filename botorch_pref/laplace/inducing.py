@@ -1,0 +1,184 @@
+r"""Inference through inducing items: linear in the number of rows, which come in blocks.
+
+Notation: ``Z`` inducing items (``p``), ``L L^T = K_zz``, ``C = H K_xz: m x p``,
+``D = C L^-T``, so that ``Q = D D^T`` stands for ``P = H K_xx H^T`` (Quinonero-Candela and
+Rasmussen 2005); ``rho = diag(P - Q)`` is the prior variance that is lost. Newton's
+coordinates are ``z ~ N(0, I_p)`` with ``eta = prior_latent + D z``, the Hessian is
+``M = I + D^T W D``. Where there are many rows ``D`` is never stored: every look at the
+objective is one pass over the data that also finds the Hessian, and memory grows by vectors of
+length ``m`` alone.
+
+The utility itself keeps the variance that inducing items do not explain,
+``cov(x, w) = k(x, w) - a(x)^T (I - M^-1) a(w)`` with ``a(x) = L^-1 k(Z, x)``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.linalg import solve_triangular
+
+from botorch_pref.laplace.factors import Factor, log_det_of
+from botorch_pref.laplace.inducing_rows import (
+    KEPT_ENTRIES,
+    InducingRows,
+    ItemKernel,
+    RowBlock,
+    some_rows,
+)
+from botorch_pref.laplace.mode import find_mode
+from botorch_pref.laplace.observations import Observations
+from botorch_pref.laplace.sides import Look, Side
+
+JITTER = 1e-10  # of the mean prior variance of the inducing items; more in single precision
+_DEAR_TOLERANCE = 1e-4  # of the mode, in posterior standard deviations
+_START_TOLERANCE = 1.0
+_FEW_ROWS = 2**14  # below which no subsample is worth its mode
+_SUBSAMPLE = 8  # one row in so many
+_SEED = 719_206_511
+
+
+class InducingSide(Side):
+    r"""Coordinates are whitened utilities of the inducing items; no batches.
+
+    Attributes:
+        kernel: The covariances, with the graphs of their inputs.
+        cholesky: ``p x p``-dim ``L``.
+        jitter_share: The jitter of ``K_zz``, relative to the mean of its diagonal.
+        rows: The rows in blocks.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self, kernel: ItemKernel, prior_latent: Tensor, observations: Observations
+    ) -> None:
+        super().__init__(kernel.inducing(), prior_latent, observations)
+        self.kernel = kernel
+        self.jitter_share = max(JITTER, 100 * torch.finfo(self.covariance.dtype).eps)
+        self.cholesky = inducing_root(self.covariance, self.jitter_share)
+        self._set_rows(InducingRows(kernel, observations))
+
+    def _set_rows(self, rows: InducingRows) -> None:
+        self.rows = rows
+        self._is_stored = self.observations.num_rows * len(self.covariance) <= KEPT_ENTRIES
+        self._whitened: list[Tensor] = []
+        self.is_dear = not self._is_stored
+        self._tolerance = _DEAR_TOLERANCE if self.is_dear else super().tolerance
+
+    @property
+    def tolerance(self) -> float:
+        """See the base class; the distance is Newton's decrement."""
+        return self._tolerance
+
+    def whiten(self, columns: Tensor) -> Tensor:
+        """``... x p`` rows ``c L^-T`` of covariances with, or values at, the inducing items."""
+        flat = columns.reshape(-1, columns.shape[-1])
+        found = solve_triangular(self.cholesky, flat.mT, upper=False).mT
+        return cast(Tensor, found.reshape(columns.shape))
+
+    def unwhiten(self, z: Tensor) -> Tensor:
+        """``... x p`` rows ``L^-T z``, weights of the kernel at the inducing items."""
+        flat = z.reshape(-1, z.shape[-1])
+        found = solve_triangular(self.cholesky.mT, flat.mT, upper=True).mT
+        return cast(Tensor, found.reshape(z.shape))
+
+    def columns(self, cross_covariance: Tensor) -> Tensor:
+        """``a(x)``, from the covariance of points with the inducing items."""
+        return self.whiten(cross_covariance)
+
+    def design(self) -> Iterator[tuple[RowBlock, Tensor]]:
+        """The blocks of rows and ``D`` there, which is stored only where it is small."""
+        for i, block in enumerate(self.rows):
+            if i < len(self._whitened):
+                yield block, self._whitened[i]
+                continue
+            rows = self.whiten(self.rows.cross(block))
+            if self._is_stored:
+                self._whitened.append(rows)
+            yield block, rows
+
+    def begin(self, start: Tensor | None) -> Tensor:
+        """See the base class: the mode of a part of the rows where there are many."""
+        if start is not None:
+            return start
+        if not self.is_dear or self.observations.num_rows <= _FEW_ROWS:
+            return self.covariance.new_zeros(len(self.covariance))
+        return find_mode(self._part()).weights
+
+    def look(self, z: Tensor) -> Look:
+        """See the base class; Newton's decrement in units of posterior standard deviations."""
+        latent, curvature = torch.empty_like(self.prior_latent), torch.empty_like(self.prior_latent)
+        objective, gradient, hessian = -0.5 * z.square().sum(), -z, torch.eye(len(z)).to(z)
+        for (rows, observations), design in self.design():
+            eta = self.prior_latent[rows] + design @ z
+            score, weight, _ = observations.derivatives(eta)
+            objective = objective + observations.log_prob(eta).sum()
+            gradient = gradient + score @ design
+            add_gram(hessian, design, weight)
+            latent[rows], curvature[rows] = eta, weight
+        cholesky = torch.linalg.cholesky_ex(hessian).L
+        half = solve_triangular(cholesky, gradient.unsqueeze(-1), upper=False)
+        return Look(latent, z, objective, curvature, gradient, half.norm(), cholesky)
+
+    def newton(self, look: Look) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        assert look.cholesky is not None  # every look of this side has one
+        direction = torch.cholesky_solve(look.gradient.unsqueeze(-1), look.cholesky).squeeze(-1)
+        return direction, look.gradient @ direction
+
+    def factor(self, curvature: Tensor) -> InducingFactor:
+        """See the base class; one pass over the data."""
+        hessian = torch.eye(len(self.covariance)).to(self.covariance)
+        for (rows, _), design in self.design():
+            add_gram(hessian, design, curvature[rows])
+        return InducingFactor(torch.linalg.cholesky_ex(hessian).L)
+
+    def forget(self) -> None:
+        """Let go of what can be computed anew from the kernel."""
+        self._whitened.clear()
+
+    def _part(self) -> InducingSide:
+        """The same side for a part of the rows, chosen at random."""
+        generator = torch.Generator().manual_seed(_SEED)
+        order = torch.randperm(self.observations.num_rows, generator=generator)
+        chosen = order[: len(order) // _SUBSAMPLE].sort().values.to(self.prior_latent.device)
+        part = copy.copy(self)
+        part.observations = some_rows(self.observations, chosen)
+        part.prior_latent = self.prior_latent[chosen]
+        part._set_rows(InducingRows(self.kernel, part.observations, self.rows.kept))
+        part.is_dear, part._tolerance = True, _START_TOLERANCE
+        return part
+
+
+class InducingFactor(Factor):
+    """Cholesky of ``M = I + D^T W D``."""
+
+    def __init__(self, cholesky: Tensor) -> None:
+        self.cholesky = cholesky
+        self.log_det = log_det_of(cholesky)
+
+    def solve(self, x: Tensor) -> Tensor:
+        """``M^-1 x`` for ``x: p``."""
+        return torch.cholesky_solve(x.unsqueeze(-1), self.cholesky).squeeze(-1)
+
+    def gamma(self) -> Tensor:
+        """``I - M^-1``, which is ``Gamma`` in whitened coordinates."""
+        one = torch.eye(len(self.cholesky)).to(self.cholesky)
+        return one - torch.cholesky_solve(one, self.cholesky)
+
+
+def inducing_root(covariance: Tensor, jitter_share: float) -> Tensor:
+    """``L`` with ``L L^T = K_zz``, whose diagonal carries a jitter; NaN if there is none."""
+    covariance = covariance.clone()
+    covariance.diagonal().add_(jitter_share * covariance.diagonal().mean())
+    root, info = torch.linalg.cholesky_ex(covariance)
+    return torch.where(info > 0, torch.nan, root)
+
+
+def add_gram(total: Tensor, design: Tensor, weight: Tensor) -> None:
+    """Adds ``D^T diag(w) D``, which is symmetric, to a ``p x p`` matrix."""
+    total.addmm_(design.mT, weight.unsqueeze(-1) * design)

@@ -1,0 +1,122 @@
+r"""Rows of latent values and their covariance with inducing items, a block at a time.
+
+Notation as in :mod:`botorch_pref.laplace.inducing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple, Protocol, Self
+
+from torch import Tensor
+
+from botorch_pref.laplace.observations import Observations, SparseMap, scaled_sum
+
+KEPT_ENTRIES = 2**24  # of a matrix that is kept: 128 MiB in double precision
+_BLOCK_ENTRIES = 2**20  # of a block of rows on a CPU: kernels make several copies of it
+_DEVICE_BLOCK_ENTRIES = 2**26
+
+
+class ItemKernel(Protocol):
+    r"""The prior covariance of the items, as inference sees these, and of inducing items.
+
+    Attributes:
+        inputs: All tensors that the covariance depends on, with their graphs.
+        num_inducing: The number ``p`` of inducing items.
+    """
+
+    inputs: Sequence[Tensor]
+    num_inducing: int
+
+    def bound(self, inputs: Sequence[Tensor]) -> Self:
+        """The same as a function of other inputs."""
+
+    def inducing(self) -> Tensor:
+        """``p x p``-dim covariance of the inducing items."""
+
+    def cross(self, items: Tensor | None) -> Tensor:
+        """``q x p``-dim covariance of ``q`` items, by index, or of all, with inducing ones."""
+
+    def covariance(self, first: Tensor, second: Tensor) -> Tensor:
+        """``q``-dim covariances of items with items, by index."""
+
+
+class RowBlock(NamedTuple):
+    """Consecutive rows and what was observed there."""
+
+    rows: slice
+    observations: Observations
+
+
+class InducingRows:
+    r"""``C = H K_xz`` in blocks of rows.
+
+    Args:
+        kernel: The covariances.
+        observations: The observations.
+        kept: ``n x p``-dim ``K_xz`` if it is known.
+    """
+
+    def __init__(
+        self, kernel: ItemKernel, observations: Observations, kept: Tensor | None = None
+    ) -> None:
+        self.kernel, self.kept = kernel, kept
+        on_cpu = observations.weight.device.type == "cpu"
+        entries = _BLOCK_ENTRIES if on_cpu else _DEVICE_BLOCK_ENTRIES
+        size, stop = max(1, entries // max(kernel.num_inducing, 1)), observations.num_rows
+        slices = [slice(i, min(i + size, stop)) for i in range(0, stop, size)]
+        self.blocks = [RowBlock(rows, some_rows(observations, rows)) for rows in slices]
+        if kept is None and observations.num_items * kernel.num_inducing <= KEPT_ENTRIES:
+            self.kept = kernel.cross(None)
+
+    def __iter__(self) -> Iterator[RowBlock]:
+        """All blocks, in order."""
+        return iter(self.blocks)
+
+    def cross(self, block: RowBlock) -> Tensor:
+        """``b x p``-dim rows of ``C``."""
+        if self.kept is not None:
+            return block.observations.map.rows(self.kept)
+        return cross_rows(self.kernel, block.observations.map)
+
+
+def cross_rows(kernel: ItemKernel, rows: SparseMap) -> Tensor:
+    """``b x p``-dim rows of ``H K_xz``, from the covariance of the items of these rows alone."""
+    size, width = rows.items.shape
+    parts = kernel.cross(rows.items.T.reshape(-1)).view(width, size, -1)
+    factors = (f.unsqueeze(-1) if isinstance(f, Tensor) else f for f in rows.coefficients)
+    return scaled_sum(zip(parts.unbind(), factors, strict=True))
+
+
+def variance_rows(kernel: ItemKernel, rows: SparseMap) -> Tensor:
+    """``b``-dim diagonal of ``H K_xx H^T``."""
+    columns = list(zip(rows.items.unbind(-1), rows.coefficients, strict=True))
+    pairs = product(columns, columns)
+    return scaled_sum((kernel.covariance(i, j), a * b) for (i, a), (j, b) in pairs)
+
+
+def some_rows(observations: Observations, rows: slice | Tensor) -> Observations:
+    r"""Some rows of unbatched observations.
+
+    Args:
+        observations: The observations.
+        rows: A slice without a step, or sorted indices.
+    """
+    blocks, first = [], 0
+    for block in observations.blocks:
+        last = first + block.weight.shape[-1]
+        own: slice | Tensor
+        if isinstance(rows, slice):
+            start, stop = max(rows.start, first), min(rows.stop, last)
+            own = slice(start - first, max(start, stop) - first)
+        else:
+            own = rows[(rows >= first) & (rows < last)] - first
+        part = replace(
+            block, items=block.items[own], answer=block.answer[own], weight=block.weight[own]
+        )
+        if part.weight.shape[-1]:
+            blocks.append(part)
+        first = last
+    return Observations(blocks, observations.num_items)

@@ -1,0 +1,116 @@
+r"""A GPyTorch kernel as the covariance of items and inducing items, and their selection."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
+from gpytorch import settings
+from gpytorch.kernels import Kernel
+from linear_operator import to_dense
+from torch import Size, Tensor
+from torch.func import functional_call
+from torch.nn import Module
+
+from botorch_pref.data.rows import match_items
+from botorch_pref.randomness import derive_seed
+
+_CANDIDATES = 4096  # of which the inducing items are chosen
+
+
+class InducingKernel:
+    r"""What :class:`~botorch_pref.laplace.InducingSide` asks of a kernel.
+
+    Args:
+        kernel: A kernel without a batch.
+        items: ``n x d``-dim transformed items.
+        inducing: ``p x d``-dim transformed inducing items.
+        scaling: ``n``-dim factors of the items' utilities in inference; ``None`` for ones.
+
+    Attributes:
+        inputs: The tensors above and the parameters of the kernel.
+        num_inducing: ``p``.
+    """
+
+    def __init__(
+        self, kernel: Kernel, items: Tensor, inducing: Tensor, scaling: Tensor | None
+    ) -> None:
+        self._covariance = _Covariance(kernel)
+        parameters = dict(self._covariance.named_parameters())
+        self._names = tuple(parameters)
+        factors = [] if scaling is None else [scaling]
+        self.inputs: Sequence[Tensor] = (items, inducing, *factors, *parameters.values())
+        self.num_inducing = len(inducing)
+
+    def bound(self, inputs: Sequence[Tensor]) -> Self:
+        """The same as a function of other inputs."""
+        other = copy.copy(self)
+        other.inputs = inputs
+        return other
+
+    def inducing(self) -> Tensor:
+        """``p x p``-dim covariance of the inducing items."""
+        return self._evaluate(self.inputs[1], self.inputs[1])
+
+    def cross(self, items: Tensor | None) -> Tensor:
+        """``q x p``-dim covariance of ``q`` items, by index, or of all, with inducing ones."""
+        rows = slice(None) if items is None else items
+        found = self._evaluate(self.inputs[0][rows], self.inputs[1])
+        scaling = self._scaling
+        return found if scaling is None else scaling[rows].unsqueeze(-1) * found
+
+    def covariance(self, first: Tensor, second: Tensor) -> Tensor:
+        """``q``-dim covariances of items with items, by index."""
+        items, scaling = self.inputs[0], self._scaling
+        found = self._evaluate(items[first], items[second], diag=True)
+        return found if scaling is None else scaling[first] * scaling[second] * found
+
+    @property
+    def _scaling(self) -> Tensor | None:
+        return self.inputs[2] if len(self.inputs) > 2 + len(self._names) else None
+
+    def _evaluate(self, first: Tensor, second: Tensor, diag: bool = False) -> Tensor:
+        own = self.inputs[len(self.inputs) - len(self._names) :]
+        parameters = dict(zip(self._names, own, strict=True))
+        found: Tensor = functional_call(self._covariance, parameters, (first, second, diag))
+        return found
+
+
+class _Covariance(Module):
+    """A kernel that is evaluated at once, while its parameters are those of the call."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, first: Tensor, second: Tensor, diag: bool) -> Tensor:
+        with settings.lazily_evaluate_kernels(False):
+            return to_dense(self.kernel(first, second, diag=diag))
+
+
+@torch.no_grad()
+def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Tensor:
+    r"""Items that explain much of the prior variance of all, greedily one after the other.
+
+    A pivoted Cholesky of the prior covariance (Burt, Rasmussen and van der Wilk 2020), of a
+    random part of the items where there are many. It ends early when nothing is left to
+    explain.
+
+    Args:
+        kernel: The prior covariance.
+        inputs: ``n x d``-dim transformed items.
+        number: How many items.
+
+    Returns:
+        At most ``number`` indices of items.
+    """
+    generator = torch.Generator().manual_seed(derive_seed(0, "inducing items", len(inputs)))
+    order = torch.randperm(len(inputs), generator=generator).to(inputs.device)
+    part = order[: max(_CANDIDATES, 2 * number)].sort().values
+    chosen = GreedyVarianceReduction().allocate_inducing_points(
+        inputs[part], kernel, number, Size()
+    )
+    return part[match_items(inputs[part], chosen)[0]]

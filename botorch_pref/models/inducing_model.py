@@ -1,0 +1,119 @@
+r"""A utility model that may see its data through inducing items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from botorch_pref.data import Comparisons, Values
+from botorch_pref.data.checks import check_items, check_like, finite, refuse
+from botorch_pref.data.options import check_count
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.laplace import InducingSide, Representer, represent
+from botorch_pref.laplace.sides import Side
+from botorch_pref.models.comparison_model import shape_of
+from botorch_pref.models.inducing_kernel import InducingKernel, most_varied
+from botorch_pref.models.utility_model import UtilityModel
+
+
+class InducingModel(UtilityModel):
+    r"""Inference through inducing items where these are fewer than the items.
+
+    They are given, or chosen among the items by
+    :func:`~botorch_pref.models.inducing_kernel.most_varied`: when they are first needed, under
+    the hyperparameters of that moment. They then stay, also while hyperparameters are fitted,
+    until the data change or :meth:`choose_inducing_points`. Copies and pickles have them,
+    ``state_dict`` has not.
+    """
+
+    _num_inducing: int | None = None
+    _inducing: Tensor | None
+
+    def __init__(self, *args: Any, inducing_points: int | Tensor | None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        given = inducing_points if isinstance(inducing_points, Tensor) else None
+        self.register_buffer("_inducing", given, persistent=False)
+        if given is None and inducing_points is not None:
+            check_count("inducing_points", inducing_points, 1)
+            self._num_inducing = int(inducing_points)
+        self._check_inducing(self.data, self.values)
+
+    @property
+    def inducing_points(self) -> Tensor | None:
+        """The ``p x d``-dim inducing items, not transformed; ``None`` if inference is exact."""
+        if self._num_inducing is None:
+            return self._inducing if self.num_observations else None
+        if not self.num_observations or self._num_inducing >= self.items.shape[-2]:
+            return None
+        if self._inducing is None:
+            self.choose_inducing_points()
+        return self._inducing
+
+    def choose_inducing_points(self) -> None:
+        """Choose as many inducing items as before under the hyperparameters of now.
+
+        Raises:
+            UnsupportedError: If they were given, and not their number.
+        """
+        if self._num_inducing is None:
+            raise UnsupportedError("`inducing_points` is not a number of items to choose.")
+        chosen = most_varied(
+            self.covar_module, self.transformed_items().detach(), self._num_inducing
+        )
+        self._inducing = self.items.detach()[chosen]
+        self._posterior_cache.clear()
+        self._evidence.clear()
+
+    def nodes(self) -> Tensor:
+        """See the base class: the transformed inducing items, if there are any."""
+        inducing = self.inducing_points
+        if inducing is None:
+            return super().nodes()
+        transform = getattr(self, "input_transform", None)
+        return inducing if transform is None else transform.preprocess_transform(inducing)
+
+    def node_scaling(self) -> Tensor | None:
+        """See the base class: inducing items have the units of the utility."""
+        return super().node_scaling() if self.inducing_points is None else None
+
+    def side(self, items: Tensor) -> Side:
+        """See the base class."""
+        if self.inducing_points is None:
+            return super().side(items)
+        observations = self.observations()
+        latent = self.prior_latent(self.mean_module(items), observations)
+        kernel = InducingKernel(self.covar_module, items, self.nodes(), self.scaling())
+        return InducingSide(kernel, latent, observations)
+
+    def _represent(self) -> tuple[Tensor, Representer]:
+        if self.inducing_points is None:
+            return super()._represent()
+        found: Representer = represent(self.side(self.transformed_items()), self.variance_weight())
+        return self.nodes(), found
+
+    def _set_data(self, data: Comparisons | None, values: Values | None) -> None:
+        if "_inducing" in self._buffers:  # and not in the middle of construction
+            self._check_inducing(data, values)
+            if self._num_inducing is not None:
+                self._inducing = None
+        super()._set_data(data, values)
+
+    def _check_inducing(self, data: Comparisons | None, values: Values | None) -> None:
+        number, given = self._num_inducing, self._inducing
+        batch, dim = shape_of(data, values)
+        if given is not None:
+            check_items("inducing_points", given, "p", "d" if dim is None else dim, batch=False)
+            refuse(finite("inducing_points", given))
+            like = values.items if data is None and values is not None else None
+            like = like if data is None else data.datapoints
+            if like is not None:
+                check_like("inducing_points", given, like)
+        size = 0 if data is None else data.datapoints.shape[-2]
+        size += 0 if values is None else values.num_values
+        batch = torch.broadcast_shapes(batch, self.covar_module.batch_shape)
+        if batch and (given is not None or (number is not None and number < size)):
+            raise UnsupportedError(
+                f"`inducing_points` are for one model, not for a batch of {tuple(batch)}."
+            )
