@@ -4,9 +4,9 @@ Notation: ``Z`` inducing items (``p``), ``L L^T = K_zz``, ``C = H K_xz: m x p``,
 ``D = C L^-T``, so that ``Q = D D^T`` stands for ``P = H K_xx H^T`` (Quinonero-Candela and
 Rasmussen 2005); ``rho = diag(P - Q)`` is the prior variance that is lost. Newton's
 coordinates are ``z ~ N(0, I_p)`` with ``eta = prior_latent + D z``, the Hessian is
-``M = I + D^T W D``. Where there are many rows ``D`` is never stored: every look at the
-objective is one pass over the data that also finds the Hessian, and memory grows by vectors of
-length ``m`` alone.
+``M = I + D^T W D``. Where there are many rows neither ``C`` nor ``D`` is stored: every look at the
+objective is a pass over the data, a Hessian another, and memory grows by vectors of length ``m``
+alone. As a look then costs a fraction of a Hessian, several steps are taken by the same one.
 
 The utility itself keeps the variance that inducing items do not explain,
 ``cov(x, w) = k(x, w) - a(x)^T (I - M^-1) a(w)`` with ``a(x) = L^-1 k(Z, x)``.
@@ -30,13 +30,14 @@ from botorch_pref.laplace.inducing_rows import (
     RowBlock,
     some_rows,
 )
-from botorch_pref.laplace.mode import find_mode
+from botorch_pref.laplace.mode import locate
 from botorch_pref.laplace.observations import Observations
 from botorch_pref.laplace.sides import Look, Side
 
 JITTER = 1e-10  # of the mean prior variance of the inducing items; more in single precision
-_DEAR_TOLERANCE = 1e-4  # of the mode, in posterior standard deviations
-_START_TOLERANCE = 1.0
+_DEAR_TOLERANCE = 1e-5  # of the mode, in posterior standard deviations
+_START_TOLERANCE = 1.0  # likewise, of that of a part of the rows
+_SLOW = 0.3  # the share of its distance that a step may leave before there is a new Hessian
 _FEW_ROWS = 2**14  # below which no subsample is worth its mode
 _SUBSAMPLE = 8  # one row in so many
 _SEED = 719_206_511
@@ -63,6 +64,8 @@ class InducingSide(Side):
         self._set_rows(InducingRows(kernel, observations))
 
     def _set_rows(self, rows: InducingRows) -> None:
+        self._held: Tensor | None = None
+        self._last = self.covariance.new_full((), torch.inf)
         self.rows = rows
         self._is_stored = self.observations.num_rows * len(self.covariance) <= KEPT_ENTRIES
         self._whitened: list[Tensor] = []
@@ -92,37 +95,58 @@ class InducingSide(Side):
 
     def design(self) -> Iterator[tuple[RowBlock, Tensor]]:
         """The blocks of rows and ``D`` there, which is stored only where it is small."""
-        for i, block in enumerate(self.rows):
-            if i < len(self._whitened):
-                yield block, self._whitened[i]
-                continue
-            rows = self.whiten(self.rows.cross(block))
-            if self._is_stored:
-                self._whitened.append(rows)
-            yield block, rows
+        if not self._is_stored:
+            yield from ((block, self.whiten(rows)) for block, rows in self.rows)
+            return
+        if not self._whitened:
+            self._whitened = [self.whiten(rows) for _, rows in self.rows]
+        yield from zip(self.rows.blocks, self._whitened, strict=True)
 
     def begin(self, start: Tensor | None) -> Tensor:
-        """See the base class: the mode of a part of the rows where there are many."""
+        """See the base class: the mode of a part of the rows where there are many.
+
+        The Hessian of that part, scaled up, serves until steps by it prove slow.
+        """
+        self._held, self._last = None, torch.full_like(self._last, torch.inf)
         if start is not None:
             return start
-        if not self.is_dear or self.observations.num_rows <= _FEW_ROWS:
+        if self._is_stored or self.observations.num_rows <= _FEW_ROWS:
             return self.covariance.new_zeros(len(self.covariance))
-        return find_mode(self._part()).weights
+        part = self._part()
+        mode, look = locate(part)
+        hessian = part.factor_at(look).hessian() * _SUBSAMPLE
+        hessian.diagonal().sub_(_SUBSAMPLE - 1)
+        self._held = torch.linalg.cholesky(hessian)
+        return mode.weights
 
     def look(self, z: Tensor) -> Look:
-        """See the base class; Newton's decrement in units of posterior standard deviations."""
+        """See the base class; the distance is Newton's decrement."""
         latent, curvature = torch.empty_like(self.prior_latent), torch.empty_like(self.prior_latent)
-        objective, gradient, hessian = -0.5 * z.square().sum(), -z, torch.eye(len(z)).to(z)
-        for (rows, observations), design in self.design():
-            eta = self.prior_latent[rows] + design @ z
+        objective, total = -0.5 * z.square().sum(), torch.zeros_like(z)
+        stored = self._is_stored
+        point = z if stored else self.unwhiten(z)
+        for (rows, observations), matrix in self.design() if stored else self.rows:
+            eta = self.prior_latent[rows] + matrix @ point
             score, weight, _ = observations.derivatives(eta)
             objective = objective + observations.log_prob(eta).sum()
-            gradient = gradient + score @ design
-            add_gram(hessian, design, weight)
+            total += score @ matrix
             latent[rows], curvature[rows] = eta, weight
-        cholesky = torch.linalg.cholesky_ex(hessian).L
-        half = solve_triangular(cholesky, gradient.unsqueeze(-1), upper=False)
-        return Look(latent, z, objective, curvature, gradient, half.norm(), cholesky)
+        gradient = (total if stored else self.whiten(total)) - z
+        cholesky, distance = self._steps_by(gradient, curvature)
+        return Look(latent, z, objective, curvature, gradient, distance, cholesky)
+
+    def _steps_by(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+        """The factor of a Hessian, and Newton's decrement: a new one if need be."""
+        held = self._held
+        distance = torch.full_like(self._last, torch.inf)
+        if held is not None:
+            distance = solve_triangular(held, gradient.unsqueeze(-1), upper=False).norm()
+        if held is None or bool(distance > _SLOW * self._last):
+            held = self.factor(curvature).cholesky
+            distance = solve_triangular(held, gradient.unsqueeze(-1), upper=False).norm()
+        # What is stored is cheap to look at, and each step is Newton's own.
+        self._held, self._last = None if self._is_stored else held, distance
+        return held, distance
 
     def newton(self, look: Look) -> tuple[Tensor, Tensor]:
         """See the base class."""
@@ -134,8 +158,14 @@ class InducingSide(Side):
         """See the base class; one pass over the data."""
         hessian = torch.eye(len(self.covariance)).to(self.covariance)
         for (rows, _), design in self.design():
-            add_gram(hessian, design, curvature[rows])
+            hessian.addmm_(design.mT, curvature[rows].unsqueeze(-1) * design)
         return InducingFactor(torch.linalg.cholesky_ex(hessian).L)
+
+    def factor_at(self, look: Look) -> InducingFactor:
+        """That of the Hessian where a look was taken."""
+        if self._is_stored and look.cholesky is not None:
+            return InducingFactor(look.cholesky)
+        return self.factor(look.curvature)
 
     def forget(self) -> None:
         """Let go of what can be computed anew from the kernel."""
@@ -165,6 +195,10 @@ class InducingFactor(Factor):
         """``M^-1 x`` for ``x: p``."""
         return torch.cholesky_solve(x.unsqueeze(-1), self.cholesky).squeeze(-1)
 
+    def hessian(self) -> Tensor:
+        """``M``."""
+        return self.cholesky @ self.cholesky.mT
+
     def gamma(self) -> Tensor:
         """``I - M^-1``, which is ``Gamma`` in whitened coordinates."""
         one = torch.eye(len(self.cholesky)).to(self.cholesky)
@@ -177,8 +211,3 @@ def inducing_root(covariance: Tensor, jitter_share: float) -> Tensor:
     covariance.diagonal().add_(jitter_share * covariance.diagonal().mean())
     root, info = torch.linalg.cholesky_ex(covariance)
     return torch.where(info > 0, torch.nan, root)
-
-
-def add_gram(total: Tensor, design: Tensor, weight: Tensor) -> None:
-    """Adds ``D^T diag(w) D``, which is symmetric, to a ``p x p`` matrix."""
-    total.addmm_(design.mT, weight.unsqueeze(-1) * design)

@@ -30,7 +30,7 @@ from torch.autograd import Function
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.laplace.evidence import log_evidence, refuse_second_derivatives
 from botorch_pref.laplace.implicit import represent
-from botorch_pref.laplace.inducing import InducingFactor, InducingSide
+from botorch_pref.laplace.inducing import InducingSide
 from botorch_pref.laplace.inducing_rows import ItemKernel, RowBlock, cross_rows, variance_rows
 from botorch_pref.laplace.mode import LaplaceMode, locate
 from botorch_pref.laplace.predict import Representer
@@ -53,7 +53,7 @@ def represent_by_inducing_items(
             "its items or hyperparameters."
         )
     mode, look = locate(side)
-    factor = _factor_at(look) if variance_weight is None else side.factor(variance_weight)
+    factor = side.factor_at(look) if variance_weight is None else side.factor(variance_weight)
     side.forget()
     return Representer(side, mode.weights, factor.gamma(), mode)
 
@@ -71,11 +71,6 @@ def log_evidence_by_inducing_items(
 
 def _inputs_of(side: InducingSide) -> tuple[Tensor, ...]:
     return side.prior_latent, *side.kernel.inputs
-
-
-def _factor_at(look: Look) -> InducingFactor:
-    assert look.cholesky is not None  # every look of an inducing side has one
-    return InducingFactor(look.cholesky)
 
 
 def draw_weights(found: Representer, prior_values: Tensor, noise: Tensor) -> Tensor:
@@ -127,7 +122,7 @@ class _Slope:
     """
 
     def __init__(self, side: InducingSide, look: Look) -> None:
-        self.side, self.look, self.factor = side, look, _factor_at(look)
+        self.side, self.look, self.factor = side, look, side.factor_at(look)
         self.shrink = self.factor.gamma()
         self.lost = look.objective.new_zeros(())
         self.latent_slope = torch.empty_like(look.latent)
@@ -163,8 +158,7 @@ class _Slope:
 
     def _of_inducing(self) -> Tensor:
         z, q = self.look.weights, self.moved
-        assert self.look.cholesky is not None
-        inner = self.look.cholesky @ self.look.cholesky.mT - self.shrink
+        inner = self.factor.hessian() - self.shrink
         inner.diagonal().sub_(1.0)
         inner += torch.outer(z, z) + torch.outer(q, z) + torch.outer(z, q)
         slope = -0.5 * self.side.unwhiten(self.side.unwhiten(inner).mT)
@@ -180,22 +174,22 @@ class _Adjoint:
         self.leaves = [value.detach().requires_grad_(w) for value, w in inputs]
         self.kernel: ItemKernel = side.kernel.bound(self.leaves)
         self.totals = [torch.zeros_like(leaf) for leaf in self.leaves]
+        self.rows = side.rows
         self.kept = None if side.rows.kept is None else torch.zeros_like(side.rows.kept)
 
     def add(self, block: RowBlock, slope: Tensor, variance_slope: Tensor) -> None:
         """Adds the share of a block: slopes with respect to its rows of ``C`` and ``P_ii``."""
-        rows = block.observations.map
         if self.kept is not None:
-            for i, factor in enumerate(rows.coefficients):
-                scaled = (
-                    factor.unsqueeze(-1) * slope if isinstance(factor, Tensor) else factor * slope
-                )
-                self.kept.index_add_(0, rows.items[:, i], scaled)
-        with torch.enable_grad():
-            value = variance_slope @ variance_rows(self.kernel, rows)
-            if self.kept is None:
-                value = value + (slope * cross_rows(self.kernel, rows)).sum()
-        self._add(value)
+            sparse = block.observations.map
+            for i, factor in enumerate(sparse.coefficients):
+                share = (factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor) * slope
+                self.kept.index_add_(0, sparse.items[:, i], share)
+        for rows, sparse in self.rows.chunks(block):
+            with torch.enable_grad():
+                value = variance_slope[rows] @ variance_rows(self.kernel, sparse)
+                if self.kept is None:
+                    value = value + (slope[rows] * cross_rows(self.kernel, sparse)).sum()
+            self._add(value)
 
     def finish(self, inducing_slope: Tensor) -> list[Tensor]:
         """The gradients, given the slope with respect to ``K_zz``."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import combinations
 from typing import NamedTuple, Protocol, Self
 
 from torch import Tensor
@@ -15,8 +15,9 @@ from torch import Tensor
 from botorch_pref.laplace.observations import Observations, SparseMap, scaled_sum
 
 KEPT_ENTRIES = 2**24  # of a matrix that is kept: 128 MiB in double precision
-_BLOCK_ENTRIES = 2**20  # of a block of rows on a CPU: kernels make several copies of it
-_DEVICE_BLOCK_ENTRIES = 2**26
+_BLOCK_ENTRIES = 2**20  # of a block of rows on a CPU, whose matrix products pay so
+_CHUNK_ENTRIES = 2**16  # of a part of one whose kernel, and its copies, fits into the cache
+_DEVICE_ENTRIES = 2**26  # of either elsewhere
 
 
 class ItemKernel(Protocol):
@@ -49,6 +50,11 @@ class RowBlock(NamedTuple):
     rows: slice
     observations: Observations
 
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self.observations.num_rows
+
 
 class InducingRows:
     r"""``C = H K_xz`` in blocks of rows.
@@ -64,22 +70,38 @@ class InducingRows:
     ) -> None:
         self.kernel, self.kept = kernel, kept
         on_cpu = observations.weight.device.type == "cpu"
-        entries = _BLOCK_ENTRIES if on_cpu else _DEVICE_BLOCK_ENTRIES
-        size, stop = max(1, entries // max(kernel.num_inducing, 1)), observations.num_rows
-        slices = [slice(i, min(i + size, stop)) for i in range(0, stop, size)]
-        self.blocks = [RowBlock(rows, some_rows(observations, rows)) for rows in slices]
+        p, stop = max(kernel.num_inducing, 1), observations.num_rows
+        size = max(1, (_BLOCK_ENTRIES if on_cpu else _DEVICE_ENTRIES) // p)
+        self.chunk = max(1, (_CHUNK_ENTRIES if on_cpu else _DEVICE_ENTRIES) // p)
+        self.blocks = [RowBlock(rows, some_rows(observations, rows)) for rows in spans(stop, size)]
         if kept is None and observations.num_items * kernel.num_inducing <= KEPT_ENTRIES:
             self.kept = kernel.cross(None)
 
-    def __iter__(self) -> Iterator[RowBlock]:
-        """All blocks, in order."""
-        return iter(self.blocks)
+    def __iter__(self) -> Iterator[tuple[RowBlock, Tensor]]:
+        """All blocks, in order, and their ``b x p``-dim rows of ``C``."""
+        for block in self.blocks:
+            yield block, self.cross(block)
 
     def cross(self, block: RowBlock) -> Tensor:
-        """``b x p``-dim rows of ``C``."""
+        """``b x p``-dim rows of ``C``, without a graph."""
         if self.kept is not None:
             return block.observations.map.rows(self.kept)
-        return cross_rows(self.kernel, block.observations.map)
+        found = block.observations.weight.new_empty(block.size, self.kernel.num_inducing)
+        for rows, sparse in self.chunks(block):
+            found[rows] = cross_rows(self.kernel, sparse)
+        return found
+
+    def chunks(self, block: RowBlock) -> Iterator[tuple[slice, SparseMap]]:
+        """The parts of a block, as slices of its rows and of its map."""
+        whole = block.observations.map
+        for rows in spans(block.size, self.chunk):
+            factors = [f[rows] if isinstance(f, Tensor) else f for f in whole.coefficients]
+            yield rows, SparseMap(whole.items[rows], factors, whole.num_items)
+
+
+def spans(stop: int, size: int) -> list[slice]:
+    """Consecutive slices of at most ``size`` up to ``stop``."""
+    return [slice(i, min(i + size, stop)) for i in range(0, stop, size)]
 
 
 def cross_rows(kernel: ItemKernel, rows: SparseMap) -> Tensor:
@@ -93,8 +115,9 @@ def cross_rows(kernel: ItemKernel, rows: SparseMap) -> Tensor:
 def variance_rows(kernel: ItemKernel, rows: SparseMap) -> Tensor:
     """``b``-dim diagonal of ``H K_xx H^T``."""
     columns = list(zip(rows.items.unbind(-1), rows.coefficients, strict=True))
-    pairs = product(columns, columns)
-    return scaled_sum((kernel.covariance(i, j), a * b) for (i, a), (j, b) in pairs)
+    own = [(kernel.covariance(i, i), a * a) for i, a in columns]
+    pairs = combinations(columns, 2)
+    return scaled_sum([*own, *((kernel.covariance(i, j), 2 * a * b) for (i, a), (j, b) in pairs)])
 
 
 def some_rows(observations: Observations, rows: slice | Tensor) -> Observations:

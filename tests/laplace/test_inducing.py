@@ -135,16 +135,17 @@ class TestBlocks:
         value, mode = log_evidence(inducing_side(X, Z, observations, MEAN))
         expected = predictions(inducing_side(X, Z, observations, MEAN))
         monkeypatch.setattr(inducing_rows, "_BLOCK_ENTRIES", 5 * P)
+        monkeypatch.setattr(inducing_rows, "_CHUNK_ENTRIES", 2 * P)
         if blocks != "in pieces":
             monkeypatch.setattr(inducing_rows, "KEPT_ENTRIES", 0)
         if blocks == "streamed":
             monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
-            monkeypatch.setattr(inducing, "_DEAR_TOLERANCE", 1e-9)
+            monkeypatch.setattr(inducing, "_DEAR_TOLERANCE", 1e-12)
             monkeypatch.setattr(inducing, "_FEW_ROWS", 4)
         side = inducing_side(X, Z, observations, MEAN)
         assert side.is_dear is (blocks == "streamed")
         assert (side.rows.kept is None) is (blocks != "in pieces")
-        sizes = [block.rows.stop - block.rows.start for block in side.rows]
+        sizes = [block.size for block in side.rows.blocks]
         assert sizes == [5] * 7 + [1]
         found_value, found_mode = log_evidence(side)
         assert_equal(found_value, value, 1e-11)

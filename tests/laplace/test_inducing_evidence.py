@@ -36,6 +36,7 @@ def evidence(arguments: list[Tensor], link: str) -> Tensor:
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient(name: str, kept: bool, link: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inducing_rows, "_BLOCK_ENTRIES", 7 * P)
+    monkeypatch.setattr(inducing_rows, "_CHUNK_ENTRIES", 3 * P)
     if not kept:
         monkeypatch.setattr(inducing_rows, "KEPT_ENTRIES", 0)
     which = NAMES.index(name)
