@@ -10,13 +10,14 @@ from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple, Protocol, Self
 
+import torch
 from torch import Tensor
 
 from botorch_pref.laplace.observations import Observations, SparseMap, scaled_sum
 
 KEPT_ENTRIES = 2**24  # of a matrix that is kept: 128 MiB in double precision
 _BLOCK_ENTRIES = 2**20  # of a block of rows on a CPU, whose matrix products pay so
-_CHUNK_ENTRIES = 2**16  # of a part of one whose kernel, and its copies, fits into the cache
+_CHUNK_ENTRIES = 2**16  # a thread, of a part whose kernel, and its copies, fits into the cache
 _DEVICE_ENTRIES = 2**26  # of either elsewhere
 
 
@@ -69,10 +70,11 @@ class InducingRows:
         self, kernel: ItemKernel, observations: Observations, kept: Tensor | None = None
     ) -> None:
         self.kernel, self.kept = kernel, kept
-        on_cpu = observations.weight.device.type == "cpu"
         p, stop = max(kernel.num_inducing, 1), observations.num_rows
-        size = max(1, (_BLOCK_ENTRIES if on_cpu else _DEVICE_ENTRIES) // p)
-        self.chunk = max(1, (_CHUNK_ENTRIES if on_cpu else _DEVICE_ENTRIES) // p)
+        on_cpu = observations.weight.device.type == "cpu"
+        size, chunk = _BLOCK_ENTRIES, _CHUNK_ENTRIES * torch.get_num_threads()
+        size, chunk = (size, chunk) if on_cpu else (_DEVICE_ENTRIES, _DEVICE_ENTRIES)
+        size, self.chunk = max(1, size // p), max(1, chunk // p)
         self.blocks = [RowBlock(rows, some_rows(observations, rows)) for rows in spans(stop, size)]
         if kept is None and observations.num_items * kernel.num_inducing <= KEPT_ENTRIES:
             self.kept = kernel.cross(None)

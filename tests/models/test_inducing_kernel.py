@@ -1,0 +1,65 @@
+"""A GPyTorch kernel seen by inducing items, and their selection."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+
+from botorch_pref.models import inducing_kernel
+from botorch_pref.models.inducing_kernel import InducingKernel, most_varied
+from tests.models.common import make_kernel, rand
+
+X, Z = rand(9, 2), rand(4, 2, seed=1)
+
+
+@pytest.mark.parametrize("scaling", [None, 0.5 + rand(9, seed=2)])
+def test_covariances(scaling: torch.Tensor | None) -> None:
+    kernel = make_kernel(2)
+    found = InducingKernel(kernel, X, Z, scaling)
+    factors = torch.ones(9).double() if scaling is None else scaling
+    K = factors.unsqueeze(-1) * kernel(X).to_dense() * factors
+    cross = factors.unsqueeze(-1) * kernel(X, Z).to_dense()
+    rows, others = torch.tensor([3, 0, 3]), torch.tensor([1, 0, 8])
+    torch.testing.assert_close(found.inducing(), kernel(Z).to_dense())
+    torch.testing.assert_close(found.cross(None), cross)
+    torch.testing.assert_close(found.cross(rows), cross[rows])
+    torch.testing.assert_close(found.covariance(rows, others), K[rows, others])
+
+
+def test_other_inputs() -> None:
+    found = InducingKernel(make_kernel(2), X, Z, None)
+    other = InducingKernel(make_kernel(2, 0.7, 2.0), Z, X, None)
+    bound = found.bound(other.inputs)
+    torch.testing.assert_close(bound.cross(None), other.cross(None))
+    assert found.num_inducing == 4
+    assert found.inputs[0] is X
+
+
+def test_the_most_varied_items_are_a_pivoted_cholesky() -> None:
+    kernel, items = make_kernel(2), rand(60, 2, seed=4)
+    residual = kernel(items).to_dense().detach()
+    expected = []
+    for _ in range(12):
+        pivot = int(residual.diagonal().argmax())
+        expected.append(pivot)
+        column = residual[:, pivot]
+        residual = residual - torch.outer(column, column) / column[pivot]
+    chosen = most_varied(kernel, items, 12)
+    # The first of items of one prior variance is any of them.
+    assert sorted(chosen.tolist()) == sorted(expected)
+
+
+def test_repeated_items_are_chosen_once() -> None:
+    items = rand(5, 2, seed=4).repeat(3, 1)
+    chosen = most_varied(make_kernel(2), items, 9)
+    assert len(torch.unique(items[chosen], dim=0)) == len(chosen) == 5
+
+
+def test_many_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inducing_kernel, "_CANDIDATES", 30)
+    kernel, items = ScaleKernel(RBFKernel()).double(), rand(500, 3, seed=4)
+    chosen = most_varied(kernel, items, 10)
+    assert len(set(chosen.tolist())) == 10
+    assert torch.equal(chosen, most_varied(kernel, items, 10))
+    assert int(chosen.max()) >= 30  # not the first ones
