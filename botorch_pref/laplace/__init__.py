@@ -1,5 +1,6 @@
 r"""Laplace inference over blocks of judgements: functions of tensors that know no model."""
 
+from botorch_pref.laplace.base import Look, Side
 from botorch_pref.laplace.evidence import log_evidence
 from botorch_pref.laplace.gaussian import StandardNormal
 from botorch_pref.laplace.implicit import represent
@@ -12,7 +13,7 @@ from botorch_pref.laplace.inducing_rows import ItemKernel
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.observations import Block, Observations, SparseMap
 from botorch_pref.laplace.predict import Representer
-from botorch_pref.laplace.sides import AnswerSide, ExactSide, ItemSide, Side, choose_side
+from botorch_pref.laplace.sides import AnswerSide, ExactSide, ItemSide, choose_side
 
 __all__ = [
     "AnswerSide",
@@ -22,6 +23,7 @@ __all__ = [
     "ItemKernel",
     "ItemSide",
     "LaplaceMode",
+    "Look",
     "Observations",
     "Representer",
     "Side",

@@ -21,8 +21,9 @@ from torch import Tensor
 from torch.autograd import Function
 
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.laplace.base import Side
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
-from botorch_pref.laplace.sides import ExactSide, Side
+from botorch_pref.laplace.sides import ExactSide
 
 
 @singledispatch

@@ -17,10 +17,11 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
+from botorch_pref.laplace.base import Side
 from botorch_pref.laplace.evidence import refuse_second_derivatives, symmetric_outer
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.predict import Representer
-from botorch_pref.laplace.sides import ExactSide, Side
+from botorch_pref.laplace.sides import ExactSide
 
 
 @singledispatch

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
+from botorch_pref.laplace.base import Look, Side
 from botorch_pref.laplace.factors import Factor, log_det_of
 from botorch_pref.laplace.inducing_rows import (
     KEPT_ENTRIES,
@@ -33,7 +34,6 @@ from botorch_pref.laplace.inducing_rows import (
 )
 from botorch_pref.laplace.mode import locate
 from botorch_pref.laplace.observations import Observations
-from botorch_pref.laplace.sides import Look, Side
 
 JITTER = 1e-10  # of the mean prior variance of the inducing items; more in single precision
 _DEAR_TOLERANCE = 1e-4  # of the mode, in posterior standard deviations

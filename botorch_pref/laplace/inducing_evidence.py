@@ -28,13 +28,13 @@ from torch import Tensor
 from torch.autograd import Function
 
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.laplace.base import Look
 from botorch_pref.laplace.evidence import log_evidence, refuse_second_derivatives
 from botorch_pref.laplace.implicit import represent
 from botorch_pref.laplace.inducing import InducingSide
 from botorch_pref.laplace.inducing_rows import ItemKernel, RowBlock, cross_rows, variance_rows
 from botorch_pref.laplace.mode import LaplaceMode, locate
 from botorch_pref.laplace.predict import Representer
-from botorch_pref.laplace.sides import Look
 
 
 @represent.register

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning
+from botorch_pref.laplace.base import Look, Side
 from botorch_pref.laplace.factors import matvec
-from botorch_pref.laplace.sides import ExactSide, Look, Side
+from botorch_pref.laplace.sides import ExactSide
 
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4

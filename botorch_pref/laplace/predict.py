@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from botorch_pref.laplace.base import Side
 from botorch_pref.laplace.mode import LaplaceMode
 from botorch_pref.laplace.observations import Observations
-from botorch_pref.laplace.sides import ExactSide, Side
+from botorch_pref.laplace.sides import ExactSide
 
 
 class Representer(NamedTuple):

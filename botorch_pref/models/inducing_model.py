@@ -12,20 +12,31 @@ from botorch_pref.data.checks import check_items, check_like, finite, refuse
 from botorch_pref.data.options import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.laplace import InducingSide, Representer, represent
-from botorch_pref.laplace.sides import Side
+from botorch_pref.laplace.base import Side
 from botorch_pref.models.comparison_model import shape_of
 from botorch_pref.models.inducing_kernel import InducingKernel, most_varied
 from botorch_pref.models.utility_model import UtilityModel
 
 
 class InducingModel(UtilityModel):
-    r"""Inference through inducing items where these are fewer than the items.
+    r"""Inference through ``p`` inducing items, linear in the number ``m`` of duels.
 
-    They are given, or chosen among the items by
-    :func:`~botorch_pref.models.inducing_kernel.most_varied`: when they are first needed, under
-    the hyperparameters of that moment. They then stay, also while hyperparameters are fitted,
-    until the data change or :meth:`choose_inducing_points`. Copies and pickles have them,
+    The mode and its Hessian live in ``p`` dimensions; duels come in blocks, so that memory grows
+    by vectors of length ``m`` alone. Predictions keep the prior variance that inducing items do
+    not explain. The evidence is Laplace's with a trace correction, see
+    :mod:`~botorch_pref.laplace.inducing_evidence`: it is below the exact one as a rule, and fits
+    pay several passes over the data for each of its gradients, so that it is worth while to fit
+    hyperparameters to a part of very many duels and to load them by ``load_state_dict``.
+
+    Inducing items are given, as a ``p x d``-dim tensor in the space of the items, or chosen among
+    the items by :func:`~botorch_pref.models.inducing_kernel.most_varied`: when they are first
+    needed, under the hyperparameters of that moment. They then stay, also while hyperparameters
+    are fitted, until the data change or :meth:`choose_inducing_points`. Inference is exact where
+    there are no more items than inducing items asked for. Copies and pickles have them,
     ``state_dict`` has not.
+
+    A batch of models, fantasies among them, and the gradient of a posterior with respect to
+    items or hyperparameters are refused with ``UnsupportedError``.
     """
 
     _num_inducing: int | None = None

@@ -25,7 +25,7 @@ from torch.nn import Module
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Observations, Representer, choose_side, represent
-from botorch_pref.laplace.sides import Side
+from botorch_pref.laplace.base import Side
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator

@@ -13,7 +13,7 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from linear_operator.operators import DiagLinearOperator
-from torch import Tensor
+from torch import Size, Tensor
 
 from botorch_pref.data import Comparisons, Values
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
@@ -32,6 +32,7 @@ class PreferenceGP(InducingModel):
     measured as well. These have the units of the utility, and the link's scale ``s``, under a
     log-normal prior of median 1, says what a unit is to the judge. Without known ``v`` one is
     learnt, with the prior of BoTorch's ``SingleTaskGP``. Values alone are exact regression.
+    For many items ``inducing_points`` make inference linear in the number of duels.
 
     Hyperparameters and input transforms are in ``state_dict``, data are not; copies,
     pickles and ``.to`` carry both.
@@ -60,9 +61,8 @@ class PreferenceGP(InducingModel):
         r"""Validate the data and set up the prior.
 
         Args:
-            datapoints: ``batch_shape x n x d``-dim items; in the unit cube, or brought there by
-                ``input_transform``, if the default kernel is used. ``None`` with
-                ``comparisons=None`` for values alone, or the prior.
+            datapoints: ``batch_shape x n x d``-dim items; for the default kernel, in the unit cube
+                after ``input_transform``. ``None``, like ``comparisons``, for values or the prior.
             comparisons: ``batch_shape x m x 2``-dim integer rows ``[winner, loser]`` that index
                 the items; or :class:`Comparisons`, with ties, over the very same datapoints.
             values: ``(X, Y)`` or ``(X, Y, Yvar)``, ``batch_shape x k x d`` and twice ``... x 1``:
@@ -70,29 +70,26 @@ class PreferenceGP(InducingModel):
                 be standardised under the default prior.
             covar_module: The prior covariance, in squared units of the values or else of the
                 link. By default a scaled RBF kernel with ARD and log-normal priors.
-            mean_module: The prior mean; a learnt constant by default if there are values,
-                else zero: then a constant changes nothing.
+            mean_module: The prior mean; by default zero, or a learnt constant with values.
             likelihood: The link; logit by default.
             input_transform: Applied where items meet the kernel, with gradients.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
-            inducing_points: For many duels: ``p x d``-dim inducing items, or how many of the items
-                to take; inference is exact if there are no more. Not for batches of models.
+            inducing_points: ``p x d``-dim inducing items or their number; see the base class.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
         batch_shape, dim = shape_of(data, measured)
-        mean = ZeroMean() if measured is None else ConstantMean(batch_shape=batch_shape)
         super().__init__(
             data,
             measured,
             variance,
             calibration_of(data, measured, batch_shape, link_scale),
             covar_module=covar_module or default_covar_module(dim, batch_shape),
-            mean_module=mean_module or mean,
+            mean_module=mean_module or _default_mean(measured, batch_shape),
             likelihood=likelihood or LogitLikelihood(),
             input_transform=input_transform,
             inducing_points=inducing_points,
@@ -210,3 +207,8 @@ class PreferenceGP(InducingModel):
                 X.new_empty(0, X.shape[-1]), torch.empty(0, 2, dtype=torch.long)
             )
         return self._with_data(data.append_fresh(X, answers), self.values)
+
+
+def _default_mean(values: Values | None, batch_shape: Size) -> Mean:
+    """Zero for comparisons alone: then a constant changes nothing."""
+    return ZeroMean() if values is None else ConstantMean(batch_shape=batch_shape)
