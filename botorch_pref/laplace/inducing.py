@@ -158,7 +158,7 @@ class InducingSide(Side):
 
     def factor(self, curvature: Tensor) -> InducingFactor:
         """See the base class; one pass over the data."""
-        hessian = torch.eye(len(self.covariance)).to(self.covariance)
+        hessian = identity(self.covariance)
         for (rows, _), design in self.design():
             _add_gram(hessian, design, curvature[rows])
         return InducingFactor(torch.linalg.cholesky_ex(hessian).L)
@@ -203,8 +203,13 @@ class InducingFactor(Factor):
 
     def gamma(self) -> Tensor:
         """``I - M^-1``, which is ``Gamma`` in whitened coordinates."""
-        one = torch.eye(len(self.cholesky)).to(self.cholesky)
+        one = identity(self.cholesky)
         return one - torch.cholesky_solve(one, self.cholesky)
+
+
+def identity(like: Tensor) -> Tensor:
+    """``p x p``-dim, for a matrix of that size."""
+    return torch.eye(len(like), dtype=like.dtype, device=like.device)
 
 
 def inducing_root(covariance: Tensor, jitter_share: float) -> Tensor:

@@ -31,7 +31,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.laplace.base import Look
 from botorch_pref.laplace.evidence import log_evidence, refuse_second_derivatives
 from botorch_pref.laplace.implicit import represent
-from botorch_pref.laplace.inducing import InducingSide
+from botorch_pref.laplace.inducing import InducingSide, identity
 from botorch_pref.laplace.inducing_rows import ItemKernel, RowBlock, cross_rows, variance_rows
 from botorch_pref.laplace.mode import LaplaceMode, locate
 from botorch_pref.laplace.predict import Representer
@@ -86,8 +86,7 @@ def draw_weights(found: Representer, prior_values: Tensor, noise: Tensor) -> Ten
     """
     side = found.side
     assert isinstance(side, InducingSide)
-    one = torch.eye(len(found.gamma)).to(found.gamma)
-    root = torch.linalg.cholesky(one - found.gamma)
+    root = torch.linalg.cholesky(identity(found.gamma) - found.gamma)
     return side.unwhiten(found.weights + noise @ root.mT - side.whiten(prior_values))
 
 

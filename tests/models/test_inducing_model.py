@@ -167,9 +167,13 @@ class TestPrediction:
             errors.append(float((found.mean - exact.mean).detach().abs().max()))
         assert errors[2] < 0.1 * errors[1] < 0.1 * errors[0]
 
-    @pytest.mark.parametrize("variance", ["laplace", 0.7])
-    def test_paths(self, variance: str | float) -> None:
-        model = make_model(inducing_points=6, variance=variance, mean_module=LinearMean(0.7))
+    @pytest.mark.parametrize("kind", ["laplace", "answer-free", "values"])
+    def test_paths(self, kind: str) -> None:
+        model = {
+            "laplace": lambda: make_model(inducing_points=6, mean_module=LinearMean(0.7)),
+            "answer-free": lambda: make_model(inducing_points=6, variance=0.7),
+            "values": lambda: make_mixed(num_duels=8, inducing_points=4),
+        }[kind]()
         with seeded(0):
             paths = draw_posterior_paths(model, Size([4000]))
         draws = paths(POINTS).detach()
