@@ -23,7 +23,7 @@ class Look:
         curvature: ``... x m``-dim curvature ``w``.
         gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
         distance: ``...``-dim size of the gradient, in the side's own measure.
-        cholesky: ``... x r x r``-dim factor of the Hessian, if the side found it on the way.
+        cholesky: ``... x r x r``-dim factor of the Hessian, or of one near by, if the side has it.
     """
 
     latent: Tensor

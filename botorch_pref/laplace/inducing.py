@@ -118,7 +118,7 @@ class InducingSide(Side):
         mode, look = locate(part)
         hessian = part.factor_at(look).hessian() * _SUBSAMPLE
         hessian.diagonal().sub_(_SUBSAMPLE - 1)
-        self._held = torch.linalg.cholesky(hessian)
+        self._held = torch.linalg.cholesky_ex(hessian).L
         return mode.weights
 
     def look(self, z: Tensor) -> Look:
@@ -172,6 +172,7 @@ class InducingSide(Side):
     def forget(self) -> None:
         """Let go of what can be computed anew from the kernel."""
         self._whitened.clear()
+        self._held = None
 
     def _part(self) -> InducingSide:
         """The same side for a part of the rows, chosen at random."""

@@ -52,10 +52,11 @@ def represent_by_inducing_items(
             "The posterior through inducing items cannot be differentiated with respect to "
             "its items or hyperparameters."
         )
-    mode, look = locate(side)
-    factor = side.factor_at(look) if variance_weight is None else side.factor(variance_weight)
-    side.forget()
-    return Representer(side, mode.weights, factor.gamma(), mode)
+    with torch.no_grad():
+        mode, look = locate(side)
+        factor = side.factor_at(look) if variance_weight is None else side.factor(variance_weight)
+        side.forget()
+        return Representer(side, mode.weights, factor.gamma(), mode)
 
 
 @log_evidence.register

@@ -63,13 +63,15 @@ class InducingModel(UtilityModel):
         return self._inducing
 
     def choose_inducing_points(self) -> None:
-        """Choose as many inducing items as before under the hyperparameters of now.
+        """Choose as many inducing items as before under the hyperparameters of now, given data.
 
         Raises:
             UnsupportedError: If they were given, and not their number.
         """
         if self._num_inducing is None:
             raise UnsupportedError("`inducing_points` is not a number of items to choose.")
+        if not self.num_observations:
+            return
         chosen = most_varied(
             self.covar_module, self.transformed_items().detach(), self._num_inducing
         )

@@ -88,7 +88,7 @@ class TestExact:
         exact, found = make_model(), make_model(inducing_points=20)
         assert found.inducing_points is None
         assert_same_posterior(found.posterior(POINTS), exact.posterior(POINTS), 0.0, 0.0)
-        batch = make_model(10).condition_on_observations  # a batch is fine, then
+        batch = make_model(inducing_points=50).condition_on_observations  # a batch is fine, then
         X = rand(2, 3, 2, seed=8)
         Y = torch.tensor([[[0, 1]], [[2, 1]]])
         assert batch(X, Y).batch_shape == (2,)
@@ -111,7 +111,7 @@ class TestGradient:
 
     @pytest.mark.parametrize("which", ["items", "inducing items"])
     def test_locations(self, which: str) -> None:
-        X, comparisons = make_duels(6, 12, 2)
+        X, comparisons = make_duels(4, 9, 2)
         Z = rand(3, 2, seed=6)
 
         def value(moved: Tensor) -> Tensor:
@@ -175,12 +175,12 @@ class TestPrediction:
             "values": lambda: make_mixed(num_duels=8, inducing_points=4),
         }[kind]()
         with seeded(0):
-            paths = draw_posterior_paths(model, Size([4000]))
+            paths = draw_posterior_paths(model, Size([1500]))
         draws = paths(POINTS).detach()
         posterior = model.posterior(POINTS)
         mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
-        torch.testing.assert_close(draws.mean(0), mean, atol=0.1, rtol=0)
-        torch.testing.assert_close(draws.T.cov(), covariance, atol=0.2, rtol=0)
+        torch.testing.assert_close(draws.mean(0), mean, atol=0.15, rtol=0)
+        torch.testing.assert_close(draws.T.cov(), covariance, atol=0.35, rtol=0)
 
     @pytest.mark.parametrize("rule", ["eubo", "variance", "thompson", "max-min"])
     def test_acquisition_functions(self, rule: str) -> None:
