@@ -23,7 +23,6 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.laplace import InducingSide
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.randomness import seeded
-from botorch_pref.sampling import draw_posterior_paths
 from tests.models.common import (
     LinearMean,
     assert_same_posterior,
@@ -166,21 +165,6 @@ class TestPrediction:
             found = make_model(40, 200, inducing_points=number).posterior(POINTS)
             errors.append(float((found.mean - exact.mean).detach().abs().max()))
         assert errors[2] < 0.1 * errors[1] < 0.1 * errors[0]
-
-    @pytest.mark.parametrize("kind", ["laplace", "answer-free", "values"])
-    def test_paths(self, kind: str) -> None:
-        model = {
-            "laplace": lambda: make_model(inducing_points=6, mean_module=LinearMean(0.7)),
-            "answer-free": lambda: make_model(inducing_points=6, variance=0.7),
-            "values": lambda: make_mixed(num_duels=8, inducing_points=4),
-        }[kind]()
-        with seeded(0):
-            paths = draw_posterior_paths(model, Size([1500]))
-        draws = paths(POINTS).detach()
-        posterior = model.posterior(POINTS)
-        mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
-        torch.testing.assert_close(draws.mean(0), mean, atol=0.15, rtol=0)
-        torch.testing.assert_close(draws.T.cov(), covariance, atol=0.35, rtol=0)
 
     @pytest.mark.parametrize("rule", ["eubo", "variance", "thompson", "max-min"])
     def test_acquisition_functions(self, rule: str) -> None:

@@ -87,11 +87,17 @@ def assert_mean(draws: Tensor, mean: Tensor, covariance: Tensor) -> None:
 
 
 @variances
-@numbers
+@pytest.mark.parametrize(
+    ("num_duels", "options"),
+    [(6, {}), (40, {}), (40, {"inducing_points": 4})],
+    ids=["answers", "items", "inducing items"],
+)
 @torch.no_grad()
-def test_the_update_is_exact(variance: str | float, num_duels: int) -> None:
+def test_the_update_is_exact(
+    variance: str | float, num_duels: int, options: dict[str, int]
+) -> None:
     """Given prior paths of the prior's covariance, only the number of draws limits."""
-    model = make_model(num_duels, variance=variance, mean_module=LinearMean(2.0))
+    model = make_model(num_duels, variance=variance, mean_module=LinearMean(2.0), **options)
     points, num = rand(6, 2, seed=9), 20_000
     with seeded(0):
         draws = draw_posterior_paths(model, Size([num]), exact_prior(points))(points)
