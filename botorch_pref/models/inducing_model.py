@@ -24,9 +24,10 @@ class InducingModel(UtilityModel):
     The mode and its Hessian live in ``p`` dimensions; duels come in blocks, so that memory grows
     by vectors of length ``m`` alone. Predictions keep the prior variance that inducing items do
     not explain. The evidence is Laplace's with a trace correction, see
-    :mod:`~botorch_pref.laplace.inducing_evidence`: it is below the exact one as a rule, and fits
-    pay several passes over the data for each of its gradients, so that it is worth while to fit
-    hyperparameters to a part of very many duels and to load them by ``load_state_dict``.
+    :mod:`~botorch_pref.laplace.inducing_evidence`: it is below the exact one as a rule, the more
+    the shorter the lengthscales, which come out too long where inducing items are few. Each of
+    its gradients takes several passes over the data: hyperparameters of very many duels are
+    better fitted to a part of them by an exact model, and loaded by ``load_state_dict``.
 
     Inducing items are given, as a ``p x d``-dim tensor in the space of the items, or chosen among
     the items by :func:`~botorch_pref.models.inducing_kernel.most_varied`: when they are first
