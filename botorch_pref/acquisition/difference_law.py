@@ -6,7 +6,8 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_pref.laplace import Observations
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.laplace import ExactSide, Observations
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models import PreferenceGP
 
@@ -24,14 +25,19 @@ class DifferenceLaw:
     a single pair was answered this is exact. Measured values add nothing, as they are quadratic.
 
     Args:
-        model: The model, not batched, with ``variance="laplace"``; as it is now, so after a fit
-            another law is due.
+        model: The model, not batched, with ``variance="laplace"`` and without inducing items; as it
+            is now, so after a fit another law is due.
+
+    Raises:
+        UnsupportedError: If inference goes through inducing items.
     """
 
     def __init__(self, model: PreferenceGP) -> None:
         self.model = model
         with torch.no_grad():
             self.items, found = model.representer()
+            if not isinstance(found.side, ExactSide):
+                raise UnsupportedError("Through inducing items no answer follows one line.")
             self.side = found.side
             # What is left of a covariance with the side's coordinates: C - C Gamma C = C rest.
             self.rest = -(found.gamma @ self.side.covariance)
@@ -49,8 +55,13 @@ class DifferenceLaw:
 
     @classmethod
     def of(cls, model: Model) -> DifferenceLaw | None:
-        """That of a model, or None where nothing beyond a normal law is known."""
+        """That of a model, or None where nothing beyond a normal law is known.
+
+        Inducing items are for many answers, for which the normal law is good.
+        """
         if not isinstance(model, PreferenceGP) or model.variance != "laplace":
+            return None
+        if model.inducing_points is not None:
             return None
         data = model.merged_data
         return cls(model) if data is not None and data.pairs.shape[-2] else None

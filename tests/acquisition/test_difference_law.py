@@ -8,6 +8,7 @@ import torch
 from scipy import special, stats
 
 from botorch_pref.acquisition.difference_law import DifferenceLaw
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.laplace import AnswerSide, ItemSide
 from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import make_botorch_model, make_model
@@ -70,12 +71,15 @@ def test_gradient() -> None:
 
 
 def test_without_answers() -> None:
-    """There is none where only values are known, of another model, or of a fixed curvature."""
+    """None where only values are known, of other models, inducing items or a fixed curvature."""
     values = rand(2, 2), rand(2, 1), torch.full((2, 1), 0.04).double()
     for model in (
         PreferenceGP(None, None, covar_module=make_kernel(2)),
         PreferenceGP(None, None, values=values, covar_module=make_kernel(2)),
         make_model(variance=4.0),
+        make_model(inducing_points=3),
         make_botorch_model(),
     ):
         assert DifferenceLaw.of(model) is None
+    with pytest.raises(UnsupportedError, match="inducing items"):
+        DifferenceLaw(make_model(inducing_points=3))
