@@ -1,4 +1,4 @@
-r"""What the kernels over pairs share: the split into items, and batch plumbing."""
+r"""What kernels that wrap another share, and those over pairs: items, and batch plumbing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 
-class PairKernel(Kernel):
-    r"""A kernel over pairs ``[x, x']`` built from a base kernel over items.
-
-    Inputs are ``... x n x 2d``: the ``d`` columns of the first item, then those of
-    the second. ``active_dims`` of this kernel index the ``2d`` pair columns, those of
-    the base kernel the ``d`` item dimensions. The batch shape is the base kernel's.
-    """
+class WrappingKernel(Kernel):
+    r"""A kernel built from one other, without a batch of its own."""
 
     has_lengthscale = False
 
@@ -28,22 +23,16 @@ class PairKernel(Kernel):
         base_kernel: Kernel,
         active_dims: Sequence[int] | Tensor | None = None,
     ) -> None:
-        r"""Wrap ``base_kernel``.
-
-        Args:
-            base_kernel: Any GPyTorch kernel over items.
-            active_dims: Pair columns to use, in the order ``[x, x']``; all by default.
-        """
         super().__init__(active_dims=active_dims)
         self.base_kernel = base_kernel
 
     @property
     def is_stationary(self) -> bool:
-        """False: the value at a pair and itself depends on the pair."""
+        """False: the value at an input and itself depends on the input."""
         return False
 
-    # The wrapper owns no batch of its own: one set apart from the base kernel's would
-    # go stale under ``expand_batch`` and indexing.
+    # One set apart from the base kernel's would go stale under ``expand_batch`` and indexing;
+    # and GPyTorch asks many times a call, and would search all modules each time.
     @property
     def batch_shape(self) -> Size:
         """The batch shape of the base kernel."""
@@ -56,6 +45,28 @@ class PairKernel(Kernel):
     def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
         """The base kernel alone; it recurses into its own sub-kernels itself."""
         yield "base_kernel", self.base_kernel
+
+
+class PairKernel(WrappingKernel):
+    r"""A kernel over pairs ``[x, x']`` built from a base kernel over items.
+
+    Inputs are ``... x n x 2d``: the ``d`` columns of the first item, then those of
+    the second. ``active_dims`` of this kernel index the ``2d`` pair columns, those of
+    the base kernel the ``d`` item dimensions. The batch shape is the base kernel's.
+    """
+
+    def __init__(
+        self,
+        base_kernel: Kernel,
+        active_dims: Sequence[int] | Tensor | None = None,
+    ) -> None:
+        r"""Wrap ``base_kernel``.
+
+        Args:
+            base_kernel: Any GPyTorch kernel over items.
+            active_dims: Pair columns to use, in the order ``[x, x']``; all by default.
+        """
+        super().__init__(base_kernel, active_dims)
 
     def expand_batch(self, *sizes: Size | tuple[int, ...] | int) -> Kernel:
         """This kernel with its parameters expanded to a batch shape."""

@@ -3,7 +3,6 @@ r"""A utility and what judges of duels see of it, which may not be the same."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,18 +10,19 @@ from botorch.utils.constraints import LogTransformedInterval
 from gpytorch.kernels import Kernel
 from gpytorch.priors import LogNormalPrior
 from linear_operator import to_dense
-from torch import Size, Tensor
+from torch import Tensor
 from torch.nn import Parameter
 
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.base import WrappingKernel
 
 DEFAULT_BIAS = 0.01
 _PRIOR_DEVIATION = 1.0
 _LEAST, _MOST = 1e-6, 1e2
 
 
-class ComparisonBiasKernel(Kernel):
+class ComparisonBiasKernel(WrappingKernel):
     r"""``k((x, z), (x', z')) = k(x, x') (1 + b z z')``.
 
     The covariance of ``f + z delta`` with a utility ``f ~ GP(0, k)`` and an independent bias
@@ -40,8 +40,6 @@ class ComparisonBiasKernel(Kernel):
         >>> covariance = kernel(torch.rand(10, 4, dtype=torch.float64))
     """
 
-    has_lengthscale = False
-
     def __init__(self, base_kernel: Kernel, *, bias: float | None = None) -> None:
         r"""Wrap a kernel of the utility.
 
@@ -53,8 +51,7 @@ class ComparisonBiasKernel(Kernel):
         Raises:
             ComparisonDataError: If ``bias`` is negative or not finite.
         """
-        super().__init__()
-        self.base_kernel = base_kernel
+        super().__init__(base_kernel)
         self.fixed_bias = bias if bias is None or bias == 0 else checked_positive("bias", bias)
         if self.fixed_bias is not None:
             return
@@ -68,25 +65,6 @@ class ComparisonBiasKernel(Kernel):
         constraint = LogTransformedInterval(_LEAST, _MOST, initial_value=DEFAULT_BIAS)
         self.register_constraint("raw_bias", constraint)
         self.bias = DEFAULT_BIAS
-
-    @property
-    def is_stationary(self) -> bool:
-        """False: the marker changes the variance."""
-        return False
-
-    # GPyTorch asks for these many times a call, and would search all modules each time.
-    @property
-    def batch_shape(self) -> Size:
-        """The batch shape of the base kernel."""
-        return self.base_kernel.batch_shape
-
-    @batch_shape.setter
-    def batch_shape(self, val: Size) -> None:
-        self.base_kernel.batch_shape = val
-
-    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
-        """The base kernel alone; it recurses into its own sub-kernels itself."""
-        yield "base_kernel", self.base_kernel
 
     @property
     def bias(self) -> Tensor:
