@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from botorch_pref.benchmarks.comp_priced import DuelArm
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactory
 from botorch_pref.strategies.budgeted import BudgetedStrategy
@@ -74,7 +75,7 @@ class Task:
     name: str
     problem: PreferenceProblem | ProblemFactory
     optimal_value: float
-    arms: Mapping[str, Arm]
+    arms: Mapping[str, Arm | DuelArm]
 
 
 @dataclass(frozen=True, kw_only=True)
