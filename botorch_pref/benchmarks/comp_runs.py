@@ -17,18 +17,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from botorch_pref.benchmarks.comp_figure import View, plot_costs
-from botorch_pref.benchmarks.comp_groups import GP_UCB, MOST_DUELS, Group
+from botorch_pref.benchmarks.comp_groups import GP_UCB, MOST_DUELS, Group, Task
 from botorch_pref.benchmarks.experiment import Column, Experiment
 from botorch_pref.queries import Query
 from botorch_pref.runner import cost_regrets, regrets_at, run_experiment
+from botorch_pref.runner.simulation import Record
 
 COSTS = (10, 20, 40, 60, 100)
 _RUN = ["strategy", "seed"]
 _COUNTS = ("initial", "filtered", "gamma", "empty")
-_KEPT = (
+_KEPT = [
     *("panel", "task", "arm", "ratio", "strategy", "seed", "step", "kind", "cost", "regret"),
     *("duel_regret", "value_regret", "recommendation_regret", "seconds", *_COUNTS),
-)
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +118,23 @@ class CostExperiment(Experiment):
                 progress=progress,
                 directory=None if directory is None else Path(directory) / group.folder,
                 recommend_every=steps,
-                record=recorded,
+                record=self.record(task),
             )
             table = table.join(cost_regrets(table, task.optimal_value))
             for arm in group.arms:
-                rows = table[table["strategy"] == group.run(arm)].reindex(columns=[*_KEPT])
+                rows = table[table["strategy"] == group.run(arm)].reindex(columns=self.kept)
                 names = {"panel": group.panel, "task": task.name, "arm": arm}
                 tables.append(rows.assign(**names, ratio=group.ratio, strategy=group.row(arm)))
         return pd.concat(tables, ignore_index=True)
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns of the table that :meth:`play` returns."""
+        return _KEPT
+
+    def record(self, task: Task) -> Record:
+        """What is written down of every query on a problem."""
+        return recorded
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
         """See the base class; regrets of what was never asked are infinite."""
@@ -135,12 +145,8 @@ class CostExperiment(Experiment):
             for cost in self.costs:
                 found[f"{metric} at {cost}"] = wide[cost]
         for name in self.references:
-            rows = self._rows_of(name)
             for cost in self.costs:
-                regrets = found[f"regret at {cost}"]
-                of_run = regrets.to_dict()
-                others = [of_run[rows[row], seed] for row, seed in regrets.index]
-                found[f"minus {name} at {cost}"] = regrets - others
+                found[f"minus {name} at {cost}"] = self.excess(found[f"regret at {cost}"], name)
         return found.reset_index()
 
     def _counts(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -163,14 +169,29 @@ class CostExperiment(Experiment):
         found = pd.DataFrame(columns).fillna({"seconds": runs["seconds"].mean()}).fillna(0.0)
         return found.loc[runs.size().index].rename_axis(_RUN)
 
+    def excess(self, metric: pd.Series[float], name: str) -> pd.Series[float]:
+        r"""By how much a metric exceeds that of another strategy under the same seed.
+
+        Args:
+            metric: The metric by row and seed.
+            name: The other strategy: that of the same panel, else of the same problem.
+
+        Returns:
+            The differences by row and seed.
+        """
+        rows, of_run = self._rows_of(name), metric.to_dict()
+        return metric - [of_run[rows[row], seed] for row, seed in metric.index]
+
     def _rows_of(self, name: str) -> dict[str, str]:
-        """By the rows of all, the row of a strategy on the same problem."""
+        """By the rows of all, the row of a strategy in the same panel or on the same problem."""
         of_task: dict[str, str] = {}
         for group in self.groups:
             if name in group.arms:
                 of_task.setdefault(group.task.name, group.row(name))
         return {
-            group.row(arm): of_task[group.task.name] for group in self.groups for arm in group.arms
+            group.row(arm): group.row(name) if name in group.arms else of_task[group.task.name]
+            for group in self.groups
+            for arm in group.arms
         }
 
     def figure(self, table: pd.DataFrame) -> Figure:

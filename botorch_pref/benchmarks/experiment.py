@@ -100,6 +100,11 @@ class Experiment(ABC):
         return f"{self.horizon} {self.unit}"
 
     @property
+    def claims_heading(self) -> str:
+        """What stands above the claims."""
+        return "What the paper says, and whether it was seen"
+
+    @property
     @abstractmethod
     def columns(self) -> tuple[Column, ...]:
         """The columns of the experiment's table."""

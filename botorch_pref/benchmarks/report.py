@@ -66,8 +66,7 @@ def report(experiment: Experiment, measures: pd.DataFrame) -> str:
             _claim_text(number, claim, measures)
             for number, claim in enumerate(experiment.claims, start=1)
         ]
-        heading = "What the paper says, and whether it was seen:\n\n"
-        parts += [heading + "\n".join(claims), RULE]
+        parts += [f"{experiment.claims_heading}:\n\n" + "\n".join(claims), RULE]
     parts.append("\n".join(f"- {note}" for note in experiment.notes))
     return "\n\n".join(part for part in parts if part)
 
