@@ -7,6 +7,7 @@ from functools import cache
 from botorch_pref.benchmarks.boxes import box_experiments
 from botorch_pref.benchmarks.cobol import cobol_experiments
 from botorch_pref.benchmarks.comp import comp_experiments
+from botorch_pref.benchmarks.comp_mixed import mixed_experiment
 from botorch_pref.benchmarks.experiment import Experiment
 from botorch_pref.benchmarks.mr_lpf import mr_lpf_experiments
 from botorch_pref.benchmarks.pf_ts import pf_ts_experiments
@@ -23,5 +24,6 @@ def experiments() -> dict[str, Experiment]:
         *pop_bo_experiments(),
         *cobol_experiments(),
         *comp_experiments(),
+        mixed_experiment(),
     )
     return {experiment.name: experiment for experiment in found}
