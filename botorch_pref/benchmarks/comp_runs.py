@@ -177,10 +177,11 @@ class CostExperiment(Experiment):
             name: The other strategy: that of the same panel, else of the same problem.
 
         Returns:
-            The differences by row and seed.
+            The differences by row and seed; 0 where both are infinite.
         """
         rows, of_run = self._rows_of(name), metric.to_dict()
-        return metric - [of_run[rows[row], seed] for row, seed in metric.index]
+        others = [of_run[rows[row], seed] for row, seed in metric.index]
+        return (metric - others).where(metric != others, 0.0)
 
     def _rows_of(self, name: str) -> dict[str, str]:
         """By the rows of all, the row of a strategy in the same panel or on the same problem."""
