@@ -47,7 +47,8 @@ def test_panels() -> None:
     for problem in ("currinexp", "borehole", "catalyst"):
         assert group_of(f"{problem}, ratio 2").ratio == 2
         first = group_of(f"{problem}, ratio 10")
-        assert {"gp-ucb", VALUES, "comp", "pf-ts", "random duels", MIXED} <= {*first.arms}
+        assert {"gp-ucb", VALUES, "comp", MIXED} <= {*first.arms}
+        assert {"pf-ts", "random duels"} <= {*group_of(f"{problem}, ratio 2").arms}
 
 
 def test_who_decides() -> None:
@@ -200,8 +201,9 @@ def test_differences_are_taken_in_the_panel(table: pd.DataFrame) -> None:
     table.loc[panel & table["arm"].eq("comp"), "mark_regret"] = 0.0
     measures = experiment().measures(table).set_index(["strategy", "seed"])
     metric = "recommended minus comp at 10"
-    assert measures.loc[("currinexp logistic, ratio 10: pf-ts", 0), metric] == 6.0
-    assert measures.loc[("currinexp, ratio 10: pf-ts", 0), metric] == 0.0
+    name = f"currinexp logistic, ratio 10: {MIXED}"
+    assert measures.loc[(name, 0), metric] == 3.0
+    assert measures.loc[("currinexp, ratio 10: random duels", 0), metric] == 0.0
 
 
 def test_aims_compare_what_is_played_and_measured(table: pd.DataFrame) -> None:
@@ -219,11 +221,16 @@ def test_aims_compare_what_is_played_and_measured(table: pd.DataFrame) -> None:
 def test_the_figure(table: pd.DataFrame) -> None:
     full = experiment()
     views = full.views(table)
-    assert len(views) == 2 * len(full.groups)
-    assert views[1].title == "currinexp, ratio 2: recommended"
+    titles = [view.title for view in views]
+    assert titles[:3] == [
+        "currinexp, ratio 10: recommended",
+        "currinexp, ratio 10: measured",
+        "currinexp, ratio 2: recommended",
+    ]
+    assert len(views) == len(full.groups) + 3
     # Who knows no prices of duels is shown at every one.
-    assert {"gp-ucb", VALUES, "pf-ts"} <= {*views[1].rows["arm"]}
-    assert not {*views[1].rows["strategy"]} & {"borehole, ratio 10: gp-ucb"}
+    assert {"gp-ucb", VALUES, "pf-ts"} <= {*views[2].rows["arm"]}
+    assert not {*views[2].rows["strategy"]} & {"borehole, ratio 10: gp-ucb"}
     marks = marks_of(table, 30)
     run = marks[(marks["strategy"] == "currinexp, ratio 10: comp") & (marks["seed"] == 0)]
     assert run["mark"].tolist() == [10.0, 15.0, 20.0, 25.0, 30.0]

@@ -26,6 +26,7 @@ POP_BO_PAPER = (
     "pop-band",
 )
 COBOL_PAPER = ("cobol-robustness", "cobol-ablation", "cobol-no-harm", "cobol-variants")
+OURS = ("comp-mixed",)
 COMP_PAPER = ("comp-currin", "comp-borehole", "comp-svm", "comp-unbiased")
 BOXES = ("mr-lpf-branin", "mr-lpf-hartmann6")
 
@@ -54,14 +55,14 @@ def options_of(name: str, strategy: str) -> dict[str, Any]:
 
 def test_all_are_there() -> None:
     papers = (*PF_TS_PAPER, *MR_LPF_PAPER, *POP_BO_PAPER, *COBOL_PAPER, *COMP_PAPER)
-    assert {*ALL} == {*papers, *BOXES, "cost", "anchor"}
+    assert {*ALL} == {*papers, *OURS, *BOXES, "cost", "anchor"}
     assert all(experiment.name == name for name, experiment in ALL.items())
     titles = [experiment.title for experiment in ALL.values()]
     assert len({*titles}) == len(titles)
 
 
 def test_every_experiment_runs_and_reports() -> None:
-    elsewhere = (*POP_BO_PAPER, *COBOL_PAPER, *COMP_PAPER)
+    elsewhere = (*POP_BO_PAPER, *COBOL_PAPER, *COMP_PAPER, *OURS)
     for experiment in (ALL[name] for name in ALL if name not in elsewhere):
         small = replace(experiment, seeds=2, horizon=5)
         table = small.play(1, None, False)
