@@ -48,8 +48,9 @@ _NOTES = (
     f"A recommendation is asked for whenever {EVERY} more were spent, from {INITIAL_COST} on, and "
     "its regret is that of the noiseless utility, measured or not. It is the measure that is fair "
     "to those who never measure. The cost-aware rule recommends the maximiser of its posterior "
-    "mean over the whole domain, and has measured it in the end; the others the best of what they "
-    "asked, by their own means.",
+    "mean over the whole domain; it measures that with its last value, and may then recommend "
+    "another one. GP-UCB and comp recommend the measured item of the largest posterior mean, PF-TS "
+    "and random duels the item that was asked, or any of catalyst's.",
     "GP-UCB and values alone do not depend on the price of duels nor on who decides them: their "
     "rows are those of the problem's first panel.",
     "On CurrinExp and Borehole the item with the larger f_c wins for certain, or, logistic, with "
@@ -60,9 +61,9 @@ _NOTES = (
     "pays for half of them. Duels are logistic in the yield itself (of 0 to 10): there is no bias "
     "that comp would have to allow for, and gamma is 0.02 at first.",
     "Left out for their time: PF-TS on CurrinExp and Borehole with duels at a tenth of a value, "
-    "of which it asks 300 and chooses each in half a second or more: there it is compared where "
-    "duels are dearer, which is not its best case. Likewise other ratios on both, the rule without "
-    "bias on Borehole, and all but two arms of CurrinExp's logistic duels.",
+    "where it asks 300 and finds the maxima of two draws for each: on both it is compared where "
+    "duels cost half a value, which is not its best case. Likewise other ratios on both, the rule "
+    "without bias on Borehole, and all but two arms of CurrinExp's logistic duels.",
 )
 
 
