@@ -18,7 +18,7 @@ from botorch_pref.strategies import RandomPairs
 PROBLEM = Catalyst(dedupe="mean")
 
 
-def made(ratio: int = 10, budget: int = 1) -> PricedDuels:
+def made(ratio: int = 5, budget: int = 1) -> PricedDuels:
     strategy = build_strategy(DuelArm(RandomPairs).factory(ratio, budget), PROBLEM, 3, 100)
     assert isinstance(strategy, PricedDuels)
     return strategy
@@ -33,13 +33,13 @@ def test_it_asks_what_the_strategy_asks_until_the_budget_is_spent() -> None:
         assert query == own
         assert priced.ask() is query  # and is paid for once
         asked += 1
-        assert priced.spent == Fraction(asked, 10)
+        assert priced.spent == Fraction(asked, 5)
         priced.tell(query, 1.0)
         alone.tell(own, 1.0)
-    assert asked == 10
+    assert asked == 5
     assert priced.recommend_index() == alone.recommend_index()
     assert torch.equal(priced.recommend(), alone.recommend())
-    assert [(record.kind, record.phase) for record in priced.records] == [("duel", "duels")] * 10
+    assert [(record.kind, record.phase) for record in priced.records] == [("duel", "duels")] * 5
 
 
 def test_a_simulation_ends_with_the_budget() -> None:
