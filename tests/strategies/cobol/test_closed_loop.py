@@ -23,7 +23,7 @@ def simple_regrets(accuracy: float, **options: Any) -> pd.Series[float]:
         {"strategy": partial(COBOL, num_initial_values=VALUES, **options)},
         15 + VALUES + 6 * EVALUATIONS,
         SEEDS,
-        partial(SyntheticExpert, accuracy=accuracy),
+        partial(SyntheticExpert, accuracy=accuracy, rho_range=(-3.63, 0.0)),  # of the box
         evaluations=VALUES + EVALUATIONS,
         progress=False,
     )
