@@ -56,10 +56,7 @@ class TestContractOnABox(BoxContract):
         return PFTS(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
 
 
-@pytest.mark.parametrize(
-    "on_identical",
-    ["resample", *(pytest.param(a, marks=pytest.mark.slow) for a in ("keep", "skip_query"))],
-)
+@pytest.mark.parametrize("on_identical", ["keep", "resample", "skip_query"])
 def test_resumes_while_it_learns_on_a_box(on_identical: str) -> None:
     bounds = torch.tensor([[0.0, -1.0], [1.0, 3.0]], dtype=torch.float64)
     strategy = PFTS(bounds=bounds, on_identical=on_identical, seed=2)
