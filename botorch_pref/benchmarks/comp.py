@@ -19,6 +19,7 @@ from botorch_pref.benchmarks.comp_claims import (
     unbiased_claims,
 )
 from botorch_pref.benchmarks.comp_groups import GP_UCB, Arm, Group, Task
+from botorch_pref.benchmarks.comp_oracle import OracleGPUCB
 from botorch_pref.benchmarks.comp_runs import CostExperiment
 from botorch_pref.benchmarks.comp_svm import svm_experiment
 from botorch_pref.problems import Borehole, CurrinExp, DuelingChoiceJudge, DuelLink
@@ -37,6 +38,7 @@ _LEAST_GAMMA = 0.02
 _DEVIATIONS = {"currinexp": 2.616, "borehole": 36.2}  # of f_c, of uniform items
 _SOURCE = "Xu et al. (2020)"
 _DUELS = ("deterministic", partial(DuelingChoiceJudge, link=DuelLink("deterministic")))
+_ORACLE = "gp-ucb in H"
 _UNBIASED = ("unbiased", partial(DuelingChoiceJudge, link=DuelLink("deterministic"), unbiased=True))
 _NOTES = (
     "A value costs 1 and a duel 1/10, but for the panels of other ratios. The initial design "
@@ -54,6 +56,8 @@ _NOTES = (
     "comp has the paper's zeta = f(x*) - f_c(x*) and gamma after f and f_c were divided by the "
     "range of f: gamma = zeta, and a slack of zeta / 4. comp (literal) has them as printed, gamma "
     "= range(f) zeta, which no width reaches, so that it duels once after the initial design.",
+    f"{_ORACLE} is GP-UCB that knows where comp's filter would end: it asks for values where "
+    "f_r >= max f_r - L_2 zeta, after 10 of random items. It is a control, and no strategy.",
 )
 
 
@@ -86,6 +90,8 @@ def synthetic_task(problem: CurrinExp | Borehole) -> Task:
     arms["mf-gp-ucb"] = Arm(
         kind=MFGPUCB, duels=0.5, values=0.5, options={"zeta": zeta, "gamma": width * zeta}
     )
+    known = {"problem": problem.name, "borda_slack": filters["comp"]["borda_slack"]}
+    arms[_ORACLE] = Arm(kind=OracleGPUCB, values=1.0, options=known)
     return Task(
         name=problem.name,
         problem=problem,
@@ -143,7 +149,7 @@ def _experiment(**rest: Any) -> CostExperiment:
 def _currin() -> CostExperiment:
     task = synthetic_task(CurrinExp())
     arms = ("comp", "comp (literal)", GP_UCB, "mf-gp-ucb", "kss")
-    controls = ("borda-ucb", "random duels", "random values")
+    controls = (_ORACLE, "borda-ucb", "random duels", "random values")
     return _experiment(
         name="comp-currin",
         title="Duels and values on Currin's function in 2 dimensions",
@@ -162,7 +168,7 @@ def _currin() -> CostExperiment:
 def _borehole() -> CostExperiment:
     task = synthetic_task(Borehole())
     arms = ("comp", "comp (literal)", "comp (tight)", GP_UCB, "mf-gp-ucb")
-    controls = ("borda-ucb", "random duels", "random values")
+    controls = (_ORACLE, "borda-ucb", "random duels", "random values")
     return _experiment(
         name="comp-borehole",
         title="Duels and values on the borehole function in 8 dimensions",

@@ -77,6 +77,7 @@ def test_initial_designs_cost_ten() -> None:
         "gp-ucb": (0, 10),
         "mf-gp-ucb": (50, 5),
         "kss": (100, 0),
+        "gp-ucb in H": (0, 10),
         "borda-ucb": (100, 0),
         "random duels": (100, 0),
         "random values": (0, 100),
