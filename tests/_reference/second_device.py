@@ -1,0 +1,222 @@
+"""A second device that computes on the CPU, to test code for other devices without one.
+
+Its tensors say that they are on ``second:0`` and refuse whatever a real device refuses: to be
+mixed with tensors of the CPU (numbers and indices excepted), to be drawn with a generator of the
+CPU, to become NumPy arrays. What is computed is the same to the last bit. Every value that is
+brought to the CPU is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+_KIND = "second"
+_aten = torch.ops.aten
+# What a CUDA device takes tensors of the CPU for: copies and indices.
+_MIXED = {
+    _aten.copy_.default,
+    _aten._to_copy.default,
+    _aten.index.Tensor,
+    _aten.index_put.default,
+    _aten.index_put_.default,
+    _aten._index_put_impl_.default,
+}
+# What cannot be known without waiting for the device: a number, or a shape.
+_TRANSFERS = {_aten._local_scalar_dense.default, _aten.equal.default, _aten.nonzero.default}
+
+
+class _Backend:
+    """What torch asks a module of a device for."""
+
+    _is_in_bad_fork = staticmethod(lambda: False)
+    manual_seed_all = staticmethod(lambda seed: None)
+    is_available = staticmethod(lambda: True)
+    is_initialized = staticmethod(lambda: True)
+    device_count = staticmethod(lambda: 1)
+    current_device = staticmethod(lambda: 0)
+
+
+@cache
+def _registered() -> torch.device:
+    _setup_privateuseone_for_python_backend(_KIND, backend_module=_Backend())
+    return torch.device(_KIND, 0)
+
+
+class _Remote(Tensor):
+    """A tensor of the second device, which holds one of the CPU."""
+
+    held: Tensor
+
+    @staticmethod
+    def __new__(cls, held: Tensor) -> _Remote:
+        new: _Remote = Tensor._make_wrapper_subclass(
+            cls,
+            held.shape,
+            strides=held.stride(),
+            storage_offset=held.storage_offset(),
+            dtype=held.dtype,
+            device=_registered(),
+        )
+        new.held = held
+        return new
+
+    def __init__(self, held: Tensor) -> None:
+        del held  # see __new__
+
+    def __repr__(self, **options: Any) -> str:
+        return f"{self.held!r} on {_KIND}"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.held, spec)
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return _computed(func, args, dict(kwargs or {}))
+
+
+class SecondDevice(TorchDispatchMode):
+    """Makes tensors on the second device while it is entered.
+
+    Attributes:
+        transfers: How many values were brought to the CPU.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transfers = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if any(isinstance(leaf, _Remote) for leaf in tree_leaves((args, kwargs))):
+            leaves = func is _aten._to_copy.default and not _is_second(kwargs.get("device", _KIND))
+            self.transfers += leaves or func in _TRANSFERS
+        return _computed(func, args, kwargs)
+
+
+@contextmanager
+def second_device() -> Iterator[tuple[torch.device, SecondDevice]]:
+    """The device, and what counts its transfers."""
+    device = _registered()
+    with SecondDevice() as mode, _Python():
+        yield device, mode
+
+
+def _is_second(device: Any) -> bool:
+    return device is not None and torch.device(device).type == _KIND
+
+
+def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    remote = [tensor for tensor in tensors if isinstance(tensor, _Remote)]
+    to_second = _is_second(kwargs.get("device"))
+    if remote and func not in _MIXED:
+        local = [tuple(t.shape) for t in tensors if t.dim() and not isinstance(t, _Remote)]
+        if local:
+            raise RuntimeError(f"{func} got tensors of the CPU, of shapes {local}.")
+    if kwargs.get("generator") is not None and (to_second or remote):
+        raise RuntimeError(f"{func} got a generator of the CPU.")
+    if to_second:
+        kwargs = {**kwargs, "device": torch.device("cpu")}
+        stays = True
+    elif func in _MIXED - {_aten._to_copy.default}:
+        stays = isinstance(args[0], _Remote)
+    else:
+        stays = bool(remote) and kwargs.get("device") is None
+    found = func(*tree_map(_held, args), **tree_map(_held, kwargs))
+    if not stays:
+        return found
+    found = tree_map(lambda leaf: _Remote(leaf) if isinstance(leaf, Tensor) else leaf, found)
+    return return_and_correct_aliasing(func, args, kwargs, found) if remote else found
+
+
+def _held(leaf: Any) -> Any:
+    return leaf.held if isinstance(leaf, _Remote) else leaf
+
+
+class _Python(TorchFunctionMode):
+    """What torch does below the dispatcher: new tensors from numbers, and indexing."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in (torch.tensor, torch.as_tensor) and _is_second(kwargs.get("device")):
+            device = kwargs.pop("device")
+            return func(*args, **kwargs).to(device)
+        if args and isinstance(args[0], _Remote):
+            if func is Tensor.new_tensor:
+                kwargs.setdefault("dtype", args[0].dtype)
+                return torch.tensor(*args[1:], **kwargs).to(args[0].device)
+            if func is Tensor.__getitem__:
+                with torch._C.DisableTorchFunction():
+                    return _item(*args)
+            if func is Tensor.__setitem__:
+                with torch._C.DisableTorchFunction():
+                    return _set_item(*args)
+        return func(*args, **kwargs)
+
+
+def _item(tensor: Tensor, index: Any) -> Tensor:
+    plain, indices = _split(tensor, index)
+    view = tensor[plain]
+    return _aten.index.Tensor(view, indices) if indices else view
+
+
+def _set_item(tensor: Tensor, index: Any, value: Any) -> None:
+    plain, indices = _split(tensor, index)
+    view = tensor[plain]
+    if not isinstance(value, Tensor):
+        value = torch.tensor(value)
+    value = value.to(tensor)
+    if indices:
+        _aten.index_put_.default(view, indices, value)
+    else:
+        view.copy_(value)
+
+
+def _split(tensor: Tensor, index: Any) -> tuple[tuple[Any, ...], Sequence[Tensor | None]]:
+    """An index in two steps: numbers, slices and new axes, then tensors."""
+    parts: list[Any] = []
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, list):
+            part = torch.tensor(part, dtype=None if part else torch.long)
+        elif isinstance(part, Tensor) and part.dim() == 0 and part.dtype != torch.bool:
+            part = int(part)
+        parts.append(part)
+        if isinstance(part, Tensor) and part.dtype == torch.bool:
+            parts.extend([_COVERED] * (part.dim() - 1))
+    used = sum(part is not None and part is not Ellipsis for part in parts)
+    if Ellipsis in [part for part in parts if not isinstance(part, Tensor)]:
+        at = next(k for k, part in enumerate(parts) if part is Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (tensor.dim() - used)
+    plain = tuple(
+        slice(None) if isinstance(part, Tensor) or part is _COVERED else part for part in parts
+    )
+    indices = [
+        part if isinstance(part, Tensor) else None
+        for part in parts
+        if part is not _COVERED and not isinstance(part, int)
+    ]
+    while indices and indices[-1] is None:
+        indices.pop()
+    return plain, indices
+
+
+_COVERED = object()  # a dimension that a mask of several covers

@@ -1,0 +1,259 @@
+"""The whole path on another device: the same numbers, and nothing brought to the CPU but tests.
+
+Without a CUDA device the tests run on an emulated one, which shows that all tensors are where they
+belong; those marked ``cuda`` run the same on a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.optim import optimize_acqf
+from torch import Tensor
+
+from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB, PairVariance
+from botorch_pref.finite import FiniteEngine
+from botorch_pref.laplace import find_mode
+from botorch_pref.models import LaplaceMarginalLogLikelihood, LikelihoodRatioModel, PreferenceGP
+from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import COBOL, POPBO, Strategy
+from botorch_pref.strategies.budgeted import BudgetedStrategy
+from botorch_pref.strategies.registry import get_strategy, strategy_names
+from tests._reference.second_device import second_device
+
+CPU = torch.device("cpu")
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+TABLE = torch.cartesian_prod(*[torch.linspace(0, 1, 4, dtype=torch.float64)] * 2)
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
+    """A device that is not the CPU."""
+    if request.param == "cuda":
+        yield torch.device("cuda", 0)
+    else:
+        with second_device() as (device, _):
+            yield device
+
+
+def test_the_emulated_device_is_as_strict_as_a_real_one() -> None:
+    here = torch.eye(3, dtype=torch.float64)
+    with second_device() as (device, counts):
+        there = here.to(device)
+        assert there.device == torch.zeros(2, device=device).device == device
+        for wrong in (
+            lambda: there + here[0],
+            lambda: torch.rand(2, device=device, generator=torch.Generator()),
+            there.numpy,
+        ):
+            with pytest.raises((RuntimeError, TypeError)):
+                wrong()
+        assert counts.transfers == 0
+        assert bool(there.sum() == 3.0)
+        assert torch.equal(there.cpu(), here)
+        assert torch.equal(there[[0, 2], 1:].cpu(), here[[0, 2], 1:])
+        assert counts.transfers == 3
+        there[there > 0.0] = 2.0
+        assert torch.equal(there.cpu(), 2.0 * here)
+        root = there.clone().requires_grad_()
+        torch.linalg.cholesky(root).diagonal().log().sum().backward()
+        assert root.grad is not None
+        assert torch.allclose(root.grad.cpu().diagonal(), torch.tensor(0.25).double())
+
+
+def items_and_comparisons(n: int = 12, m: int = 30) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(n, 2, generator=generator, dtype=torch.float64)
+    first = torch.randint(n, (m,), generator=generator)
+    other = (first + torch.randint(1, n, (m,), generator=generator)) % n
+    pairs = torch.stack([first, other], -1)
+    better = X.sum(-1)[pairs].argmax(-1, keepdim=True)
+    return X, torch.cat([pairs.gather(-1, better), pairs.gather(-1, 1 - better)], -1)
+
+
+def same(found: Any, wanted: Any) -> None:
+    torch.testing.assert_close(found.detach().cpu(), wanted.detach(), rtol=1e-8, atol=1e-8)
+
+
+_FITTED = [
+    pytest.param(options, True, marks=pytest.mark.slow, id=f"{options}, fitted")
+    for options in ({}, {"variance": 1.5}, {"inducing_points": 6})
+]
+
+
+@pytest.mark.parametrize(("options", "fit"), [({}, False), *_FITTED])
+def test_preference_gp(device: torch.device, options: dict[str, Any], fit: bool) -> None:
+    X, comparisons = items_and_comparisons()
+
+    def results(device: torch.device) -> list[Tensor]:
+        model = PreferenceGP(X.to(device), comparisons.to(device), **options)
+        mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+        evidence = mll(model(*model.train_inputs), model.train_targets)
+        evidence.backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        assert gradients
+        pairs = X[:8].view(4, 2, 2).to(device)
+        posterior = model.posterior(X[:3].to(device) + 0.1)
+        found = [posterior.mean, posterior.variance, model.win_probability(pairs)]
+        found += [model.pair_posterior(pairs).variance]
+        assert all(tensor.device == device for tensor in (*found, *gradients))
+        if fit:
+            fit_gpytorch_mll(mll)
+        return [evidence, *gradients, *found, model.posterior(X.to(device)).mean]
+
+    for found, wanted in zip(results(device), results(CPU), strict=True):
+        same(found, wanted)
+
+
+def test_a_batch_of_models(device: torch.device) -> None:
+    X, comparisons = items_and_comparisons()
+    batch = torch.stack([X, X.flip(-1) ** 2])
+    wanted = PreferenceGP(batch, comparisons.expand(2, -1, -1)).posterior(batch[:, :3])
+    rows = comparisons.expand(2, -1, -1).to(device)
+    found = PreferenceGP(batch.to(device), rows).posterior(batch[:, :3].to(device))
+    same(found.mean, wanted.mean)
+    same(found.variance, wanted.variance)
+
+
+@pytest.mark.parametrize(
+    ("rule", "q"),
+    [
+        (PairVariance, 2),
+        (lambda model: DuelingThompsonSampling(model, seed=3), 2),
+        (lambda model: MaxMinLCB(model, beta=1.0, followers=model.datapoints), 1),
+    ],
+    ids=["variance", "thompson", "max-min"],
+)
+def test_acquisition_functions(device: torch.device, rule: Callable[[Any], Any], q: int) -> None:
+    X, comparisons = items_and_comparisons()
+    start = X[:4].view(-1, q, 2)
+
+    def found(device: torch.device) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(0)
+        acquisition = rule(PreferenceGP(X.to(device), comparisons.to(device)))
+        result: tuple[Tensor, Tensor] = optimize_acqf(
+            acquisition,
+            BOX.to(device),
+            q=q,
+            num_restarts=len(start),
+            batch_initial_conditions=start.to(device),
+            options={"maxiter": 3},
+        )
+        return result
+
+    items, value = found(device)
+    wanted, best = found(CPU)
+    assert items.device == device
+    same(items, wanted)
+    same(value, best)
+
+
+def test_likelihood_ratio_bounds(device: torch.device) -> None:
+    X, comparisons = items_and_comparisons()
+
+    def bounds(device: torch.device) -> list[Tensor]:
+        kernel = default_covar_module(2, torch.Size()).to(X)
+        model = LikelihoodRatioModel.from_comparisons(
+            X.to(device), comparisons.to(device), covar_module=kernel.to(device), norm_bound=2.0
+        )
+        at = X[:5].to(device)
+        return [model.upper(at), model.lower(at), model.mle(at)]
+
+    for found, wanted in zip(bounds(device), bounds(CPU), strict=True):
+        same(found, wanted)
+
+
+def test_the_exact_engine(device: torch.device) -> None:
+    X, comparisons = items_and_comparisons()
+
+    def posterior(device: torch.device) -> list[Tensor]:
+        kernel = default_covar_module(2, torch.Size()).to(X).base_kernel
+        engine = FiniteEngine(kernel(X).to_dense().detach().to(device), penalty=0.1)
+        for pair in comparisons.to(device):
+            engine.append(pair, torch.ones((), dtype=torch.float64, device=device))
+        found = engine.posterior()
+        return [found.mean, found.covariance]
+
+    for found, wanted in zip(posterior(device), posterior(CPU), strict=True):
+        same(found, wanted)
+
+
+def test_one_value_a_newton_step_is_brought_to_the_cpu() -> None:
+    X, comparisons = items_and_comparisons()
+    with second_device() as (device, counts):
+        for options in ({}, {"inducing_points": 6}):
+            model = PreferenceGP(X.to(device), comparisons.to(device), **options)
+            side = model.side(model.items)
+            before = counts.transfers
+            mode = find_mode(side)
+            taken = counts.transfers - before
+            steps = int(mode.num_steps.max())
+            # One a step, one to see whether a trial is left, and one to warn if need be.
+            assert steps < taken <= steps + 3
+
+
+# ---------------------------------------------------------------------- strategies
+
+
+def utility(items: Tensor) -> Tensor:
+    return -8.0 * (items.cpu() - 0.3).square().sum(-1)
+
+
+def answer(query: Query) -> float:
+    values = utility(query.items)
+    if isinstance(query, Duel):
+        return float(values[0] > values[1])
+    return float(values) if isinstance(query, Evaluate) else float(values > -1.0)
+
+
+def asked(strategy: Strategy, device: torch.device, number: int) -> list[Tensor]:
+    """The items of the queries, and the recommendation."""
+    items = []
+    for _ in range(number):
+        query = strategy.ask()
+        assert query.items.device == device
+        items.append(query.items.cpu())
+        strategy.tell(query, answer(query))
+    return [*items, strategy.recommend().cpu()]
+
+
+def makers() -> dict[str, Callable[[SearchSpace], Strategy]]:
+    """All strategies, with next to no initial design."""
+
+    def of_name(name: str) -> Callable[[SearchSpace], Strategy]:
+        kind = type(get_strategy(name, SearchSpace(BOX), seed=0, horizon=8))
+        if issubclass(kind, BudgetedStrategy):
+            initial = {"num_initial_duels": 2, "num_initial_values": 1}
+            return lambda space: kind(space=space, **initial)
+        return lambda space: get_strategy(name, space, seed=0, horizon=8)
+
+    return {
+        **{name: of_name(name) for name in strategy_names()},
+        "pop-bo, likelihood ratio": lambda space: POPBO(space=space, confidence="likelihood-ratio"),
+        "cobol": lambda space: COBOL(space=space, num_initial_labels=2, num_initial_values=2),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", makers())
+def test_strategies_on_choices(device: torch.device, name: str) -> None:
+    make = makers()[name]
+    found = asked(make(SearchSpace(choices=TABLE.to(device))), device, 5)
+    for items, wanted in zip(found, asked(make(SearchSpace(choices=TABLE)), CPU, 5), strict=True):
+        assert torch.equal(items, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", makers())
+def test_strategies_on_a_box(device: torch.device, name: str) -> None:
+    make = makers()[name]
+    found = asked(make(SearchSpace(BOX.to(device))), device, 6)
+    for items, wanted in zip(found, asked(make(SearchSpace(BOX)), CPU, 6), strict=True):
+        # Searches that end elsewhere by rounding are as good; on one device they do not.
+        torch.testing.assert_close(items, wanted, rtol=0.0, atol=1e-4)
