@@ -79,6 +79,15 @@ class _Remote(Tensor):
     def __format__(self, spec: str) -> str:
         return format(self.held, spec)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if id(self) not in memo:
+            copied: Tensor = _Remote(self.held.detach().clone())
+            if isinstance(self, torch.nn.Parameter):
+                copied = torch.nn.Parameter(copied)
+            memo[id(self)] = copied.requires_grad_(self.requires_grad)
+        found: Tensor = memo[id(self)]
+        return found
+
     def tolist(self) -> Any:
         return self.cpu().tolist()
 
