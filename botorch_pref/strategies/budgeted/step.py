@@ -49,7 +49,7 @@ class OptimisticStep:
             return self.space.maximize(
                 rule,
                 seed=self.seed,
-                starts=self._starts(rule),
+                starts=self._starts(rule, feasible is not None),
                 raw_samples=RAW_SAMPLES,
                 feasible=feasible,
             )
@@ -70,13 +70,13 @@ class OptimisticStep:
         return torch.cat([self.beliefs.items("values"), self.beliefs.items("duels")])
 
     @torch.no_grad()
-    def _starts(self, rule: AcquisitionFunction) -> Tensor:
-        """Where to start from: what was asked, the surest in duels among them."""
+    def _starts(self, rule: AcquisitionFunction, filtered: bool) -> Tensor:
+        """Where to start from: what was asked, of a filter the item that surely passes it."""
         asked = self.asked()
         if not len(asked):
             return asked.unsqueeze(-2)
         rows = rule(asked.unsqueeze(-2)).topk(min(_STARTS, len(asked))).indices
-        if self.beliefs.duels:
+        if filtered and self.beliefs.duels:
             surest = self.beliefs.borda().interval(asked, self.beta)[0].argmax()
             rows = torch.cat([rows, surest.view(1)])
         return asked[rows].unsqueeze(-2)
