@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from botorch_pref.plotting import COLOURS, DASHES
-
-MARKERS = "osD^vPX"
+from botorch_pref.plotting import COLOURS, DASHES, MARKERS
+from botorch_pref.plotting.style import grid
 
 
 def plot_bands(
@@ -140,8 +139,7 @@ def draw_bands(
 
 
 def _grid(axes: Axes) -> None:
-    axes.grid(color="#E5E5E5", linewidth=0.8)
-    axes.set_axisbelow(True)
+    grid(axes)
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -1,28 +1,33 @@
-r"""Figures, drawn without pyplot, so that no window, backend or global state is involved."""
+r"""Regrets of simulations, of one run or of many."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.runner import History, replacing
+from botorch_pref.plotting.style import (
+    BLUE,
+    COLOURS,
+    DASHES,
+    GREEN,
+    GREY,
+    MARKERS,
+    VERMILION,
+    grid,
+    heading,
+    legend,
+    legend_below,
+    new_panels,
+)
+from botorch_pref.runner import History
 
-__all__ = ["plot_experiment", "plot_regret", "save_figure"]
-
-# Colours of Okabe and Ito, which the colour-blind can tell apart; their yellow is too light.
-_BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
-COLOURS = (_BLUE, _VERMILION, _GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.2)))
-_GREY = "#595959"
+_NUM_MARKERS = 8  # along a curve
 _WINDOW = 10
 
 
@@ -77,7 +82,7 @@ def plot_regret(
         The figure, which belongs to no window.
     """
     title = title or f"{history.problem}, {history.strategy}"
-    figure, (each, total, recommendation) = _panels(3, history.num_duels, title, height=3.9)
+    figure, (each, total, recommendation) = _panels(3, history.num_duels, title, height=3.1)
     _plot_each(each, history)
     _plot_total(total, history)
     _plot_recommendation(recommendation, history, utility_unit, utility_scale)
@@ -119,7 +124,7 @@ def plot_experiment(
         raise UnsupportedError(f"window must be at least 1, got {window!r}.")
     last = int(table["step"].max())
     title = title or ", ".join(table["problem"].unique())
-    figure, panels = _panels(len(metrics), last, title, height=4.3)
+    figure, panels = _panels(len(metrics), last, title, height=3.3)
     for axes, name in zip(panels, metrics, strict=True):
         _plot_metric(axes, table, name, window)
         # A curve at zero is to be seen, not to lie on the axis; and random play, which may be
@@ -129,52 +134,26 @@ def plot_experiment(
         if random_regret is not None and name in ("dueling_regret", "cumulative_regret"):
             start = 0.0 if _METRICS[name].total else random_regret
             end = random_regret * (last if _METRICS[name].total else 1)
-            axes.plot([0, last], [start, end], color=_GREY, ls="--", lw=1.2, label="random play")
+            axes.plot([0, last], [start, end], color=GREY, ls="--", lw=1.2, label="random play")
     _plot_legend(figure, panels, table.groupby("strategy")["seed"].nunique())
     return figure
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    r"""Write a figure, all of it or nothing.
-
-    Args:
-        figure: The figure.
-        path: The file, whose suffix names the format; one that is there is replaced.
-
-    Returns:
-        The path.
-
-    Raises:
-        OSError: If the file cannot be written.
-        ValueError: If matplotlib does not know the format.
-    """
-    with replacing(path) as temporary:
-        figure.savefig(temporary)
-    return Path(path)
-
-
 def _panels(number: int, last: int, title: str, height: float) -> tuple[Figure, list[Axes]]:
     """A figure of panels in a row, over the duels up to the last."""
-    figure = Figure(figsize=(4.0 * number, height), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: list[Axes] = [*figure.subplots(1, number, squeeze=False)[0]]
+    figure, panels = new_panels(1, number, height=height, title=title)
     for axes in panels:
         axes.set_xlabel("duels")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         axes.set_xlim(0, max(last, 2))
-        axes.grid(color="#E5E5E5", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(title, x=0.01, ha="left")
+        grid(axes)
     return figure, panels
 
 
 def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> None:
     """The strategies' means and standard errors of one metric."""
     metric = _METRICS[name]
-    heading = metric.title
-    if metric.each and window > 1:
-        heading += f", mean of the last {window}"
+    averaged = f", mean of the last {window}" if metric.each and window > 1 else ""
     for number, strategy in enumerate(table["strategy"].unique()):
         rows = table[table["strategy"] == strategy]
         runs = rows.pivot(index="step", columns="seed", values=name).dropna(how="all")
@@ -187,13 +166,16 @@ def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> Non
         style = DASHES[number % len(DASHES)]
         # A recommendation stands until the next one.
         stands = not (metric.each or metric.total)
-        curve = axes.plot(mean.index, mean, color=colour, ls=style, lw=1.8, label=strategy)
-        curve[0].set_drawstyle("steps-post" if stands else "default")
+        curve = axes.plot(mean.index, mean, color=colour, ls=style, lw=1.5, label=strategy)[0]
+        curve.set_drawstyle("steps-post" if stands else "default")
+        curve.set(marker=MARKERS[number % len(MARKERS)], ms=3.5, mew=0)
+        gap = -(-len(mean) // _NUM_MARKERS)
+        curve.set_markevery((number * gap // 4 % gap, gap))  # not all at one place
         step: Literal["post"] | None = "post" if stands else None
         band = mean - error, mean + error
         axes.fill_between(mean.index, *band, color=colour, alpha=0.18, lw=0, step=step)
     axes.set_ylabel(metric.label)
-    axes.set_title(heading, fontsize="medium", loc="left")
+    heading(axes, metric.title + averaged)
 
 
 def _plot_legend(figure: Figure, panels: Sequence[Axes], seeds: pd.Series[int]) -> None:
@@ -201,19 +183,8 @@ def _plot_legend(figure: Figure, panels: Sequence[Axes], seeds: pd.Series[int]) 
     fewest, most = seeds.min(), seeds.max()
     number = str(most) if fewest == most else f"{fewest} to {most}"
     title = "one seed" if most == 1 else f"mean ± standard error of {number} seeds"
-    entries = [axes.get_legend_handles_labels() for axes in panels]
-    lines, labels = max(entries, key=lambda entry: len(entry[1]))
-    figure.legend(
-        lines,
-        labels,
-        title=title,
-        loc="outside lower left",
-        ncols=2 * len(panels),
-        frameon=False,
-        fontsize="small",
-        title_fontsize="small",
-        alignment="left",
-    )
+    fullest = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+    legend_below(figure, fullest, 2 * len(panels), title)
 
 
 def _plot_each(axes: Axes, history: History) -> None:
@@ -223,7 +194,7 @@ def _plot_each(axes: Axes, history: History) -> None:
         step[~identical],
         regret[~identical],
         "o",
-        color=_BLUE,
+        color=BLUE,
         alpha=0.4,
         ms=3.5,
         mew=0,
@@ -234,18 +205,18 @@ def _plot_each(axes: Axes, history: History) -> None:
             step[identical],
             regret[identical],
             "x",
-            color=_VERMILION,
+            color=VERMILION,
             alpha=0.7,
             ms=4.0,
             label="an item with itself",
         )
     mean = regret.rolling(_WINDOW, min_periods=1).mean()
-    axes.plot(step, mean, color=_BLUE, lw=1.8, label=f"mean of the last {_WINDOW}")
-    axes.axhline(history.random_regret, color=_GREY, ls="--", lw=1.2, label="random play")
+    axes.plot(step, mean, color=BLUE, lw=1.5, label=f"mean of the last {_WINDOW}")
+    axes.axhline(history.random_regret, color=GREY, ls="--", lw=1.2, label="random play")
     axes.set_ylim(-0.01, 0.51)
     axes.set_ylabel("dueling regret\n(probability)")
-    axes.set_title("Regret of each duel", fontsize="medium", loc="left")
-    axes.legend(framealpha=0.8, edgecolor="none", fontsize="small", loc="lower left")
+    heading(axes, "Regret of each duel")
+    legend(axes, loc="lower left")
 
 
 def _plot_total(axes: Axes, history: History) -> None:
@@ -253,26 +224,26 @@ def _plot_total(axes: Axes, history: History) -> None:
     axes.plot(
         step,
         [0.0, *history.table["cumulative_regret"]],
-        color=_BLUE,
-        lw=1.8,
+        color=BLUE,
+        lw=1.5,
         label=history.strategy,
     )
     random = [history.random_regret * t for t in (0, history.num_duels)]
-    axes.plot([0, history.num_duels], random, color=_GREY, ls="--", lw=1.2, label="random play")
+    axes.plot([0, history.num_duels], random, color=GREY, ls="--", lw=1.2, label="random play")
     axes.set_ylim(bottom=0.0)
     axes.set_ylabel("cumulative dueling regret\n(sum of probabilities)")
-    axes.set_title("Cumulative regret", fontsize="medium", loc="left")
-    axes.legend(frameon=False, fontsize="small", loc="upper left")
+    heading(axes, "Cumulative regret")
+    legend(axes, loc="upper left")
 
 
 def _plot_recommendation(axes: Axes, history: History, unit: str, scale: float) -> None:
     known = history.table[history.table["recommendation_regret"].notna()]
     step, regret = known["step"], scale * known["recommendation_regret"]
-    axes.step(step, regret, where="post", color=_GREEN, lw=1.8)
+    axes.step(step, regret, where="post", color=GREEN, lw=1.5)
     if len(known):
-        axes.plot(step.iloc[-1:], regret.iloc[-1:], "o", color=_GREEN, ms=5.0, clip_on=False)
+        axes.plot(step.iloc[-1:], regret.iloc[-1:], "o", color=GREEN, ms=5.0, clip_on=False)
         # A regret of zero throughout is to be seen as well, not to lie on the axis.
         top = max(regret.max(), 0.1 * scale)
         axes.set_ylim(-0.04 * top, 1.08 * top)
     axes.set_ylabel(f"recommendation regret\n({unit})")
-    axes.set_title("Best item minus recommended item", fontsize="medium", loc="left")
+    heading(axes, "Best item minus recommended item")

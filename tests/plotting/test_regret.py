@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -73,25 +71,6 @@ def test_without_identical_pairs_or_recommendations(history: History, tmp_path: 
     figure = plot_regret(History("p", "s", 9, 0.3, table.iloc[:1]))
     assert "an item with itself" not in lines(figure, 0)
     assert save_figure(figure, tmp_path / "one.png").stat().st_size > 0
-
-
-def test_saved_whole_and_alone(history: History, tmp_path: Path) -> None:
-    path = tmp_path / "regret.png"
-    path.write_bytes(b"old")
-    assert save_figure(plot_regret(history), path) == path
-    assert path.read_bytes().startswith(b"\x89PNG")
-    save_figure(plot_regret(history), tmp_path / "regret.pdf")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["regret.pdf", "regret.png"]
-    with pytest.raises(ValueError, match="xyz"):
-        save_figure(plot_regret(history), tmp_path / "regret.xyz")
-    with pytest.raises(OSError, match="missing"):
-        save_figure(plot_regret(history), tmp_path / "missing" / "regret.png")
-    assert len([*tmp_path.iterdir()]) == 2
-
-
-def test_pyplot_is_left_alone() -> None:
-    code = "import sys, botorch_pref.plotting; sys.exit('matplotlib.pyplot' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.fixture

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+from matplotlib import rcParams
+from matplotlib.figure import Figure
+
+from botorch_pref.plotting import COLOURS, DASHES, MARKERS, save_figure
+from botorch_pref.plotting.style import (
+    COLUMN,
+    figure_of,
+    given_or_new,
+    heading,
+    legend,
+    new_panels,
+    wrapped,
+)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of sRGB, as WCAG defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_lines_are_seen_on_white_and_told_apart() -> None:
+    assert all(1.05 / (luminance(colour) + 0.05) > 2.0 for colour in COLOURS)
+    assert len({*COLOURS}) == len(COLOURS) == len({*MARKERS}) == len(MARKERS)
+    # Their numbers have no common divisor, so 28 curves differ in colour or dashes.
+    assert (len(COLOURS), len(DASHES)) == (7, 4)
+
+
+def test_panels_have_the_size_of_a_column() -> None:
+    figure, panels = new_panels(2, 3, title="A title")
+    assert len(panels) == 6
+    assert figure.get_figwidth() == pytest.approx(3 * COLUMN)
+    assert pytest.approx(8.5, abs=0.02) == COLUMN * 2.54
+    for axes in panels:
+        assert axes.xaxis.label.get_size() >= 8
+        assert all(tick.get_size() >= 7 for tick in axes.get_xticklabels())
+
+
+def test_no_title_is_cut_off() -> None:
+    title = "A title that is far longer than what fits into the width of a column of a page"
+    figure, (axes,) = new_panels(1, 1, title=title)
+    heading(axes, title)
+    axes.set_ylabel("ordinate")
+    figure.draw_without_rendering()
+    for text in (figure._suptitle, axes._left_title):
+        assert text is not None
+        assert " ".join(text.get_text().split()) == title
+        extent = text.get_window_extent()
+        assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
+        assert extent.y1 <= figure.bbox.height
+    axes.set_aspect("equal")
+    figure.set_figheight(1.5)
+    heading(axes, title)
+    assert axes._left_title.get_text().count("\n") > 3
+    assert wrapped("one\ntwo", 3.0, 8.0) == "one\ntwo"
+
+
+def test_given_axes_keep_their_look() -> None:
+    own = Figure()
+    axes = own.subplots()
+    axes.xaxis.label.set_size(20)
+    assert given_or_new(axes) is axes
+    assert figure_of(axes) is own
+    heading(axes, "title")
+    assert axes.title.get_text() == ""
+    assert axes._left_title.get_size() == 20
+    axes.plot([0, 1], label="line")
+    legend(axes)
+    assert axes.get_legend().get_texts()[0].get_size() == pytest.approx(17.5)
+    inner = own.subfigures(1, 2)[0].subplots()
+    assert figure_of(inner) is own
+
+
+def test_saved_whole_and_alone(tmp_path: Path) -> None:
+    figure, (axes,) = new_panels(1, 1, width=1.0, height=1.0)
+    path = tmp_path / "figure.png"
+    path.write_bytes(b"old")
+    assert save_figure(figure, path) == path
+    assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="xyz"):
+        save_figure(figure, tmp_path / "figure.xyz")
+    with pytest.raises(OSError, match="missing"):
+        save_figure(figure, tmp_path / "missing" / "figure.png")
+    # The fonts of a PDF are embedded as letters.
+    before = rcParams["pdf.fonttype"]
+    axes.set_xlabel("letters")
+    written = save_figure(figure, tmp_path / "figure.pdf").read_bytes()
+    assert b"/CIDFontType2" in written
+    assert b"/Type3" not in written
+    assert rcParams["pdf.fonttype"] == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["figure.pdf", "figure.png"]
+
+
+def test_pyplot_is_left_alone() -> None:
+    code = "import sys, botorch_pref.plotting; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_figures_are_freed_with_their_last_reference() -> None:
+    figure, panels = new_panels(1, 2)
+    alive = weakref.ref(figure)
+    del figure, panels
+    gc.collect()
+    assert alive() is None
