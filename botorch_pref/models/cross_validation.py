@@ -1,0 +1,208 @@
+r"""How well a model predicts answers that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from botorch.fit import fit_gpytorch_mll
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from botorch_pref.data import Comparisons
+from botorch_pref.data.checks import Check, check_shape, refuse
+from botorch_pref.data.options import check_count
+from botorch_pref.data.rows import match_items
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
+from botorch_pref.models.preference_gp import PreferenceGP
+from botorch_pref.randomness import derive_seed, seeded
+
+_ENTRIES = 2**24  # of the matrices of the folds that are treated at once: 128 MiB
+
+
+class Estimate(NamedTuple):
+    """A mean and its standard error, which is NaN for a single pair."""
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True, eq=False)
+class PairwisePredictions:
+    r"""Predicted win probabilities of pairs, and what was answered.
+
+    Scores are means over answers, "no preference" being half a win of each item. Answers of one
+    pair share what the model has wrong about it, so standard errors are those of a sum over
+    independent pairs, not over independent answers.
+
+    Args:
+        probability: ``m``-dim predicted probabilities that the first item of each pair wins.
+        wins: ``m``-dim wins of the first item, "no preference" being 0.5.
+        count: ``m``-dim positive numbers of answers.
+        pairs: The ``m x 2 x d``-dim items, if known.
+        fold: The ``m``-dim numbers of the folds that the pairs were held out in, if they were.
+
+    Raises:
+        ComparisonDataError: If shapes differ, there is no pair, or a row cannot be; names the
+            argument and the row.
+
+    Example:
+        >>> answers = torch.tensor([1.0, 0.0, 1.0])
+        >>> PairwisePredictions(model.win_probability(pairs), answers, torch.ones(3)).accuracy
+    """
+
+    probability: Tensor
+    wins: Tensor
+    count: Tensor
+    pairs: Tensor | None = None
+    fold: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        check_shape("probability", self.probability, "m", batch=False)
+        size = len(self.probability)
+        check_shape("wins", self.wins, size, batch=False)
+        check_shape("count", self.count, size, batch=False)
+        if not size:
+            raise ComparisonDataError("`probability` has no rows.")
+        chance, wins, count = self.probability, self.wins, self.count
+        refuse(
+            Check("probability", chance, ~((chance >= 0) & (chance <= 1)), "no probability"),
+            Check("count", count, ~(count > 0), "there must be an answer"),
+            Check("wins", wins, ~((wins >= 0) & (wins <= count)), "not between 0 and `count`"),
+        )
+
+    @property
+    def num_answers(self) -> int:
+        """The number of answers."""
+        return int(self.count.sum())
+
+    @property
+    def accuracy(self) -> Estimate:
+        """The share of answers for the item that was predicted; half where neither was."""
+        losses, chance = self.count - self.wins, self.probability
+        right = torch.where(chance > 0.5, self.wins, losses)
+        return self._mean(torch.where(chance == 0.5, 0.5 * self.count, right))
+
+    @property
+    def log_score(self) -> Estimate:
+        """The mean log predictive probability of an answer; ``-log 2`` for a coin."""
+        chance, losses = self.probability, self.count - self.wins
+        return self._mean(torch.xlogy(self.wins, chance) + torch.special.xlog1py(losses, -chance))
+
+    @property
+    def brier_score(self) -> Estimate:
+        """The mean squared error of the probabilities; 0.25 for a coin."""
+        chance, losses = self.probability, self.count - self.wins
+        return self._mean(self.wins * (1.0 - chance).square() + losses * chance.square())
+
+    def _mean(self, total: Tensor) -> Estimate:
+        """The ratio of totals of pairs to numbers of answers (Cochran 1977, sec. 6.3)."""
+        size, answers = len(total), self.count.sum()
+        value = total.sum() / answers
+        spread = (total - value * self.count).square().sum()
+        error = (spread * size / (size - 1)).sqrt() / answers if size > 1 else answers * torch.nan
+        return Estimate(float(value), float(error))
+
+
+def pairwise_cross_validation(
+    model: PreferenceGP, folds: int | None = 10, *, seed: int = 0, refit: bool = False
+) -> PairwisePredictions:
+    r"""Predict the answers of each pair by the model without all answers of that pair.
+
+    All answers of a pair, of either order and of items that are equal in value, are held out
+    together; items that only they show stay known, without an answer. Measured values stay.
+    By default all folds have the model's hyperparameters, and are solved together as a batch:
+    if these were fitted to the same answers, the scores are a little too good. With ``refit``
+    they are fitted anew in each fold, one after the other, from where they are now.
+
+    Args:
+        model: The model, not batched.
+        folds: The number of folds, over which pairs are spread evenly at random; ``None``, or
+            more than there are pairs, for one a pair.
+        seed: Of the folds, and of what a fit may draw.
+        refit: Whether hyperparameters are fitted to each fold's own answers.
+
+    Returns:
+        The predictions, one row a pair that was answered.
+
+    Raises:
+        ComparisonDataError: If fewer than two pairs were answered, or ``folds`` is below 2.
+        UnsupportedError: If the model is a batch.
+    """
+    data = _distinct_pairs(model)
+    size = len(data.pairs)
+    if folds is not None:
+        check_count("folds", folds, 2)
+    number = size if folds is None else min(folds, size)
+    generator = torch.Generator().manual_seed(derive_seed(seed, "fold", 0))
+    order = torch.randperm(size, generator=generator)
+    fold = torch.empty_like(order)
+    fold[order] = torch.arange(size) % number
+    fold = fold.to(data.pairs.device)
+    if refit or model.inducing_points is not None:
+        parts = _predict_alone(model, data, fold, seed if refit else None)
+    else:
+        parts = _predict_together(model, data, fold)
+    probability = torch.empty_like(data.wins)
+    for rows, found in parts:
+        probability[rows] = found
+    pairs = data.datapoints[data.pairs]
+    return PairwisePredictions(probability, data.wins, data.count, pairs, fold)
+
+
+def _distinct_pairs(model: PreferenceGP) -> Comparisons:
+    """All answers, one row for each pair of items of different values."""
+    data = model.merged_data
+    if model.batch_shape:
+        raise UnsupportedError(f"`model` is a batch of {tuple(model.batch_shape)} models.")
+    if data is None:
+        raise ComparisonDataError("`model` has no comparisons.")
+    items = data.datapoints.detach()
+    number, fresh = match_items(items[:0], items)
+    pairs = number[data.pairs]
+    # Answers to a pair of equal items say nothing, and there is nothing to predict.
+    told = pairs[:, 0] != pairs[:, 1]
+    rows = Comparisons.unchecked(items[fresh], pairs[told], data.wins[told], data.count[told])
+    rows = rows.merged()
+    if len(rows.pairs) < 2:
+        raise ComparisonDataError(f"`model` has answers to {len(rows.pairs)} pairs, not to 2.")
+    return rows
+
+
+def _predict_alone(
+    model: PreferenceGP, data: Comparisons, fold: Tensor, seed: int | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows and their predictions, fold by fold; fitted if there is a seed."""
+    rows = (data.pairs, data.wins, data.count)
+    for number in range(int(fold.max()) + 1):
+        held = fold == number
+        rest = Comparisons.unchecked(data.datapoints, *(row[~held] for row in rows))
+        own = model._with_data(rest, model.values)
+        if seed is not None:
+            with seeded(derive_seed(seed, "fit", number)):
+                fit_gpytorch_mll(LaplaceMarginalLogLikelihood(own.likelihood, own))
+        with torch.no_grad():
+            yield held, own.win_probability(data.datapoints[data.pairs[held]])
+
+
+@torch.no_grad()
+def _predict_together(
+    model: PreferenceGP, data: Comparisons, fold: Tensor
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows and their predictions by a batch of models, a fold each."""
+    largest = max(len(data.datapoints), len(data.pairs))
+    for numbers in torch.arange(int(fold.max()) + 1).split(max(1, _ENTRIES // largest**2)):
+        # A held-out row stays as one that was answered no time.
+        seen = fold != numbers.to(fold).unsqueeze(-1)  # shape: folds x m
+        items, pairs = (
+            value.expand(len(numbers), *value.shape) for value in (data.datapoints, data.pairs)
+        )
+        rest = Comparisons.unchecked(items, pairs, data.wins * seen, data.count * seen)
+        own = model._with_data(rest, model.values)
+        held = [(~row).nonzero().squeeze(-1) for row in seen]
+        rows = pad_sequence(held, padding_value=-1)  # shape: most rows of a fold x folds
+        found = own.win_probability(data.datapoints[data.pairs[rows.clamp_min(0)]])
+        yield rows[rows >= 0], found[rows >= 0]
