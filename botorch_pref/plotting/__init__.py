@@ -6,13 +6,25 @@ axes to draw on, and then return the figure that these are in.
 """
 
 from botorch_pref.plotting.regret import plot_experiment, plot_regret
+from botorch_pref.plotting.scene import UtilityOptions
 from botorch_pref.plotting.style import COLOURS, DASHES, MARKERS, save_figure
+from botorch_pref.plotting.utility import (
+    plot_utility,
+    plot_utility_1d,
+    plot_utility_2d,
+    plot_utility_slices,
+)
 
 __all__ = [
     "COLOURS",
     "DASHES",
     "MARKERS",
+    "UtilityOptions",
     "plot_experiment",
     "plot_regret",
+    "plot_utility",
+    "plot_utility_1d",
+    "plot_utility_2d",
+    "plot_utility_slices",
     "save_figure",
 ]

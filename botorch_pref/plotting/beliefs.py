@@ -1,0 +1,132 @@
+r"""What a model believes of items, as arrays to be drawn."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from numpy.typing import NDArray
+from torch import Tensor
+
+from botorch_pref.data.checks import check_items, finite, refuse
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.models import PreferenceGP
+
+Array = NDArray[np.float64]
+_CHUNK = 256  # points whose joint posterior is asked for at once
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation, each ``n``-dim, in units of the utility."""
+
+    mean: Array
+    deviation: Array
+
+
+def check_model(model: Model) -> None:
+    """Checks that a model has one output and no batch.
+
+    Raises:
+        UnsupportedError: If it has not.
+    """
+    if model.num_outputs != 1:
+        raise UnsupportedError(f"`model` has {model.num_outputs} outputs; see subset_output.")
+    if model.batch_shape:
+        raise UnsupportedError(f"`model` is a batch of {tuple(model.batch_shape)} models.")
+
+
+def as_items(argument: str, items: Tensor, *sizes: int | str) -> Tensor:
+    """Checks a caller's finite items.
+
+    Raises:
+        ComparisonDataError: If they are of another shape or not finite.
+    """
+    check_items(argument, items, *sizes, batch=False)
+    refuse(finite(argument, items if items.dim() > 1 else items.unsqueeze(0)))
+    return items.detach()
+
+
+def moved(model: Model, items: Tensor) -> Tensor:
+    """Items of the type and on the device of a model's parameters."""
+    return items.to(next(model.parameters(), items))
+
+
+@torch.no_grad()
+def utility_moments(model: Model, items: Tensor) -> Moments:
+    """Those of the utility of ``n x d``-dim items."""
+    found = [gaussian(model, X) for X in moved(model, items).split(_CHUNK)]
+    mean = torch.cat([posterior.mean.squeeze(-1) for posterior in found])
+    variance = torch.cat([posterior.variance.squeeze(-1) for posterior in found])
+    return _arrays(mean, variance)
+
+
+@torch.no_grad()
+def difference_moments(model: Model, items: Tensor, reference: Tensor) -> Moments:
+    """Those of ``f(x) - f(reference)`` of ``n x d``-dim items and a ``d``-dim one."""
+    reference = moved(model, reference)
+    parts = [_difference(model, X, reference) for X in moved(model, items).split(_CHUNK)]
+    mean, variance = (torch.cat(values) for values in zip(*parts, strict=True))
+    return _arrays(mean, variance)
+
+
+def gaussian(model: Model, X: Tensor) -> GPyTorchPosterior:
+    """The joint posterior at ``q x d``-dim points.
+
+    Raises:
+        UnsupportedError: If it is not Gaussian.
+    """
+    posterior = model.posterior(X)
+    if not isinstance(posterior, GPyTorchPosterior):
+        raise UnsupportedError(
+            f"The posterior of `model` is a {type(posterior).__name__}, not a Gaussian."
+        )
+    return posterior
+
+
+def asked_items(model: Model) -> Tensor | None:
+    """The ``n x d``-dim items that a model of comparisons knows, compared and measured ones."""
+    if isinstance(model, PreferenceGP):
+        return model.items.detach() if model.num_observations else None
+    items = getattr(model, "datapoints", None)
+    return items.detach() if isinstance(items, Tensor) else None
+
+
+def asked_pairs(model: Model) -> Tensor | None:
+    """The ``m x 2 x d``-dim duels that a model of comparisons knows, each once."""
+    if isinstance(model, PreferenceGP):
+        data = model.merged_data
+        return None if data is None else data.datapoints[data.pairs].detach()
+    rows, items = getattr(model, "comparisons", None), asked_items(model)
+    return None if rows is None or items is None else items[rows.long()].detach()
+
+
+def is_relative(model: Model) -> bool:
+    """Whether a model has seen comparisons alone, which tell a utility up to a constant."""
+    if isinstance(model, PreferenceGP):
+        return model.values is None
+    return asked_pairs(model) is not None
+
+
+def _difference(model: Model, items: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+    if isinstance(model, PreferenceGP):
+        # Its own way keeps the digits of items that are close.
+        return model.difference_moments(torch.stack([items, reference.expand_as(items)], dim=-2))
+    posterior = gaussian(model, torch.cat([reference.unsqueeze(0), items]))
+    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+    variance = covariance.diagonal() + covariance[0, 0] - 2.0 * covariance[0]
+    return mean[1:] - mean[0], variance[1:]
+
+
+def _arrays(mean: Tensor, variance: Tensor) -> Moments:
+    if not bool(mean.isfinite().all() and variance.isfinite().all()):
+        raise ComparisonDataError("The posterior of `model` is NaN or infinite.")
+    return Moments(as_array(mean), as_array(variance.clamp_min(0.0).sqrt()))
+
+
+def as_array(values: Tensor) -> Array:
+    """A tensor's values in double precision."""
+    array: Array = values.detach().cpu().double().numpy()
+    return array

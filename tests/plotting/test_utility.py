@@ -1,0 +1,259 @@
+"""What is drawn of a utility, against the model's own posterior."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import PairwiseGP, SingleTaskGP
+from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.outcome import Log
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
+from botorch_pref.models import PreferenceGP
+from botorch_pref.plotting import (
+    plot_utility,
+    plot_utility_1d,
+    plot_utility_2d,
+    plot_utility_slices,
+)
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.cobol.objective import objective_kernel, objective_model
+from tests.models.common import make_duels, make_kernel, rand
+
+
+def box(dim: int) -> Tensor:
+    return torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, dim)
+
+
+def model_of(dim: int, **options: Any) -> PreferenceGP:
+    X, comparisons = make_duels(8, 12, dim)
+    return PreferenceGP(X, comparisons, covar_module=make_kernel(dim), **options)
+
+
+def best_of(model: PreferenceGP) -> Tensor:
+    return model.items[model.posterior(model.items).mean.argmax()]
+
+
+def difference(model: PreferenceGP, X: Tensor, item: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of ``f(x) - f(item)`` from the joint posterior of all points."""
+    posterior = model.posterior(torch.cat([X, item.unsqueeze(0)]))
+    mean, covariance = posterior.mean.squeeze(-1).detach(), posterior.covariance_matrix.detach()
+    variance = covariance.diagonal() + covariance[-1, -1] - 2 * covariance[:, -1]
+    deviation = variance.clamp_min(0).sqrt()
+    return (mean - mean[-1])[:-1].numpy(), deviation[:-1].numpy()
+
+
+def lines(axes: Axes) -> dict[str, np.ndarray]:
+    return {str(line.get_label()): line.get_xydata() for line in axes.get_lines()}
+
+
+def band(axes: Axes) -> tuple[np.ndarray, np.ndarray]:
+    """The lower and the upper end of the only band."""
+    (found,) = axes.collections
+    vertices = found.get_paths()[0].vertices
+    ends = [vertices[vertices[:, 0] == x, 1] for x in np.unique(vertices[:, 0])]
+    return np.array([end.min() for end in ends]), np.array([end.max() for end in ends])
+
+
+def values(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    Y = X.sum(-1, keepdim=True)
+    return X, Y, torch.full_like(Y, 0.01)
+
+
+def test_on_a_line() -> None:
+    model = model_of(1)
+    axes = plot_utility_1d(model, box(1), resolution=11, unit="logits", names=["milk"]).axes[0]
+    X, best = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1), best_of(model)
+    mean, deviation = difference(model, X, best)
+    drawn = lines(axes)
+    np.testing.assert_allclose(drawn["mean"], np.stack([X[:, 0], mean], -1), atol=1e-6)
+    lower, upper = band(axes)
+    np.testing.assert_allclose(upper - lower, 2 * 1.959964 * deviation, atol=1e-5)
+    np.testing.assert_allclose(upper + lower, 2 * mean, atol=1e-6)
+    expected = np.stack([model.items[:, 0], difference(model, model.items, best)[0]], -1)
+    np.testing.assert_allclose(drawn["asked items"], expected, atol=1e-6)
+    np.testing.assert_allclose(drawn["recommended item"], [[float(best), 0.0]])
+    assert axes.get_xlabel() == "milk"
+    label = " ".join(axes.get_ylabel().split())
+    assert label == "utility minus that of the recommended item (logits)"
+
+
+def test_relative_to_what() -> None:
+    model = model_of(1)
+    X = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+    item = torch.tensor([0.3], dtype=torch.float64)
+    other = plot_utility_1d(model, box(1), resolution=5, relative_to=item).axes[0]
+    expected = difference(model, X, item)[0]
+    np.testing.assert_allclose(lines(other)["mean"][:, 1], expected, atol=1e-6)
+    assert "reference item" in other.get_ylabel().replace("\n", " ")
+    absolute = plot_utility_1d(model, box(1), resolution=5, relative_to=None).axes[0]
+    posterior = model.posterior(X)
+    expected = posterior.mean.squeeze(-1).detach().numpy()
+    np.testing.assert_allclose(lines(absolute)["mean"][:, 1], expected, atol=1e-8)
+    lower, upper = band(absolute)
+    half = 1.959964 * posterior.variance.squeeze(-1).sqrt().detach().numpy()
+    np.testing.assert_allclose(upper - lower, 2 * half, atol=1e-6)
+    assert absolute.get_ylabel().replace("\n", " ") == "utility, known up to a constant"
+    # Values tell the constant as well.
+    measured = model_of(1, values=values(rand(3, 1, seed=1)))
+    drawn = plot_utility_1d(measured, box(1), resolution=5).axes[0]
+    assert drawn.get_ylabel() == "utility"
+    expected = measured.posterior(X).mean.squeeze(-1).detach().numpy()
+    np.testing.assert_allclose(lines(drawn)["mean"][:, 1], expected, atol=1e-8)
+    assert len(lines(drawn)["asked items"]) == 8 + 3
+
+
+def test_on_given_axes() -> None:
+    own = Figure()
+    left, right = own.subplots(1, 2)
+    recommended = torch.tensor([0.5], dtype=torch.float64)
+    asked = torch.tensor([[0.5], [2.0]], dtype=torch.float64)
+    options = {"recommended": recommended, "asked": asked}
+    assert plot_utility_1d(model_of(1), box(1), resolution=3, ax=right, **options) is own
+    assert not left.get_lines()
+    assert right.get_legend() is not None
+    assert not own.legends
+    drawn = lines(right)
+    np.testing.assert_allclose(drawn["recommended item"], [[0.5, 0.0]])
+    np.testing.assert_allclose(drawn["asked items"], [[0.5, 0.0]])  # the other is out of bounds
+
+
+def test_on_a_plane() -> None:
+    model = model_of(2)
+    bounds = torch.tensor([[0.0, 0.1], [1.0, 0.8]], dtype=torch.float64)
+    figure = plot_utility_2d(model, bounds, resolution=4, names=["a", "b"])
+    mean, deviation = figure.axes[:2]
+    x, y = np.linspace(0, 1, 4), np.linspace(0.1, 0.8, 4)
+    X = torch.tensor([[a, b] for b in y for a in x], dtype=torch.float64)  # a row a value of b
+    for axes, expected in zip((mean, deviation), difference(model, X, best_of(model)), strict=True):
+        (image,) = axes.get_images()
+        np.testing.assert_allclose(image.get_array(), expected.reshape(4, 4), atol=1e-5)
+        # The outermost pixels are centred on the bounds.
+        np.testing.assert_allclose(
+            image.get_extent(), [-1 / 6, 7 / 6, 0.1 - 0.35 / 3, 0.8 + 0.35 / 3]
+        )
+        assert (axes.get_xlim(), axes.get_ylim()) == ((0.0, 1.0), (0.1, 0.8))
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("a", "b")
+        duels = next(c for c in axes.collections if c.get_label() == "a duel")
+        data = model.merged_data
+        np.testing.assert_allclose(duels.get_segments(), data.datapoints[data.pairs].numpy())
+        np.testing.assert_allclose(lines(axes)["recommended item"], best_of(model).unsqueeze(0))
+    assert figure.get_suptitle() == "Utility minus that of the recommended item"
+    inside = ((model.items >= bounds[0]) & (model.items <= bounds[1])).all(-1)
+    assert 0 < len(lines(mean)["asked items"]) == inside.sum() < len(inside)
+
+
+def test_slices() -> None:
+    model, item = model_of(4), torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    figure = plot_utility_slices(model, box(4), resolution=3)
+    assert [axes.get_xlabel() for axes in figure.axes[:4]] == ["x1", "x2", "x3", "x4"]
+    assert not any(axes.axison for axes in figure.axes[4:])
+    assert "minus that of the recommended item" in figure.get_supylabel().replace("\n", " ")
+    assert len({axes.get_ylim() for axes in figure.axes[:4]}) == 1
+    best = best_of(model)
+    for dimension, axes in enumerate(figure.axes[:4]):
+        X = best.repeat(3, 1)
+        X[:, dimension] = torch.tensor([0.0, 0.5, 1.0])
+        drawn = lines(axes)
+        expected = difference(model, X, best)[0]
+        np.testing.assert_allclose(drawn["mean"][:, 1], expected, atol=1e-6)
+        np.testing.assert_allclose(drawn["recommended item"], [[float(best[dimension]), 0.0]])
+        np.testing.assert_allclose(drawn["asked items"][:, 0], model.items[:, dimension])
+    figure = plot_utility_slices(model, box(4), through=item, dimensions=[2], resolution=3)
+    (axes,) = figure.axes
+    X = item.repeat(3, 1)
+    X[:, 2] = torch.tensor([0.0, 0.5, 1.0])
+    np.testing.assert_allclose(lines(axes)["mean"][:, 1], difference(model, X, best)[0], atol=1e-6)
+    assert lines(axes)["the item"][0, 0] == 0.3
+    assert figure.get_suptitle() == "Slices through an item"
+
+
+def test_the_number_of_dimensions_decides() -> None:
+    assert len(plot_utility(model_of(1), box(1)).axes) == 1
+    assert plot_utility(model_of(3), box(3)).get_suptitle().startswith("Slices")
+    with pytest.raises(UnsupportedError, match="bounds must be 2 x 1, not 2 x 2"):
+        plot_utility_1d(model_of(2), box(2))
+    with pytest.raises(UnsupportedError, match="bounds must be 2 x 2, not 2 x 3"):
+        plot_utility_2d(model_of(3), box(3))
+
+
+def test_models_of_botorch() -> None:
+    X, comparisons = make_duels(8, 12, 1)
+    theirs = PairwiseGP(X, comparisons)
+    axes = plot_utility_1d(theirs, box(1), resolution=3).axes[0]
+    ends = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    moved = theirs.posterior(ends).mean.flatten().diff().item()
+    mean = lines(axes)["mean"][:, 1]
+    assert mean[-1] - mean[0] == pytest.approx(moved, abs=1e-6)
+    assert len(lines(axes)["asked items"]) == 8
+    assert "minus" in axes.get_ylabel()
+
+    space = SearchSpace(bounds=torch.tensor([[0.0], [10.0]], dtype=torch.float64))
+    items, measured = 10 * X, 5 + 100 * X.squeeze(-1)
+    objective = objective_model(space, items, measured, 1e-4, objective_kernel(1, prior=True))
+    axes = plot_utility_1d(objective, space.bounds, resolution=3, asked=items).axes[0]
+    assert axes.get_ylabel() == "utility"
+    grid = torch.tensor([[0.0], [5.0], [10.0]], dtype=torch.float64)
+    expected = objective.posterior(grid).mean.squeeze(-1).detach().numpy()
+    np.testing.assert_allclose(lines(axes)["mean"][:, 1], expected)
+    assert lines(axes)["recommended item"][0, 0] == pytest.approx(float(items.max()))
+    nothing = plot_utility_1d(objective, space.bounds, resolution=3).axes[0]
+    assert {*lines(nothing)} == {"mean"}
+
+
+def test_what_cannot_be_drawn() -> None:
+    model = model_of(2)
+    for change, message in {
+        ("relative_to", "best"): "relative_to must be",
+        ("names", ("a",)): "names must be 2 names",
+        ("names", "ab"): "names must be 2 names",
+        ("colour", "red"): r"Options \['colour'\] are unknown",
+        ("dimensions", (2,)): r"dimensions must be of 0 to 1, got \[2\]",
+        ("dimensions", ()): "dimensions must be of 0 to 1",
+    }.items():
+        with pytest.raises(UnsupportedError, match=message):
+            plot_utility_slices(model, box(2), **dict([change]))
+    nan = torch.tensor([0.5, torch.nan], dtype=torch.float64)
+    for name in ("relative_to", "recommended", "through"):
+        with pytest.raises(ComparisonDataError, match=f"`{name}` row 0 is .*: NaN"):
+            plot_utility_slices(model, box(2), **{name: nan})
+        with pytest.raises(ComparisonDataError, match=f"`{name}` must have shape 2"):
+            plot_utility_slices(model, box(2), **{name: nan[:1]})
+    with pytest.raises(ComparisonDataError, match="`asked` must have shape n x 2"):
+        plot_utility_2d(model, box(2), asked=nan)
+    for plot, dim in ((plot_utility_1d, 1), (plot_utility_2d, 2), (plot_utility_slices, 3)):
+        with pytest.raises(ComparisonDataError, match="`resolution` must be a whole number"):
+            plot(model_of(dim), box(dim), resolution=1)
+    with pytest.raises(SearchSpaceError, match="`bounds` column 0"):
+        plot_utility(model, box(2).flip(0))
+    with pytest.raises(SearchSpaceError, match="`bounds` must be a two-dimensional"):
+        plot_utility(model, box(2)[0])
+    with pytest.raises(UnsupportedError, match="bounds must be 2 x 2, not 2 x 3"):
+        plot_utility(model, box(3))
+
+
+def test_models_that_cannot_be_drawn() -> None:
+    X = rand(4, 1)
+    batch = PreferenceGP(rand(2, 3, 1), torch.tensor([[[0, 1]], [[1, 2]]]))
+    with pytest.raises(UnsupportedError, match=r"a batch of \(2,\) models"):
+        plot_utility(batch, box(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of data that are not standardised
+        two = SingleTaskGP(X, torch.cat([X, X], -1), input_transform=Normalize(1))
+        log = SingleTaskGP(X, 1 + X, outcome_transform=Log())
+        with pytest.raises(UnsupportedError, match="`model` has 2 outputs"):
+            plot_utility(two, box(1))
+        with pytest.raises(UnsupportedError, match="TransformedPosterior, not a Gaussian"):
+            plot_utility(log, box(1))
+        plain = SingleTaskGP(X, X)
+        with pytest.raises(UnsupportedError, match="recommended must be given"):
+            plot_utility(plain, box(1), relative_to="recommended")
+        with pytest.raises(UnsupportedError, match="through must be given"):
+            plot_utility_slices(plain, box(1))
