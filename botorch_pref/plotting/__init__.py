@@ -14,6 +14,7 @@ from botorch_pref.plotting.utility import (
     plot_utility_2d,
     plot_utility_slices,
 )
+from botorch_pref.plotting.winners import plot_win_probabilities
 
 __all__ = [
     "COLOURS",
@@ -26,5 +27,6 @@ __all__ = [
     "plot_utility_1d",
     "plot_utility_2d",
     "plot_utility_slices",
+    "plot_win_probabilities",
     "save_figure",
 ]

@@ -1,0 +1,135 @@
+r"""How likely each of the best items wins against each other one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from botorch.models.model import Model
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from scipy.special import ndtr
+from torch import Tensor
+
+from botorch_pref.data.options import check_count
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.models import PreferenceGP
+from botorch_pref.plotting.beliefs import (
+    Array,
+    as_array,
+    as_items,
+    check_model,
+    difference_moments,
+    moved,
+    utility_moments,
+)
+from botorch_pref.plotting.style import (
+    BLUE,
+    COLUMN,
+    ORANGE,
+    SMALL,
+    figure_of,
+    given_or_new,
+    heading,
+)
+
+_EVEN = "#FFFFFF"
+# Blue is darker than orange, so that wins and losses differ in grey as well.
+_CHANCES = LinearSegmentedColormap.from_list("chances", [ORANGE, _EVEN, BLUE])
+_DARK = 0.95  # the chance above which black letters cannot be read
+
+_TITLES = {
+    "duel": "Chance (%) that the row wins a duel",
+    "utility": "Chance (%) that row's utility is larger",
+}
+
+
+def plot_win_probabilities(
+    model: Model,
+    items: Tensor,
+    *,
+    top: int = 8,
+    labels: Sequence[str] | None = None,
+    kind: Literal["duel", "utility"] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    r"""The matrix of win probabilities of the items whose posterior mean is largest.
+
+    Args:
+        model: A model of one output with a Gaussian posterior.
+        items: ``n x d``-dim items.
+        top: How many of them have a row, best first.
+        labels: ``n`` names of the items; their row numbers, from 0, if omitted.
+        kind: ``"duel"`` for the probability that an item wins a duel, which the judge's noise
+            is part of and for which the model must be a
+            :class:`~botorch_pref.models.PreferenceGP`, its default; ``"utility"`` for the
+            posterior probability that its utility is larger, the default of all others.
+        ax: The axes to draw on; those of a new figure if omitted.
+
+    Returns:
+        The figure; cells are in percent.
+
+    Raises:
+        ComparisonDataError: If the items have a wrong shape or are not finite, there are fewer
+            than two, or ``top`` is below 2.
+        UnsupportedError: If the model is a batch, has several outputs or no Gaussian posterior,
+            or there are other than ``n`` labels, or no such kind.
+    """
+    check_model(model)
+    check_count("top", top, 2)
+    items = moved(model, as_items("items", items, "n", "d"))
+    check_count("len(items)", len(items), 2)
+    kind = kind or ("duel" if isinstance(model, PreferenceGP) else "utility")
+    if kind not in _TITLES or (kind == "duel" and not isinstance(model, PreferenceGP)):
+        raise UnsupportedError(f"kind={kind!r} is not known of a {type(model).__name__}.")
+    if labels is not None and (isinstance(labels, str) or len(labels) != len(items)):
+        raise UnsupportedError(f"labels must be {len(items)} names, got {labels!r}.")
+    order = (-utility_moments(model, items).mean).argsort(kind="stable")[:top]
+    names = [f"#{row}" if labels is None else labels[row] for row in order]
+    chances = _chances(model, items[torch.from_numpy(order).to(items.device)], kind)
+    axes = given_or_new(ax, height=0.92 * COLUMN)
+    _draw_matrix(axes, chances, names)
+    heading(axes, _TITLES[kind])
+    return figure_of(axes)
+
+
+@torch.no_grad()
+def _chances(model: Model, items: Tensor, kind: str) -> Array:
+    """``k x k``-dim probabilities that the row's item beats the column's."""
+    if kind == "duel":
+        assert isinstance(model, PreferenceGP)  # the caller has looked
+        pairs = torch.broadcast_tensors(items.unsqueeze(1), items.unsqueeze(0))
+        return as_array(model.win_probability(torch.stack(pairs, dim=-2)))
+    columns = [difference_moments(model, items, item) for item in items]
+    mean, deviation = (np.stack(values, axis=-1) for values in zip(*columns, strict=True))
+    chances: Array = ndtr(mean / np.maximum(deviation, np.finfo(float).tiny))
+    return chances
+
+
+def _draw_matrix(axes: Axes, chances: Array, names: Sequence[str]) -> None:
+    """Cells with their numbers, but for those of an item with itself."""
+    size = len(names)
+    shown = np.ma.masked_where(np.eye(size, dtype=bool), chances)
+    axes.imshow(shown, cmap=_CHANCES, vmin=0.0, vmax=1.0)
+    letters = SMALL if size <= 10 else SMALL * 10 / size
+    for row, column in zip(*np.nonzero(~np.eye(size, dtype=bool)), strict=True):
+        chance = chances[row, column]
+        colour = "white" if chance > _DARK else "black"
+        text = axes.text(column, row, _percent(chance), ha="center", va="center", color=colour)
+        text.set_fontsize(letters)
+    axes.set_xticks(range(size), names, rotation=90 if max(map(len, names)) > 3 else 0)
+    axes.set_yticks(range(size), names)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel("opponent")
+    axes.set_ylabel("item, best first")
+
+
+def _percent(chance: float) -> str:
+    """A chance in percent; only certainty is 0 or 100."""
+    if 0.0 < chance < 0.01:
+        return "<1"
+    return ">99" if 0.99 < chance < 1.0 else f"{100.0 * chance:.0f}"

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import PairwiseGP
+from matplotlib.figure import Figure
+from torch.distributions import Normal
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.models import PreferenceGP
+from botorch_pref.plotting import plot_win_probabilities
+from tests.models.common import make_duels, make_kernel
+
+X, COMPARISONS = make_duels(9, 20, 2)
+
+
+@pytest.fixture(scope="module")
+def model() -> PreferenceGP:
+    return PreferenceGP(X, COMPARISONS, covar_module=make_kernel(2))
+
+
+def texts(figure: Figure) -> dict[tuple[int, int], str]:
+    """The text of every cell, by row and column."""
+    return {
+        (int(text.get_position()[1]), int(text.get_position()[0])): text.get_text()
+        for text in figure.axes[0].texts
+    }
+
+
+def test_chances_to_win(model: PreferenceGP) -> None:
+    figure = plot_win_probabilities(model, X, top=4)
+    axes = figure.axes[0]
+    order = model.posterior(X).mean.flatten().argsort(descending=True)[:4]
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [text.get_text() for text in labels] == [f"#{row}" for row in order]
+    cells = axes.get_images()[0].get_array()
+    assert np.array_equal(np.ma.getmaskarray(cells), np.eye(4, dtype=bool))
+    drawn = texts(figure)
+    assert len(drawn) == 4 * 3
+    for row, column in drawn:
+        chance = model.win_probability(X[order[[row, column]]]).item()
+        assert cells[row, column] == pytest.approx(chance)
+        assert drawn[row, column] == f"{100 * chance:.0f}"
+        assert cells[row, column] + cells[column, row] == pytest.approx(1.0)
+    assert axes.get_images()[0].get_clim() == (0.0, 1.0)
+    assert "wins a duel" in axes.get_title(loc="left")
+
+
+@pytest.mark.parametrize("kind", ["utility", None])
+def test_chances_of_the_larger_utility(kind: str | None) -> None:
+    theirs = PairwiseGP(X, COMPARISONS)
+    names = [f"item {row}" for row in range(9)]
+    figure = plot_win_probabilities(theirs, X, labels=names, kind=kind)
+    posterior = theirs.posterior(X)
+    mean, covariance = posterior.mean.flatten().detach(), posterior.covariance_matrix.detach()
+    order = mean.argsort(descending=True)[:8]
+    first, second = order[0], order[3]
+    variance = covariance[first, first] + covariance[second, second] - 2 * covariance[first, second]
+    expected = Normal(0.0, 1.0).cdf((mean[first] - mean[second]) / variance.sqrt())
+    cells = figure.axes[0].get_images()[0].get_array()
+    assert cells.shape == (8, 8)
+    assert cells[0, 3] == pytest.approx(expected.item(), abs=1e-6)
+    assert figure.axes[0].get_yticklabels()[3].get_text() == f"item {second}"
+    assert "utility is larger" in figure.axes[0].get_title(loc="left")
+
+
+def test_certainty_is_not_claimed(model: PreferenceGP) -> None:
+    sure = PreferenceGP(X[:2], torch.tensor([[0, 1]] * 500), covar_module=make_kernel(2))
+    assert texts(plot_win_probabilities(sure, X[:2])) == {(0, 1): ">99", (1, 0): "<1"}
+    same = X[:1].repeat(2, 1)
+    assert {*texts(plot_win_probabilities(model, same, kind="utility")).values()} == {"50"}
+
+
+def test_on_given_axes(model: PreferenceGP) -> None:
+    own = Figure()
+    axes = own.subplots()
+    assert plot_win_probabilities(model, X, ax=axes) is own
+    assert axes.get_images()
+
+
+def test_what_cannot_be_drawn(model: PreferenceGP) -> None:
+    with pytest.raises(UnsupportedError, match="kind='wins' is not known of a PreferenceGP"):
+        plot_win_probabilities(model, X, kind="wins")
+    with pytest.raises(UnsupportedError, match="kind='duel' is not known of a PairwiseGP"):
+        plot_win_probabilities(PairwiseGP(X, COMPARISONS), X, kind="duel")
+    with pytest.raises(UnsupportedError, match="labels must be 9 names"):
+        plot_win_probabilities(model, X, labels=["a"])
+    with pytest.raises(ComparisonDataError, match=r"`items` must have shape n x d"):
+        plot_win_probabilities(model, X[0])
+    with pytest.raises(ComparisonDataError, match=r"`items` row 0 is .*: NaN or infinite"):
+        plot_win_probabilities(model, X / 0.0)
+    with pytest.raises(ComparisonDataError, match="`top` must be a whole number, at least 2"):
+        plot_win_probabilities(model, X, top=1)
+    with pytest.raises(ComparisonDataError, match=r"`len\(items\)` must be .* at least 2"):
+        plot_win_probabilities(model, X[:1])
