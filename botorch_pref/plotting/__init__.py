@@ -5,6 +5,12 @@ Every function returns a :class:`matplotlib.figure.Figure`, which
 axes to draw on, and then return the figure that these are in.
 """
 
+from botorch_pref.plotting.predictions import (
+    plot_accuracy,
+    plot_calibration,
+    plot_cross_validation,
+    wilson_interval,
+)
 from botorch_pref.plotting.regret import plot_experiment, plot_regret
 from botorch_pref.plotting.scene import UtilityOptions
 from botorch_pref.plotting.style import COLOURS, DASHES, MARKERS, save_figure
@@ -21,6 +27,9 @@ __all__ = [
     "DASHES",
     "MARKERS",
     "UtilityOptions",
+    "plot_accuracy",
+    "plot_calibration",
+    "plot_cross_validation",
     "plot_experiment",
     "plot_regret",
     "plot_utility",
@@ -29,4 +38,5 @@ __all__ = [
     "plot_utility_slices",
     "plot_win_probabilities",
     "save_figure",
+    "wilson_interval",
 ]

@@ -1,0 +1,212 @@
+r"""Predicted win probabilities beside what was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.special import ndtri
+
+from botorch_pref.data.options import check_count
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.models import PairwisePredictions
+from botorch_pref.models.cross_validation import Estimate
+from botorch_pref.plotting.beliefs import Array, as_array
+from botorch_pref.plotting.style import (
+    BLUE,
+    COLOURS,
+    GREY,
+    MARKERS,
+    SMALL,
+    VERMILION,
+    figure_of,
+    given_or_new,
+    grid,
+    heading,
+    legend,
+)
+
+_LEVEL = 0.95
+_BARS: dict[str, Any] = {"ms": 5.0, "lw": 1.2, "capsize": 2.5}
+
+
+class Bins(NamedTuple):
+    """What was predicted and seen of the favourites, each ``k``-dim; bins without answers left out.
+
+    Attributes:
+        predicted: The mean predicted probability that the favourite wins.
+        observed: The share that it won.
+        lower: Of the 95 % interval of that share.
+        upper: Of the same.
+        answers: The number of answers.
+    """
+
+    predicted: Array
+    observed: Array
+    lower: Array
+    upper: Array
+    answers: Array
+
+
+def wilson_interval(wins: Array, count: Array, level: float = _LEVEL) -> tuple[Array, Array]:
+    r"""Wilson's score interval of a probability (Wilson 1927, *JASA* 22).
+
+    Args:
+        wins: How often it happened; halves are allowed.
+        count: Out of how many times, positive.
+        level: The confidence level.
+
+    Returns:
+        The lower and the upper ends, within 0 and 1.
+    """
+    z = float(ndtri(0.5 + 0.5 * level))
+    share, size = wins / count, count + z**2
+    middle = (wins + 0.5 * z**2) / size
+    half = z * np.sqrt(count * share * (1.0 - share) + 0.25 * z**2) / size
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def plot_calibration(
+    predictions: PairwisePredictions, *, bins: int = 5, ax: Axes | None = None
+) -> Figure:
+    r"""How often favourites won, against how often they were predicted to.
+
+    The favourite of a pair is the item whose predicted probability is above 1/2, so it does not
+    matter which item was shown first. Favourites are grouped into bins of equal width, with
+    Wilson's 95 % intervals and the numbers of answers; on the diagonal predictions are calibrated.
+    Where no item was the favourite, half of the answers count.
+
+    Args:
+        predictions: Those of answers that the model has not seen; see
+            :func:`~botorch_pref.models.pairwise_cross_validation`.
+        bins: The number of bins between 1/2 and 1.
+        ax: The axes to draw on; those of a new figure if omitted.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ComparisonDataError: If ``bins`` is not a whole number, at least 1.
+    """
+    check_count("bins", bins, 1)
+    found = binned(predictions, bins)
+    axes = given_or_new(ax, height=3.0)
+    axes.plot([0.5, 1.0], [0.5, 1.0], color=GREY, ls="--", lw=1.2, label="calibrated")
+    errors = found.observed - found.lower, found.upper - found.observed
+    label = "share, 95 % interval"
+    place = found.predicted, found.observed
+    axes.errorbar(*place, yerr=errors, fmt="o", color=BLUE, label=label, **_BARS)
+    foot = axes.get_xaxis_transform()
+    for x, count in zip(found.predicted, found.answers, strict=True):
+        text = f"n={count:.0f}" if bins <= 6 else f"{count:.0f}"  # if there is room
+        axes.text(x, 0.02, text, transform=foot, ha="center", fontsize=SMALL)
+    axes.set_xlim(0.49, 1.01)
+    axes.set_ylim(min(0.3, float(found.lower.min()) - 0.12), 1.03)
+    axes.set_xlabel("predicted probability of the favourite")
+    axes.set_ylabel("share that the favourite won")
+    grid(axes)
+    heading(axes, f"Brier score {_text(predictions.brier_score)}\n{_log_score(predictions)}")
+    legend(axes, loc="lower right", bbox_to_anchor=(1.0, 0.07))
+    return figure_of(axes)
+
+
+def plot_cross_validation(predictions: PairwisePredictions, *, ax: Axes | None = None) -> Figure:
+    r"""The probabilities that were given to the answers that came.
+
+    Right of 1/2 are answers that were predicted; the title has their share, the accuracy.
+
+    Args:
+        predictions: See :func:`~botorch_pref.models.pairwise_cross_validation`.
+        ax: The axes to draw on; those of a new figure if omitted.
+
+    Returns:
+        The figure.
+    """
+    chance, wins = as_array(predictions.probability), as_array(predictions.wins)
+    losses = as_array(predictions.count) - wins
+    edges = np.linspace(0.0, 1.0, 11)
+    given, weights = np.concatenate([chance, 1.0 - chance]), np.concatenate([wins, losses])
+    counts = np.histogram(given, edges, weights=weights)[0]
+    axes = given_or_new(ax)
+    middle = len(counts) // 2
+    look: dict[str, Any] = {"width": 0.1, "align": "edge", "edgecolor": "white", "lw": 0.7}
+    wrong: dict[str, Any] = {"color": VERMILION, "hatch": "////", "label": "predicted wrongly"}
+    axes.bar(edges[:middle], counts[:middle], **look, **wrong)
+    axes.bar(edges[middle:-1], counts[middle:], **look, color=BLUE, label="predicted rightly")
+    axes.axvline(0.5, color=GREY, ls="--", lw=1.2)
+    axes.set_xlim(0.0, 1.0)
+    axes.set_xlabel("probability given to the answer")
+    axes.set_ylabel("answers")
+    grid(axes)
+    accuracy = predictions.accuracy
+    share = f"Accuracy {_text(accuracy)} of {predictions.num_answers} answers"
+    heading(axes, f"{share}\n{_log_score(predictions)}")
+    legend(axes, loc="upper left")
+    return figure_of(axes)
+
+
+def plot_accuracy(models: Mapping[str, PairwisePredictions], *, ax: Axes | None = None) -> Figure:
+    r"""The accuracy of several models on the same answers, with one standard error.
+
+    Args:
+        models: Predictions by the names of the models; the first is on top.
+        ax: The axes to draw on; those of a new figure if omitted.
+
+    Returns:
+        The figure.
+
+    Raises:
+        UnsupportedError: If there is no model.
+    """
+    if not models:
+        raise UnsupportedError("models must have one model at least.")
+    axes = given_or_new(ax, height=1.1 + 0.22 * len(models))
+    for row, predictions in enumerate(models.values()):
+        value, error = predictions.accuracy
+        marker, colour = MARKERS[row % len(MARKERS)], COLOURS[row % len(COLOURS)]
+        half = 0.0 if np.isnan(error) else error
+        axes.errorbar([value], [row], xerr=[half], fmt=marker, color=colour, **_BARS)
+    axes.axvline(0.5, color=GREY, ls="--", lw=1.2)
+    top = axes.get_xaxis_transform()
+    axes.text(0.5, 1.02, "a coin", transform=top, ha="center", fontsize=SMALL)
+    axes.set_yticks(range(len(models)), [*models])
+    axes.set_ylim(len(models) - 0.5, -0.5)
+    axes.set_xlabel("held-out accuracy (± standard error)")
+    grid(axes)
+    return figure_of(axes)
+
+
+def binned(predictions: PairwisePredictions, bins: int) -> Bins:
+    r"""Group answers by the predicted probability of the favourite.
+
+    Args:
+        predictions: The predictions.
+        bins: The number of bins of equal width between 1/2 and 1.
+
+    Returns:
+        The bins that have answers.
+    """
+    chance, count = as_array(predictions.probability), as_array(predictions.count)
+    wins = as_array(predictions.wins)
+    favourite = np.maximum(chance, 1.0 - chance)
+    won = np.where(chance > 0.5, wins, count - wins)
+    won = np.where(chance == 0.5, 0.5 * count, won)
+    number = np.minimum((2.0 * bins * (favourite - 0.5)).astype(int), bins - 1)
+    weights = np.stack([count, won, count * favourite])
+    sums = np.stack([weights[:, number == k].sum(axis=1) for k in range(bins)], axis=1)
+    answers, wins, predicted = sums[:, sums[0] > 0]
+    return Bins(predicted / answers, wins / answers, *wilson_interval(wins, answers), answers)
+
+
+def _text(estimate: Estimate) -> str:
+    """A mean and its standard error."""
+    error = estimate.standard_error
+    text = f"{estimate.value:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
+    return text.replace("-", "−")
+
+
+def _log_score(predictions: PairwisePredictions) -> str:
+    return f"Log score {_text(predictions.log_score)} (a coin: −{np.log(2.0):.3f})"
