@@ -86,6 +86,20 @@ def test_a_budget_is_spent(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("tensor([")
 
 
+def test_what_was_learnt_is_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = run(SNIPPETS[5].replace(".pdf", ".png"))  # which is faster
+    assert names["held_out"].accuracy.value > 0.7
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "calibration.png",
+        "utility.png",
+        "winners.png",
+    ]
+    assert capsys.readouterr().out.endswith("of the answers were predicted\n")
+
+
 def test_strategies_are_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
