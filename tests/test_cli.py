@@ -14,6 +14,7 @@ import pytest
 from botorch_pref import __version__, cli
 from botorch_pref.benchmarks.papers import experiments
 from botorch_pref.benchmarks.report import FILES
+from botorch_pref.benchmarks.speed.timing import Case, Side, time_cases
 from botorch_pref.cli import MEASUREMENTS, main
 from botorch_pref.problems import Catalyst, problem_names
 from botorch_pref.runner import random_play
@@ -286,29 +287,45 @@ def test_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "invalid choice: 'walk'" in failure(capsys, "walk")
 
 
-def test_speed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
+def test_speed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: list[dict[str, object]] = []
 
-    def speed_table(**options: object) -> pd.DataFrame:
-        calls.append(options)
-        row = {"case": "a fit", "other": "PairwiseGP", "ratio": 12.0, "missing": ""}
-        return pd.DataFrame([row | {"ours_seconds": 0.5, "other_seconds": 6.0}])
+    def timed(cases: list[Case], *options: object, once: bool) -> pd.DataFrame:
+        assert once
+        calls.append({"sections": [*dict.fromkeys(case.section for case in cases)], "is": options})
+        ours, other = (Side(name, lambda: lambda: sum(range(9999))) for name in "AB")
+        few = [Case("models", "a sum", "{m} duels", m, ours, (other,)) for m in (1, 2)]
+        return time_cases(few, progress=False)
 
-    monkeypatch.setattr("botorch_pref.benchmarks.speed.speed_table", speed_table)
-    assert main(["speed", "--threads", "2", "--quick"]) == 0
-    assert calls == [{"device": "cpu", "quick": True, "threads": 2, "section": None}]
-    assert main(["speed", "--what", "likelihood-ratio"]) == 0
-    assert calls[-1]["section"] == "likelihood-ratio"
-    assert "12.0x" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "7")
+    monkeypatch.setattr("botorch_pref.benchmarks.speed.time_cases", timed)
+    assert main(["speed", "--threads", "2", "--quick", "--quiet", "--limit", "9"]) == 0
+    assert calls[-1]["is"] == ("cpu", 2, False, 9.0)
+    assert os.environ["OMP_NUM_THREADS"] == "2"
+    shown = capsys.readouterr().out
+    assert "2 threads" in shown.splitlines()[0]
+    assert "slopes: " in shown
+    for name in ("speed.csv", "speed.txt", "speed.png"):
+        assert (tmp_path / "botorch_pref_runs" / "speed" / name).stat().st_size > 0
+        assert f"botorch_pref_runs/speed/{name}" in shown
+    assert main(["speed", "--what", "batches", "ask", "--out", "there", "--quick"]) == 0
+    assert calls[-1]["sections"] == ["batches", "ask"]
+    assert (tmp_path / "there" / "speed.txt").read_text() in capsys.readouterr().out
     assert "must be a whole number" in failure(capsys, "speed", "--threads", "0")
+    assert "must be a positive number" in failure(capsys, "speed", "--limit", "0")
     assert "invalid choice: 'all'" in failure(capsys, "speed", "--what", "all")
     assert "invalid choice: 'tpu'" in failure(capsys, "speed", "--device", "tpu")
 
 
 def test_speed_on_a_device_that_is_not_there(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.chdir(tmp_path)
     line = failure(capsys, "speed", "--device", "cuda")
     assert line.startswith("botorch-pref speed: error: device 'cuda' is not available")
 

@@ -15,6 +15,7 @@ from typing import Any
 from botorch_pref import __version__
 from botorch_pref.cli.errors import INTERRUPTED, UsageError
 from botorch_pref.cli.parser import Parser, count, seed
+from botorch_pref.cli.speed import add_speed
 
 __all__ = ["main"]
 
@@ -83,20 +84,7 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands)
     _add_advise(commands)
-    speed = commands.add_parser(
-        "speed",
-        help="time this package beside BoTorch's PairwiseGP, Clarabel and IPOPT",
-        description="Time PreferenceGP beside BoTorch's PairwiseGP in one run, with the same "
-        "kernel, priors, link\nand start; and bounds of likelihood-ratio sets beside CVXPY with "
-        "Clarabel and CasADi with IPOPT,\nwhich botorch-pref[bench] brings.",
-    )
-    speed.add_argument(
-        "--what", choices=("models", "likelihood-ratio"), help="one of the two; default: both"
-    )
-    speed.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
-    speed.add_argument("--threads", type=count, default=1, metavar="N", help="default: 1")
-    speed.add_argument("--quick", action="store_true", help="smaller problems, fewer repetitions")
-    speed.set_defaults(handler=_speed)
+    add_speed(commands)
     bench = commands.add_parser(
         "bench",
         help="repeat an experiment and print its table",
@@ -221,21 +209,6 @@ def _experiments() -> str:
 
     own = "\n".join(f"  {name:<14} {what}" for name, (_, what) in MEASUREMENTS.items())
     return f"experiments:\n{listing()}\n\nmeasurements of this package:\n{own}\n"
-
-
-def _speed(args: argparse.Namespace) -> int:
-    from botorch_pref.benchmarks.speed import speed_table
-    from botorch_pref.benchmarks.timing import speed_text
-    from botorch_pref.exceptions import UnsupportedError
-
-    try:
-        table = speed_table(
-            device=args.device, quick=args.quick, threads=args.threads, section=args.what
-        )
-    except UnsupportedError as error:
-        raise UsageError(str(error)) from error
-    print(speed_text(table))
-    return 0
 
 
 def _bench(args: argparse.Namespace) -> int:

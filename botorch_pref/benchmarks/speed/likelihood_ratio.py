@@ -16,16 +16,16 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.benchmarks.timing import Case
+from botorch_pref.benchmarks.speed.timing import Case, Side
 from botorch_pref.laplace import Block, Observations
 from botorch_pref.likelihood_ratio import ConfidenceSet, LikelihoodProgram, whiten
 from botorch_pref.likelihoods import LogitLikelihood
@@ -72,27 +72,34 @@ class Instance(NamedTuple):
         return self.confidence.slack - float(self.confidence.mle.log_likelihood)
 
 
-def likelihood_ratio_cases(device: torch.device, quick: bool) -> list[Case]:
-    r"""The rows of the table of speed.
+def likelihood_ratio_cases(section: str, device: torch.device, quick: bool) -> list[Case]:
+    r"""The rows of bounds.
 
     Args:
+        section: The part of the table.
         device: Where this package computes; the others know the CPU alone.
         quick: Whether to leave the larger set out.
 
     Returns:
-        Two cases for each set.
+        A case for each set.
     """
     sizes = ((30, 2, 0.3),) if quick else ((30, 2, 0.3), (100, 6, 1.0))
     cases = []
     for num_items, dim, lengthscale in sizes:
         data = instance(num_items, dim, lengthscale, device=device)
-        name = f"{NUM_POINTS} bounds, {num_items} items, d={dim}"
-        ours = partial(batched, data)
-        cases += [
-            Case(name, _CONIC, ours, partial(conic, data), (21, 3), ("cvxpy", "clarabel")),
-            Case(name, _IPOPT, ours, partial(ipopt, data), (21, 3), ("casadi",)),
-        ]
+        others = (
+            Side(_CONIC, partial(conic, data), needs=("cvxpy", "clarabel")),
+            Side(_IPOPT, partial(ipopt, data), needs=("casadi",)),
+        )
+        ours = Side("ConfidenceSet", partial(batched, data), 21)
+        name, where = f"{NUM_POINTS} bounds in one batch", f"{num_items} items, d={dim}"
+        cases.append(Case(section, name, where, None, ours, others, _agreement))
     return cases
+
+
+def _agreement(results: Sequence[object]) -> str:
+    found = [cast(np.ndarray, values) for values in results if values is not None]
+    return f"bounds agree to {max(np.abs(values - found[0]).max() for values in found):.0e}"
 
 
 def instance(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_pref.benchmarks.likelihood_ratio_speed import (
+from botorch_pref.benchmarks.speed.likelihood_ratio import (
     Instance,
     batched,
     conic,
@@ -51,11 +51,15 @@ def test_ipopt_solves_the_same_program(small: Instance) -> None:
     np.testing.assert_allclose(ipopt(small)(), batched(small)(), atol=1e-6)
 
 
-def test_the_cases() -> None:
-    cases = likelihood_ratio_cases(torch.device("cpu"), quick=True)
-    assert [case.needs for case in cases] == [("cvxpy", "clarabel"), ("casadi",)]
-    assert {case.name for case in cases} == {"64 bounds, 30 items, d=2"}
-    assert len(likelihood_ratio_cases(torch.device("cpu"), quick=False)) == 4
+def test_the_cases(small: Instance) -> None:
+    (case,) = likelihood_ratio_cases("likelihood-ratio", torch.device("cpu"), quick=True)
+    assert [side.needs for side in case.others] == [("cvxpy", "clarabel"), ("casadi",)]
+    assert case.name == "30 items, d=2: 64 bounds in one batch"
+    assert case.remark is not None
+    bounds = batched(small)()
+    assert case.remark([bounds, None, bounds - 2e-7]) == "bounds agree to 2e-07"
+    cases = likelihood_ratio_cases("likelihood-ratio", torch.device("cpu"), quick=False)
+    assert len(cases) == 2
 
 
 def seconds(function: Callable[[], object], repeats: int) -> float:

@@ -1,0 +1,108 @@
+r"""One suggestion after ``m`` answers, beside that of Optuna's preferential sampler.
+
+``optuna_dashboard``'s ``PreferentialGPSampler`` fits its kernel by expectation propagation, draws
+from the posterior by Gibbs sampling and maximises the expected improvement under that draw
+(Takeno et al. 2023). Both sides know the answers, and nothing of hyperparameters; what is timed is
+``ask``, which fits them and chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from botorch_pref.benchmarks.speed.duels import DIM, FRESH, NUM_ITEMS, REPEATED, Duels, duels
+from botorch_pref.benchmarks.speed.timing import Case, Run, Side
+from botorch_pref.queries import Duel
+from botorch_pref.strategies import EUBO, PFTS
+from botorch_pref.strategies.base import Strategy
+
+OPERATION = "one suggestion (ask)"
+_OURS: dict[str, type[Strategy]] = {"PF-TS": PFTS, "EUBO": EUBO}
+
+
+def suggestion_cases(
+    section: str, fresh: Sequence[int], repeated: Sequence[int], device: torch.device
+) -> list[Case]:
+    r"""The rows against Optuna.
+
+    Args:
+        section: The part of the table.
+        fresh: Numbers of duels of new items.
+        repeated: Numbers of duels of a few items.
+        device: Where this package computes; Optuna knows the CPU alone.
+
+    Returns:
+        A case a size and rule of this package.
+    """
+    missing = "" if device.type == "cpu" else "knows the CPU alone"
+    cases = []
+    for data, sizes, num_items in ((FRESH, fresh, None), (REPEATED, repeated, NUM_ITEMS)):
+        for size in sizes:
+            known = duels(size, num_items)
+            other = Side(
+                "Optuna",
+                partial(optuna_ask, known),
+                needs=("optuna", "optuna_dashboard"),
+                extra="optuna",
+                missing=missing,
+            )
+            for name, kind in _OURS.items():
+                ours = Side(name, partial(strategy_ask, kind, known, device))
+                cases.append(Case(section, OPERATION, data, size, ours, (other,)))
+    return cases
+
+
+def strategy_ask(kind: type[Strategy], known: Duels, device: torch.device) -> Run:
+    r"""Prepares a strategy that was told all answers.
+
+    Args:
+        kind: A strategy of duels.
+        known: The answers.
+        device: Where it computes.
+
+    Returns:
+        Its next ``ask``.
+    """
+    bounds = known.X.new_tensor([[0.0], [1.0]]).expand(2, DIM).to(device)
+    state = kind(bounds=bounds).state_dict()
+    pairs = known.X[known.comparisons]
+    state["history"] = [[Duel(i, pair).to_json(), 1.0] for i, pair in enumerate(pairs)]
+    state["next_id"] = len(pairs)
+    return kind.from_state_dict(state).ask
+
+
+def optuna_ask(known: Duels) -> Run:
+    r"""Prepares a study of Optuna that was told all answers.
+
+    Args:
+        known: The answers.
+
+    Returns:
+        Its next ``ask``, which returns the ``d``-dim item.
+    """
+    import optuna
+    from optuna_dashboard.preferential import create_study
+    from optuna_dashboard.preferential.samplers.gp import PreferentialGPSampler
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(DIM)}
+    study: Any = create_study(n_generate=1, sampler=PreferentialGPSampler(seed=0))
+    optuna.logging.set_verbosity(verbosity)
+    for item in known.X.tolist():
+        params = dict(zip(space, item, strict=True))
+        trial = optuna.trial.create_trial(params=params, distributions=space, value=0.0)
+        study.add_trial(trial)
+    trials = study.get_trials(deepcopy=False)
+    for winner, loser in known.comparisons.tolist():
+        study.report_preference(trials[winner], trials[loser])
+
+    def run() -> Tensor:
+        return torch.tensor([*study.ask(space).params.values()], dtype=torch.double)
+
+    return run

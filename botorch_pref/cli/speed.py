@@ -1,0 +1,123 @@
+r"""``botorch-pref speed``: time this package beside others, print and save what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from botorch_pref.cli.errors import UsageError
+from botorch_pref.cli.folder import writable_folder
+from botorch_pref.cli.parser import count, positive
+
+SECTIONS = ("million", "models", "scaling", "batches", "ask", "likelihood-ratio")
+_LIMIT = 60.0
+_FOLDER = Path("botorch_pref_runs") / "speed"
+# Read by the libraries under NumPy and SciPy as they are loaded.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+_DESCRIPTION = """\
+Time this package beside others, in one process and with the same data, kernel, priors, link and
+start. Prints the seconds and their ratios, and saves them with a log-log plot and its slopes.
+"""
+_EPILOG = """\
+sections:
+  million           10,000 to 1,000,000 duels, 512 inducing items: time and peak memory, ours alone
+  models            fit, evidence, posterior and EUBO at 400 fresh duels, and at 25,600 duels of 50
+                    items, beside BoTorch's PairwiseGP
+  scaling           the same for 25 to 1,600 fresh duels, and 100 to 25,600 duels of 50 items; one
+                    suggestion beside Optuna's preferential sampler (botorch-pref[optuna]); fit and
+                    predictions beside a variational classifier of GPyTorch
+  batches           16 models at once beside a loop over them, and beside one
+  ask               a suggestion of every preference strategy after 100 answers in 6 dimensions
+  likelihood-ratio  bounds beside CVXPY with Clarabel and CasADi with IPOPT (botorch-pref[bench])
+
+Closed loops of all strategies are timed by `botorch-pref bench ackley` and `bench catalyst`.
+"""
+
+
+def add_speed(commands: Any) -> None:
+    r"""Add the command.
+
+    Args:
+        commands: What ``add_subparsers`` returned.
+    """
+    parser = commands.add_parser(
+        "speed",
+        help="time this package beside PairwiseGP, Optuna, GPyTorch, Clarabel and IPOPT",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "--what",
+        choices=SECTIONS,
+        nargs="+",
+        default=SECTIONS,
+        metavar="SECTION",
+        help="some of the sections below; default: all",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
+    parser.add_argument("--threads", type=count, default=1, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--limit",
+        type=positive,
+        default=_LIMIT,
+        metavar="SECONDS",
+        help=f"what took longer is not timed at larger sizes; default: {_LIMIT:g}",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a few duels, to see that everything works"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=_FOLDER,
+        metavar="DIR",
+        help=f"folder for speed.csv, speed.txt and speed.png; default: {_FOLDER}",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(handler=speed)
+
+
+def speed(args: argparse.Namespace) -> int:
+    r"""Time the sections that are asked for.
+
+    Args:
+        args: The parsed arguments.
+
+    Returns:
+        The exit status, 0.
+
+    Raises:
+        UsageError: If something cannot be done as asked.
+    """
+    for name in _THREADS:
+        os.environ[name] = str(args.threads)
+    from botorch_pref.benchmarks.speed import speed_table
+    from botorch_pref.benchmarks.speed.report import FILES, save_speed, setting, speed_text
+    from botorch_pref.exceptions import UnsupportedError
+
+    start = perf_counter()
+    writable_folder(args.out, FILES)
+    try:
+        table = speed_table(
+            device=args.device,
+            quick=args.quick,
+            threads=args.threads,
+            progress=not args.quiet,
+            sections=args.what,
+            limit=args.limit,
+        )
+    except UnsupportedError as error:
+        raise UsageError(str(error)) from error
+    title = setting(args.device, args.threads)
+    text = f"{title}\n\n{speed_text(table)}"
+    print(text)
+    try:
+        paths = save_speed(table, text, title, args.out)
+    except OSError as error:
+        raise UsageError(f"cannot write to {str(args.out)!r}: {error.strerror}") from error
+    print("\n".join(["", *map(str, paths), f"took {perf_counter() - start:.0f} s"]))
+    return 0

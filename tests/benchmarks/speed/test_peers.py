@@ -1,0 +1,104 @@
+"""Optuna, GPyTorch's classifier, very many duels and the strategies' loops."""
+
+from typing import Any, cast
+
+import pytest
+import torch
+
+from botorch_pref.benchmarks.speed import ask, million, suggestion, variational
+from botorch_pref.benchmarks.speed.duels import DIM, duels
+from botorch_pref.benchmarks.speed.timing import time_cases
+from botorch_pref.models import PreferenceGP
+from botorch_pref.queries import Duel
+from botorch_pref.strategies import EUBO
+from botorch_pref.strategies.registry import strategy_names
+
+CPU = torch.device("cpu")
+
+
+def test_the_classifier_learns_what_we_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variational, "NUM_HELD_OUT", 200)
+    monkeypatch.setattr(variational, "NUM_STEPS", 60)
+    known, held_out = variational.split(120, 8, CPU)
+    assert known.comparisons.shape == (120, 2)
+    assert held_out.shape == (200, 2, DIM)
+    fits = [variational.ours_fitted(known), variational.other_fitted(known)]
+    predict = [cast(variational.Predict, run()) for run in fits]
+    ours, other = (variational.mean_log_probability(one, held_out) for one in predict)
+    assert ours > -0.6  # a coin has -0.69
+    assert other == pytest.approx(ours, abs=0.02)
+    swapped = predict[1](held_out.flip(-2))
+    assert torch.allclose(predict[1](held_out) + swapped, torch.ones(200).double(), atol=1e-6)
+
+
+def test_inducing_pairs() -> None:
+    X = duels(300).X
+    fresh = variational.other_of(duels(300)).variational_strategy.inducing_points
+    assert fresh.equal(X[duels(300).comparisons[:256]].flatten(start_dim=-2))
+    chain = variational.other_of(duels(300, 50)).variational_strategy.inducing_points
+    assert chain.shape == (49, 2 * DIM)
+    assert not chain.requires_grad
+
+
+def test_the_rows_against_the_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variational, "NUM_HELD_OUT", 20)
+    monkeypatch.setattr(variational, "NUM_STEPS", 2)
+    table = time_cases(
+        variational.variational_cases("scaling", (5,), (), CPU), progress=False, once=True
+    )
+    assert table["package"].tolist() == 2 * ["PreferenceGP", "GPyTorch, variational"]
+    assert table["note"].iloc[0].startswith("held-out mean log probability: -0.")
+
+
+def test_a_strategy_was_told_all_answers() -> None:
+    known = duels(7)
+    run = cast(Any, suggestion.strategy_ask(EUBO, known, CPU))
+    strategy = run.__self__
+    assert strategy.num_answers == 7
+    assert strategy.asked_items().view(7, 2, DIM).equal(known.X[known.comparisons])
+    assert isinstance(query := run(), Duel)
+    assert query.id == 7
+    assert strategy.learner.num_fitted == 7  # hyperparameters are part of what is timed
+
+
+def test_optuna() -> None:
+    pytest.importorskip("optuna_dashboard")
+    item = cast(torch.Tensor, suggestion.optuna_ask(duels(3))())
+    assert item.shape == (DIM,)
+    assert ((item >= 0) & (item <= 1)).all()
+
+
+def test_optuna_knows_the_cpu_alone() -> None:
+    cases = suggestion.suggestion_cases("scaling", (3,), (), torch.device("cuda"))
+    assert [case.ours.package for case in cases] == ["PF-TS", "EUBO"]
+    assert {side.missing for case in cases for side in case.others} == {"knows the CPU alone"}
+    assert cases[0].others == cases[1].others
+
+
+def test_very_many_duels() -> None:
+    cases = million.million_cases("million", (40, 60), (40,), 8, CPU)
+    table = time_cases(cases, progress=False, once=True)
+    assert table["size"].tolist() == [40, 60, 40]
+    notes = table["note"].str.extract(r"^peak memory (.*) GB", expand=False).astype(float)
+    assert 0.1 < notes.iloc[0] <= notes.iloc[1] < 8
+    assert notes.isna().tolist() == [False, False, True]
+    model = PreferenceGP(*duels(40), inducing_points=8)
+    (mean, _) = cast(tuple[torch.Tensor, torch.Tensor], cases[0].ours.prepare()())
+    expected = cast(Any, model.posterior(million.probes(duels(40).X)))
+    assert torch.allclose(mean, expected.mean)
+
+
+def test_a_loop_goes_on() -> None:
+    loop = ask.Loop("random", 3, CPU)
+    first = loop.prepare()()
+    assert loop.strategy is not None
+    assert len(loop.strategy.history) == 3
+    second = loop.prepare()()
+    assert loop.strategy.history[-1].query == first
+    assert second != first
+
+
+def test_the_strategies_are_there() -> None:
+    assert {*ask.STRATEGIES} < {*strategy_names()}
+    cases = ask.ask_cases("ask", 100, CPU)
+    assert [case.ours.package for case in cases] == [*ask.STRATEGIES]

@@ -1,0 +1,44 @@
+"""What is timed in which section."""
+
+import pytest
+import torch
+
+from botorch_pref.benchmarks import speed
+from botorch_pref.benchmarks.speed import SECTIONS, Section, speed_cases, speed_table
+from botorch_pref.benchmarks.speed.timing import LIMIT
+from botorch_pref.cli import speed as command
+from botorch_pref.exceptions import UnsupportedError
+
+CPU = torch.device("cpu")
+
+
+def test_sections() -> None:
+    of: dict[Section, list[str]] = {
+        section: [case.section for case in speed_cases(CPU, True, {section})]
+        for section in SECTIONS
+    }
+    for section, found in of.items():
+        assert {*found} == {section}
+    # What has all numbers of duels has that of the table of models as well.
+    together = [case.section for case in speed_cases(CPU, True, {*SECTIONS})]
+    assert together == [name for section in SECTIONS if section != "models" for name in of[section]]
+    assert speed._FULL.one in speed._FULL.fresh
+    assert speed._FULL.many in speed._FULL.repeated
+    assert speed._QUICK.one in speed._QUICK.fresh
+    assert speed._QUICK.many in speed._QUICK.repeated
+
+
+def test_the_command_has_the_same_sections_and_limit() -> None:
+    assert command.SECTIONS == SECTIONS
+    assert command._LIMIT == LIMIT
+    for section in SECTIONS:
+        assert f"\n  {section} " in command._EPILOG
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(UnsupportedError, match="device 'abacus'"):
+        speed_table("abacus")
+    with pytest.raises(UnsupportedError, match="threads must be at least 1"):
+        speed_table(threads=0)
+    with pytest.raises(UnsupportedError, match=r"sections must be of million, models, .* abacus"):
+        speed_table(sections=["abacus"])  # type: ignore[list-item]
