@@ -39,7 +39,7 @@ from botorch_pref.models.fitting import default_covar_module
 BATCH_SIZE = 16
 NUM_PAIRS = 64
 NUM_CHOLESKYS = 15
-EVIDENCE = "log evidence and gradient, one evaluation"
+EVIDENCE = "log evidence and gradient"
 FIT = "fit_gpytorch_mll"
 POSTERIOR = f"posterior of {NUM_PAIRS} pairs, mean and covariance"
 _FIRST_MEAN = "construction and first posterior mean"

@@ -69,7 +69,7 @@ def variational_cases(
             known, held_out = split(size, num_items, device)
             remark = partial(_quality, held_out)
             name = f"fit, {NUM_INDUCING} inducing"
-            sides = (_side(ours_fitted, known, 3), _side(other_fitted, known, 3))
+            sides = (_side(ours_fitted, known, 3), _side(other_fitted, known, 1))
             cases.append(Case(section, name, data, size, sides[0], sides[1:], remark))
             name = f"64 win probabilities, {NUM_INDUCING} inducing"
             sides = (_side(ours_predicting, known, 11), _side(other_predicting, known, 11))
