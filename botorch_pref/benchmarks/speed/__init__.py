@@ -21,6 +21,7 @@ import pandas as pd
 import torch
 
 from botorch_pref.benchmarks.speed.ask import ask_cases
+from botorch_pref.benchmarks.speed.duels import Grid
 from botorch_pref.benchmarks.speed.likelihood_ratio import likelihood_ratio_cases
 from botorch_pref.benchmarks.speed.million import million_cases
 from botorch_pref.benchmarks.speed.pairwise import batch_cases, pairwise_cases
@@ -42,10 +43,8 @@ class _Sizes(NamedTuple):
     million: tuple[int, ...]
     evidence: tuple[int, ...]
     inducing: int
-    one: int  # of new items, in the table of models
-    many: int  # of few items, likewise
-    fresh: tuple[int, ...]
-    repeated: tuple[int, ...]
+    models: Grid
+    scaling: Grid
     batches: tuple[int, ...]
     ask: int
 
@@ -54,10 +53,8 @@ _FULL = _Sizes(
     million=(10_000, 100_000, 1_000_000),
     evidence=(10_000, 100_000),
     inducing=512,
-    one=400,
-    many=25_600,
-    fresh=(25, 50, 100, 200, 400, 800, 1_600),
-    repeated=(100, 400, 1_600, 6_400, 25_600),
+    models=Grid((400,), (25_600,)),
+    scaling=Grid((25, 50, 100, 200, 400, 800, 1_600), (100, 400, 1_600, 6_400, 25_600)),
     batches=(25, 100, 400),
     ask=100,
 )
@@ -65,10 +62,8 @@ _QUICK = _Sizes(
     million=(1_000, 2_000),
     evidence=(1_000, 2_000),
     inducing=64,
-    one=12,
-    many=24,
-    fresh=(6, 12),
-    repeated=(24,),
+    models=Grid((12,), (24,)),
+    scaling=Grid((6, 12), (24,)),
     batches=(25,),
     ask=2,
 )
@@ -130,9 +125,9 @@ def speed_cases(device: torch.device, quick: bool, sections: set[Section]) -> li
         cases += million_cases("million", sizes.million, sizes.evidence, sizes.inducing, device)
     if "scaling" in sections:
         for peers in (pairwise_cases, suggestion_cases, variational_cases):
-            cases += peers("scaling", sizes.fresh, sizes.repeated, device)
+            cases += peers("scaling", sizes.scaling, device)
     elif "models" in sections:
-        cases += pairwise_cases("models", (sizes.one,), (sizes.many,), device)
+        cases += pairwise_cases("models", sizes.models, device)
     if "batches" in sections:
         cases += batch_cases("batches", sizes.batches, device)
     if "ask" in sections:

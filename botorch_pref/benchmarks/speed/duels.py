@@ -2,6 +2,7 @@ r"""The duels that models are timed on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,24 @@ NUM_ITEMS = 50
 FRESH = f"{{m}} fresh duels, d={DIM}"
 REPEATED = f"{NUM_ITEMS} items, {{m}} duels"
 _AT_ONCE = 2**16  # items whose utilities are computed together
+
+
+class Grid(NamedTuple):
+    r"""Numbers of duels.
+
+    Attributes:
+        fresh: Of duels of new items.
+        repeated: Of duels of :data:`NUM_ITEMS` items.
+    """
+
+    fresh: tuple[int, ...]
+    repeated: tuple[int, ...] = ()
+
+    def points(self) -> Iterator[tuple[str, int, int | None]]:
+        """The kind of data, the number of duels and that of the items, which is fixed or not."""
+        for data, sizes, items in ((FRESH, self.fresh, None), (REPEATED, self.repeated, NUM_ITEMS)):
+            for size in sizes:
+                yield data, size, items
 
 
 class Duels(NamedTuple):

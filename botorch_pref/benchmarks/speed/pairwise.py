@@ -23,15 +23,7 @@ from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.benchmarks.speed.duels import (
-    DIM,
-    FRESH,
-    NUM_ITEMS,
-    REPEATED,
-    Duels,
-    duels,
-    probes,
-)
+from botorch_pref.benchmarks.speed.duels import DIM, FRESH, Duels, Grid, duels, probes
 from botorch_pref.benchmarks.speed.timing import Case, Run, Side
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
@@ -50,16 +42,12 @@ Build = Callable[[Tensor, Tensor], Model]
 Operation = Callable[[Build, Tensor, Tensor], Run]
 
 
-def pairwise_cases(
-    section: str, fresh: Sequence[int], repeated: Sequence[int], device: torch.device
-) -> list[Case]:
+def pairwise_cases(section: str, grid: Grid, device: torch.device) -> list[Case]:
     r"""The rows against ``PairwiseGP``.
 
     Args:
         section: The part of the table.
-        fresh: Numbers of duels of new items.
-        repeated: Numbers of duels of :data:`~botorch_pref.benchmarks.speed.duels.NUM_ITEMS`
-            items.
+        grid: The numbers of duels.
         device: Where both compute.
 
     Returns:
@@ -74,14 +62,13 @@ def pairwise_cases(
         ("EUBO by optimize_acqf", _eubo, 3),
     )
     cases = []
-    for data, sizes, num_items in ((FRESH, fresh, None), (REPEATED, repeated, NUM_ITEMS)):
-        for size in sizes:
-            known = duels(size, num_items, device=device)
-            for name, operation, repeats in operations:
-                ours = Side(_OURS, partial(operation, ours_of, *known), repeats)
-                others = _others(operation, known, repeats)
-                remark = _REMARKS.get(operation)
-                cases.append(Case(section, name, data, size, ours, others, remark))
+    for data, size, num_items in grid.points():
+        known = duels(size, num_items, device=device)
+        for name, operation, repeats in operations:
+            ours = Side(_OURS, partial(operation, ours_of, *known), repeats)
+            others = _others(operation, known, repeats)
+            remark = _REMARKS.get(operation)
+            cases.append(Case(section, name, data, size, ours, others, remark))
     return cases
 
 

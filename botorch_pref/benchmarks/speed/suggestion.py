@@ -8,14 +8,13 @@ from the posterior by Gibbs sampling and maximises the expected improvement unde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from botorch_pref.benchmarks.speed.duels import DIM, FRESH, NUM_ITEMS, REPEATED, Duels, duels
+from botorch_pref.benchmarks.speed.duels import DIM, Duels, Grid, duels
 from botorch_pref.benchmarks.speed.timing import Case, Run, Side
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import EUBO, PFTS
@@ -25,15 +24,12 @@ OPERATION = "one suggestion (ask)"
 _OURS: dict[str, type[Strategy]] = {"PF-TS": PFTS, "EUBO": EUBO}
 
 
-def suggestion_cases(
-    section: str, fresh: Sequence[int], repeated: Sequence[int], device: torch.device
-) -> list[Case]:
+def suggestion_cases(section: str, grid: Grid, device: torch.device) -> list[Case]:
     r"""The rows against Optuna.
 
     Args:
         section: The part of the table.
-        fresh: Numbers of duels of new items.
-        repeated: Numbers of duels of a few items.
+        grid: The numbers of duels.
         device: Where this package computes; Optuna knows the CPU alone.
 
     Returns:
@@ -41,19 +37,18 @@ def suggestion_cases(
     """
     missing = "" if device.type == "cpu" else "knows the CPU alone"
     cases = []
-    for data, sizes, num_items in ((FRESH, fresh, None), (REPEATED, repeated, NUM_ITEMS)):
-        for size in sizes:
-            known = duels(size, num_items)
-            other = Side(
-                "Optuna",
-                partial(optuna_ask, known),
-                needs=("optuna", "optuna_dashboard"),
-                extra="optuna",
-                missing=missing,
-            )
-            for name, kind in _OURS.items():
-                ours = Side(name, partial(strategy_ask, kind, known, device))
-                cases.append(Case(section, OPERATION, data, size, ours, (other,)))
+    for data, size, num_items in grid.points():
+        known = duels(size, num_items)
+        other = Side(
+            "Optuna",
+            partial(optuna_ask, known),
+            needs=("optuna", "optuna_dashboard"),
+            extra="optuna",
+            missing=missing,
+        )
+        for name, kind in _OURS.items():
+            ours = Side(name, partial(strategy_ask, kind, known, device))
+            cases.append(Case(section, OPERATION, data, size, ours, (other,)))
     return cases
 
 

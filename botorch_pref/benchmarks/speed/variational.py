@@ -24,15 +24,7 @@ from gpytorch.models import ApproximateGP
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 from torch import Size, Tensor
 
-from botorch_pref.benchmarks.speed.duels import (
-    DIM,
-    FRESH,
-    NUM_ITEMS,
-    REPEATED,
-    Duels,
-    duels,
-    probes,
-)
+from botorch_pref.benchmarks.speed.duels import DIM, Duels, Grid, duels, probes
 from botorch_pref.benchmarks.speed.timing import Case, Run, Side
 from botorch_pref.kernels import DuelingKernel
 from botorch_pref.likelihoods import ProbitLikelihood
@@ -49,31 +41,27 @@ _ROWS_A_STEP = 1024
 Predict = Callable[[Tensor], Tensor]
 
 
-def variational_cases(
-    section: str, fresh: Sequence[int], repeated: Sequence[int], device: torch.device
-) -> list[Case]:
+def variational_cases(section: str, grid: Grid, device: torch.device) -> list[Case]:
     r"""The rows against GPyTorch.
 
     Args:
         section: The part of the table.
-        fresh: Numbers of duels of new items.
-        repeated: Numbers of duels of a few items.
+        grid: The numbers of duels.
         device: Where both compute.
 
     Returns:
         Two cases a size: a fit, with what it predicts, and predictions.
     """
     cases = []
-    for data, sizes, num_items in ((FRESH, fresh, None), (REPEATED, repeated, NUM_ITEMS)):
-        for size in sizes:
-            known, held_out = split(size, num_items, device)
-            remark = partial(_quality, held_out)
-            name = f"fit, {NUM_INDUCING} inducing"
-            sides = (_side(ours_fitted, known, 3), _side(other_fitted, known, 1))
-            cases.append(Case(section, name, data, size, sides[0], sides[1:], remark))
-            name = f"64 win probabilities, {NUM_INDUCING} inducing"
-            sides = (_side(ours_predicting, known, 11), _side(other_predicting, known, 11))
-            cases.append(Case(section, name, data, size, sides[0], sides[1:]))
+    for data, size, num_items in grid.points():
+        known, held_out = split(size, num_items, device)
+        remark = partial(_quality, held_out)
+        name = f"fit, {NUM_INDUCING} inducing"
+        sides = (_side(ours_fitted, known, 3), _side(other_fitted, known, 1))
+        cases.append(Case(section, name, data, size, sides[0], sides[1:], remark))
+        name = f"64 win probabilities, {NUM_INDUCING} inducing"
+        sides = (_side(ours_predicting, known, 11), _side(other_predicting, known, 11))
+        cases.append(Case(section, name, data, size, sides[0], sides[1:]))
     return cases
 
 

@@ -10,7 +10,7 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Size, Tensor
 
 from botorch_pref.benchmarks.speed import pairwise
-from botorch_pref.benchmarks.speed.duels import DIM, duels, probes
+from botorch_pref.benchmarks.speed.duels import DIM, Grid, duels, probes
 from botorch_pref.benchmarks.speed.timing import time_cases
 
 CPU = torch.device("cpu")
@@ -54,7 +54,9 @@ def test_duels() -> None:
 
 
 def test_the_operations() -> None:
-    table = time_cases(pairwise.pairwise_cases("models", (), (60,), CPU), progress=False, once=True)
+    table = time_cases(
+        pairwise.pairwise_cases("models", Grid((), (60,)), CPU), progress=False, once=True
+    )
     assert (table["package"] == "PreferenceGP").sum() == 5
     assert (table["package"] == "PairwiseGP").sum() == 5
     assert (table["package"] == "15 Choleskys and the kernel").sum() == 1
@@ -72,7 +74,7 @@ def test_the_operations() -> None:
 
 
 def test_the_memory_of_a_posterior() -> None:
-    cases = pairwise.pairwise_cases("scaling", (1_600,), (), CPU)
+    cases = pairwise.pairwise_cases("scaling", Grid((1_600,)), CPU)
     (posterior,) = (case for case in cases if case.operation == pairwise.POSTERIOR)
     assert posterior.others[0].obstacle == "would take about 16 GB"
     assert sum(bool(side.obstacle) for case in cases for side in (case.ours, *case.others)) == 1
@@ -88,6 +90,6 @@ def test_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.cuda
 def test_cuda() -> None:
     cuda = torch.device("cuda")
-    cases = pairwise.pairwise_cases("models", (64,), (64,), cuda)
+    cases = pairwise.pairwise_cases("models", Grid((64,), (64,)), cuda)
     table = time_cases(cases + pairwise.batch_cases("batches", (8,), cuda), "cuda", progress=False)
     assert (table["ratio"] > 0).all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from botorch_pref.benchmarks.speed import ask, million, suggestion, variational
-from botorch_pref.benchmarks.speed.duels import DIM, duels
+from botorch_pref.benchmarks.speed.duels import DIM, Grid, duels
 from botorch_pref.benchmarks.speed.timing import time_cases
 from botorch_pref.models import PreferenceGP
 from botorch_pref.queries import Duel
@@ -44,7 +44,7 @@ def test_the_rows_against_the_classifier(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(variational, "NUM_HELD_OUT", 20)
     monkeypatch.setattr(variational, "NUM_STEPS", 2)
     table = time_cases(
-        variational.variational_cases("scaling", (5,), (), CPU), progress=False, once=True
+        variational.variational_cases("scaling", Grid((5,)), CPU), progress=False, once=True
     )
     assert table["package"].tolist() == 2 * ["PreferenceGP", "GPyTorch, variational"]
     assert table["note"].iloc[0].startswith("held-out mean log probability: -0.")
@@ -69,7 +69,7 @@ def test_optuna() -> None:
 
 
 def test_optuna_knows_the_cpu_alone() -> None:
-    cases = suggestion.suggestion_cases("scaling", (3,), (), torch.device("cuda"))
+    cases = suggestion.suggestion_cases("scaling", Grid((3,)), torch.device("cuda"))
     assert [case.ours.package for case in cases] == ["PF-TS", "EUBO"]
     assert {side.missing for case in cases for side in case.others} == {"knows the CPU alone"}
     assert cases[0].others == cases[1].others

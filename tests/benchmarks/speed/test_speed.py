@@ -22,10 +22,9 @@ def test_sections() -> None:
     # What has all numbers of duels has that of the table of models as well.
     together = [case.section for case in speed_cases(CPU, True, {*SECTIONS})]
     assert together == [name for section in SECTIONS if section != "models" for name in of[section]]
-    assert speed._FULL.one in speed._FULL.fresh
-    assert speed._FULL.many in speed._FULL.repeated
-    assert speed._QUICK.one in speed._QUICK.fresh
-    assert speed._QUICK.many in speed._QUICK.repeated
+    for sizes in (speed._FULL, speed._QUICK):
+        for models, scaling in zip(sizes.models, sizes.scaling, strict=True):
+            assert {*models} <= {*scaling}
 
 
 def test_the_command_has_the_same_sections_and_limit() -> None:
