@@ -2,6 +2,7 @@ r"""Laplace inference over blocks of judgements: functions of tensors that know 
 
 from botorch_pref.laplace.base import Look, Side
 from botorch_pref.laplace.evidence import log_evidence
+from botorch_pref.laplace.extension import extend
 from botorch_pref.laplace.gaussian import StandardNormal
 from botorch_pref.laplace.implicit import represent
 from botorch_pref.laplace.inducing import InducingSide
@@ -30,6 +31,7 @@ __all__ = [
     "SparseMap",
     "StandardNormal",
     "choose_side",
+    "extend",
     "find_mode",
     "log_evidence",
     "log_evidence_by_inducing_items",

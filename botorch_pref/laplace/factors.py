@@ -28,7 +28,13 @@ class Factor(ABC):
 
 
 class ExactFactor(Factor):
-    """That of a side which loses nothing of the prior."""
+    r"""That of a side which loses nothing of the prior.
+
+    Attributes:
+        cholesky: ``... x p x p``-dim factor of the Hessian in Newton's coordinates, scaled.
+    """
+
+    cholesky: Tensor
 
     @abstractmethod
     def solve_adjoint(self, x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -27,15 +28,21 @@ from botorch_pref.laplace.base import Look, Side
 from botorch_pref.laplace.factors import AnswerFactor, ExactFactor, ItemFactor, matvec
 from botorch_pref.laplace.observations import IdentityMap, Observations, SparseMap
 
+_SLOW = 0.1  # what a step must leave of the gradient for another by the same Hessian
+
 
 class ExactSide(Side):
     r"""A side that loses nothing of the prior.
 
     Attributes:
         map: The map from the side's coordinates to the latent values.
+        keeps_hessian: Whether steps go on by one Hessian while they shrink the gradient tenfold,
+            which saves most factorisations from a start that is close by.
     """
 
     map: SparseMap | IdentityMap
+    keeps_hessian = False
+    _kept: tuple[ExactFactor, Tensor] | None = None  # a Hessian, and the distance of the last step
     _scale: Tensor  # of the gradient, in this search
 
     def replaced(self, observations: Observations, tensors: Mapping[str, Tensor]) -> Self:
@@ -48,7 +55,7 @@ class ExactSide(Side):
 
     def begin(self, start: Tensor | None) -> Tensor:
         """See the base class."""
-        self._scale = self.gradient_scale()
+        self._scale, self._kept = self.gradient_scale(), None
         zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
         if start is None:
             return zero
@@ -69,6 +76,21 @@ class ExactSide(Side):
         shift = self.latent(z)
         latent = self.prior_latent + shift
         return latent, self.observations.log_prob(latent).sum(-1) - self.penalty(z, shift)
+
+    def forget(self) -> None:
+        """Let go of the Hessian that was kept, and keep none from now on."""
+        self.keeps_hessian, self._kept = False, None
+
+    def _hessian(self, look: Look) -> ExactFactor:
+        """What a step is taken by: the factored Hessian here, or a kept one while it serves."""
+        kept = self._kept
+        if kept is not None and bool((look.distance <= _SLOW * kept[1]).all()):
+            factor = kept[0]
+        else:
+            factor = self.factor(look.curvature)
+        if self.keeps_hessian:
+            self._kept = factor, look.distance
+        return factor
 
     @abstractmethod
     def coordinates(self, weights: Tensor) -> Tensor:
@@ -132,7 +154,7 @@ class AnswerSide(ExactSide):
 
     def newton(self, look: Look) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        direction = self.factor(look.curvature).solve_adjoint(look.gradient)
+        direction = self._hessian(look).solve_adjoint(look.gradient)
         return direction, (look.gradient * self.latent(direction)).sum(-1)
 
     def factor(self, curvature: Tensor) -> AnswerFactor:
@@ -150,7 +172,11 @@ class ItemSide(ExactSide):
     ) -> None:
         super().__init__(item_covariance, prior_latent, observations)
         self.map = observations.map
-        self.root = prior_root(item_covariance.detach())
+
+    @cached_property
+    def root(self) -> Tensor:
+        """The ``... x n x n``-dim root of the covariance; may be set where it is known."""
+        return prior_root(self.covariance.detach())
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
         """See the base class."""
@@ -179,7 +205,7 @@ class ItemSide(ExactSide):
 
     def newton(self, look: Look) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        gradient, cholesky = look.gradient, self.factor(look.curvature).cholesky
+        gradient, cholesky = look.gradient, self._hessian(look).cholesky
         direction = torch.cholesky_solve(gradient.unsqueeze(-1), cholesky).squeeze(-1)
         return direction, (gradient * direction).sum(-1)
 
@@ -212,12 +238,14 @@ def choose_side(
     if jitter:
         diagonal = torch.full_like(item_covariance[..., 0], jitter)
         item_covariance = item_covariance + torch.diag_embed(diagonal)
-    if side is None:
-        few_rows = observations.num_rows <= observations.num_items
-        side = AnswerSide if few_rows else ItemSide
-    if issubclass(side, AnswerSide):
+    if issubclass(side or preferred_side(observations), AnswerSide):
         return AnswerSide(item_covariance, prior_latent, observations)
     return ItemSide(item_covariance, prior_latent, observations)
+
+
+def preferred_side(observations: Observations) -> type[AnswerSide] | type[ItemSide]:
+    """The side in fewer dimensions."""
+    return AnswerSide if observations.num_rows <= observations.num_items else ItemSide
 
 
 def prior_root(covariance: Tensor) -> Tensor:

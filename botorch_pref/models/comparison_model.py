@@ -20,6 +20,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Block, Observations
 from botorch_pref.models.laplace_gp import LaplaceGP
 from botorch_pref.models.measured_values import Calibration, values_block
+from botorch_pref.models.solved import Solved, begins_with, solve
 
 _DUEL = (1.0, -1.0)
 _DATA = ("datapoints", "pairs", "wins", "count", "annotator")
@@ -206,10 +207,27 @@ class ComparisonModel(LaplaceGP):
         self._posterior_cache.clear()
         self._evidence.clear()
 
-    def _with_data(self, data: Comparisons | None, values: Values | None) -> Self:
-        new = copy.deepcopy(self)
+    def with_data(self, data: Comparisons | None, values: Values | None = None) -> Self:
+        r"""A copy with other data, and the same hyperparameters and transforms.
+
+        Where the data begin with those of this model, a posterior that it has found is added
+        to: the kernel is evaluated at new items alone, and the mode is looked for close by.
+
+        Args:
+            data: All comparisons.
+            values: All measured values.
+        """
+        memo: dict[int, Any] = {}
+        new = copy.deepcopy(self, memo)
         new._set_data(data, values)
+        if begins_with(data, self.data) and begins_with(values, self.values):
+            new._posterior_cache = self._posterior_cache.handed_on(memo)
         return new
+
+    def _represent(self, former: Solved | None = None) -> Solved:
+        if torch.is_grad_enabled() or self.batch_shape:
+            return super()._represent()
+        return solve(self, former)
 
 
 def ranking_inputs(

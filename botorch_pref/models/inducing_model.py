@@ -15,6 +15,7 @@ from botorch_pref.laplace import InducingSide, Representer, represent
 from botorch_pref.laplace.base import Side
 from botorch_pref.models.comparison_model import shape_of
 from botorch_pref.models.inducing_kernel import InducingKernel, most_varied
+from botorch_pref.models.solved import Solved
 from botorch_pref.models.utility_model import UtilityModel
 
 
@@ -101,11 +102,11 @@ class InducingModel(UtilityModel):
         kernel = InducingKernel(self.covar_module, items, self.nodes(), self.scaling())
         return InducingSide(kernel, latent, observations)
 
-    def _represent(self) -> tuple[Tensor, Representer]:
+    def _represent(self, former: Solved | None = None) -> Solved:
         if self.inducing_points is None:
-            return super()._represent()
+            return super()._represent(former)
         found: Representer = represent(self.side(self.transformed_items()), self.variance_weight())
-        return self.nodes(), found
+        return Solved(self.nodes(), found)
 
     def _set_data(self, data: Comparisons | None, values: Values | None) -> None:
         if "_inducing" in self._buffers:  # and not in the middle of construction

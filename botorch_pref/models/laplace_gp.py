@@ -32,6 +32,7 @@ from botorch_pref.models.evidence import EvidenceEvaluator
 from botorch_pref.models.fitting import log_hyperposterior
 from botorch_pref.models.independent_fit import fit_independently, is_independent
 from botorch_pref.models.pieces import Pieces, scaled, worth_splitting
+from botorch_pref.models.solved import Solved
 from botorch_pref.models.transformed_items import TransformedItems
 
 
@@ -58,8 +59,7 @@ class LaplaceGP(TransformedItems, Model, GP):
         self.likelihood = likelihood
         if input_transform is not None:
             self.input_transform = input_transform
-        self._posterior_cache: HyperparameterCache[tuple[Tensor, Representer]]
-        self._posterior_cache = HyperparameterCache()
+        self._posterior_cache: HyperparameterCache[Solved] = HyperparameterCache()
         self._evidence = EvidenceEvaluator()
         self._is_fitting = False
 
@@ -109,10 +109,13 @@ class LaplaceGP(TransformedItems, Model, GP):
 
     def side(self, items: Tensor) -> Side:
         """Prior and observations, for transformed items."""
+        return choose_side(*self.parts(items, to_dense(self.covar_module(items))))
+
+    def parts(self, items: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Observations]:
+        """What a side is made of, for transformed items and their prior covariance."""
         observations = self.observations()
-        mean, covariance = self.prior(items)
-        covariance = scaled(covariance, self.scaling())
-        return choose_side(covariance, self.prior_latent(mean, observations), observations)
+        latent = self.prior_latent(self.mean_module(items), observations)
+        return scaled(covariance, self.scaling()), latent, observations
 
     def log_evidence(self) -> Tensor:
         r"""The ``batch_shape``-dim log marginal likelihood of the answers.
@@ -161,24 +164,22 @@ class LaplaceGP(TransformedItems, Model, GP):
         carries the graph through the mode.
         """
         if self.items.requires_grad or settings.detach_test_caches.off():
-            return self._represent()
-        constants = (self.likelihood.scale, *self.constants())
+            return self._represent()[:2]
+        roots, constants = tuple(self.children()), (self.likelihood.scale, *self.constants())
         with torch.no_grad():
-            return self._posterior_cache.get(
-                tuple(self.children()), constants, self.items, self._represent
-            )
+            return self._posterior_cache.get(roots, constants, self.items, self._represent)[:2]
 
-    def _represent(self) -> tuple[Tensor, Representer]:
+    def _represent(self, former: Solved | None = None) -> Solved:
         items, weight = self.transformed_items(), self.variance_weight()
         if torch.is_grad_enabled() or not worth_splitting(self, items):
-            return items, represent(self.side(items), weight)
+            return Solved(items, represent(self.side(items), weight))
         pieces = Pieces(self, items)
         weights = [None] * len(items) if weight is None else weight.split(pieces.size)
         parts = (
             represent(side, own if own is None else own.view(side.prior_latent.shape))
             for side, own in zip(pieces, weights, strict=False)
         )
-        return items, Representer.stacked(parts, pieces.observations)
+        return Solved(items, Representer.stacked(parts, pieces.observations))
 
     def nodes(self) -> Tensor:
         """The transformed items that the posterior's weights belong to."""

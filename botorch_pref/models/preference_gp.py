@@ -121,8 +121,8 @@ class PreferenceGP(InducingModel):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         if self.data is None:
-            return self._with_data(Comparisons.from_pairs(pairs, answers), self.values)
-        return self._with_data(self.data.append(pairs, answers), self.values)
+            return self.with_data(Comparisons.from_pairs(pairs, answers), self.values)
+        return self.with_data(self.data.append(pairs, answers), self.values)
 
     def condition_on_values(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
         r"""A copy that has also seen more measured values, with the same hyperparameters.
@@ -139,7 +139,7 @@ class PreferenceGP(InducingModel):
         values = Values(X, Y, Yvar)
         self.calibration.check(values)
         stored = self.values
-        return self._with_data(self.data, values if stored is None else stored.append(values))
+        return self.with_data(self.data, values if stored is None else stored.append(values))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Self:
         r"""A copy that has also seen comparisons among new items.
@@ -161,8 +161,8 @@ class PreferenceGP(InducingModel):
         if kwargs.get("noise") is not None:
             raise UnsupportedError("`noise` does not apply to comparisons.")
         if self.data is None:
-            return self._with_data(Comparisons.from_comparisons(X, Y), self.values)
-        return self._with_data(self.data.with_fresh(X, Y), self.values)
+            return self.with_data(Comparisons.from_comparisons(X, Y), self.values)
+        return self.with_data(self.data.with_fresh(X, Y), self.values)
 
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None
@@ -206,7 +206,7 @@ class PreferenceGP(InducingModel):
             data = Comparisons.from_comparisons(
                 X.new_empty(0, X.shape[-1]), torch.empty(0, 2, dtype=torch.long)
             )
-        return self._with_data(data.append_fresh(X, answers), self.values)
+        return self.with_data(data.append_fresh(X, answers), self.values)
 
 
 def _default_mean(values: Values | None, batch_shape: Size) -> Mean:

@@ -26,9 +26,9 @@ from torch import Size, Tensor
 
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace import AnswerSide, ItemSide, choose_side
+from botorch_pref.laplace import AnswerSide, ItemSide, sides
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import PreferenceGP, laplace_gp
+from botorch_pref.models import PreferenceGP, solved
 from tests.models.common import (
     LinearMean,
     assert_same_posterior,
@@ -573,9 +573,7 @@ def test_both_sides_agree(
         comparisons = comparisons[(X[comparisons[:, 0]] != X[comparisons[:, 1]]).any(-1)]
     found = []
     for side in (AnswerSide, ItemSide):
-        monkeypatch.setattr(
-            laplace_gp, "choose_side", lambda *args, side=side: choose_side(*args, side=side)
-        )
+        monkeypatch.setattr(sides, "preferred_side", lambda _, side=side: side)
         model = PreferenceGP(
             X, comparisons, covar_module=make_kernel(2), likelihood=link(scale), variance=variance
         )
@@ -757,8 +755,8 @@ def test_the_posterior_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None
         calls.append(1)
         return laplace_represent(*args)
 
-    laplace_represent = laplace_gp.represent
-    monkeypatch.setattr(laplace_gp, "represent", represent)
+    laplace_represent = solved.represent
+    monkeypatch.setattr(solved, "represent", represent)
     for seed in range(3):
         model.posterior(rand(4, 2, seed=seed))
         model.win_probability(rand(4, 2, 2, seed=seed))

@@ -1,0 +1,217 @@
+r"""A posterior that a few answers are added to, from the one before.
+
+Notation as in :mod:`botorch_pref.laplace.sides`; ``E`` picks the rows ``c`` that say something new.
+The former posterior is their prior: with the Hessian of the former rows, ``T = (I + W P)^-1 E``,
+
+* their latent values have covariance ``E^T P T`` and take the weights ``a_c`` of a mode of their
+  own, in as many dimensions, and all weights move by ``T a_c``, which is where Newton starts;
+* with further curvature ``w_c`` an answer-free ``Gamma`` moves by one rank for each of these rows,
+  by ``V (diag(1 / w_c) + E^T G C V)^-1 V^T`` with ``V = (I - Gamma C) G^T E``.
+
+A root of the prior covariance gets rows by a triangular solve.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.linalg import solve_triangular
+
+from botorch_pref.laplace.factors import matvec
+from botorch_pref.laplace.implicit import represent
+from botorch_pref.laplace.inducing_rows import some_rows
+from botorch_pref.laplace.mode import find_mode
+from botorch_pref.laplace.observations import Block, Observations
+from botorch_pref.laplace.predict import Representer
+from botorch_pref.laplace.sides import (
+    AnswerSide,
+    ExactSide,
+    ItemSide,
+    choose_side,
+    preferred_side,
+    prior_root,
+)
+
+_MOST_ROWS = 8  # beyond which a start near the mode gains nothing over a search anew
+
+
+@torch.no_grad()
+def extend(
+    former: Representer,
+    item_covariance: Tensor,
+    prior_latent: Tensor,
+    observations: Observations,
+    rows: Tensor,
+    items: Tensor,
+    variance_weight: Tensor | None = None,
+) -> Representer:
+    r"""What predictions need after further answers, as :func:`represent` finds it anew.
+
+    The prior of former items and the likelihood of former answers must be the same as before.
+
+    Args:
+        former: The representer before, without a batch; it is left as it is.
+        item_covariance: ``n x n``-dim prior covariance of the items.
+        prior_latent: ``m``-dim prior mean of the latent values.
+        observations: All observations, of all items.
+        rows: Where the ``m0`` former rows are among the rows.
+        items: Where the ``n0`` former items are among the items, in order.
+        variance_weight: As in :func:`represent`; proportional to the weights of the rows.
+
+    Returns:
+        The representer, which carries no graph.
+    """
+    before = former.side
+    assert isinstance(before, ExactSide)  # others are not extended
+    side = _grown_side(before, item_covariance, prior_latent, observations, rows, items)
+    weight, wins = _gain(before.observations, observations, rows)
+    changed = weight.nonzero().squeeze(-1)
+    if not 0 < len(changed) <= _MOST_ROWS:
+        return represent(side, variance_weight)
+    news = _news(observations, changed, weight, wins)
+    side.keeps_hessian = True
+    mode = find_mode(side, start=_start(former, side, rows, changed, news))
+    side.forget()
+    if variance_weight is None:
+        _, curvature, _ = observations.derivatives(mode.latent)
+        gamma = side.factor(curvature).gamma()
+    elif type(side) is type(before):
+        wide = _padded(former.gamma, rows if isinstance(side, AnswerSide) else items, side)
+        further = variance_weight[changed] * news.weight / observations.weight[changed]
+        gamma = _grown_gamma(wide, side, changed, further)
+    else:
+        gamma = side.factor(variance_weight).gamma()
+    return Representer(side, side.map.adjoint(mode.weights), gamma, mode)
+
+
+def bordered(former: Tensor, kept: Tensor, new: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
+    r"""A symmetric matrix of which a part is known.
+
+    Args:
+        former: ``n0 x n0``-dim known part.
+        kept: ``n0``-dim positions of its rows, ascending.
+        new: ``k``-dim positions of the other rows, ascending.
+        cross: ``k x n0``-dim part of these rows.
+        corner: ``k x k``-dim part of these rows.
+
+    Returns:
+        The ``(n0 + k) x (n0 + k)``-dim matrix.
+    """
+    if not len(new):
+        return former
+    whole = torch.cat([torch.cat([former, cross], -2), torch.cat([cross, corner], -1).mT], -1)
+    if bool(new[0] == len(former)):
+        return whole
+    order = torch.cat([kept, new]).argsort()
+    return whole[order][:, order]
+
+
+def others(kept: Tensor, size: int) -> Tensor:
+    """The positions below ``size`` that are not among some."""
+    rest = torch.ones(size, dtype=torch.bool, device=kept.device)
+    rest[kept] = False
+    return rest.nonzero().squeeze(-1)
+
+
+def _grown_side(
+    before: ExactSide,
+    item_covariance: Tensor,
+    prior_latent: Tensor,
+    observations: Observations,
+    rows: Tensor,
+    items: Tensor,
+) -> ExactSide:
+    """The side of all observations, from the former one where it is of the same kind."""
+    if not isinstance(before, preferred_side(observations)):
+        return choose_side(item_covariance, prior_latent, observations)
+    tensors = {"prior_latent": prior_latent, "covariance": item_covariance}
+    if isinstance(before, ItemSide):
+        tensors["root"] = _grown_root(before.root, item_covariance, items)
+    else:
+        new = others(rows, observations.num_rows)
+        gram = before.covariance
+        if len(new):
+            fresh = some_rows(observations, new).map.rows(item_covariance)
+            block = observations.map.columns(fresh)
+            gram = bordered(gram, rows, new, block[:, rows], block[:, new])
+        tensors["covariance"] = gram
+    return before.replaced(observations, tensors)
+
+
+def _gain(before: Observations, now: Observations, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Weight and wins of each row beyond what they were; halves and whole numbers are exact."""
+    weight, wins = now.weight, _wins(now)
+    return weight.index_add(0, rows, -before.weight), wins.index_add(0, rows, -_wins(before))
+
+
+def _wins(observations: Observations) -> Tensor:
+    return torch.cat([block.weight * block.answer for block in observations.blocks])
+
+
+def _news(now: Observations, changed: Tensor, weight: Tensor, wins: Tensor) -> Observations:
+    """What is new in some rows, as observations of these rows' own latent values."""
+    blocks, first = [], 0
+    for block in some_rows(now, changed).blocks:
+        last = first + block.weight.shape[-1]
+        items = torch.arange(first, last, device=changed.device).unsqueeze(-1)
+        gain = weight[changed[first:last]]
+        answer = wins[changed[first:last]] / gain
+        blocks.append(Block(items, (1.0,), answer, gain, block.likelihood))
+        first = last
+    return Observations(blocks, len(changed))
+
+
+def _start(
+    former: Representer, side: ExactSide, rows: Tensor, changed: Tensor, news: Observations
+) -> Tensor:
+    """Weights near those of the mode."""
+    known, curvature = side.prior_latent.new_zeros(2, side.observations.num_rows)
+    known[rows] = former.mode.weights
+    curvature[rows] = former.side.observations.derivatives(former.mode.latent)[1]
+    moves = side.factor(curvature).solve_adjoint(_picks(side, changed))
+    covariance = _latent(side, moves)[:, changed]
+    latent = (side.prior_latent + _latent(side, known))[changed]
+    found = find_mode(AnswerSide(0.5 * (covariance + covariance.mT), latent, news))
+    return known + found.weights @ moves
+
+
+def _picks(side: ExactSide, changed: Tensor) -> Tensor:
+    """``E^T``: one row for each of some rows of a side."""
+    picks = side.prior_latent.new_zeros(len(changed), side.observations.num_rows)
+    return picks.scatter_(-1, changed.unsqueeze(-1), 1.0)
+
+
+def _latent(side: ExactSide, weights: Tensor) -> Tensor:
+    """``P a``."""
+    return side.map.apply(matvec(side.covariance, side.map.adjoint(weights)))
+
+
+def _grown_gamma(gamma: Tensor, side: ExactSide, changed: Tensor, further: Tensor) -> Tensor:
+    """``Gamma`` after further curvature of some rows."""
+    picked = side.map.adjoint(_picks(side, changed))
+    columns = picked @ side.covariance
+    moved = picked - columns @ gamma
+    inner = torch.diag(further.reciprocal()) + columns @ moved.mT
+    half = solve_triangular(torch.linalg.cholesky(inner), moved, upper=False)
+    return gamma + half.mT @ half
+
+
+def _padded(gamma: Tensor, kept: Tensor, side: ExactSide) -> Tensor:
+    """``Gamma`` with zeros for the coordinates that are new."""
+    new = others(kept, len(side.covariance))
+    none = gamma.new_zeros(len(new), len(gamma) + len(new))
+    return bordered(gamma, kept, new, *none.tensor_split([len(gamma)], dim=-1))
+
+
+def _grown_root(root: Tensor, covariance: Tensor, items: Tensor) -> Tensor:
+    """A root of a covariance, by new rows of the one of former items where these allow it."""
+    n = len(root)
+    if n == len(covariance):
+        return root
+    if torch.equal(items, torch.arange(n, device=items.device)) and torch.equal(root, root.tril()):
+        row = solve_triangular(root, covariance[:n, n:], upper=False).mT
+        corner, info = torch.linalg.cholesky_ex(covariance[n:, n:] - row @ row.mT)
+        if not bool(info):
+            none = row.new_zeros(n, len(corner))
+            return torch.cat([torch.cat([root, none], -1), torch.cat([row, corner], -1)])
+    return prior_root(covariance)

@@ -1,0 +1,100 @@
+r"""The posterior of a model, kept so that one of more data can be built from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from gpytorch.kernels import Kernel
+from linear_operator import to_dense
+from torch import Tensor
+
+from botorch_pref.data import Comparisons, Values
+from botorch_pref.laplace import Representer, choose_side, extend, represent
+from botorch_pref.laplace.extension import bordered, others
+
+if TYPE_CHECKING:
+    from botorch_pref.models.comparison_model import ComparisonModel
+
+_GROWING = ("datapoints", "pairs", "wins", "count", "items", "targets", "variances")
+
+
+class Solved(NamedTuple):
+    r"""What a model caches.
+
+    Attributes:
+        items: ``... x n x d``-dim transformed items, or inducing items.
+        found: What predictions need.
+        covariance: ``n x n``-dim prior covariance of the items, if it can be added to.
+        pairs: ``r x 2``-dim distinct pairs of the rows, likewise.
+        num_compared: How many of the items come before those measured, likewise.
+    """
+
+    items: Tensor
+    found: Representer
+    covariance: Tensor | None = None
+    pairs: Tensor | None = None
+    num_compared: int = 0
+
+
+def solve(model: ComparisonModel, former: Solved | None) -> Solved:
+    r"""The posterior of an exact model without a batch; no graph is kept.
+
+    Args:
+        model: The model.
+        former: That of the same model when it had fewer data, if it is known: then the
+            kernel is evaluated at what is new alone.
+    """
+    items, weight, data = model.transformed_items(), model.variance_weight(), model.merged_data
+    pairs = torch.empty(0, 2, dtype=torch.long, device=items.device) if data is None else data.pairs
+    num_compared = 0 if data is None else data.num_items
+    if former is None or former.covariance is None or former.pairs is None:
+        covariance = to_dense(model.covar_module(items))
+        found = represent(choose_side(*model.parts(items, covariance)), weight)
+        return Solved(items, found, covariance, pairs, num_compared)
+    kept = _positions(former.num_compared, num_compared, len(former.items), items.device)
+    rows, known = (p[:, 0] * len(items) + p[:, 1] for p in (pairs, former.pairs))
+    rows = torch.searchsorted(rows, known)
+    num_values = len(former.items) - former.num_compared
+    rows = torch.cat([rows, _positions(0, len(pairs), num_values, items.device)])
+    covariance = grown_covariance(model.covar_module, items, former.covariance, kept)
+    found = extend(former.found, *model.parts(items, covariance), rows, kept, weight)
+    return Solved(items, found, covariance, pairs, num_compared)
+
+
+def grown_covariance(kernel: Kernel, items: Tensor, former: Tensor, kept: Tensor) -> Tensor:
+    r"""The prior covariance of items, some of whose rows and columns are known.
+
+    Args:
+        kernel: The kernel, which is evaluated at the other rows alone.
+        items: ``n x d``-dim transformed items.
+        former: ``n0 x n0``-dim covariance of those that are known.
+        kept: Where these are, ascending.
+
+    Returns:
+        ``n x n``-dim covariance.
+    """
+    new = others(kept, len(items))
+    if not len(new):
+        return former
+    cross, corner = to_dense(kernel(items[new], items[kept])), to_dense(kernel(items[new]))
+    return bordered(former, kept, new, cross, corner)
+
+
+def begins_with(whole: Comparisons | Values | None, part: Comparisons | Values | None) -> bool:
+    """Whether data without a batch begin with all rows of others of their kind."""
+    if part is None:
+        return True
+    if whole is None or whole.batch_shape or part.batch_shape:
+        return False
+    fields = ((getattr(data, name, None) for data in (whole, part)) for name in _GROWING)
+    return all(
+        a is b or (a is not None and b is not None and torch.equal(a[: len(b)].to(b), b))
+        for a, b in fields
+    )
+
+
+def _positions(num_first: int, now: int, size: int, device: torch.device) -> Tensor:
+    """Where ``size`` rows are after rows were added behind the first of them."""
+    rows = torch.arange(size, device=device)
+    return torch.where(rows < num_first, rows, rows + now - num_first)

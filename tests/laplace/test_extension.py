@@ -1,0 +1,138 @@
+"""Posteriors that rows are added to, as functions of tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.laplace import (
+    AnswerSide,
+    ItemSide,
+    Observations,
+    Representer,
+    Side,
+    choose_side,
+    extend,
+    represent,
+)
+from botorch_pref.laplace.extension import _grown_root, bordered, others
+from botorch_pref.laplace.observations import Block
+from botorch_pref.laplace.sides import prior_root
+from botorch_pref.likelihoods import LogitLikelihood
+from tests.laplace.common import DUEL, LABEL, assert_equal, matern, rand
+
+X = rand(12, 2)
+PAIRS = torch.tensor([[0, 1], [2, 3], [1, 3], [0, 2], [4, 5], [3, 4], [8, 9], [10, 2]])
+
+
+def some(num_rows: int, num_items: int, count: Tensor) -> Observations:
+    """Duels, and labels behind them."""
+    answer = (0.5 + 0.5 * (-1.0) ** torch.arange(num_rows)).to(count)
+    duels = Block(PAIRS[:num_rows], DUEL, answer, count, LogitLikelihood())
+    labels = Block(
+        torch.tensor([[1], [0]]),
+        LABEL,
+        *torch.tensor([[0.0, 1.0], [1, 2]]).to(count),
+        LogitLikelihood(),
+    )
+    return Observations([duels, labels], num_items)
+
+
+def joint(num_rows: int, num_items: int, count: Tensor) -> tuple[Tensor, Tensor, Observations]:
+    observations = some(num_rows, num_items, count)
+    items = X[:num_items]
+    return matern(items), observations.map.apply(items.sum(-1)), observations
+
+
+def assert_same(found: Representer, expected: Representer) -> None:
+    assert type(found.side) is type(expected.side)
+    assert_equal(found.weights, expected.weights, 1e-10)
+    assert_equal(found.gamma, expected.gamma, 1e-10)
+    assert_equal(found.mode.latent, expected.mode.latent, 1e-10)
+    assert_equal(found.mode.weights, expected.mode.weights, 1e-10)
+    assert_equal(found.side.covariance, expected.side.covariance, 1e-14)
+    assert bool(found.mode.converged)
+
+
+@pytest.mark.parametrize("kappa", [None, 0.4])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((5, 12), (8, 12)), ((4, 5), (5, 6)), ((3, 6), (6, 6)), ((8, 12), (8, 12)), ((4, 9), (4, 9))],
+)
+def test_rows_behind_each_kind(
+    before: tuple[int, int], after: tuple[int, int], kappa: float | None
+) -> None:
+    """On either side, from one to the other, and rows that are answered once more."""
+    count = 1.0 + torch.arange(before[0], dtype=torch.float64) % 2
+    (K, mean, observations), weight = joint(*before, count), None
+    weight = None if kappa is None else observations.weight / kappa
+    former = represent(choose_side(K, mean, observations), weight)
+    more = torch.cat([count, torch.ones(after[0] - before[0]).double()])
+    more[1] += 1.0
+    K, mean, observations = joint(*after, more)
+    weight = None if kappa is None else observations.weight / kappa
+    rows = torch.arange(before[0] + 2)
+    rows[before[0] :] += after[0] - before[0]
+    items = torch.arange(before[1])
+    found = extend(former, K, mean, observations, rows, items, weight)
+    assert_same(found, represent(choose_side(K, mean, observations), weight))
+    again = represent(
+        choose_side(*joint(*before, count)),
+        None if kappa is None else joint(*before, count)[2].weight / kappa,
+    )
+    assert_same(former, again)  # it is left as it was
+
+
+@pytest.mark.parametrize("wanted", [AnswerSide, ItemSide])
+def test_the_hessian_is_let_go_of(wanted: type[Side]) -> None:
+    size = (4, 12) if wanted is AnswerSide else (6, 6)
+    ones = torch.ones(size[0], dtype=torch.float64)
+    former = represent(choose_side(*joint(*size, ones)))
+    grown = joint(*size, ones + torch.eye(size[0])[0])
+    found = extend(former, *grown, torch.arange(size[0] + 2), torch.arange(size[1]))
+    assert isinstance(found.side, wanted)
+    assert found.side._kept is None
+    assert not found.side.keeps_hessian
+
+
+def test_bordered() -> None:
+    whole = matern(X)
+    for kept in (torch.arange(9), torch.tensor([0, 1, 2, 5, 6, 7, 8, 11])):
+        new = others(kept, 12)
+        former = whole[kept][:, kept]
+        found = bordered(former, kept, new, whole[new][:, kept], whole[new][:, new])
+        assert torch.equal(found, whole)
+    everything = torch.arange(12)
+    assert bordered(whole, everything, others(everything, 12), whole, whole) is whole
+
+
+def test_a_root_gets_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    K, first = matern(X), torch.arange(9)
+    root = prior_root(K[:9, :9])
+    with monkeypatch.context() as patch:
+        patch.setattr("botorch_pref.laplace.extension.prior_root", None)
+        grown = _grown_root(root, K, first)
+        assert _grown_root(grown, K, torch.arange(12)) is grown
+    assert torch.equal(grown, grown.tril())
+    assert torch.equal(grown[:9, :9], root)
+    assert_equal(grown @ grown.mT, K, 1e-14)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        torch.tensor([0, 1, 2, 3, 3, 5, 6]),  # singular before
+        torch.tensor([0, 1, 2, 3, 4, 1, 6]),  # singular now
+    ],
+)
+def test_a_singular_covariance_has_a_root_all_the_same(items: Tensor) -> None:
+    K = matern(X[items])
+    root = _grown_root(prior_root(K[:5, :5]), K, torch.arange(5))
+    assert_equal(root @ root.mT, K, 1e-13)
+
+
+def test_new_items_between_former_ones() -> None:
+    K, items = matern(X), torch.tensor([0, 1, 2, 6, 7])
+    root = _grown_root(prior_root(K[items][:, items]), K, items)
+    assert_equal(root @ root.mT, K, 1e-14)
