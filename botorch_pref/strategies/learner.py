@@ -23,6 +23,7 @@ from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 
 REFIT_TENTHS = 11  # data are fitted again when they have grown to so many tenths
+_SPAN = 32  # answers that are added to a posterior before it is found anew
 
 
 class UtilityLearner:
@@ -30,7 +31,9 @@ class UtilityLearner:
 
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Where hyperparameters are learnt, they are fitted anew, from the prior's
-    median, whenever the data have grown by a tenth.
+    median, whenever the data have grown by a tenth. In between, answers are added to the model
+    one by one, from numbers of answers that depend on nothing else: so it is the same, bit for
+    bit, whenever it was asked for, and after it was stored and resumed.
 
     Args:
         space: The domain.
@@ -57,7 +60,7 @@ class UtilityLearner:
         self.kappa = checked_kappa("kappa", kappa)
         self.regularizer = checked_regularizer(regularizer)
         self.learns = isinstance(hyperparameters, str)
-        self.values = fixed_values(hyperparameters, space.dim)
+        self._values = fixed_values(hyperparameters, space.dim)
         self.kind = self.values.get("kernel", "rbf")
         self.num_fitted = 0
         items = space.bounds[:0] if space.choices is None else space.choices
@@ -66,6 +69,20 @@ class UtilityLearner:
         self._fresh: list[tuple[tuple[int, int], float]] = []  # not in the data yet
         self._engine: FiniteEngine | None = None
         self._model: PreferenceGP | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of the model would find its posterior anew, which is the same but for rounding.
+        return {**self.__dict__, "_model": None}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The hyperparameters of now, as plain JSON; none before they are learnt."""
+        return self._values
+
+    @values.setter
+    def values(self, values: dict[str, Any]) -> None:
+        self._values = values
+        self._engine = self._model = None
 
     @property
     def data(self) -> Comparisons:
@@ -95,7 +112,6 @@ class UtilityLearner:
             if duel.indices[0] == duel.indices[1]:
                 return False
             self._fresh.append((duel.indices, answer))
-        self._model = None
         return True
 
     def covar_module(self) -> ScaleKernel:
@@ -117,19 +133,27 @@ class UtilityLearner:
         size = self.data.num_comparisons
         if not self.learns or not refit_is_due(size, self.num_fitted):
             return False
-        model = self._build(kernel_of({}, self.space, self.kind))
+        model = self._build(kernel_of({}, self.space, self.kind), self.data)
         with seeded(derive_seed(self.seed, "fit", size)):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         self.values = fitted_values(model.covar_module, self.kind)
         self.num_fitted = size
-        self._engine = self._model = None
         return True
 
     def model(self) -> PreferenceGP:
         """The model of all comparisons so far."""
-        if self._model is None:
-            self._model = self._build(self.covar_module())
-        return self._model
+        data = self.data
+        size = data.pairs.shape[-2]
+        first = max(self.num_fitted, size - size % _SPAN, min(size, 1))
+        model = self._model
+        done = 0 if model is None or model.data is None else model.data.pairs.shape[-2]
+        if model is None or done < first:
+            model, done = self._build(self.covar_module(), self._first(first)), first
+        for number in range(done + 1, size + 1):
+            model.representer()  # what is found is added to
+            model = model.with_data(self._first(number))
+        self._model = model
+        return model
 
     def engine(
         self, answers: Callable[[], Iterable[tuple[tuple[int, int] | None, float]]]
@@ -154,10 +178,19 @@ class UtilityLearner:
                 )
         return self._engine
 
-    def _build(self, covar_module: ScaleKernel) -> PreferenceGP:
+    def _first(self, number: int) -> Comparisons:
+        """The first so many comparisons; the items of a box are numbered as they appear."""
+        data = self.data
+        pairs, wins, count = (rows[:number] for rows in (data.pairs, data.wins, data.count))
+        items = data.datapoints
+        if self.space.choices is None:
+            items = items[: 1 + int(pairs.max())] if number else items[:0]
+        return Comparisons.unchecked(items, pairs, wins, count)
+
+    def _build(self, covar_module: ScaleKernel, data: Comparisons) -> PreferenceGP:
         return PreferenceGP(
-            self.data.datapoints,
-            self.data,
+            data.datapoints,
+            data,
             covar_module=covar_module,
             input_transform=Normalize(self.space.dim, bounds=self.space.bounds),
             variance=self.kappa,

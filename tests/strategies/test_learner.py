@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 
@@ -184,3 +185,44 @@ def test_bad_hyperparameters() -> None:
             make(wrong)
     with pytest.raises(UnsupportedError, match="`regularizer`"):
         make(FIXED, box=True, regularizer="theta_mean")
+
+
+@pytest.mark.parametrize("kappa", ["laplace", 2.0])
+@pytest.mark.parametrize("box", [False, True])
+def test_the_model_does_not_depend_on_when_it_was_asked_for(
+    box: bool, kappa: str | float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("botorch_pref.strategies.learner._SPAN", 3)
+    steady, late, copied = (make(FIXED, box, kappa=kappa) for _ in range(3))
+    for size in range(5):
+        for learner in (steady, late, copied):
+            teach(learner, 1, seed=size, box=box)
+        expected = steady.model().posterior(TABLE)
+        copied = copy.deepcopy(copied)
+        assert torch.equal(
+            copied.model().posterior(TABLE).covariance_matrix, expected.covariance_matrix
+        )
+    found = late.model().posterior(TABLE)
+    assert torch.equal(found.mean, expected.mean)
+    assert torch.equal(found.covariance_matrix, expected.covariance_matrix)
+    anew = late._build(late.covar_module(), late.data).posterior(TABLE)
+    torch.testing.assert_close(found.mean, anew.mean, atol=1e-10, rtol=0.0)
+    torch.testing.assert_close(
+        found.covariance_matrix, anew.covariance_matrix, atol=1e-10, rtol=0.0
+    )
+
+
+def test_answers_are_added_until_the_span_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botorch_pref.strategies.learner._SPAN", 4)
+    learner, built, build = make(FIXED, box=True), [], UtilityLearner._build
+    monkeypatch.setattr(
+        UtilityLearner, "_build", lambda *args: built.append(len(args[2].pairs)) or build(*args)
+    )
+    for size in range(10):
+        teach(learner, 1, seed=size, box=True)
+        assert learner.model().num_observations
+    assert built == [1, 4, 8]
+    learner.values = {**FIXED, "outputscale": 1.0}
+    assert learner.model().covar_module.outputscale.item() == pytest.approx(1.0)
+    assert learner.model().data.num_comparisons == 10
+    assert built == [1, 4, 8, 8]
