@@ -3,7 +3,10 @@
 import pytest
 import torch
 
+from tests._reference.second_device import registered
+
 torch.set_num_threads(1)
+registered()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -40,6 +40,8 @@ class _Backend:
 
     _is_in_bad_fork = staticmethod(lambda: False)
     manual_seed_all = staticmethod(lambda seed: None)
+    get_rng_state = staticmethod(lambda device=None: torch.empty(0, dtype=torch.uint8))
+    set_rng_state = staticmethod(lambda state, device=None: None)
     is_available = staticmethod(lambda: True)
     is_initialized = staticmethod(lambda: True)
     device_count = staticmethod(lambda: 1)
@@ -47,7 +49,8 @@ class _Backend:
 
 
 @cache
-def _registered() -> torch.device:
+def registered() -> torch.device:
+    """The device, made known to torch; before the first backward pass, for which it counts."""
     _setup_privateuseone_for_python_backend(_KIND, backend_module=_Backend())
     return torch.device(_KIND, 0)
 
@@ -65,7 +68,7 @@ class _Remote(Tensor):
             strides=held.stride(),
             storage_offset=held.storage_offset(),
             dtype=held.dtype,
-            device=_registered(),
+            device=registered(),
         )
         new.held = held
         return new
@@ -122,7 +125,7 @@ class SecondDevice(TorchDispatchMode):
 @contextmanager
 def second_device() -> Iterator[tuple[torch.device, SecondDevice]]:
     """The device, and what counts its transfers."""
-    device = _registered()
+    device = registered()
     with SecondDevice() as mode, _Python():
         yield device, mode
 

@@ -15,8 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from botorch_pref.benchmarks.figures import MARKERS
-from botorch_pref.plotting import COLOURS, save_figure
+from botorch_pref.plotting import COLOURS, MARKERS, save_figure
 from botorch_pref.runner import replacing
 
 FILES = ("speed.csv", "speed.txt", "speed.png")

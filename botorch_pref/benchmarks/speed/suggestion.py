@@ -87,7 +87,8 @@ def optuna_ask(known: Duels) -> Run:
 
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(DIM)}
+    unit = optuna.distributions.FloatDistribution(0.0, 1.0)
+    space: dict[str, Any] = {f"x{i}": unit for i in range(DIM)}
     study: Any = create_study(n_generate=1, sampler=PreferentialGPSampler(seed=0))
     optuna.logging.set_verbosity(verbosity)
     for item in known.X.tolist():
