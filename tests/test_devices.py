@@ -32,7 +32,12 @@ BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 TABLE = torch.cartesian_prod(*[torch.linspace(0, 1, 4, dtype=torch.float64)] * 2)
 
 
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.cuda)])
+emulated = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real device")
+
+
+@pytest.fixture(
+    params=[pytest.param("emulated", marks=emulated), pytest.param("cuda", marks=pytest.mark.cuda)]
+)
 def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
     """A device that is not the CPU."""
     if request.param == "cuda":
@@ -42,6 +47,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
             yield device
 
 
+@emulated
 def test_the_emulated_device_is_as_strict_as_a_real_one() -> None:
     here = torch.eye(3, dtype=torch.float64)
     with second_device() as (device, counts):
@@ -184,6 +190,7 @@ def test_the_exact_engine(device: torch.device) -> None:
         same(found, wanted)
 
 
+@emulated
 def test_one_value_a_newton_step_is_brought_to_the_cpu() -> None:
     X, comparisons = items_and_comparisons()
     with second_device() as (device, counts):
