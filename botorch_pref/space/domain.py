@@ -1,22 +1,23 @@
-r"""The domain, and the package's only calls of BoTorch's optimizers."""
+r"""The domain, and what is largest on it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.finite import argmax_with_random_ties
 from botorch_pref.randomness import seeded
-from botorch_pref.space.feasible import Feasible, all_feasible, refine, spread
+from botorch_pref.space.box import Box, Constraints
+from botorch_pref.space.checks import bounding_box, checked_table
+from botorch_pref.space.feasible import Feasible, all_feasible, promising, refine
+from botorch_pref.space.mixed import MixedSearch
 
-_RESTARTS, _CONSTRAINED_RESTARTS = 4, 8  # a constraint cuts what is promising into pieces
 _PAIR_CHUNK = 4096
-_RAW_CHUNK = 128  # what random features of so many items take stays in the cache
 
 
 class Maximum(NamedTuple):
@@ -33,15 +34,34 @@ class Maximum(NamedTuple):
     indices: tuple[int, ...] | None
 
 
-class SearchSpace:
-    r"""A box, or a table of choices.
+class SearchSpace(Box):
+    r"""A box with real and whole numbers and categories, or a table of choices.
+
+    Items are in the user's own units throughout, a category being the index of its level. All
+    that is returned is feasible: within the bounds, whole where it should be, and to 1e-9 (of a
+    right-hand side above 1, relative to it) within the linear constraints.
 
     Example:
-        >>> space = SearchSpace(bounds=torch.tensor([[0.0, 0.0], [1.0, 2.0]]))
+        >>> bounds = torch.tensor([[0.0, 1.0, 1e-4, 0.0], [1.0, 9.0, 1.0, 2.0]])
+        >>> space = SearchSpace(bounds, integer=[1], log=[2], categorical=[3])
         >>> space.maximize(rule, q=2, seed=0).items
+
+    Attributes:
+        choices: ``n x d``-dim table, or None; for all others see
+            :class:`~botorch_pref.space.box.Box`.
     """
 
-    def __init__(self, bounds: Tensor | None = None, choices: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        bounds: Tensor | None = None,
+        choices: Tensor | None = None,
+        *,
+        integer: Sequence[int] = (),
+        categorical: Sequence[int] = (),
+        log: Sequence[int] = (),
+        inequality_constraints: Constraints = (),
+        equality_constraints: Constraints = (),
+    ) -> None:
         r"""Validate the domain.
 
         Args:
@@ -49,28 +69,34 @@ class SearchSpace:
                 what the unit cube is; by default that is the choices' bounding box.
             choices: ``n x d``-dim table of the items that may be asked. A row is an item,
                 also if its values stand in another row.
+            integer: Dimensions that are whole numbers.
+            categorical: Dimensions that are categories: of ``k`` levels 0, ..., ``k - 1``.
+            log: Dimensions that are searched and modelled on a logarithmic scale.
+            inequality_constraints: Triples of ``indices``, ``coefficients`` and ``rhs``, as in
+                BoTorch: ``sum_i coefficients[i] x[indices[i]] >= rhs``. For a box, and for
+                dimensions that are neither categories nor on a logarithmic scale.
+            equality_constraints: Likewise, equal to ``rhs``; a simplex is
+                ``[([0, 1, 2], [1.0, 1.0, 1.0], 1.0)]``.
 
         Raises:
             SearchSpaceError: If neither is given, or one has a wrong shape, type, order or
-                entry; names argument and row or column.
+                entry, or nothing is feasible; names argument and row or column.
         """
         if choices is not None:
-            choices = _checked_table("choices", choices)
+            choices = checked_table("choices", choices)
             if len(choices) < 2:
                 raise SearchSpaceError("`choices` needs two rows at least: a duel has two items.")
-        if bounds is None:
-            bounds = _bounding_box(choices)
-        self.bounds = _checked_bounds(bounds)
+        super().__init__(
+            bounding_box(choices) if bounds is None else bounds,
+            integer=integer,
+            categorical=categorical,
+            log=log,
+            inequality_constraints=inequality_constraints,
+            equality_constraints=equality_constraints,
+        )
         self.choices = choices
-        if choices is not None and choices.shape[-1] != self.dim:
-            raise SearchSpaceError(
-                f"`choices` has {choices.shape[-1]} columns but `bounds` {self.dim}."
-            )
-
-    @property
-    def dim(self) -> int:
-        """The dimension ``d`` of an item."""
-        return self.bounds.shape[-1]
+        if choices is not None:
+            self.check_choices(choices)
 
     @property
     def table(self) -> Tensor:
@@ -83,16 +109,13 @@ class SearchSpace:
             raise SearchSpaceError("This space is a box: it has no `choices`.")
         return self.choices
 
-    def normalize(self, items: Tensor) -> Tensor:
-        """``... x d`` items, with the box mapped to the unit cube."""
-        return (items - self.bounds[0]) / (self.bounds[1] - self.bounds[0])
-
     def sample(self, n: int, seed: int) -> Tensor:
         r"""Items that fill the space.
 
         Args:
             n: How many.
-            seed: Of the scrambled Sobol sequence, or of the draw among choices.
+            seed: Of the scrambled Sobol sequence, of the chains within linear constraints, or
+                of the draw among choices.
 
         Returns:
             ``n x d``-dim items; distinct choices for as long as there are any.
@@ -103,11 +126,17 @@ class SearchSpace:
         if not isinstance(n, int) or n < 0:
             raise SearchSpaceError(f"`n` must be a whole number, at least 0, not {n!r}.")
         if self.choices is None:
-            return self._sobol(n, self.dim, seed)
+            return self.filling(n, 1, seed).squeeze(-2)
         generator = torch.Generator().manual_seed(seed)
         total = len(self.choices)
         rounds = [torch.randperm(total, generator=generator) for _ in range(-(-n // total))]
         return self.choices[torch.cat([*rounds, torch.empty(0, dtype=torch.long)])[:n]]
+
+    def contains(self, items: Tensor) -> Tensor:
+        """Which of ``... x d`` items are feasible; of choices, those that are in the table."""
+        if self.choices is None:
+            return super().contains(items)
+        return (items.unsqueeze(-2) == self.choices).all(-1).any(-1)
 
     def maximize(
         self,
@@ -124,8 +153,9 @@ class SearchSpace:
         r"""Maximise a rule over items or pairs.
 
         On a box the best starts are refined by L-BFGS-B, and once more by SLSQP where that led
-        to what is not feasible; on choices every item, or every unordered pair, is evaluated
-        and ties are broken at random.
+        to what is not feasible, or by :class:`~botorch_pref.space.mixed.MixedSearch` where not
+        all is a real number on a linear scale; on choices every item, or every unordered pair,
+        is evaluated and ties are broken at random.
 
         Args:
             acq_function: The rule; takes ``b x q x d``.
@@ -146,17 +176,17 @@ class SearchSpace:
         with seeded(seed):
             if self.choices is not None:
                 return self._best_choice(acq_function, q, seed, feasible)
-            raw = self._sobol(raw_samples, q * self.dim, seed).view(raw_samples, q, self.dim)
+            raw = self.filling(raw_samples, q, seed)
             if starts is not None:
                 raw = torch.cat([raw, starts.to(raw)])
-            with torch.no_grad():
-                raw = raw[all_feasible(feasible, raw)]
-                values = torch.cat([acq_function(part) for part in raw.split(_RAW_CHUNK)])
-                if feasible is None:
-                    best = values.topk(min(num_restarts or _RESTARTS, len(raw))).indices
-                else:
-                    best = spread(values, raw, self.bounds, num_restarts or _CONSTRAINED_RESTARTS)
-            items, value = refine(acq_function, self.bounds, raw[best], options, feasible)
+            raw = promising(acq_function, self.bounds, raw, num_restarts, feasible)
+            if self.is_plain:
+                items, value = refine(acq_function, self.bounds, raw, options, feasible)
+            else:
+                search = MixedSearch(
+                    acq_function, self.parameters, self.polytope, feasible, options
+                )
+                items, value = search.best(raw)
         return Maximum(items.detach(), value.detach(), None)
 
     def _best_choice(
@@ -174,56 +204,22 @@ class SearchSpace:
         row = rows[int(best)]
         return Maximum(self.table[row], values[best], tuple(row.tolist()))
 
-    def _sobol(self, n: int, columns: int, seed: int) -> Tensor:
-        engine = SobolEngine(columns, scramble=True, seed=seed % 2**31)
-        unit = engine.draw(max(n, 1), dtype=torch.double)[:n]
-        lower, upper = self.bounds.repeat(1, columns // self.dim)
-        return lower + (upper - lower) * unit.to(self.bounds)
+    def subset(self, rows: Tensor) -> SearchSpace:
+        """The same space with some rows of the choices alone."""
+        return SearchSpace(self.bounds, self.table[rows], **self.options())
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON: bounds and choices as nested lists."""
+        """Plain JSON; of what goes beyond bounds and choices only what there is."""
         choices = None if self.choices is None else self.choices.tolist()
-        return {"bounds": self.bounds.tolist(), "choices": choices}
+        return {"bounds": self.bounds.tolist(), "choices": choices, **self.options()}
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> SearchSpace:
         """The space that :meth:`state_dict` was taken of."""
-        tensors = {
-            name: None if value is None else torch.tensor(value, dtype=torch.double)
+        options: dict[str, Any] = {
+            name: value
+            if value is None or name not in ("bounds", "choices")
+            else torch.as_tensor(value, dtype=torch.double)
             for name, value in state.items()
         }
-        return cls(**tensors)
-
-
-def _bounding_box(choices: Tensor | None) -> Tensor:
-    if choices is None:
-        raise SearchSpaceError("Give `bounds`, `choices`, or both.")
-    lower, upper = choices.amin(0), choices.amax(0)
-    # A constant column stays a dimension, of unit width.
-    return torch.stack([lower, torch.where(lower == upper, lower + 1.0, upper)])
-
-
-def _checked_table(name: str, table: Tensor) -> Tensor:
-    if not isinstance(table, Tensor) or table.dim() != 2 or not table.numel():
-        raise SearchSpaceError(f"`{name}` must be a two-dimensional tensor that is not empty.")
-    if not table.is_floating_point():
-        raise SearchSpaceError(f"`{name}` must be floating point, but is {table.dtype}.")
-    bad = (~table.isfinite()).any(dim=-1).nonzero()
-    if len(bad):
-        row = int(bad[0])
-        raise SearchSpaceError(f"`{name}` row {row} is {table[row].tolist()}: NaN or infinite.")
-    return table.detach().to(torch.double, copy=True)  # the caller's may change
-
-
-def _checked_bounds(bounds: Tensor) -> Tensor:
-    bounds = _checked_table("bounds", bounds)
-    if len(bounds) != 2:
-        raise SearchSpaceError(f"`bounds` must be 2 x d, but is {tuple(bounds.shape)}.")
-    bad = (bounds[0] >= bounds[1]).nonzero()
-    if len(bad):
-        column = int(bad[0])
-        raise SearchSpaceError(
-            f"`bounds` column {column} is {bounds[:, column].tolist()}: the lower bound must "
-            "be below the upper."
-        )
-    return bounds
+        return cls(**options)

@@ -16,7 +16,9 @@ from botorch_pref.exceptions import SearchSpaceError
 
 # How much of a step that left the feasible set is taken back: the end is often just outside.
 _BACKTRACKS = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-_ROUNDING = 1e-9  # of a slack
+_RESTARTS, _CONSTRAINED_RESTARTS = 4, 8  # a constraint cuts what is promising into pieces
+_RAW_CHUNK = 128  # what random features of so many items take stays in the cache
+ROUNDING = 1e-9  # of a slack
 
 # Slack of ``... x d`` items, ``...``-dim: at least 0 where they are feasible.
 Feasible = Callable[[Tensor], Tensor]
@@ -37,7 +39,7 @@ def all_feasible(feasible: Feasible | None, items: Tensor) -> Tensor:
     """
     if feasible is None:
         return torch.ones(len(items), dtype=torch.bool, device=items.device)
-    found = (feasible(items) >= -_ROUNDING).all(dim=-1)
+    found = (feasible(items) >= -ROUNDING).all(dim=-1)
     if not bool(found.any()):
         raise SearchSpaceError("`feasible` holds at none of the starting points.")
     return found
@@ -93,7 +95,7 @@ def feasible_candidates(
         **kwargs,
     )
     slacks = [feasible for feasible, _ in nonlinear_inequality_constraints]
-    return _led_back(acquisition_function, slacks, initial_conditions, ends)
+    return led_back(acquisition_function, slacks, initial_conditions, ends)
 
 
 def refine(
@@ -163,15 +165,42 @@ def _within(
     values: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Free ends, those outside led back; their values; and where to search along the border."""
-    outside = (feasible(ends) < -_ROUNDING).any(dim=-1)
+    outside = (feasible(ends) < -ROUNDING).any(dim=-1)
     if not bool(outside.any()):
         return ends, values, ends[:0]
-    led, least = _led_back(rule, [feasible], starts[outside], ends[outside])
+    led, least = led_back(rule, [feasible], starts[outside], ends[outside])
     # What is found without the constraint bounds what lies near it; but a search that jumped to a
     # worse end may have crossed the best of all.
     most = torch.maximum(values[outside], least)
     ends, values = torch.cat([ends[~outside], led]), torch.cat([values[~outside], least])
     return ends, values, led[most >= values.max()]
+
+
+@torch.no_grad()
+def promising(
+    rule: AcquisitionFunction,
+    bounds: Tensor,
+    raw: Tensor,
+    number: int | None,
+    feasible: Feasible | None,
+) -> Tensor:
+    r"""Where searches start.
+
+    Args:
+        rule: The rule.
+        bounds: ``2 x d``-dim box.
+        raw: ``n x q x d``-dim items.
+        number: How many are wanted; 4, or 8 with ``feasible``.
+        feasible: The slack of items, if they are constrained.
+
+    Returns:
+        At most so many of the items, feasible ones.
+    """
+    raw = raw[all_feasible(feasible, raw)]
+    values = torch.cat([rule(part) for part in raw.split(_RAW_CHUNK)])
+    if feasible is None:
+        return raw[values.topk(min(number or _RESTARTS, len(raw))).indices]
+    return raw[spread(values, raw, bounds, number or _CONSTRAINED_RESTARTS)]
 
 
 def spread(values: Tensor, items: Tensor, bounds: Tensor, number: int) -> Tensor:
@@ -196,15 +225,25 @@ def spread(values: Tensor, items: Tensor, bounds: Tensor, number: int) -> Tensor
 
 
 @torch.no_grad()
-def _led_back(
+def led_back(
     rule: AcquisitionFunction, slacks: list[Feasible], starts: Tensor, ends: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The best feasible items on the ways from where searches ended to their feasible starts."""
+    r"""The best feasible items on the ways from where searches ended to their feasible starts.
+
+    Args:
+        rule: The rule.
+        slacks: The constraints.
+        starts: ``b x q x d``-dim feasible starts.
+        ends: ``b x q x d``-dim ends, feasible or not.
+
+    Returns:
+        ``b x q x d``-dim items, and the rule's ``b`` values.
+    """
     back = ends.new_tensor(_BACKTRACKS)[:, None, None, None]
     path = torch.lerp(ends, starts, back)
     values = rule(path.flatten(end_dim=1)).view(path.shape[:2])
     for feasible in slacks:
-        outside = (feasible(path[:-1]) < -_ROUNDING).any(dim=-1)
+        outside = (feasible(path[:-1]) < -ROUNDING).any(dim=-1)
         values[:-1] = values[:-1].masked_fill(outside, -torch.inf)
     best = values.max(dim=0)
     return path[best.indices, torch.arange(path.shape[1])], best.values

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import torch
-from botorch.acquisition import PosteriorMean
+from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from botorch.settings import validate_input_scaling
 from gpytorch.kernels import ScaleKernel
 from gpytorch.means import ZeroMean
@@ -86,7 +85,7 @@ class GPTS(Strategy):
         """
         super().__init__(bounds, choices, space, seed=seed)
         self.learns = isinstance(hyperparameters, str)
-        self.values = fixed_values(hyperparameters, self.space.dim)
+        self.values = fixed_values(hyperparameters, self.space.num_features)
         self.kind = self.values.get("kernel", "rbf")
         self.noise = checked_positive("noise", noise)
         self.schedule = as_schedule(schedule)
@@ -139,7 +138,7 @@ class GPTS(Strategy):
             return self.space.choices[self.recommend_index()]
         if not self._told:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        rule = PosteriorMean(self._model())
+        rule = _Normalised(PosteriorMean(self._model()), self.space)
         seed = derive_seed(self.seed, "optimizer mean", len(self._told))
         return self.space.maximize(rule, seed=seed, starts=self._asked()).items[0]
 
@@ -159,10 +158,10 @@ class GPTS(Strategy):
             return Evaluate(query_id, self.space.choices[row], row, annotator)
         if not self._told:
             return Evaluate(query_id, self.space.sample(1, seed)[0], None, annotator)
-        path = ArmPath(DuelingThompsonSampling(self._model(), scale=scale, seed=seed), 0)
-        best = self.space.maximize(
-            path, seed=derive_seed(seed, "optimizer", 0), starts=self._asked()
-        )
+        paths = DuelingThompsonSampling(self._model(), scale=scale, seed=seed)
+        rule = _Normalised(ArmPath(paths, 0), self.space)
+        starts, seed = self._asked(), derive_seed(seed, "optimizer", 0)
+        best = self.space.maximize(rule, seed=seed, starts=starts)
         return Evaluate(query_id, best.items[0], None, annotator)
 
     @property
@@ -242,6 +241,18 @@ class GPTS(Strategy):
         self.values, self.offset = dict(progress["hyperparameters"]), progress["offset"]
 
 
+class _Normalised(AcquisitionFunction):
+    """A rule of what models see, as one of items: paths of BoTorch's models want no transform."""
+
+    def __init__(self, rule: AcquisitionFunction, space: SearchSpace) -> None:
+        super().__init__(model=rule.model)
+        self.rule, self.space = rule, space
+
+    def forward(self, X: Tensor) -> Tensor:
+        """The rule's values at ``b x q x d``-dim items."""
+        return self.rule(self.space.normalize(X))
+
+
 def _spread(values: Tensor, noise: float) -> float:
     """The unit of values: their deviation, or where they are equal, that of the noise."""
     spread = float(values.std(correction=0))
@@ -251,15 +262,14 @@ def _spread(values: Tensor, noise: float) -> float:
 def _exact_gp(
     space: SearchSpace, items: Tensor, values: Tensor, kernel: ScaleKernel, noise: float
 ) -> SingleTaskGP:
-    """A zero-mean model of ``k`` values at ``k x d`` items, whose noise is known."""
+    """A zero-mean model of ``k`` values at ``k x d`` items as :class:`_Normalised` gives them."""
     targets = values.to(space.bounds).unsqueeze(-1)
     with validate_input_scaling(False):  # the box is the unit cube, not what was asked
         return SingleTaskGP(
-            items,
+            space.normalize(items),
             targets,
             torch.full_like(targets, noise),
             covar_module=kernel,
             mean_module=ZeroMean(),
-            input_transform=Normalize(space.dim, bounds=space.bounds),
             outcome_transform=None,
         )

@@ -7,7 +7,6 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import ScaleKernel
 from linear_operator import to_dense
 from torch import Size
@@ -60,7 +59,7 @@ class UtilityLearner:
         self.kappa = checked_kappa("kappa", kappa)
         self.regularizer = checked_regularizer(regularizer)
         self.learns = isinstance(hyperparameters, str)
-        self._values = fixed_values(hyperparameters, space.dim)
+        self._values = fixed_values(hyperparameters, space.num_features)
         self.kind = self.values.get("kernel", "rbf")
         self.num_fitted = 0
         items = space.bounds[:0] if space.choices is None else space.choices
@@ -192,7 +191,7 @@ class UtilityLearner:
             data.datapoints,
             data,
             covar_module=covar_module,
-            input_transform=Normalize(self.space.dim, bounds=self.space.bounds),
+            input_transform=self.space.input_transform(),
             variance=self.kappa,
         )
 
@@ -210,7 +209,9 @@ def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> Scale
         space: The domain, whose unit cube the lengthscale is measured in.
         kind: ``"rbf"``, ``"matern"`` or ``"matern15"``.
     """
-    kernel = default_covar_module(space.dim, Size(), cast(KernelName, kind)).to(space.bounds)
+    kernel = default_covar_module(space.num_features, Size(), cast(KernelName, kind)).to(
+        space.bounds
+    )
     if values:
         kernel.base_kernel.lengthscale = values["lengthscale"]
         kernel.outputscale = values["outputscale"]

@@ -45,9 +45,9 @@ _STRATEGIES: dict[str, type[Strategy]] = {
 }
 
 
-def strategy_names() -> tuple[str, ...]:
-    """The names that :func:`get_strategy` knows."""
-    return tuple(_STRATEGIES)
+def strategy_names(kind: type = Strategy) -> tuple[str, ...]:
+    """The names that :func:`get_strategy` knows, of one kind of strategies."""
+    return tuple(name for name, found in _STRATEGIES.items() if issubclass(found, kind))
 
 
 def get_strategy(

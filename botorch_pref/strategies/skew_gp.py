@@ -13,7 +13,6 @@ from botorch.acquisition import (
     UpperConfidenceBound,
 )
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from botorch.settings import validate_input_scaling
 from gpytorch.kernels import Kernel
 from gpytorch.means import ZeroMean
@@ -158,7 +157,7 @@ class SGP(UtilityStrategy):
                 covar_module=kernel,
                 mean_module=ZeroMean(),
                 outcome_transform=None,
-                input_transform=Normalize(self.space.dim, bounds=self.space.bounds),
+                input_transform=self.space.input_transform(),
             )
         if self.challenger == "ucb":
             return UpperConfidenceBound(model, beta=_BETA)

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.settings import validate_input_scaling
 from gpytorch.kernels import ScaleKernel
@@ -133,7 +132,10 @@ class Beliefs:
 
     def _duels_model(self, items: Tensor, answers: Tensor) -> BordaGP:
         return BordaGP.from_duels(
-            items, answers, noise=self.settings.borda_noise, input_transform=self._unit()
+            items,
+            answers,
+            noise=self.settings.borda_noise,
+            input_transform=self.space.input_transform(),
         )
 
     def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
@@ -145,12 +147,9 @@ class Beliefs:
                 targets,
                 (self.settings.noise * units.stdvs.square()).expand_as(targets),
                 covar_module=isotropic_kernel(items.shape[:-2], items, 1.0),
-                input_transform=self._unit(),
+                input_transform=self.space.input_transform(),
                 outcome_transform=Standardize(m=1),
             )
-
-    def _unit(self) -> Normalize:
-        return Normalize(self.space.dim, bounds=self.space.bounds)
 
 
 def items_of(queries: list[Query]) -> Tensor:

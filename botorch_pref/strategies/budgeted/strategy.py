@@ -154,11 +154,10 @@ class BudgetedStrategy(Strategy):
 
     def _uniform(self, stream: str, step: int, but: int | None = None) -> tuple[Tensor, int | None]:
         """An item drawn at random, of choices another one than ``but``, and its row."""
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, stream, step))
+        seed = derive_seed(self.seed, stream, step)
         if self.space.choices is None:
-            lower, upper = self.space.bounds
-            unit = torch.rand(self.space.dim, generator=generator, dtype=torch.double)
-            return lower + (upper - lower) * unit.to(lower), None
+            return self.space.uniform(seed), None
+        generator = torch.Generator().manual_seed(seed)
         table = self.space.table
         row = int(torch.randint(len(table) - (but is not None), (), generator=generator))
         row += but is not None and row >= but

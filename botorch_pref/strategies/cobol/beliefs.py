@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import ConstantKernel, Kernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -68,7 +67,7 @@ class Beliefs:
         """Fit lengthscales to new values, and double the norm bound if new labels ask for it."""
         size = len(self.measured)
         if size > self._num_fitted:
-            kernel = objective_kernel(self.space.dim, self.settings.lengthscale_prior)
+            kernel = objective_kernel(self.space.num_features, self.settings.lengthscale_prior)
             model = self._model_of_values(kernel)
             if fit_exactly(model, derive_seed(self.seed, "fit", round_number)):
                 self.lengthscales = kernel.lengthscale.detach().flatten().tolist()
@@ -106,7 +105,7 @@ class Beliefs:
                 norm_bound=self.norm_bound,
                 slack=self.settings.slack,
                 box=self.settings.value_bound,
-                input_transform=Normalize(self.space.dim, bounds=self.space.bounds),
+                input_transform=self.space.input_transform(),
             )
             if self.settings.feedback == "compare":
                 self._expert = self._expert.condition_on_pairs(*self._last_labels(Duel))
@@ -148,7 +147,7 @@ class Beliefs:
         return stack(items).to(self.space.bounds), answers
 
     def _kernel(self, factor: float = 1.0) -> RBFKernel:
-        kernel = RBFKernel(ard_num_dims=self.space.dim).double()
+        kernel = RBFKernel(ard_num_dims=self.space.num_features).double()
         if self.lengthscales is not None:
             kernel.lengthscale = factor * torch.tensor(self.lengthscales, dtype=torch.double)
         return kernel

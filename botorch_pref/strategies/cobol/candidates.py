@@ -59,9 +59,10 @@ def named_item(space: SearchSpace, item: Tensor) -> Candidate:
     if item.shape != (space.dim,):
         raise SearchSpaceError(f"`item` must be {space.dim}-dim, got {tuple(item.shape)}.")
     if space.choices is None:
-        lower, upper = space.bounds
-        if not bool(((lower <= item) & (item <= upper)).all()):
-            raise SearchSpaceError(f"`item` is {item.tolist()}, which is not within the bounds.")
+        if not bool(space.contains(item)):
+            raise SearchSpaceError(
+                f"`item` is {item.tolist()}, which is not within the bounds, or not feasible."
+            )
         return Candidate(item, None)
     rows = (space.choices == item).all(dim=-1).nonzero()
     if not len(rows):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.settings import validate_input_scaling
@@ -56,7 +55,7 @@ def objective_model(
             (noise * units.stdvs.square()).expand_as(targets),
             covar_module=kernel,
             mean_module=ZeroMean(),
-            input_transform=Normalize(space.dim, bounds=space.bounds),
+            input_transform=space.input_transform(),
             outcome_transform=Standardize(m=1),
         )
     return model.eval()

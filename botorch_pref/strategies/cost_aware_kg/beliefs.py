@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import ScaleKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
@@ -51,7 +50,7 @@ class Beliefs:
         self.duels: list[tuple[Duel, float]] = []
         self.values: list[tuple[Evaluate, float]] = []
         self.units = Units()
-        self._known = {} if settings.learns else _fixed(settings, space.dim)
+        self._known = {} if settings.learns else _fixed(settings, space.num_features)
         self._fitted = (0, 0)  # numbers of duels and values
         self._model: PreferenceGP | None = None
 
@@ -134,9 +133,7 @@ class Beliefs:
             values=self._measured(learns),
             covar_module=ComparisonBiasKernel(base, bias=bias).to(like),
             mean_module=mean,
-            input_transform=Normalize(
-                self.space.dim + 1, indices=list(range(self.space.dim)), bounds=_with_marker(like)
-            ),
+            input_transform=self.space.input_transform(num_markers=1),
             link_scale=None if learns else known["link_scale"],
         )
         if not learns or not self.values:  # only values know of a constant
@@ -171,10 +168,6 @@ def marked(items: Tensor, marker: float) -> Tensor:
 def as_utility(items: Tensor) -> Tensor:
     """``... x (d + 1)``-dim items as their utility counts."""
     return marked(items[..., :-1], UTILITY)
-
-
-def _with_marker(bounds: Tensor) -> Tensor:
-    return torch.cat([bounds, bounds.new_tensor([[0.0], [1.0]])], dim=-1)
 
 
 def _units(values: list[float]) -> Units:

@@ -84,7 +84,7 @@ class Step:
             )
             pairs = pairs[(pairs[:, 0] != pairs[:, 1]).any(-1)]
             return self._maximum(rule, JUDGED, q=2, starts=pairs)
-        part = SearchSpace(self.space.bounds, self.space.table[self.contenders])
+        part = self.space.subset(self.contenders)
         found = part.maximize(_seen_as(rule, JUDGED, self.space.dim), q=2, seed=self.seed)
         assert found.indices is not None
         return found._replace(indices=tuple(int(self.contenders[row]) for row in found.indices))
@@ -134,11 +134,9 @@ class Step:
             return table if len(table) <= _MOST_EXACT else table[self.contenders]
         promising = torch.cat([self.recommended.items, self._promising().squeeze(-2)])
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "nearby", 0))
-        lower, upper = self.space.bounds
-        moves = torch.randn(_NEARBY, len(lower), generator=generator, dtype=torch.double)
+        moves = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
         centres = promising[torch.arange(_NEARBY) % len(promising)]
-        near = centres + _SPREAD * (upper - lower) * moves.to(lower)
-        near = torch.minimum(torch.maximum(near, lower), upper)
+        near = self.space.near(centres, moves, _SPREAD)
         pool = torch.cat([self.space.sample(_POOL - _NEARBY, self.seed), near, promising])
         chosen = torch.cat([promising, pool[self._best_of_draws(pool)]])
         return torch.unique(chosen, dim=0)

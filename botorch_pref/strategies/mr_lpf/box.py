@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from botorch.acquisition import PosteriorMean
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
@@ -163,14 +162,12 @@ class ActiveBox(ActiveSet):
         half = _POOL // 2
         pool = torch.cat([best, self._sample[:half], asked[:half], self._sample[half:]])
         generator = torch.Generator().manual_seed(derive_seed(seed, "witness", 0))
-        lower, upper = self.space.bounds
         for scale in _SHRINK:
             if len(pool) >= _THIN:
                 break
             noise = torch.randn(_SAMPLE, self.space.dim, generator=generator, dtype=torch.double)
             around = pool[torch.arange(_SAMPLE) % len(pool)]
-            step = around + scale * (upper - lower) * noise.to(pool)
-            pool = torch.cat([pool, self._active(step.clamp(lower, upper))])
+            pool = torch.cat([pool, self._active(self.space.near(around, noise, scale))])
         return pool[:_POOL]
 
     def _best_pairs(self, model: PreferenceGP, seed: int) -> Tensor:
@@ -193,7 +190,7 @@ class ActiveBox(ActiveSet):
     def _model(
         self, kernel: ScaleKernel, kappa: float, pairs: list[Tensor], answers: list[float]
     ) -> PreferenceGP:
-        transform = Normalize(self.space.dim, bounds=self.space.bounds)
+        transform = self.space.input_transform()
         options: dict[str, Any] = {"covar_module": kernel, "input_transform": transform}
         if not pairs:
             return PreferenceGP(None, None, variance=kappa, **options)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -123,7 +122,7 @@ class LikelihoodRatioConfidence:
             norm_bound=self.norm_bound,
             slack=self.slack,
             box=self.value_bound,
-            input_transform=Normalize(space.dim, bounds=space.bounds),
+            input_transform=space.input_transform(),
         )
 
 

@@ -10,6 +10,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from botorch_pref.acquisition import OptimisticAdvantage, OptimisticChoice
 from botorch_pref.likelihood_ratio import SCREENING
@@ -126,8 +127,9 @@ def _neighbours(model: LikelihoodRatioModel, space: SearchSpace, seed: int) -> T
     if not len(model.items):
         return space.bounds[:0]
     best = model.items[model.mle(model.items).argmax()]
-    offset = space.sample(_NEIGHBOURS, seed) - space.bounds.mean(0)
-    return (best + _REACH * offset).clamp(space.bounds[0], space.bounds[1])
+    unit = SobolEngine(space.dim, scramble=True, seed=seed % 2**31)
+    steps = unit.draw(_NEIGHBOURS, dtype=torch.double).to(best) - 0.5
+    return space.near(best.expand(_NEIGHBOURS, -1), steps, _REACH)
 
 
 def rule_over(model: LikelihoodRatioModel, opponents: Tensor, tolerance: float) -> Rule:

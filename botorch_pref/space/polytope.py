@@ -1,0 +1,239 @@
+r"""Items under linear constraints: which are feasible, and a sample of them.
+
+A sample is drawn by hit-and-run (Smith, 1984) within the affine space of the equalities, as many
+chains side by side as items are wanted. Whole numbers are rounded then and the real ones moved
+back onto the equalities; what is not feasible afterwards is drawn anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from botorch.exceptions.errors import InfeasibilityError
+from botorch.utils.sampling import find_interior_point
+from scipy.optimize import Bounds, milp
+from scipy.optimize import LinearConstraint as MilpConstraint
+from torch import Tensor
+
+from botorch_pref.exceptions import SearchSpaceError
+from botorch_pref.space.checks import LinearConstraint
+
+FEASIBILITY = 1e-9  # of a constraint, relative to its right-hand side where that is above 1
+_STEPS, _STEPS_A_DIMENSION = 32, 16
+_ROUNDS, _SURPLUS = 8, 2  # of draws where whole numbers were rounded
+_FLAT = 1e-9
+
+
+class Polytope:
+    r"""Linear constraints within a box.
+
+    Args:
+        bounds: ``2 x d``-dim box.
+        inequalities: What is at least its right-hand side.
+        equalities: What is equal to it.
+        integer: Dimensions of whole numbers.
+
+    Attributes:
+        coupled: The dimensions that are in a constraint.
+
+    Raises:
+        SearchSpaceError: If no item is feasible, or if together they leave no interior.
+    """
+
+    def __init__(
+        self,
+        bounds: Tensor,
+        inequalities: Sequence[LinearConstraint],
+        equalities: Sequence[LinearConstraint],
+        integer: Sequence[int],
+    ) -> None:
+        self.bounds = bounds
+        self._at_least, self._least = _dense(inequalities, bounds)
+        self._equal, self._rhs = _dense(equalities, bounds)
+        used = (torch.cat([self._at_least, self._equal]) != 0).any(0)
+        self.coupled = used.nonzero().flatten().tolist()
+        self.coupled_integers = [i for i in integer if i in self.coupled]
+        self._coupled_reals = [i for i in self.coupled if i not in self.coupled_integers]
+        real_part = self._equal[:, self._coupled_reals]
+        self._onto = torch.linalg.pinv(real_part)  # of a residual of the equalities
+        self._reference = self._feasible_item()
+        self._begin()
+
+    def slack(self, items: Tensor) -> Tensor:
+        """The ``...``-dim least slack of ``... x d`` items; feasible where not below 0."""
+        above = items @ self._at_least.mT - self._least
+        above = above + FEASIBILITY * self._least.abs().clamp_min(1.0)
+        off = FEASIBILITY * self._rhs.abs().clamp_min(1.0)
+        within = off - (items @ self._equal.mT - self._rhs).abs()
+        return torch.cat([above, within], dim=-1).amin(-1)
+
+    def sample(self, n: int, seed: int) -> Tensor:
+        """``n x c``-dim feasible values of the coupled dimensions."""
+        generator = torch.Generator().manual_seed(seed)
+        if not self.coupled_integers:
+            return self._chains(n, generator)[:, self.coupled]
+        found = self._reference.expand(0, -1)
+        for _ in range(_ROUNDS):
+            drawn = self._chains(_SURPLUS * n, generator)
+            whole = self.coupled_integers
+            drawn[:, whole] = drawn[:, whole].round()
+            drawn = self.onto_equalities(drawn)
+            found = torch.cat([found, drawn[self._fits(drawn)]])
+            if len(found) >= n:
+                return found[:n, self.coupled]
+        if not len(found):  # whole numbers so rare that none were hit
+            found = self._reference.unsqueeze(0)
+        return found[torch.arange(n) % len(found)][:, self.coupled]
+
+    def onto_equalities(self, items: Tensor) -> Tensor:
+        """``... x d`` items whose real coupled values were moved to meet the equalities."""
+        residual = self._rhs - items @ self._equal.mT
+        moved = items.clone()
+        moved[..., self._coupled_reals] += residual @ self._onto.mT
+        return torch.minimum(torch.maximum(moved, self.bounds[0]), self.bounds[1])
+
+    def led_back(self, starts: Tensor, ends: Tensor) -> Tensor:
+        r"""Where feasible ways end.
+
+        Args:
+            starts: ``... x d``-dim feasible items.
+            ends: ``... x d``-dim items that differ from these in real values alone, and are
+                feasible but for rounding errors, or not at all.
+
+        Returns:
+            ``... x d``-dim feasible items, as close to the ends as the way there allows.
+        """
+        ends = self.onto_equalities(ends)
+        change = (ends - starts) @ self._at_least.mT
+        spare = (starts @ self._at_least.mT - self._least).clamp_min(0.0)
+        share = torch.where(change < -spare, spare / (-change).clamp_min(1e-300), 1.0)
+        share = share.amin(-1, keepdim=True) if share.shape[-1] else torch.ones_like(ends[..., :1])
+        led = torch.where(self._fits(ends).unsqueeze(-1), ends, torch.lerp(starts, ends, share))
+        return torch.where(self._fits(led).unsqueeze(-1), led, starts)
+
+    def botorch_form(self, size: int) -> dict[str, list[tuple[Tensor, Tensor, float]]]:
+        """Arguments of ``optimize_acqf`` for ``size`` items side by side, as far as values move."""
+        dim = self.bounds.shape[-1]
+        given = {
+            "inequality_constraints": (self._at_least, self._least),
+            "equality_constraints": (self._equal, self._rhs),
+        }
+        found: dict[str, list[tuple[Tensor, Tensor, float]]] = {}
+        for name, (rows, sides) in given.items():
+            for row, side in zip(rows, sides.tolist(), strict=True):
+                if not bool(row[self._coupled_reals].any()):
+                    continue
+                at = row.nonzero().flatten()
+                shifted = [(at + dim * k, row[at], side) for k in range(size)]
+                found.setdefault(name, []).extend(shifted)
+        return found
+
+    def _fits(self, items: Tensor) -> Tensor:
+        within = ((self.bounds[0] <= items) & (items <= self.bounds[1])).all(-1)
+        return within & (self.slack(items) >= 0.0)
+
+    def _feasible_item(self) -> Tensor:
+        """Some item, whole numbers included."""
+        rows = torch.cat([self._at_least, self._equal]).cpu().numpy()
+        low = torch.cat([self._least, self._rhs]).cpu().numpy()
+        high = np.concatenate([np.full(len(self._least), np.inf), self._rhs.cpu().numpy()])
+        integrality = np.zeros(rows.shape[1], dtype=np.int64)
+        integrality[self.coupled_integers] = 1
+        box = Bounds(*self.bounds.cpu().numpy())
+        found = milp(
+            np.zeros(rows.shape[1]),
+            integrality=integrality,
+            bounds=box,
+            constraints=MilpConstraint(rows, low, high),
+        )
+        if found.x is None:
+            raise SearchSpaceError("No item satisfies the constraints within the bounds.")
+        item = torch.tensor(found.x).to(self.bounds)
+        whole = self.coupled_integers
+        item[whole] = item[whole].round()
+        return self._with_reals_inside(item)
+
+    def _with_reals_inside(self, item: Tensor) -> Tensor:
+        """The item with its real values as far from all borders as its whole ones allow."""
+        if not self._coupled_reals:
+            return item
+        fixed = item.clone()
+        fixed[self._coupled_reals] = 0.0
+        equal, rhs = self._equal[:, self._coupled_reals], self._rhs - self._equal @ fixed
+        at_least = self._at_least[:, self._coupled_reals]
+        least = self._least - self._at_least @ fixed
+        try:
+            inside = _interior(self.bounds[:, self._coupled_reals], at_least, least, equal, rhs)
+        except (InfeasibilityError, ValueError):
+            return self.onto_equalities(item)
+        item[self._coupled_reals] = inside
+        return self.onto_equalities(item)
+
+    def _begin(self) -> None:
+        """Where chains begin, the directions they may take, and what ends them."""
+        lower, upper = self.bounds[:, self.coupled]
+        cells = torch.stack([lower, upper])
+        at = [self.coupled.index(i) for i in self.coupled_integers]
+        cells[0, at], cells[1, at] = cells[0, at] - 0.5, cells[1, at] + 0.5
+        at_least, equal = self._at_least[:, self.coupled], self._equal[:, self.coupled]
+        try:
+            self._centre = _interior(cells, at_least, self._least, equal, self._rhs)
+        except (InfeasibilityError, ValueError) as error:
+            raise SearchSpaceError(
+                "The constraints leave no room within the bounds: write what must be equal as an "
+                "equality constraint, and leave out a dimension that has one value."
+            ) from error
+        ranges = cells[1] - cells[0]
+        _, values, right = torch.linalg.svd(equal * ranges)
+        rank = int((values > _FLAT * values.amax()).sum()) if len(values) else 0
+        self._directions = ranges.unsqueeze(-1) * right[rank:].mT  # of what the equalities leave
+        eye = torch.eye(len(ranges)).to(ranges)
+        rows = torch.cat([-at_least, eye, -eye])
+        limits = torch.cat([-self._least, cells[1], -cells[0]])
+        self._rows, self._spare = rows @ self._directions, limits - rows @ self._centre
+
+    def _chains(self, n: int, generator: torch.Generator) -> Tensor:
+        """``n x d``-dim items, of which the values of other dimensions mean nothing."""
+        size = self._directions.shape[-1]
+        like = self._centre
+        at = like.new_zeros(n, size)
+        for _ in range((_STEPS + _STEPS_A_DIMENSION * size) if size else 0):
+            step = torch.randn(n, size, generator=generator, dtype=torch.double).to(like)
+            share = torch.rand(n, 1, generator=generator, dtype=torch.double).to(like)
+            speed, spare = step @ self._rows.mT, self._spare - at @ self._rows.mT
+            reach = spare.clamp_min(0.0) / speed
+            far = torch.where(speed > 0.0, reach, torch.inf).amin(-1, keepdim=True)
+            near = torch.where(speed < 0.0, reach, -torch.inf).amax(-1, keepdim=True)
+            at = at + (near + share * (far - near)) * step
+        items = self.bounds[0].expand(n, -1).clone()
+        items[:, self.coupled] = self._centre + at @ self._directions.mT
+        return items if self.coupled_integers else self.onto_equalities(items)
+
+
+def _dense(constraints: Sequence[LinearConstraint], bounds: Tensor) -> tuple[Tensor, Tensor]:
+    """``k x d``-dim coefficients, and ``k`` right-hand sides."""
+    rows = bounds.new_zeros(len(constraints), bounds.shape[-1])
+    for row, constraint in zip(rows, constraints, strict=True):
+        row[list(constraint.indices)] = row.new_tensor(constraint.coefficients)
+    return rows, bounds.new_tensor([constraint.rhs for constraint in constraints])
+
+
+def _interior(cells: Tensor, at_least: Tensor, least: Tensor, equal: Tensor, rhs: Tensor) -> Tensor:
+    """A point of a polytope away from its borders, in units of the ranges of its box."""
+    ranges = cells[1] - cells[0]
+    eye = torch.eye(len(ranges)).to(ranges)
+    rows = torch.cat([-at_least * ranges, eye, -eye])
+    limits = torch.cat([at_least @ cells[0] - least, torch.ones_like(ranges), 0.0 * ranges])
+    equalities = {}
+    if len(equal):
+        right = rhs - equal @ cells[0]
+        width = torch.zeros_like(right).unsqueeze(-1)  # the slack is a further unknown there
+        equalities["A_eq"] = torch.cat([equal * ranges, width], dim=-1).cpu().numpy()
+        equalities["b_eq"] = right.cpu().numpy()
+    found = find_interior_point(rows.cpu().numpy(), limits.cpu().numpy(), **equalities)
+    inside = torch.tensor(found).to(ranges)
+    if float((limits - rows @ inside).amin()) < _FLAT:
+        raise ValueError("flat")
+    return cells[0] + ranges * inside
