@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from functools import partial
 
 import torch
-from botorch.exceptions.errors import BotorchError
 
-from botorch_pref.cli.errors import INTERRUPTED, UsageError
+from botorch_pref.cli.dialogue import carry_out, reply, session
+from botorch_pref.cli.domain import Domain, parse_bounds
+from botorch_pref.cli.errors import UsageError
 from botorch_pref.queries import Evaluate, Label, Query
-from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL
 from botorch_pref.study import Study
 
-Command = Literal["undo", "quit"]
-
 _PRESETS: dict[str, Callable[..., COBOL]] = {"practical": COBOL, "paper": COBOL.paper}
-_COMMANDS: dict[str, Command] = {"u": "undo", "undo": "undo", "q": "quit", "quit": "quit"}
 _LABELS = {"y": 1.0, "yes": 1.0, "n": 0.0, "no": 0.0}
 _PROMPTS: dict[type[Query], str] = {
     Label: "Accept this item? [y]es, [n]o, [s]kip, [u]ndo, [q]uit: ",
@@ -31,14 +26,6 @@ _AGAIN: dict[type[Query], str] = {
     Label: "type y, n, s, u or q",
     Evaluate: "type a number such as 3.5, or s, u or q",
 }
-
-
-@dataclass(frozen=True)
-class _Domain:
-    """What ``--bounds`` says."""
-
-    names: tuple[str, ...]
-    space: SearchSpace
 
 
 def advise(args: argparse.Namespace) -> int:
@@ -53,29 +40,19 @@ def advise(args: argparse.Namespace) -> int:
     Raises:
         UsageError: If something cannot be done as asked.
     """
-    torch.set_num_threads(1)  # more than one slow small problems down
-    try:
-        with _opened(args) as study:
-            try:
-                _play(study)
-            except KeyboardInterrupt:
-                saved = f"{len(study.history)} answers are saved in {study.path}"
-                print(f"\ninterrupted; {saved}", file=sys.stderr)
-                return INTERRUPTED
-            print(_report(study))
-    except BotorchError as error:
-        raise UsageError(str(error)) from error
-    return 0
+    return session(partial(_opened, args), _play, _report)
 
 
 def _opened(args: argparse.Namespace) -> Study:
-    domain = None if args.bounds is None else _domain(args.bounds)
+    domain = None if args.bounds is None else parse_bounds(args.bounds)
     if not args.study.exists():
         if domain is None:
             raise UsageError(f"there is no study {str(args.study)!r} yet; begin it with --bounds.")
         make = _PRESETS[args.preset or "practical"]
         strategy = make(space=domain.space, seed=args.seed or 0)
-        return Study.create(args.study, domain.space, strategy, names=domain.names)
+        return Study.create(
+            args.study, domain.space, strategy, names=domain.names, levels=domain.levels
+        )
     study = Study.load(args.study)
     try:
         _check_agrees(study, domain, args)
@@ -85,39 +62,17 @@ def _opened(args: argparse.Namespace) -> Study:
     return study
 
 
-def _check_agrees(study: Study, domain: _Domain | None, args: argparse.Namespace) -> None:
+def _check_agrees(study: Study, domain: Domain | None, args: argparse.Namespace) -> None:
     """What is given again for a study that is there must be what it was begun with."""
     strategy, name = study.strategy, f"study {str(args.study)!r}"
     if not isinstance(strategy, COBOL):
         raise UsageError(f"{name} is one of {type(strategy).__name__}, not of COBOL.")
-    names = tuple(dimension.label for dimension in study.dimensions)
-    if domain is not None and (domain.names, domain.space.state_dict()) != (
-        names,
-        study.space.state_dict(),
-    ):
+    if domain is not None and not domain.is_that_of(study):
         raise UsageError(f"{name} was begun with other --bounds; leave them out to go on.")
     if args.seed not in (None, strategy.seed):
         raise UsageError(f"{name} was begun with --seed {strategy.seed}, not {args.seed}.")
     if args.preset and _PRESETS[args.preset](space=study.space).settings != strategy.settings:
         raise UsageError(f"{name} was not begun with --preset {args.preset}.")
-
-
-def _domain(text: str) -> _Domain:
-    names, ends = [], []
-    for part in text.split(","):
-        try:
-            name, lower, upper = part.rsplit(":", 2)
-            ends.append((float(lower), float(upper)))
-        except ValueError:
-            raise UsageError(
-                f"--bounds: {part.strip()!r} is not NAME:LOW:HIGH, as in 'milk (ml):0:80'."
-            ) from None
-        names.append(" ".join(name.split()))
-    try:
-        space = SearchSpace(torch.tensor(ends, dtype=torch.double).T)
-    except BotorchError as error:
-        raise UsageError(f"--bounds: {error}") from error
-    return _Domain(tuple(names), space)
 
 
 def _play(study: Study) -> None:
@@ -128,16 +83,11 @@ def _play(study: Study) -> None:
         print(
             f"\n[{len(study.history) + 1}] {study.describe(query.items)}\n    {_why(study, query)}"
         )
-        reply = _reply(query)
-        if reply == "quit":
+        read = _LABELS.get if isinstance(query, Label) else _number
+        said = reply(_PROMPTS[type(query)], read, _AGAIN[type(query)])
+        if said == "quit":
             return
-        if reply != "undo":
-            study.tell(query, reply)
-        elif len(study.history):
-            study.undo()
-            print("The last answer is taken back.")
-        else:
-            print("There is no answer yet that could be taken back.")
+        carry_out(study, query, said)
 
 
 def _why(study: Study, query: Query) -> str:
@@ -150,27 +100,6 @@ def _why(study: Study, query: Query) -> str:
     return f"To be measured without asking you: {decision.reason}."
 
 
-def _reply(query: Query) -> float | Command | None:
-    """An answer, or what else to do; asks again for as long as it is neither."""
-    while True:
-        try:
-            text = input(_PROMPTS[type(query)]).strip()
-        except EOFError:
-            print()
-            return "quit"
-        if not sys.stdin.isatty():
-            print(text)  # as it would stand there had it been typed
-        word = text.lower()
-        if word in _COMMANDS:
-            return _COMMANDS[word]
-        if word in ("s", "skip"):
-            return None
-        answer = _LABELS.get(word) if isinstance(query, Label) else _number(word)
-        if answer is not None:
-            return answer
-        print(f"{text!r} is no answer: {_AGAIN[type(query)]}.")
-
-
 def _number(text: str) -> float | None:
     try:
         value = float(text)
@@ -179,13 +108,13 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _report(study: Study) -> str:
+def _report(study: Study) -> None:
     told = study.strategy.history
     values = [(query.items, answer) for query, answer in told if isinstance(query, Evaluate)]
     measured = [(item, answer) for item, answer in values if answer is not None]
     labels = sum(isinstance(query, Label) and answer is not None for query, answer in told)
     if measured:
-        best = study.recommend()
+        best = study.strategy.recommend()
         own = [f"{value:.6g}" for item, value in measured if torch.equal(item.to(best), best)]
         largest = max(value for _, value in measured)
         lines = [
@@ -197,4 +126,4 @@ def _report(study: Study) -> str:
     skipped = len(told) - len(measured) - labels
     answers = f"{len(measured)} values, {labels} labels, {skipped} skipped"
     lines += [("answers", answers), ("saved in", str(study.path))]
-    return "\n" + "\n".join(f"{name:<18} {text}" for name, text in lines)
+    print("\n" + "\n".join(f"{name:<18} {text}" for name, text in lines))

@@ -3,7 +3,7 @@ r"""What a study is made of, checked, and as entries of its file."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -16,6 +16,7 @@ from botorch_pref.strategies import Strategy
 from botorch_pref.strategies.registry import strategy_class
 from botorch_pref.study.dimensions import Dimension, dimensions_of
 from botorch_pref.study.rewind import Rewind
+from botorch_pref.study.stopping import StoppingRule
 
 # Entries of a strategy's state that answers do not change, and the history, which only grows.
 _LASTING = {"strategy", "version", "space", "seed", "options", "history"}
@@ -32,6 +33,7 @@ class Content:
         created: When it was, ISO 8601.
         told: When each answer was told, likewise.
         rewind: What the strategy was before each answer.
+        stopping: When enough is asked.
     """
 
     strategy: Strategy
@@ -40,6 +42,7 @@ class Content:
     created: str
     told: tuple[str, ...]
     rewind: Rewind
+    stopping: StoppingRule
 
     @classmethod
     def new(
@@ -48,13 +51,17 @@ class Content:
         strategy: Strategy | Callable[..., Strategy],
         names: Sequence[str] | None,
         description: str,
+        levels: Mapping[str, Sequence[str]] | None,
+        stopping: StoppingRule,
     ) -> Self:
         """The content of a study that begins; for the arguments see ``Study.create``."""
         strategy = _checked_strategy(space, strategy)
         if not isinstance(description, str):
             raise StudyError(f"`description` must be a text, not {description!r}.")
-        dimensions = dimensions_of(names, space.dim)
-        return cls(strategy, dimensions, description, _now(), (), Rewind())
+        if not isinstance(stopping, StoppingRule):
+            raise StudyError(f"`stopping` must be a StoppingRule, not {stopping!r}.")
+        dimensions = dimensions_of(names, space, levels)
+        return cls(strategy, dimensions, description, _now(), (), Rewind(), stopping)
 
     def with_answer(self, before: dict[str, Any]) -> Self:
         """After the strategy, whose state was ``before``, was told an answer."""
@@ -79,6 +86,7 @@ class Content:
             "strategy": state,
             "told": self.told,
             "rewind": self.rewind.to_json(_changing(state)),
+            "stopping": self.stopping.to_json(),
         }
 
     @classmethod
@@ -97,14 +105,16 @@ class Content:
             if not len(strategy.history) == len(told) == len(rewind):
                 raise StudyError("it has not one time and one state before for every answer")
             [datetime.fromisoformat(time) for time in told]
-            labels = [Dimension(**entry).label for entry in entries["dimensions"]]
+            dimensions = [Dimension(**entry) for entry in entries["dimensions"]]
+            levels = {one.name: one.levels for one in dimensions if one.levels}
             return cls(
                 strategy,
-                dimensions_of(labels, strategy.space.dim),
+                dimensions_of([one.label for one in dimensions], strategy.space, levels),
                 entries["description"],
                 entries["created"],
                 tuple(told),
                 Rewind(rewind, _changing(state)),
+                StoppingRule.from_json(entries["stopping"]),
             )
         except BotorchError as error:
             raise StudyError(str(error)) from error

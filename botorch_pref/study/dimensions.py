@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
 from botorch_pref.exceptions import StudyError
+from botorch_pref.space import SearchSpace
 
 _DIGITS = 3  # a shown number is exact to so many digits of its range
 _MOST_DECIMALS = 12
@@ -24,10 +25,12 @@ class Dimension(NamedTuple):
     Attributes:
         name: Its name, such as ``"milk"``.
         unit: Its unit, such as ``"ml"``, or nothing.
+        levels: Of a category, what its levels are called.
     """
 
     name: str
     unit: str = ""
+    levels: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -54,21 +57,46 @@ class Dimension(NamedTuple):
         return cls(found["name"], (found["unit"] or "").strip())
 
 
-def dimensions_of(names: Sequence[str] | None, dim: int) -> tuple[Dimension, ...]:
+def dimensions_of(
+    names: Sequence[str] | None,
+    space: SearchSpace,
+    levels: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[Dimension, ...]:
     r"""The dimensions of a ``d``-dim space.
 
     Args:
         names: As :meth:`Dimension.parse` reads them; ``x1``, ``x2``, ... by default.
-        dim: ``d``.
+        space: The space.
+        levels: What the levels of categories are called, by the name of the dimension; 0, 1, ...
+            where none are given.
 
     Raises:
-        StudyError: If there are not ``d`` names that differ.
+        StudyError: If there are not ``d`` names that differ, or levels are not those of a
+            category.
     """
+    dimensions = _named(names, space.dim)
+    given = {name: tuple(found) for name, found in (levels or {}).items()}
+    if unknown := sorted(given.keys() - {dimension.name for dimension in dimensions}):
+        raise StudyError(f"`levels` has {unknown[0]!r}, which is no dimension.")
+    for i, dimension in enumerate(dimensions):
+        wanted = space.parameters.levels.get(i, 0)
+        found = given.get(dimension.name) or tuple(str(level) for level in range(wanted))
+        if len(found) != wanted:
+            raise StudyError(
+                f"`levels` of {dimension.name!r} are {len(found)}, but the space has {wanted}."
+            )
+        if not all(isinstance(name, str) for name in found) or len(set(found)) < len(found):
+            raise StudyError(f"`levels` of {dimension.name!r} must be texts that differ: {found}.")
+        dimensions[i] = dimension._replace(levels=found)
+    return tuple(dimensions)
+
+
+def _named(names: Sequence[str] | None, dim: int) -> list[Dimension]:
     if names is None:
-        return tuple(Dimension(f"x{i + 1}") for i in range(dim))
+        return [Dimension(f"x{i + 1}") for i in range(dim)]
     if isinstance(names, str):
         raise StudyError(f"`names` must be a list of names, not the text {names!r}.")
-    dimensions = tuple(Dimension.parse(name) for name in names)
+    dimensions = [Dimension.parse(name) for name in names]
     if len(dimensions) != dim:
         raise StudyError(f"`names` has {len(dimensions)} entries, but the space {dim} dimensions.")
     own = [dimension.name for dimension in dimensions]
@@ -77,19 +105,45 @@ def dimensions_of(names: Sequence[str] | None, dim: int) -> tuple[Dimension, ...
     return dimensions
 
 
-def item_text(item: Tensor, dimensions: Sequence[Dimension], bounds: Tensor) -> str:
+def value_text(value: float, dimension: Dimension, i: int, space: SearchSpace) -> str:
+    r"""A number for a person, without its unit, or the name of a level.
+
+    Args:
+        value: Of the dimension.
+        dimension: Its name and levels.
+        i: Its number.
+        space: Tells how many digits are of use: to a thousandth of the range or finer.
+    """
+    parameters = space.parameters
+    if dimension.levels:
+        return dimension.levels[int(value)]
+    if i in parameters.integer:
+        return f"{value:.0f}"
+    if i in parameters.log:
+        return f"{value:#.{_DIGITS + 1}g}".rstrip(".")
+    lower, upper = space.bounds[:, i].tolist()
+    decimals = _DIGITS - math.floor(math.log10(upper - lower))
+    return f"{value:.{min(max(decimals, 0), _MOST_DECIMALS)}f}"
+
+
+def item_text(item: Tensor, dimensions: Sequence[Dimension], space: SearchSpace) -> str:
     r"""An item for a person, as in ``"milk 34.48 ml, temperature 71.2 C"``.
 
     Args:
         item: The ``d``-dim item.
         dimensions: Its ``d`` dimensions.
-        bounds: ``2 x d``-dim; each number is shown to a thousandth of its range or finer.
+        space: See :func:`value_text`.
     """
     parts = []
-    for dimension, value, lower, upper in zip(
-        dimensions, item.tolist(), *bounds.tolist(), strict=True
-    ):
-        decimals = _DIGITS - math.floor(math.log10(upper - lower))
-        text = f"{value:.{min(max(decimals, 0), _MOST_DECIMALS)}f}"
+    for i, (dimension, value) in enumerate(zip(dimensions, item.tolist(), strict=True)):
+        text = value_text(value, dimension, i, space)
         parts.append(" ".join(part for part in (dimension.name, text, dimension.unit) if part))
     return ", ".join(parts)
+
+
+def item_values(item: Tensor, dimensions: Sequence[Dimension]) -> dict[str, float | str]:
+    """The ``d``-dim item by the names of its dimensions, categories by the names of levels."""
+    return {
+        dimension.name: dimension.levels[int(value)] if dimension.levels else value
+        for dimension, value in zip(dimensions, item.tolist(), strict=True)
+    }

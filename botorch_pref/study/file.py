@@ -14,7 +14,8 @@ from botorch_pref.exceptions import StudyError, StudyFileError
 from botorch_pref.runner.history import replacing
 from botorch_pref.study.lock import WriterLock
 
-FORMAT, VERSION = "botorch_pref study", 1
+FORMAT, VERSION = "botorch_pref study", 2
+_WITHOUT_STOPPING = 1  # the version that knew of no stopping rule, nor of levels
 _TYPES = {
     "description": str,
     "created": str,
@@ -22,6 +23,7 @@ _TYPES = {
     "strategy": dict,
     "told": list,
     "rewind": list,
+    "stopping": dict,
 }
 
 
@@ -84,10 +86,12 @@ class StudyFile:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise self.refusal("it is a JSON file, but no study")
         version = content.get("version")
-        if version != VERSION:
+        if version == _WITHOUT_STOPPING:
+            content = {"stopping": {}, **content}
+        elif version != VERSION:
             newer = isinstance(version, int) and version > VERSION
             raise self.refusal(
-                f"it is of version {version!r}, but this botorch_pref reads version {VERSION}"
+                f"it is of version {version!r}, but this botorch_pref reads those up to {VERSION}"
                 + ("; a newer one wrote it" if newer else "")
             )
         for name, kind in _TYPES.items():

@@ -3,24 +3,22 @@ r"""A strategy, its search space and its history, saved after every answer."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
-
-import pandas as pd
-from torch import Tensor
 
 from botorch_pref.exceptions import StudyError
 from botorch_pref.queries import Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
 from botorch_pref.study.content import Content
-from botorch_pref.study.dimensions import Dimension, item_text
 from botorch_pref.study.record import Record
-from botorch_pref.study.table import history_table
+from botorch_pref.study.stopping import StoppingRule
+from botorch_pref.study.view import StudyView
+
+DEFAULT_STOPPING = StoppingRule()
 
 
-class Study:
+class Study(StudyView):
     r"""A strategy that is saved after every answer, in one JSON file.
 
     A study is made by :meth:`create` or :meth:`load`. What :meth:`tell` has returned from is
@@ -34,7 +32,7 @@ class Study:
     """
 
     def __init__(self, record: Record) -> None:
-        self._record = record
+        super().__init__(record)
         self._saved: dict[str | None, Query] = {}  # open queries that the file has
 
     @classmethod
@@ -46,6 +44,8 @@ class Study:
         *,
         names: Sequence[str] | None = None,
         description: str = "",
+        levels: Mapping[str, Sequence[str]] | None = None,
+        stopping: StoppingRule = DEFAULT_STOPPING,
     ) -> Self:
         r"""Begin a study.
 
@@ -57,6 +57,9 @@ class Study:
             names: What the dimensions are called, a unit in brackets: ``["milk (ml)"]``;
                 ``x1``, ``x2``, ... by default.
             description: What the study is about.
+            levels: What the levels of categories are called, by the name of the dimension:
+                ``{"roast": ["light", "dark"]}``; 0, 1, ... by default.
+            stopping: When enough is asked.
 
         Returns:
             The study, saved and open for writing.
@@ -66,7 +69,8 @@ class Study:
             StudyFileError: If the file exists, or cannot be written.
             StudyLockedError: If another process has it open.
         """
-        return cls(Record.create(path, Content.new(space, strategy, names, description)))
+        content = Content.new(space, strategy, names, description, levels, stopping)
+        return cls(Record.create(path, content))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
@@ -85,48 +89,6 @@ class Study:
             StudyLockedError: If another process has it open for writing; names it.
         """
         return cls(Record.load(path, read_only=read_only))
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._record.file.path
-
-    @property
-    def dimensions(self) -> tuple[Dimension, ...]:
-        """Name and unit of each dimension of an item."""
-        return self._record.content.dimensions
-
-    @property
-    def description(self) -> str:
-        """What the study is about."""
-        return self._record.content.description
-
-    @property
-    def strategy(self) -> Strategy:
-        """The strategy; look it up anew after :meth:`undo`, and tell answers to the study."""
-        return self._record.content.strategy
-
-    @property
-    def space(self) -> SearchSpace:
-        """The domain."""
-        return self.strategy.space
-
-    @property
-    def history(self) -> pd.DataFrame:
-        r"""One row for every answer.
-
-        =================  ===============================================================
-        step               1, 2, ...
-        kind               of the query: duel, choice, label or evaluate
-        milk, ...          the item of a label or an evaluation, by the names of dimensions
-        first_milk, ...    the items of a duel or a choice: first, second, item3, ...
-        index, ...         likewise their rows in the choices, if there are choices
-        answer             as in :meth:`tell`; missing where it was skipped
-        annotator          who was asked
-        told               when the answer was told
-        =================  ===============================================================
-        """
-        return history_table(self.strategy.history, self._record.content.told, self.dimensions)
 
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one, which is saved.
@@ -179,16 +141,13 @@ class Study:
         if not self._record.content.told:
             raise StudyError("There is no answer yet that could be taken back.")
         query = self.strategy.history[-1].query
+        self._beliefs = None  # another answer may stand there soon
         self._record.save(self._record.content.without_last_answer())
         return query
 
-    def recommend(self) -> Tensor:
-        """The ``d``-dim best item so far, as the strategy sees it."""
-        return self.strategy.recommend()
-
-    def describe(self, item: Tensor) -> str:
-        """A ``d``-dim item with names and units, as in ``"milk 34.48 ml, sugar 2.10 g"``."""
-        return item_text(item, self.dimensions, self.space.bounds)
+    def skip(self, query: Query) -> None:
+        """Leave an open query unanswered, for another one; see :meth:`tell`."""
+        self.tell(query, None)
 
     def close(self) -> None:
         """Let others write; all is saved already."""

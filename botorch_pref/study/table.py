@@ -9,7 +9,7 @@ import pandas as pd
 
 from botorch_pref.queries import Query
 from botorch_pref.strategies.base import Answered
-from botorch_pref.study.dimensions import Dimension
+from botorch_pref.study.dimensions import Dimension, item_values
 
 _SLOTS = ("first", "second")
 
@@ -31,7 +31,7 @@ def history_table(
         {
             "step": step,
             "kind": query.kind,
-            **_items(query, [dimension.name for dimension in dimensions]),
+            **_items(query, dimensions),
             "answer": answer,
         }
         for step, (query, answer) in enumerate(history, start=1)
@@ -46,17 +46,18 @@ def history_table(
     return table
 
 
-def _items(query: Query, names: Sequence[str]) -> dict[str, Any]:
+def _items(query: Query, dimensions: Sequence[Dimension]) -> dict[str, Any]:
     """The columns of a query's items: their names alone where there is one item."""
     if query.items.dim() == 1:
-        slots, rows, indices = [""], [query.items.tolist()], [query.indices]
+        slots, rows, indices = [""], [query.items], [query.indices]
     else:
-        rows = query.items.tolist()
+        rows = [*query.items]
         slots = [f"{slot}_" for slot in _SLOTS]
         slots += [f"item{number}_" for number in range(3, len(rows) + 1)]
         indices = query.indices or [None] * len(rows)
     columns: dict[str, Any] = {}
     for slot, row, index in zip(slots, rows, indices, strict=True):
         columns |= {} if index is None else {f"{slot}index": index}
-        columns |= {slot + name: value for name, value in zip(names, row, strict=True)}
+        values = item_values(row, dimensions)
+        columns |= {slot + name: value for name, value in values.items()}
     return columns

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -89,6 +92,40 @@ def test_a_killed_writer_loses_no_answer(tmp_path: Path) -> None:
         play(study, 1)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
+@pytest.mark.parametrize(
+    ("moment", "told"), [("on its way to the disk", 1), ("written, not in place", 1), ("over", 2)]
+)
+def test_killed_within_a_write(tmp_path: Path, moment: str, told: int) -> None:
+    """Either the answer is there or the file as it was; in no case is it half of both."""
+    path = tmp_path / "study.json"
+    with created(path) as study:
+        play(study, 1)
+        query = study.ask()
+    real = os.replace
+
+    def die(*paths: Any) -> None:
+        if moment == "over":
+            real(*paths)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks where there are threads
+        process = os.fork()
+    if not process:
+        try:
+            study = Study.load(path)
+            setattr(os, "fsync" if moment == "on its way to the disk" else "replace", die)
+            study.tell(query, 1.0)
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL
+    with Study.load(path) as study:
+        assert len(study.history) == told
+        assert (study.ask() == query) == (told == 1)
+        play(study, 1)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 def test_killed_again_and_again(tmp_path: Path) -> None:
@@ -130,7 +167,7 @@ def test_truncated_files(tmp_path: Path) -> None:
         (b"[1, 2]", "it is a JSON file, but no study"),
         (b'{"name": "something else"}', "it is a JSON file, but no study"),
         (b'{"format": "botorch_pref study"}', "it is of version None"),
-        (b'{"format": "botorch_pref study", "version": 2}', "version 2, .* a newer one wrote it"),
+        (b'{"format": "botorch_pref study", "version": 3}', "version 3, .* a newer one wrote it"),
         (b'{"format": "botorch_pref study", "version": "x"}', "it is of version 'x'"),
         (b'{"format": "botorch_pref study", "version": 1}', "its entry 'description' is missing"),
     ],

@@ -98,7 +98,7 @@ def test_a_study_goes_on_and_back(name: str, tmp_path: Path) -> None:
     study = Study.load(path, read_only=True)
     assert type(study.strategy) is type(steady)
     assert study.strategy.state_dict() == steady.state_dict()
-    assert torch.equal(study.recommend(), steady.recommend())
+    assert torch.equal(study.strategy.recommend(), steady.recommend())
     assert study.space.state_dict() == space.state_dict()
 
     following = steady.ask()

@@ -1,0 +1,142 @@
+r"""A search space as it is written on a command line, or in a table of choices."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+from botorch.exceptions.errors import BotorchError
+
+from botorch_pref.cli.errors import UsageError
+from botorch_pref.exceptions import SearchSpaceError
+from botorch_pref.space import SearchSpace
+from botorch_pref.study import Dimension, Study
+
+_KIND = re.compile(r"(?P<number>.*):\s*(?P<kind>int|log)\s*")
+_CATEGORY = re.compile(r"(?P<name>.+):\s*\{(?P<levels>[^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Domain:
+    r"""A space and what its dimensions are called.
+
+    Attributes:
+        names: Names with units.
+        space: The space.
+        levels: The names of the levels of categories, by the names of dimensions.
+    """
+
+    names: tuple[str, ...]
+    space: SearchSpace
+    levels: dict[str, tuple[str, ...]]
+
+    def is_that_of(self, study: Study) -> bool:
+        """Whether a study was begun with it."""
+        dimensions = study.dimensions
+        levels = {one.name: one.levels for one in dimensions if one.levels}
+        return (
+            self.names == tuple(one.label for one in dimensions)
+            and self.space.state_dict() == study.space.state_dict()
+            and self.levels == levels
+        )
+
+
+def parse_bounds(text: str) -> Domain:
+    r"""Read what ``--bounds`` says.
+
+    Args:
+        text: As in ``"milk (ml):0:80, shots:1:4:int, dose (g):0.01:10:log, roast:{light|dark}"``.
+
+    Raises:
+        UsageError: If it cannot be read; names the part.
+    """
+    names: list[str] = []
+    ends: list[tuple[float, float]] = []
+    kinds: dict[str, list[int]] = {"integer": [], "log": [], "categorical": []}
+    levels: dict[str, tuple[str, ...]] = {}
+    for number, part in enumerate(_parts(text)):
+        if category := _CATEGORY.fullmatch(part):
+            names.append(_plain(category["name"]))
+            found = tuple(_plain(level) for level in category["levels"].split("|"))
+            if len(found) < 2 or "" in found or len(set(found)) < len(found):
+                raise UsageError(f"--bounds: {part!r} needs two levels or more that differ.")
+            levels[Dimension.parse(names[-1]).name] = found
+            ends.append((0.0, len(found) - 1.0))
+            kinds["categorical"].append(number)
+            continue
+        text = part
+        while kind := _KIND.fullmatch(text):
+            text = kind["number"]
+            kinds["integer" if kind["kind"] == "int" else "log"].append(number)
+        try:
+            name, lower, upper = text.rsplit(":", 2)
+            ends.append((float(lower), float(upper)))
+        except ValueError:
+            raise UsageError(
+                f"--bounds: {part!r} is not NAME:LOW:HIGH, as in 'milk (ml):0:80'. A category is "
+                "NAME:{A|B}."
+            ) from None
+        names.append(_plain(name))
+    try:
+        space = SearchSpace(
+            torch.tensor(ends, dtype=torch.double).T,
+            integer=kinds["integer"],
+            log=kinds["log"],
+            categorical=kinds["categorical"],
+        )
+    except BotorchError as error:
+        raise UsageError(f"--bounds: {error}") from error
+    return Domain(tuple(names), space, levels)
+
+
+def read_choices(path: Path) -> Domain:
+    r"""Read a table of choices.
+
+    Args:
+        path: A CSV file with a header; a column that is not all numbers is a category.
+
+    Raises:
+        UsageError: If it cannot be read or used; says why.
+    """
+    try:
+        table = pd.read_csv(path, skipinitialspace=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--choices: {str(path)!r} cannot be read: {error}") from error
+    columns, levels, categorical = [], {}, []
+    names = tuple(_plain(str(name)) for name in table.columns)
+    for number, name in enumerate(names):
+        column = table.iloc[:, number]
+        if column.isna().any():
+            row = int(column.isna().to_numpy().argmax()) + 1
+            raise UsageError(f"--choices: row {row} of {name!r} is empty.")
+        if not pd.api.types.is_numeric_dtype(column) or column.dtype == bool:
+            texts = column.astype(str)
+            levels[Dimension.parse(name).name] = tuple(sorted(set(texts)))
+            column = texts.map(sorted(set(texts)).index)
+            categorical.append(number)
+        columns.append(torch.tensor(column.to_numpy(), dtype=torch.double))
+    try:
+        if not columns:
+            raise SearchSpaceError("it has no columns.")
+        space = SearchSpace(choices=torch.stack(columns, dim=-1), categorical=categorical)
+    except BotorchError as error:
+        raise UsageError(f"--choices: {error}") from error
+    return Domain(names, space, levels)
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas that are not in braces."""
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and depth == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    return [part.strip() for part in (*parts, text[start:])]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,206 @@
+"""What a study recommends, how sure it says it is, and when it has asked enough."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from botorch_pref.exceptions import ComparisonDataError, StudyError
+from botorch_pref.models import PreferenceGP
+from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import RandomPairs
+from botorch_pref.strategies.gp_ts import GPTS
+from botorch_pref.study import StoppingRule, Study
+from botorch_pref.study.beliefs import Beliefs
+
+ENDS = torch.tensor([[0.0, 1.0, 0.01, 0.0], [80.0, 4.0, 10.0, 2.0]], dtype=torch.float64)
+SPACE = SearchSpace(ENDS, integer=[1], log=[2], categorical=[3])
+NAMES = ["milk (ml)", "shots", "dose (g)", "roast"]
+LEVELS = {"roast": ["light", "medium", "dark"]}
+TABLE = SearchSpace(choices=torch.arange(5, dtype=torch.float64).unsqueeze(-1) / 4.0)
+
+
+def begun(path: Path, **options: object) -> Study:
+    return Study.create(
+        path, SPACE, partial(RandomPairs, seed=2), names=NAMES, levels=LEVELS, **options
+    )
+
+
+def answer(query: Duel) -> float:
+    return float(query.items[0, 0] > query.items[1, 0])  # the more milk, the better
+
+
+def test_a_recommendation(tmp_path: Path) -> None:
+    """The statement says what the numbers say, by the names of things; undo takes it back."""
+    with begun(tmp_path / "study.json") as study:
+        with pytest.raises(ComparisonDataError, match="nothing is recommended"):
+            study.recommend()
+        study.skip(study.ask())
+        assert study.beliefs() is None
+        for _ in range(10):
+            query = study.ask()
+            study.tell(query, answer(query))
+        found = study.recommend()
+        assert torch.equal(found.item, study.strategy.recommend())
+        milk, shots, dose, roast = found.item.tolist()
+        level = LEVELS["roast"][int(roast)]
+        assert found.values == {"milk": milk, "shots": shots, "dose": dose, "roast": level}
+        named = f"milk {milk:.2f} ml, shots {shots:.0f}, dose {dose:#.4g} g, roast {level}"
+        assert study.describe(found.item) == named
+        assert (found.num_answers, found.num_items) == (10, 20)
+        assert found.probability_best is not None
+        assert found.win_probability is not None
+        assert 0.0 < found.probability_best <= 1.0
+        assert found.win_probability > 0.5
+        assert found.statement.startswith(
+            f"{named}. It, or one that hardly differs, is the best of 20 items with probability "
+            f"{found.probability_best:.2f}. Against the runner-up "
+            f"({study.describe(found.runner_up)}) it wins a duel with probability "
+            f"{found.win_probability:.2f}. "
+        )
+        assert found.progress == pytest.approx(min(10 / 15, found.good_enough / 0.95))
+        assert not found.is_settled
+        assert study.recommend().statement == found.statement
+        study.undo()
+        again = study.recommend()
+        assert again.num_answers == 9
+        assert again.probability_best != found.probability_best
+        query = study.ask()
+        study.tell(query, answer(query))
+        assert study.recommend().statement == found.statement
+        assert set(study.history["first_roast"]) <= {"light", "medium", "dark"}
+
+
+def test_a_stopping_rule_is_saved_and_met(tmp_path: Path) -> None:
+    """More agreeing answers make it surer, up to the goal."""
+    path, rule = tmp_path / "study.json", StoppingRule(0.5, 0.2, min_answers=3)
+    with Study.create(path, TABLE, partial(RandomPairs, seed=2), stopping=rule) as study:
+        for _ in range(2):
+            study.tell(query := study.ask(), answer(query))
+        assert study.recommend().progress <= 2 / 3
+    with Study.load(path) as study:
+        assert study.stopping == rule
+        for _ in range(12):
+            study.tell(query := study.ask(), answer(query))
+        found = study.recommend()
+        assert found.good_enough > 0.5
+        assert found.is_settled
+        assert found.progress == 1.0
+
+
+def test_beliefs_are_those_of_the_model() -> None:
+    """Against 200,000 draws of the joint posterior, and a normal difference of two items."""
+    strategy = RandomPairs(space=TABLE, seed=0)
+    for _ in range(12):
+        query = strategy.ask()
+        strategy.tell(query, float(query.items[0, 0] > query.items[1, 0]))
+    beliefs = Beliefs.of(strategy)
+    assert beliefs is not None
+    assert isinstance(beliefs.model, PreferenceGP)
+    assert beliefs.items.flatten().tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
+    posterior = beliefs.model.posterior(beliefs.items)
+    torch.manual_seed(0)
+    joint = torch.distributions.MultivariateNormal(
+        posterior.mean.squeeze(-1).detach(),
+        posterior.covariance_matrix.detach() + 1e-10 * torch.eye(5),
+    ).sample((200_000,))
+    wanted = (joint.argmax(-1) == 4).double().mean()
+    found = (beliefs.advantages(4).amax(-1) <= 0.0).double().mean()
+    assert float(found) == pytest.approx(float(wanted), abs=0.025)
+    gaps = joint[:, 4] - joint[:, 0]
+    assert beliefs.win_probability(4, 0) == pytest.approx(float(gaps.sigmoid().mean()), abs=0.01)
+    assert beliefs.noticeable(0.1) == pytest.approx(math.log(0.6 / 0.4))
+    with_other, row = beliefs.with_item(torch.tensor([0.6]).double())
+    assert (len(with_other.items), row) == (6, 5)
+    assert beliefs.with_item(torch.tensor([0.5]).double())[1] == 2
+
+
+def test_items_that_are_alike() -> None:
+    """They share what is said of each; another category is another item, and so is a choice."""
+    items = torch.tensor([[40.0, 2, 1.0, 1], [43.0, 2, 1.3, 1], [40.0, 2, 1.0, 2], [70.0, 2, 1, 1]])
+    pairs = items.double()[torch.tensor([[0, 3], [1, 3], [2, 3]])]
+    won, seen = torch.ones(3, dtype=torch.float64), SPACE.input_transform()
+    kernel = default_covar_module(SPACE.num_features, torch.Size())
+    model = PreferenceGP.from_pairs(pairs, won, covar_module=kernel, input_transform=seen)
+    beliefs = Beliefs(model, SPACE, items.double(), False, 0)
+    assert beliefs.alike(0).tolist() == [True, True, False, False]
+    assert beliefs.distinct(9, 1)[0] == 1
+    assert sorted(beliefs.distinct(9, 1)) == [1, 2, 3]
+    assert len(beliefs.distinct(2, 1)) == 2
+    table = SearchSpace(choices=torch.tensor([[0.0], [0.01], [1.0]]))
+    assert Beliefs(model, table, table.table, False, 0).alike(0).tolist() == [True, False, False]
+
+
+def test_values_alone_count_where_there_are_values() -> None:
+    """In their standard deviations; an item is better where its value is."""
+    strategy = GPTS(space=TABLE, seed=0)
+    for _ in range(6):
+        query = strategy.ask()
+        assert isinstance(query, Evaluate)
+        strategy.tell(query, 100.0 + 7.0 * float(query.items.sum()))
+    beliefs = Beliefs.of(strategy)
+    assert beliefs is not None
+    assert beliefs.measured
+    assert beliefs.noticeable(0.2) == 0.2
+    best, worst = int(beliefs.items.argmax()), int(beliefs.items.argmin())
+    assert beliefs.win_probability(best, worst) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"probability": 1.0}, "`probability` must be between 0 and 1"),
+        ({"margin": 0.5}, "`margin` must be between 0 and 0.5"),
+        ({"margin": "wide"}, "`margin` must be a number"),
+        ({"min_answers": 0}, "`min_answers` must be at least 1"),
+    ],
+)
+def test_wrong_rules(wrong: dict[str, object], words: str) -> None:
+    with pytest.raises(StudyError, match=words):
+        StoppingRule(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"levels": {"roast": ["a", "b"]}}, "`levels` of 'roast' are 2, but the space has 3"),
+        ({"levels": {"roast": ["a", "b", "b"]}}, "must be texts that differ"),
+        ({"levels": {"milk": ["a", "b"]}}, "`levels` of 'milk' are 2, but the space has 0"),
+        ({"levels": {"bean": ["a"]}}, "`levels` has 'bean', which is no dimension"),
+        ({"stopping": 0.9}, "`stopping` must be a StoppingRule"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, options: dict[str, object], words: str) -> None:
+    with pytest.raises(StudyError, match=words):
+        Study.create(
+            tmp_path / "study.json",
+            SPACE,
+            RandomPairs,
+            **{"names": NAMES, **options},  # type: ignore[arg-type]
+        )
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_of_the_first_version(tmp_path: Path) -> None:
+    """It knew neither of levels nor of a stopping rule, and is written as the next one."""
+    path = tmp_path / "study.json"
+    with Study.create(path, TABLE, partial(RandomPairs, seed=2)) as study:
+        study.tell(study.ask(), 1.0)
+        history = study.history
+    entries = json.loads(path.read_text())
+    assert entries.pop("stopping") == StoppingRule().to_json()
+    for dimension in entries["dimensions"]:
+        del dimension["levels"]
+    path.write_text(json.dumps(entries | {"version": 1}))
+    with Study.load(path) as study:
+        assert study.history.equals(history)
+        assert study.stopping == StoppingRule()
+        study.tell(study.ask(), 0.0)
+    assert json.loads(path.read_text())["version"] == 2
