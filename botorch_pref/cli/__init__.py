@@ -15,6 +15,7 @@ from typing import Any
 from botorch_pref import __version__
 from botorch_pref.cli.errors import INTERRUPTED, UsageError
 from botorch_pref.cli.parser import Parser, count, seed
+from botorch_pref.cli.sessions import add_advise, add_ask
 from botorch_pref.cli.speed import add_speed
 
 __all__ = ["main"]
@@ -30,6 +31,7 @@ _EXAMPLES = """\
 examples:
   botorch-pref run catalyst --strategy pf-ts --horizon 100 --seed 0
   botorch-pref run ackley --dim 2 --horizon 60
+  botorch-pref ask study.json --bounds "milk (ml):0:80,roast:{light|dark}"
   botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
   botorch-pref bench ackley
   botorch-pref speed
@@ -39,16 +41,6 @@ _RUN = """\
 Simulate a strategy on a problem whose utility is known: a simulated judge answers each duel,
 the better item winning with probability 1 / (1 + exp(-difference of utility)). Prints the
 recommended item and the regret; saves the history (CSV) and a regret plot (PNG).
-"""
-_ADVISE = """\
-Run COBOL (Xu et al. 2024b) with a person: it proposes items and asks, where an opinion helps,
-whether one is acceptable; what is not rejected is to be measured, and the value typed in.
-Values are maximised. The study is saved after every answer: leave with q or Ctrl-C at any
-time, and give the same command again, or the file alone, to go on.
-"""
-_ADVISE_EXAMPLE = """\
-example:
-  botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
 """
 
 
@@ -83,7 +75,8 @@ def _parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"botorch-pref {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands)
-    _add_advise(commands)
+    add_ask(commands)
+    add_advise(commands)
     add_speed(commands)
     bench = commands.add_parser(
         "bench",
@@ -150,37 +143,6 @@ def _add_run(commands: Any) -> None:
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
     run.set_defaults(handler=_run)
-
-
-def _add_advise(commands: Any) -> None:
-    advise = commands.add_parser(
-        "advise",
-        help="optimise with an expert at the terminal, who accepts, rejects and measures items",
-        description=_ADVISE,
-        epilog=_ADVISE_EXAMPLE,
-    )
-    advise.add_argument("study", type=Path, metavar="FILE", help="the study, a JSON file")
-    advise.add_argument(
-        "--bounds",
-        metavar="LIST",
-        help="name, unit, lower and upper bound of each dimension, as in the example; needed to "
-        "begin a study",
-    )
-    advise.add_argument(
-        "--seed", type=seed, metavar="N", help="of all draws of a new study; default: 0"
-    )
-    advise.add_argument(
-        "--preset",
-        choices=("practical", "paper"),
-        help="of a new study; paper: as published; default: practical",
-    )
-    advise.set_defaults(handler=_advise)
-
-
-def _advise(args: argparse.Namespace) -> int:
-    from botorch_pref.cli.advise import advise
-
-    return advise(args)
 
 
 def _run(args: argparse.Namespace) -> int:

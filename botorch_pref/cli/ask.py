@@ -1,0 +1,177 @@
+r"""``botorch-pref ask``: a person answers duels."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from functools import partial
+
+from torch import Tensor
+
+from botorch_pref.cli.dialogue import carry_out, reply, session
+from botorch_pref.cli.domain import Domain, parse_bounds, read_choices
+from botorch_pref.cli.errors import UsageError
+from botorch_pref.cli.study_figure import study_figure
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.plotting import save_figure
+from botorch_pref.queries import Duel
+from botorch_pref.strategies.registry import get_strategy, strategy_names
+from botorch_pref.strategies.utility import UtilityStrategy
+from botorch_pref.study import Recommendation, Study
+from botorch_pref.study.dimensions import value_text
+
+_ANSWERS = {"1": 1.0, "2": 0.0, "=": 0.5}
+_PROMPT = "1, 2, = (no preference), [s]kip, [u]ndo, [q]uit: "
+_AGAIN = "type 1 or 2 for the better one, = for no preference, or s, u or q"
+_DEFAULT, _HORIZON = "pf-ts", 50
+_DIFFERS = "*"
+_BAR = 20
+_WIDTH = 88
+
+
+def ask(args: argparse.Namespace) -> int:
+    r"""Begin a study, or go on with it, until the person leaves.
+
+    Args:
+        args: The parsed arguments of ``botorch-pref ask``.
+
+    Returns:
+        The exit status: 0, or 130 after Ctrl-C; what was answered is saved either way.
+
+    Raises:
+        UsageError: If something cannot be done as asked.
+    """
+    return session(partial(_opened, args), _play, _report)
+
+
+def _opened(args: argparse.Namespace) -> Study:
+    domain = _domain(args)
+    if not args.study.exists():
+        if domain is None:
+            raise UsageError(
+                f"there is no study {str(args.study)!r} yet; begin it with --bounds or --choices."
+            )
+        name = args.strategy or _DEFAULT
+        if name not in (names := strategy_names(UtilityStrategy)):
+            raise UsageError(f"--strategy: {name!r} is none of {', '.join(names)}.")
+        horizon = args.horizon or _HORIZON
+        strategy = get_strategy(name, domain.space, seed=args.seed or 0, horizon=horizon)
+        return Study.create(
+            args.study, domain.space, strategy, names=domain.names, levels=domain.levels
+        )
+    study = Study.load(args.study)
+    try:
+        _check_agrees(study, domain, args)
+    except BaseException:
+        study.close()
+        raise
+    return study
+
+
+def _check_agrees(study: Study, domain: Domain | None, args: argparse.Namespace) -> None:
+    """What is given again for a study that is there must be what it was begun with."""
+    strategy, name = study.strategy, f"study {str(args.study)!r}"
+    if not isinstance(strategy, UtilityStrategy):
+        raise UsageError(f"{name} is one of {type(strategy).__name__}, which asks not only duels.")
+    if domain is not None and not domain.is_that_of(study):
+        raise UsageError(
+            f"{name} was begun with other --bounds or --choices; leave them out to go on."
+        )
+    if args.seed not in (None, strategy.seed):
+        raise UsageError(f"{name} was begun with --seed {strategy.seed}, not {args.seed}.")
+    if args.strategy is not None:
+        made = get_strategy(args.strategy, study.space, seed=0, horizon=args.horizon or _HORIZON)
+        if type(made) is not type(strategy):
+            raise UsageError(f"{name} was not begun with --strategy {args.strategy}.")
+
+
+def _domain(args: argparse.Namespace) -> Domain | None:
+    if args.bounds is not None and args.choices is not None:
+        raise UsageError("give --bounds or --choices, not both.")
+    if args.choices is not None:
+        return read_choices(args.choices)
+    return None if args.bounds is None else parse_bounds(args.bounds)
+
+
+def _play(study: Study) -> None:
+    """Ask until the person quits, or no more input is there."""
+    kind = type(study.strategy).__name__
+    print(f"{study.path.name}: {kind}, {len(study.history)} answers so far. Which is better?")
+    settled = False
+    while True:
+        try:
+            query = study.ask()
+        except UnsupportedError as error:  # what was planned is over
+            print(f"\n{error}")
+            return
+        assert isinstance(query, Duel)
+        print(f"\n[{len(study.history) + 1}]\n{_side_by_side(study, query)}")
+        said = reply(_PROMPT, _ANSWERS.get, _AGAIN)
+        if said == "quit":
+            return
+        if carry_out(study, query, said):
+            found = _recommendation(study)
+            print(_progress(found))
+            if found is not None and found.is_settled and not settled:
+                print("That is enough by the stopping rule: quit with q, or go on.")
+            settled = found is not None and found.is_settled
+
+
+def _side_by_side(study: Study, query: Duel) -> str:
+    """Both items as columns, what differs marked."""
+    first, second = query.items.tolist()
+    rows: list[tuple[str, ...]] = [("", "1", "2", "")]
+    if query.indices is not None:
+        numbers = (f"#{index}" for index in query.indices)
+        rows.append(("choice", *numbers, ""))
+    for i, dimension in enumerate(study.dimensions):
+        texts = [value_text(value, dimension, i, study.space) for value in (first[i], second[i])]
+        rows.append((dimension.label, *texts, _DIFFERS if first[i] != second[i] else ""))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = (
+        f"    {label:<{widths[0]}}  {one:>{widths[1]}}  {two:>{widths[2]}}  {mark}".rstrip()
+        for label, one, two, mark in rows
+    )
+    return "\n".join(lines)
+
+
+def _recommendation(study: Study) -> Recommendation | None:
+    try:
+        return study.recommend()
+    except ComparisonDataError:  # nothing was answered yet
+        return None
+
+
+def _progress(found: Recommendation | None) -> str:
+    share = 0.0 if found is None else found.progress
+    full = int(_BAR * share)
+    text = f"    progress [{'#' * full}{'.' * (_BAR - full)}] {int(100 * share)} %"
+    if found is None or found.good_enough is None:
+        return text
+    return f"{text}; good enough with probability {found.good_enough:.2f}"
+
+
+def _report(study: Study) -> None:
+    """The recommendation, and a figure beside the study."""
+    answers = study.history["answer"]
+    skipped = int(answers.isna().sum())
+    print(f"\n{len(answers) - skipped} answers, {skipped} skipped, saved in {study.path}")
+    found = _recommendation(study)
+    if found is None:
+        print("Nothing is recommended, as nothing was answered yet.")
+        return
+    print("\n" + textwrap.fill(f"Recommended: {found.statement}", _WIDTH))
+    print(_progress(found).strip())
+    if (beliefs := study.beliefs()) is not None:
+        path = study.path.with_suffix(".png")
+        labels = [_label(study, item) for item in beliefs.items]
+        try:
+            print(f"plot: {save_figure(study_figure(beliefs, found, labels), path)}")
+        except OSError as error:
+            raise UsageError(f"cannot write to {str(path)!r}: {error.strerror}") from error
+
+
+def _label(study: Study, item: Tensor) -> str:
+    """An item in few words: its values alone."""
+    values = enumerate(zip(study.dimensions, item.tolist(), strict=True))
+    return ", ".join(value_text(value, one, i, study.space) for i, (one, value) in values)

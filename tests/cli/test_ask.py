@@ -1,0 +1,178 @@
+"""A person at the terminal, who says which of two items is better; answers are piped in."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from botorch_pref.cli import main
+from botorch_pref.cli.domain import parse_bounds, read_choices
+from botorch_pref.cli.errors import UsageError
+from botorch_pref.strategies import PFTS, RandomPairs
+from botorch_pref.study import Study
+
+BOUNDS = "milk (ml):0:80, shots:1:4:int, dose (g):0.1:10:log, roast:{light|dark}"
+BEGIN = ("--bounds", BOUNDS, "--strategy", "random", "--seed", "4")
+
+Type = Callable[..., int]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
+    """Runs the command in a folder of its own, with words typed in."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(words: str, *arguments: str) -> int:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{w}\n" for w in words.split())))
+        return main(["ask", "study.json", *arguments])
+
+    return run
+
+
+def saved() -> Study:
+    return Study.load("study.json", read_only=True)
+
+
+def test_a_session(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both items side by side; every key does what it says; the end of the input is an end."""
+    assert typed("1 better 2 = s u s", *BEGIN) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    study = saved()
+    assert study.history["answer"].tolist()[:3] == [1.0, 0.0, 0.5]
+    assert study.history["answer"].isna().tolist() == [False] * 3 + [True]
+    assert isinstance(study.strategy, RandomPairs)
+    assert study.strategy.seed == 4
+    assert study.space.parameters.integer == (1,)
+    assert study.space.parameters.log == (2,)
+    assert [one.levels for one in study.dimensions] == [(), (), (), ("light", "dark")]
+    first = study.history.iloc[0]
+    rows = re.findall(r"^    (\S.*?)  +(\S+)  +(\S+)(?:  (\*))?$", shown.out, re.MULTILINE)[:4]
+    table = {row[0]: row[1:] for row in rows}
+    assert table["milk (ml)"] == (f"{first.first_milk:.2f}", f"{first.second_milk:.2f}", "*")
+    assert table["roast"][:2] == (first.first_roast, first.second_roast)
+    assert (table["roast"][2] == "*") == (first.first_roast != first.second_roast)
+    assert "'better' is no answer: type 1 or 2 for the better one, = for no pref" in shown.out
+    assert shown.out.count("The last answer is taken back.") == 1
+    assert len(re.findall(r"    progress \[#*\.*\] \d+ %; good enough", shown.out)) == 3
+    assert "3 answers, 1 skipped, saved in " in shown.out
+    found = study.recommend()
+    assert "Recommended: " + " ".join(found.statement.split()) in " ".join(shown.out.split())
+    assert Path("study.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_it_goes_on(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the file alone, or by the same command; the open duel is shown again."""
+    assert typed("1", *BEGIN) == 0
+    pair = saved().strategy.pending_items()
+    capsys.readouterr()
+    assert typed("2 q") == 0
+    assert capsys.readouterr().out.startswith("study.json: RandomPairs, 1 answers so far.")
+    asked = saved().strategy.history[1].query
+    assert torch.equal(asked.items, pair)
+    assert typed("u q", *BEGIN) == 0
+    assert "The last answer is taken back." in capsys.readouterr().out
+    assert len(saved().history) == 1
+
+
+def test_nothing_to_undo_or_recommend(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("u q", *BEGIN) == 0
+    shown = capsys.readouterr().out
+    assert "There is no answer yet that could be taken back." in shown
+    assert shown.rstrip().endswith("Nothing is recommended, as nothing was answered yet.")
+    assert not Path("study.png").exists()
+
+
+def test_choices(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table, by the numbers of its rows; text is a category; a plan has an end."""
+    rows = "".join(f"{place},{number},{2 * number}\n" for number, place in enumerate("bdac"))
+    Path("places.csv").write_text(f"place,size (m2),price\n{rows}")
+    arguments = ("--choices", "places.csv", "--strategy", "mr-lpf", "--horizon", "2")
+    assert typed("1 2 1", *arguments) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"choice +#\d +#\d", shown)
+    assert "duels are answered" in shown
+    study = saved()
+    assert study.dimensions[0].levels == ("a", "b", "c", "d")
+    assert study.space.table[:, 0].tolist() == [1.0, 3.0, 0.0, 2.0]
+    assert study.dimensions[1].label == "size (m2)"
+
+
+def test_the_default_strategy(typed: Type) -> None:
+    assert typed("q", "--bounds", "x:0:1") == 0
+    assert isinstance(saved().strategy, PFTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "there is no study 'study.json' yet; begin it with --bounds or --choices."),
+        (["--bounds", "x:0"], "--bounds: 'x:0' is not NAME:LOW:HIGH"),
+        (["--bounds", "x:{a}"], "--bounds: 'x:{a}' needs two levels or more that differ."),
+        (["--bounds", "x:0:1:log"], "`log` needs positive numbers"),
+        (["--bounds", "x:0:1.5:int"], "`integer` needs whole numbers"),
+        (["--choices", "none.csv"], "--choices: 'none.csv' cannot be read"),
+        (["--choices", "none.csv", "--bounds", "x:0:1"], "give --bounds or --choices, not both."),
+        (["--bounds", "x:0:1", "--strategy", "gp-ts"], "--strategy: 'gp-ts' is none of pf-ts, "),
+    ],
+)
+def test_wrong_arguments(
+    arguments: list[str], message: str, typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        typed("1", *arguments)
+    assert stopped.value.code == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("botorch-pref ask: error: ")
+    assert message in shown.err
+    assert not [*Path().iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bounds", "x:0:1"], "was begun with other --bounds or --choices"),
+        (["--seed", "5"], "was begun with --seed 4, not 5."),
+        (["--strategy", "eubo"], "was not begun with --strategy eubo."),
+    ],
+)
+def test_what_it_was_begun_with(
+    arguments: list[str], message: str, typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert typed("q", *BEGIN) == 0
+    before = Path("study.json").read_bytes()
+    with pytest.raises(SystemExit):
+        typed("1", *arguments)
+    assert message in capsys.readouterr().err
+    assert Path("study.json").read_bytes() == before
+
+
+def test_a_second_writer(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("q", *BEGIN) == 0
+    with Study.load("study.json"), pytest.raises(SystemExit) as stopped:
+        typed("1")
+    assert stopped.value.code == 2
+    assert "is open for writing in this very process" in capsys.readouterr().err
+    assert typed("1") == 0
+    assert len(saved().history) == 1
+
+
+def test_the_grammar() -> None:
+    domain = parse_bounds("a:b (mm) : -1e1 : 2.5, level : { x, y | z } ,n:2:64: int :log")
+    assert domain.names == ("a:b (mm)", "level", "n")
+    assert domain.levels == {"level": ("x, y", "z")}
+    assert domain.space.bounds.tolist() == [[-10.0, 0.0, 2.0], [2.5, 1.0, 64.0]]
+    assert domain.space.parameters.integer == domain.space.parameters.log == (2,)
+
+
+def test_a_table_with_a_hole(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n3,\n")
+    with pytest.raises(UsageError, match="row 2 of 'b' is empty"):
+        read_choices(path)
