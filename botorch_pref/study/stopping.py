@@ -27,7 +27,7 @@ class StoppingRule:
         StudyError: If a number is out of range.
     """
 
-    probability: float = 0.95
+    probability: float = 0.9
     margin: float = 0.1
     min_answers: int = 15
 

@@ -65,7 +65,7 @@ def test_a_recommendation(tmp_path: Path) -> None:
             f"({study.describe(found.runner_up)}) it wins a duel with probability "
             f"{found.win_probability:.2f}. "
         )
-        assert found.progress == pytest.approx(min(10 / 15, found.good_enough / 0.95))
+        assert found.progress == pytest.approx(min(10 / 15, found.good_enough / 0.9))
         assert not found.is_settled
         assert study.recommend().statement == found.statement
         study.undo()
