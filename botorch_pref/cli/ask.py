@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import textwrap
 from functools import partial
+from typing import Literal
 
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from botorch_pref.cli.dialogue import carry_out, reply, session
 from botorch_pref.cli.domain import Domain, parse_bounds, read_choices
 from botorch_pref.cli.errors import UsageError
-from botorch_pref.cli.study_figure import study_figure
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.plotting import save_figure
+from botorch_pref.plotting import plot_win_probabilities, save_figure
 from botorch_pref.queries import Duel
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from botorch_pref.strategies.utility import UtilityStrategy
@@ -27,6 +28,7 @@ _DEFAULT, _HORIZON = "pf-ts", 50
 _DIFFERS = "*"
 _BAR = 20
 _WIDTH = 88
+_TOP = 8  # items in the figure
 
 
 def ask(args: argparse.Namespace) -> int:
@@ -162,13 +164,29 @@ def _report(study: Study) -> None:
         return
     print("\n" + textwrap.fill(f"Recommended: {found.statement}", _WIDTH))
     print(_progress(found).strip())
-    if (beliefs := study.beliefs()) is not None:
-        path = study.path.with_suffix(".png")
-        labels = [_label(study, item) for item in beliefs.items]
-        try:
-            print(f"plot: {save_figure(study_figure(beliefs, found, labels), path)}")
-        except OSError as error:
-            raise UsageError(f"cannot write to {str(path)!r}: {error.strerror}") from error
+    figure = _figure(study, found)
+    if figure is None:
+        return
+    path = study.path.with_suffix(".png")
+    try:
+        print(f"plot: {save_figure(figure, path)}")
+    except OSError as error:
+        raise UsageError(f"cannot write to {str(path)!r}: {error.strerror}") from error
+
+
+def _figure(study: Study, found: Recommendation) -> Figure | None:
+    """How likely the best items, of those that are alike one, win against each other."""
+    beliefs = study.beliefs()
+    if beliefs is None:
+        return None
+    known, row = beliefs.with_item(found.item)
+    rows = known.distinct(_TOP, row)
+    if len(rows) < 2:
+        return None
+    items = known.items[rows]
+    kind: Literal["duel", "utility"] = "utility" if known.measured else "duel"
+    labels = [_label(study, item) for item in items]
+    return plot_win_probabilities(known.model, items, labels=labels, kind=kind)
 
 
 def _label(study: Study, item: Tensor) -> str:
