@@ -223,7 +223,8 @@ class LikelihoodRatioModel(ConfidenceModel):
             )
         rows = X.reshape(-1, X.shape[-1])  # a transform takes no single item
         refuse(finite("X", rows))
-        return self.transform_inputs(rows).view(*X.shape[:-1], -1)
+        found = self.transform_inputs(rows)
+        return found.view(*X.shape[:-1], found.shape[-1])
 
     def _within_box(self, value: Tensor) -> Tensor:
         return value if self.box is None else value.clamp(-self.box, self.box)
