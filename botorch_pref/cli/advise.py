@@ -10,8 +10,9 @@ from functools import partial
 import torch
 
 from botorch_pref.cli.dialogue import carry_out, reply, session
-from botorch_pref.cli.domain import Domain, parse_bounds
+from botorch_pref.cli.domain import parse_bounds
 from botorch_pref.cli.errors import UsageError
+from botorch_pref.cli.opening import open_study
 from botorch_pref.queries import Evaluate, Label, Query
 from botorch_pref.strategies import COBOL
 from botorch_pref.study import Study
@@ -44,33 +45,21 @@ def advise(args: argparse.Namespace) -> int:
 
 
 def _opened(args: argparse.Namespace) -> Study:
-    domain = None if args.bounds is None else parse_bounds(args.bounds)
-    if not args.study.exists():
-        if domain is None:
-            raise UsageError(f"there is no study {str(args.study)!r} yet; begin it with --bounds.")
-        make = _PRESETS[args.preset or "practical"]
-        strategy = make(space=domain.space, seed=args.seed or 0)
-        return Study.create(
-            args.study, domain.space, strategy, names=domain.names, levels=domain.levels
-        )
-    study = Study.load(args.study)
-    try:
-        _check_agrees(study, domain, args)
-    except BaseException:
-        study.close()
-        raise
-    return study
+    return open_study(
+        args,
+        None if args.bounds is None else parse_bounds(args.bounds),
+        "--bounds",
+        lambda domain: _PRESETS[args.preset or "practical"](
+            space=domain.space, seed=args.seed or 0
+        ),
+        partial(_check_agrees, args),
+    )
 
 
-def _check_agrees(study: Study, domain: Domain | None, args: argparse.Namespace) -> None:
-    """What is given again for a study that is there must be what it was begun with."""
-    strategy, name = study.strategy, f"study {str(args.study)!r}"
+def _check_agrees(args: argparse.Namespace, study: Study, name: str) -> None:
+    strategy = study.strategy
     if not isinstance(strategy, COBOL):
         raise UsageError(f"{name} is one of {type(strategy).__name__}, not of COBOL.")
-    if domain is not None and not domain.is_that_of(study):
-        raise UsageError(f"{name} was begun with other --bounds; leave them out to go on.")
-    if args.seed not in (None, strategy.seed):
-        raise UsageError(f"{name} was begun with --seed {strategy.seed}, not {args.seed}.")
     if args.preset and _PRESETS[args.preset](space=study.space).settings != strategy.settings:
         raise UsageError(f"{name} was not begun with --preset {args.preset}.")
 

@@ -13,9 +13,12 @@ from torch import Tensor
 from botorch_pref.cli.dialogue import carry_out, reply, session
 from botorch_pref.cli.domain import Domain, parse_bounds, read_choices
 from botorch_pref.cli.errors import UsageError
+from botorch_pref.cli.opening import open_study
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.plotting import plot_win_probabilities, save_figure
 from botorch_pref.queries import Duel
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import Strategy
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from botorch_pref.strategies.utility import UtilityStrategy
 from botorch_pref.study import Recommendation, Study
@@ -47,44 +50,28 @@ def ask(args: argparse.Namespace) -> int:
 
 
 def _opened(args: argparse.Namespace) -> Study:
-    domain = _domain(args)
-    if not args.study.exists():
-        if domain is None:
-            raise UsageError(
-                f"there is no study {str(args.study)!r} yet; begin it with --bounds or --choices."
-            )
-        name = args.strategy or _DEFAULT
-        if name not in (names := strategy_names(UtilityStrategy)):
-            raise UsageError(f"--strategy: {name!r} is none of {', '.join(names)}.")
-        horizon = args.horizon or _HORIZON
-        strategy = get_strategy(name, domain.space, seed=args.seed or 0, horizon=horizon)
-        return Study.create(
-            args.study, domain.space, strategy, names=domain.names, levels=domain.levels
-        )
-    study = Study.load(args.study)
-    try:
-        _check_agrees(study, domain, args)
-    except BaseException:
-        study.close()
-        raise
-    return study
+    return open_study(
+        args,
+        _domain(args),
+        "--bounds or --choices",
+        lambda domain: _strategy(args, domain.space),
+        partial(_check_agrees, args),
+    )
 
 
-def _check_agrees(study: Study, domain: Domain | None, args: argparse.Namespace) -> None:
-    """What is given again for a study that is there must be what it was begun with."""
-    strategy, name = study.strategy, f"study {str(args.study)!r}"
-    if not isinstance(strategy, UtilityStrategy):
-        raise UsageError(f"{name} is one of {type(strategy).__name__}, which asks not only duels.")
-    if domain is not None and not domain.is_that_of(study):
-        raise UsageError(
-            f"{name} was begun with other --bounds or --choices; leave them out to go on."
-        )
-    if args.seed not in (None, strategy.seed):
-        raise UsageError(f"{name} was begun with --seed {strategy.seed}, not {args.seed}.")
-    if args.strategy is not None:
-        made = get_strategy(args.strategy, study.space, seed=0, horizon=args.horizon or _HORIZON)
-        if type(made) is not type(strategy):
-            raise UsageError(f"{name} was not begun with --strategy {args.strategy}.")
+def _strategy(args: argparse.Namespace, space: SearchSpace) -> Strategy:
+    name = args.strategy or _DEFAULT
+    if name not in (names := strategy_names(UtilityStrategy)):
+        raise UsageError(f"--strategy: {name!r} is none of {', '.join(names)}.")
+    return get_strategy(name, space, seed=args.seed or 0, horizon=args.horizon or _HORIZON)
+
+
+def _check_agrees(args: argparse.Namespace, study: Study, name: str) -> None:
+    kind = type(study.strategy)
+    if not issubclass(kind, UtilityStrategy):
+        raise UsageError(f"{name} is one of {kind.__name__}, which asks not only duels.")
+    if args.strategy is not None and type(_strategy(args, study.space)) is not kind:
+        raise UsageError(f"{name} was not begun with --strategy {args.strategy}.")
 
 
 def _domain(args: argparse.Namespace) -> Domain | None:
