@@ -73,8 +73,10 @@ def pairwise_cases(section: str, grid: Grid, device: torch.device) -> list[Case]
 
 
 def _others(operation: Operation, known: Duels, repeats: int) -> tuple[Side, ...]:
-    # PairwiseGP copies three n x n matrices for each pair.
-    gigabytes = 3 * NUM_PAIRS * len(known.X) ** 2 * 8e-9 if operation is _posterior else 0.0
+    # PairwiseGP copies three n x n matrices for each pair, and keeps more of them for a gradient:
+    # its EUBO took more than 23 GB at 3,200 items.
+    copies = 3 * NUM_PAIRS if operation is _posterior else 300 * (operation is _eubo)
+    gigabytes = copies * len(known.X) ** 2 * 8e-9
     prepare = partial(operation, pairwise_of, *known)
     other = Side(_OTHER, prepare, min(repeats, 3), gigabytes=gigabytes)
     if operation is not evaluation:
