@@ -127,6 +127,7 @@ def test_a_batch_of_models(device: torch.device) -> None:
     same(found.variance, wanted.variance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "q"),
     [
@@ -160,6 +161,7 @@ def test_acquisition_functions(device: torch.device, rule: Callable[[Any], Any],
     same(value, best)
 
 
+@pytest.mark.slow
 def test_likelihood_ratio_bounds(device: torch.device) -> None:
     X, comparisons = items_and_comparisons()
 

@@ -50,7 +50,7 @@ def stored(strategy: Strategy) -> Strategy:
 class StrategyContract(ABC):
     """Subclass, name ``Test...`` and say how to make the strategy."""
 
-    num_duels = 6
+    num_duels = 7
     query_type: type[Query] = Duel
 
     @abstractmethod

@@ -151,6 +151,7 @@ def test_an_item_that_is_there_twice(variance: str | float) -> None:
         assert_as_anew(model)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, database=None, derandomize=True)
 @given(
     st.sampled_from(["laplace", 0.3]),

@@ -16,6 +16,7 @@ from botorch_pref.strategies.registry import strategy_names
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 def test_the_classifier_learns_what_we_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variational, "NUM_HELD_OUT", 200)
     monkeypatch.setattr(variational, "NUM_STEPS", 60)
@@ -61,6 +62,7 @@ def test_a_strategy_was_told_all_answers() -> None:
     assert strategy.learner.num_fitted == 7  # hyperparameters are part of what is timed
 
 
+@pytest.mark.slow
 def test_optuna() -> None:
     pytest.importorskip("optuna_dashboard")
     item = cast(torch.Tensor, suggestion.optuna_ask(duels(3))())
