@@ -39,7 +39,6 @@ def made_up(**regrets: list[float]) -> pd.DataFrame:
     )
 
 
-@pytest.mark.slow
 def test_the_table(table: pd.DataFrame) -> None:
     assert len(table) == 2 * 2 * len(ARMS)
     # One fit for each chosen duel, and one for the recommendation.

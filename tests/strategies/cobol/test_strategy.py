@@ -251,7 +251,6 @@ def test_it_resumes(make: Any, steps: int) -> None:
             either.tell(query, reply(query))
 
 
-@pytest.mark.slow
 def test_a_helpful_expert_is_asked_until_he_is_known() -> None:
     strategy = COBOHL(choices=rand(20, 2), seed=1, **QUICK)
     queries, states = [], []

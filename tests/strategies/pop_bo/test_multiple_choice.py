@@ -146,7 +146,6 @@ def test_answers() -> None:
         strategy.tell(query, 3)
 
 
-@pytest.mark.slow
 def test_it_finds_the_best_item() -> None:
     strategy = on_items(num_new=2, choices=torch.linspace(0, 1, 12, dtype=torch.float64)[:, None])
     for _ in range(8):
