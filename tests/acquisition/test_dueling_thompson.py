@@ -59,7 +59,6 @@ def test_scale_multiplies_the_standard_deviation_alone() -> None:
         torch.testing.assert_close(triple.arm(arm, items) - mean, 3.0 * deviation)
 
 
-@pytest.mark.slow
 @torch.no_grad()
 def test_arms_are_independent_and_exchangeable() -> None:
     model, items, num = make_model(), rand(4, 2, seed=6), 400

@@ -170,7 +170,6 @@ def test_paths_agree_with_the_finite_set(variance: str | float) -> None:
     assert largest_error(draws, exact.covariance) < 0.15
 
 
-@pytest.mark.slow
 @torch.no_grad()
 def test_two_draws_are_independent() -> None:
     model, points, num = make_model(), rand(4, 2, seed=6), 5000
@@ -241,7 +240,7 @@ def test_items_are_transformed_where_they_meet_the_kernel() -> None:
 # Batches, priors, other models.
 
 
-@pytest.mark.parametrize("batch_kernel", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize("batch_kernel", [True, False])
 @torch.no_grad()
 def test_batched_model(batch_kernel: bool) -> None:
     model, points = make_batch(batch_kernel), rand(4, 2, seed=3)

@@ -181,7 +181,6 @@ def test_the_norm_bound_doubles_up_to_its_limit() -> None:
     assert all(after <= 2 * before for before, after in itertools.pairwise(bounds))
 
 
-@pytest.mark.slow
 def test_it_finds_a_good_item() -> None:
     strategy = on_a_box(seed=0, threshold=math.inf)
     play(strategy, 13)

@@ -46,7 +46,7 @@ def test_the_interval_of_a_fixed_design_covers() -> None:
     assert (error <= 0.1 * width * sigma + 1e-12).double().mean(0).min() < 1.0 - DELTA
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # property 19 again, on another kernel and problem
 @pytest.mark.filterwarnings("ignore::botorch_pref.exceptions.ConfidenceWarning")
 def test_the_theory_preset_keeps_the_best_item() -> None:
     X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).unsqueeze(-1)

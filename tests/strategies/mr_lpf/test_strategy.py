@@ -346,13 +346,12 @@ def test_adaptive_kappa() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::botorch_pref.exceptions.ConfidenceWarning")
-@pytest.mark.parametrize("runs", [2, pytest.param(50, marks=pytest.mark.slow)])
-def test_preset_of_theory_by_hand(runs: int) -> None:
+def test_preset_of_theory_by_hand() -> None:
     """Property 19: eq. (14) to 1e-12; the best item is kept in all of 50 runs."""
     problem = Ackley(num_choices=10, utility_scale=2.0)
     fixed = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
     best = int(problem.utilities.argmax())
-    for seed in range(runs):
+    for seed in range(50):
         strategy = MRLPF.theory(
             choices=problem.choices, horizon=30, norm_bound=3.0, hyperparameters=fixed, seed=seed
         )
