@@ -159,9 +159,12 @@ def assert_equal(
 def numerical_gradient(
     function: Callable[[Tensor], Tensor], at: Tensor, step: float = 2e-3
 ) -> Tensor:
-    """Central differences of sixth order of a function that takes ``b x p`` to ``b``-dim.
+    """Central differences of sixth order of a function that takes ``b x p`` to ``b x ...``.
 
     All points of the stencil are evaluated in one batch.
+
+    Returns:
+        ``... x p``.
     """
     at = at.detach()
     weights = torch.tensor([45.0, -9.0, 1.0], dtype=at.dtype) / (60 * step)
@@ -169,8 +172,8 @@ def numerical_gradient(
     moves = offsets[:, None, None] * torch.eye(len(at), dtype=at.dtype)
     with torch.no_grad():
         points = torch.cat([at + moves, at - moves]).flatten(0, 1)
-        values = function(points).view(2, 3, len(at))
-    return weights @ (values[0] - values[1])
+        values = function(points).unflatten(0, (2, 3, len(at)))
+    return torch.tensordot(weights, values[0] - values[1], 1).movedim(0, -1)
 
 
 def design_fixture() -> tuple[Tensor, Observations]:

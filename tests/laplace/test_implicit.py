@@ -99,23 +99,25 @@ class TestGradients:
     ) -> None:
         observations = make(X, M, LABELS, judge=judge, link=likelihood(link, scale), padding=1)
         size = M + LABELS if wanted is AnswerSide else N
-        # Linear functionals, so that every entry counts.
-        functionals: list[Callable[[Posterior], Tensor]] = [
-            lambda p: p[0].weights @ randn(size, seed=31),
-            lambda p: (p[0].gamma * randn(size, size, seed=32)).sum((-2, -1)),
-            lambda p: p[1] @ randn(Q, seed=33),
-            lambda p: (p[2] * randn(Q, Q, seed=34)).sum((-2, -1)),
-        ]
-        for functional in functionals:
 
-            def function(
-                theta: Tensor, functional: Callable[[Posterior], Tensor] = functional
-            ) -> Tensor:
-                return functional(posterior(theta, observations, wanted, kappa))
+        def functionals(theta: Tensor) -> Tensor:
+            """Linear in each part, so that every entry counts: ``... x p`` to ``... x 4``."""
+            fitted, mean, covariance = posterior(theta, observations, wanted, kappa)
+            return torch.stack(
+                [
+                    fitted.weights @ randn(size, seed=31),
+                    (fitted.gamma * randn(size, size, seed=32)).sum((-2, -1)),
+                    mean @ randn(Q, seed=33),
+                    (covariance * randn(Q, Q, seed=34)).sum((-2, -1)),
+                ],
+                dim=-1,
+            )
 
-            theta = parameters(outputscale).requires_grad_()
-            (exact,) = torch.autograd.grad(function(theta), theta)
-            assert_equal(exact, numerical_gradient(function, theta), 1e-6)
+        theta = parameters(outputscale).requires_grad_()
+        numerical = numerical_gradient(functionals, theta)
+        for value, expected in zip(functionals(theta), numerical, strict=True):
+            (exact,) = torch.autograd.grad(value, theta, retain_graph=True)
+            assert_equal(exact, expected, 1e-6)
 
 
 @both_sides

@@ -89,17 +89,21 @@ def assert_same_posterior(
 def numerical_gradient(
     function: Callable[[Tensor], Tensor], at: Tensor, step: float = 1e-4
 ) -> Tensor:
-    """The gradient of a scalar function by central differences of fourth order."""
+    """The derivative of a function by central differences of fourth order.
+
+    Returns:
+        The shape of the function's value, then that of ``at``.
+    """
     at = at.detach()
-    gradient = torch.zeros_like(at)
+    columns = []
     for i in range(at.numel()):
         shift = torch.zeros_like(at)
         shift.view(-1)[i] = step
         with torch.no_grad():
             near = function(at + shift) - function(at - shift)
             far = function(at + 2 * shift) - function(at - 2 * shift)
-        gradient.view(-1)[i] = (8 * near - far) / (12 * step)
-    return gradient
+        columns.append((8 * near - far) / (12 * step))
+    return torch.stack(columns, dim=-1).reshape([*columns[0].shape, *at.shape])
 
 
 def parameter_gradients(
