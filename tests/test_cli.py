@@ -292,8 +292,9 @@ def test_speed(
 ) -> None:
     calls: list[dict[str, object]] = []
 
-    def timed(cases: list[Case], *options: object, once: bool) -> pd.DataFrame:
+    def timed(cases: list[Case], *options: object, once: bool, path: Path) -> pd.DataFrame:
         assert once
+        assert path.name == "speed.csv"
         calls.append({"sections": [*dict.fromkeys(case.section for case in cases)], "is": options})
         ours, other = (Side(name, lambda: lambda: sum(range(9999))) for name in "AB")
         few = [Case("models", "a sum", "{m} duels", m, ours, (other,)) for m in (1, 2)]

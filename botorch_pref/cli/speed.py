@@ -75,7 +75,8 @@ def add_speed(commands: Any) -> None:
         type=Path,
         default=_FOLDER,
         metavar="DIR",
-        help=f"folder for speed.csv, speed.txt and speed.png; default: {_FOLDER}",
+        help="folder for speed.csv, which grows case by case, speed.txt and speed.png; "
+        f"default: {_FOLDER}",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(handler=speed)
@@ -109,14 +110,14 @@ def speed(args: argparse.Namespace) -> int:
             progress=not args.quiet,
             sections=args.what,
             limit=args.limit,
+            path=args.out / FILES[0],
         )
+        title = setting(args.device, args.threads)
+        text = f"{title}\n\n{speed_text(table)}"
+        print(text)
+        paths = save_speed(table, text, title, args.out)
     except UnsupportedError as error:
         raise UsageError(str(error)) from error
-    title = setting(args.device, args.threads)
-    text = f"{title}\n\n{speed_text(table)}"
-    print(text)
-    try:
-        paths = save_speed(table, text, title, args.out)
     except OSError as error:
         raise UsageError(f"cannot write to {str(args.out)!r}: {error.strerror}") from error
     print("\n".join(["", *map(str, paths), f"took {perf_counter() - start:.0f} s"]))

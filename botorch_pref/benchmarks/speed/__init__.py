@@ -15,6 +15,7 @@ Sections, in the order in which they are timed:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import pandas as pd
@@ -76,6 +77,7 @@ def speed_table(
     progress: bool = True,
     sections: Iterable[Section] = SECTIONS,
     limit: float = LIMIT,
+    path: Path | None = None,
 ) -> pd.DataFrame:
     r"""Time this package, others, and batches against loops.
 
@@ -87,6 +89,7 @@ def speed_table(
         progress: Whether to show a progress bar on the standard error stream.
         sections: Some of :data:`SECTIONS`.
         limit: What took more seconds is not timed at larger sizes.
+        path: A CSV file that is written after every case.
 
     Returns:
         The table of :func:`~botorch_pref.benchmarks.speed.timing.time_cases`.
@@ -94,6 +97,7 @@ def speed_table(
     Raises:
         UnsupportedError: If the device is not there, there are no threads, or there is no
             such section.
+        OSError: If the file cannot be written.
     """
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise UnsupportedError(f"device {device!r} is not available here; use 'cpu' or 'cuda'.")
@@ -104,7 +108,7 @@ def speed_table(
         known = ", ".join(SECTIONS)
         raise UnsupportedError(f"sections must be of {known}, got {', '.join(map(str, unknown))}.")
     cases = speed_cases(torch.device(device), quick, chosen)
-    return time_cases(cases, device, threads, progress, limit, once=quick)
+    return time_cases(cases, device, threads, progress, limit, once=quick, path=path)
 
 
 def speed_cases(device: torch.device, quick: bool, sections: set[Section]) -> list[Case]:

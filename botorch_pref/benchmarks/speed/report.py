@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
+from botorch_pref.benchmarks.speed.timing import write_table
 from botorch_pref.plotting import COLOURS, MARKERS, save_figure
 from botorch_pref.runner import replacing
 
@@ -106,8 +107,7 @@ def save_speed(table: pd.DataFrame, text: str, title: str, folder: Path) -> list
         OSError: If a file cannot be written.
     """
     paths = [folder / name for name in FILES]
-    with replacing(paths[0]) as temporary:
-        table.to_csv(temporary, index=False, float_format="%.6g")
+    write_table(table, paths[0])
     with replacing(paths[1]) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
     found = curves(table)

@@ -9,12 +9,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 
 import pandas as pd
 import torch
 from tqdm import tqdm
 
 from botorch_pref.randomness import seeded
+from botorch_pref.runner.history import replacing
 from botorch_pref.runner.threads import num_threads
 
 LIMIT = 60.0
@@ -182,6 +184,7 @@ def time_cases(
     progress: bool = True,
     limit: float = LIMIT,
     once: bool = False,
+    path: Path | None = None,
 ) -> pd.DataFrame:
     r"""Time cases, one after the other.
 
@@ -192,6 +195,7 @@ def time_cases(
         progress: Whether to show a progress bar on the standard error stream.
         limit: A side that took more seconds is not timed at larger sizes.
         once: Whether nothing is repeated.
+        path: A CSV file that is written after every case, so that nothing measured is lost.
 
     Returns:
         A row a case and side, this package's first: ``section``, ``case``, ``operation``,
@@ -199,6 +203,9 @@ def time_cases(
         CPU time on one thread of a CPU and of the clock else; ``cpu`` and ``wall``, the medians of
         both; ``longest`` of the clock; ``repeats``; ``ratio``, how many times faster this package
         is; ``note``, a remark or why the side was not timed: its numbers are then missing.
+
+    Raises:
+        OSError: If the file cannot be written.
     """
     stopwatch = Stopwatch(device, threads, limit, 0.0 if once else _ENOUGH)
     rows: list[dict[str, object]] = []
@@ -209,7 +216,23 @@ def time_cases(
         for case in bar:
             bar.set_postfix_str(case.name)
             rows += stopwatch.rows(case)
+            if path is not None:
+                write_table(pd.DataFrame(rows), path)
     return pd.DataFrame(rows)
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    r"""Write the table as a CSV file, whole or not at all.
+
+    Args:
+        table: What :func:`time_cases` returns.
+        path: The file.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    with replacing(path) as temporary:
+        table.to_csv(temporary, index=False, float_format="%.6g")
 
 
 def _row(case: Case, one: _Timed, ours: float, remark: str) -> dict[str, object]:

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
@@ -94,6 +96,18 @@ def test_a_side_that_is_too_slow_is_left_out_at_larger_sizes() -> None:
     assert theirs["seconds"].notna().tolist() == [True, False, False, True]
     assert theirs["note"].tolist() == ["", *2 * ["not timed: took 0 s at m = 10"], ""]
     assert table[table["package"] == "ours"]["seconds"].notna().all()
+
+
+def test_what_was_measured_before_a_failure_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    kept = time_cases([case(Side("ours", spinning(1)))], progress=False, path=path)
+    cases = [case(Side("ours", spinning(1))), case(Side("ours", refuse), size=20)]
+    with pytest.raises(AssertionError, match="not to be prepared"):
+        time_cases(cases, progress=False, path=path)
+    table = pd.read_csv(path)
+    assert [*table] == [*kept]
+    assert table["size"].tolist() == [10]
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def _pair(sides: tuple[Side, Side]) -> tuple[Side, tuple[Side]]:
