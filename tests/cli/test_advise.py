@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,34 +19,22 @@ from botorch_pref.queries import Label
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, RandomPairs
 from botorch_pref.study import Study
+from tests.cli.common import Type, assert_refused, saved, typing
 
 BOUNDS = "milk (ml):0:80, temperature (C):60:96"
 BOX = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
 VALUE, LABEL = "Measured value? ", "Accept this item? "
 
-Type = Callable[..., int]
-
 
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
-    """Runs the command in a folder of its own, with words typed in."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(words: str, *arguments: str, file: str = "study.json") -> int:
-        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{w}\n" for w in words.split())))
-        return main(["advise", file, *arguments])
-
-    return run
+    return typing("advise", tmp_path, monkeypatch)
 
 
 def quick(**options: object) -> None:
     """A study that reaches its model after two answers."""
     strategy = COBOL(space=BOX, num_initial_values=1, num_initial_labels=1, **options)  # type: ignore[arg-type]
     Study.create("study.json", BOX, strategy, names=["milk (ml)", "temperature (C)"]).close()
-
-
-def saved() -> Study:
-    return Study.load("study.json", read_only=True)
 
 
 def report(text: str) -> dict[str, str]:
@@ -258,15 +245,7 @@ def test_a_real_terminal_session(tmp_path: Path) -> None:
 def test_wrong_arguments(
     arguments: list[str], message: str, typed: Type, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        typed("1", *arguments)
-    assert stopped.value.code == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert len(shown.err.splitlines()) == 1
-    assert shown.err.startswith("botorch-pref advise: error: ")
-    assert message in shown.err
-    assert [*Path().iterdir()] == []
+    assert_refused(typed, arguments, message, "advise", capsys)
 
 
 @pytest.mark.parametrize(

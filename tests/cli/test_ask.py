@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from botorch_pref.cli import main
 from botorch_pref.cli.domain import parse_bounds, read_choices
 from botorch_pref.cli.errors import UsageError
 from botorch_pref.strategies import PFTS, RandomPairs
 from botorch_pref.study import Study
+from tests.cli.common import Type, assert_refused, saved, typing
 
 BOUNDS = "milk (ml):0:80, shots:1:4:int, dose (g):0.1:10:log, roast:{light|dark}"
 BEGIN = ("--bounds", BOUNDS, "--strategy", "random", "--seed", "4")
 
-Type = Callable[..., int]
-
 
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
-    """Runs the command in a folder of its own, with words typed in."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(words: str, *arguments: str) -> int:
-        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{w}\n" for w in words.split())))
-        return main(["ask", "study.json", *arguments])
-
-    return run
-
-
-def saved() -> Study:
-    return Study.load("study.json", read_only=True)
+    return typing("ask", tmp_path, monkeypatch)
 
 
 def test_a_session(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,14 +109,7 @@ def test_the_default_strategy(typed: Type) -> None:
 def test_wrong_arguments(
     arguments: list[str], message: str, typed: Type, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        typed("1", *arguments)
-    assert stopped.value.code == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("botorch-pref ask: error: ")
-    assert message in shown.err
-    assert not [*Path().iterdir()]
+    assert_refused(typed, arguments, message, "ask", capsys)
 
 
 @pytest.mark.parametrize(
