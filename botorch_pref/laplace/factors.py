@@ -59,8 +59,10 @@ class AnswerFactor(ExactFactor):
 
     def gamma(self) -> Tensor:
         """See the base class."""
-        half = solve_triangular(self.cholesky, torch.diag_embed(self.root), upper=False)
-        return half.transpose(-1, -2) @ half
+        # All of ``S B^{-1} S`` is wanted, and LAPACK makes no full products of triangles for it;
+        # the smallest eigenvalue of ``B`` is 1 or more.
+        inverse = torch.cholesky_inverse(self.cholesky)
+        return self.root.unsqueeze(-1) * inverse * self.root.unsqueeze(-2)
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
         """See the base class."""
