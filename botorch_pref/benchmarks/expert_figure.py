@@ -1,4 +1,4 @@
-r"""The figure of experiments with an expert: simple regrets above, labels below."""
+r"""The figure of experiments with an expert: simple regrets, labels below them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from matplotlib.figure import Figure
 
 from botorch_pref.benchmarks.figures import carried, draw_bands, draw_legend, seeds_of
 
+_COLUMNS = 4
+
 
 def plot_advice(rows: pd.DataFrame, initial_values: int, title: str) -> Figure:
-    r"""Simple regrets over evaluations, and numbers of labels over steps, a column a panel.
+    r"""Simple regrets over evaluations, and below them labels over steps, for every panel.
 
     Runs that end before others keep their last numbers.
 
@@ -26,29 +28,36 @@ def plot_advice(rows: pd.DataFrame, initial_values: int, title: str) -> Figure:
     """
     names = [*rows["panel"].unique()]
     styles = {name: number for number, name in enumerate(rows["strategy"].unique())}
-    figure = Figure(figsize=(max(7.0, 3.0 * len(names)), 6.0), dpi=150, layout="constrained")
+    columns, blocks = min(_COLUMNS, len(names)), -(-len(names) // _COLUMNS)
+    size = (max(7.0, 3.0 * columns), 5.4 * blocks + 0.6)
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, len(names), squeeze=False)
+    places = figure.subplots(2 * blocks, columns, squeeze=False)
+    above, below = places[::2].ravel(), places[1::2].ravel()
     counted = rows.assign(evaluations=rows["num_evaluations"].astype(float) - initial_values)
     for column, name in enumerate(names):
         panel = counted[counted["panel"] == name]
         regrets = carried(panel[panel["evaluations"] >= 0], "evaluations", "simple_regret")
         draw_bands(above[column], regrets, "evaluations", "simple_regret", styles, marked=False)
         above[column].set_yscale("log")
-        above[column].set_ylim(_lowest(regrets["simple_regret"]), None)
+        above[column].set_ylim(_lowest(regrets), None)
         above[column].set_title(name, fontsize="medium", loc="left")
         labels = carried(panel, "step", "num_labels")
         draw_bands(below[column], labels, "step", "num_labels", styles, marked=False)
         above[column].set_xlabel("evaluations")
         below[column].set_xlabel("steps")
-    above[0].set_ylabel("simple regret")
-    below[0].set_ylabel("labels, initial ones included")
-    draw_legend(figure, above, seeds_of(rows))
+    for axes in (*above[len(names) :], *below[len(names) :]):
+        axes.set_axis_off()
+    for first in range(0, len(names), columns):
+        above[first].set_ylabel("simple regret")
+        below[first].set_ylabel("labels, initial ones included")
+    draw_legend(figure, [*above[: len(names)]], seeds_of(rows))
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
     return figure
 
 
-def _lowest(regrets: pd.Series[float]) -> float:
-    """Where a logarithmic axis may start: a bit below the least regret that is not zero."""
-    positive = regrets[regrets > 0.0]
+def _lowest(regrets: pd.DataFrame) -> float:
+    """Where a logarithmic axis may start: a bit below the least mean that is not zero."""
+    means = regrets.groupby(["strategy", "evaluations"])["simple_regret"].mean()
+    positive = means[means > 0.0]
     return 0.5 * float(positive.min()) if len(positive) else 1e-9
