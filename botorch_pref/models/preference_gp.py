@@ -48,12 +48,12 @@ class PreferenceGP(InducingModel):
         self,
         datapoints: Tensor | None,
         comparisons: Tensor | Comparisons | None,
+        likelihood: BernoulliLikelihood | None = None,
+        covar_module: Kernel | None = None,
+        input_transform: InputTransform | None = None,
         *,
         values: ValuesArgument = None,
-        covar_module: Kernel | None = None,
         mean_module: Mean | None = None,
-        likelihood: BernoulliLikelihood | None = None,
-        input_transform: InputTransform | None = None,
         variance: str | float = "laplace",
         link_scale: float | None = None,
         inducing_points: int | Tensor | None = None,
@@ -65,14 +65,14 @@ class PreferenceGP(InducingModel):
                 after ``input_transform``. ``None``, like ``comparisons``, for values or the prior.
             comparisons: ``batch_shape x m x 2``-dim integer rows ``[winner, loser]`` that index
                 the items; or :class:`Comparisons`, with ties, over the very same datapoints.
+            likelihood: The link; logit by default.
+            covar_module: The prior covariance, in squared units of the values or else of the
+                link. By default a scaled RBF kernel with ARD and log-normal priors.
+            input_transform: Applied where items meet the kernel, with gradients.
             values: ``(X, Y)`` or ``(X, Y, Yvar)``, ``batch_shape x k x d`` and twice ``... x 1``:
                 items, values and variances of their noise. ``Y`` is used as it is, and should
                 be standardised under the default prior.
-            covar_module: The prior covariance, in squared units of the values or else of the
-                link. By default a scaled RBF kernel with ARD and log-normal priors.
             mean_module: The prior mean; by default zero, or a learnt constant with values.
-            likelihood: The link; logit by default.
-            input_transform: Applied where items meet the kernel, with gradients.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import math
 import pickle
@@ -278,6 +279,12 @@ def test_another_comparison_never_raises_the_answer_free_variance(kappa: float) 
         found = model.pair_posterior(Z).variance.flatten()
         assert (found <= last + 1e-10).all()
         last = found
+
+
+def test_positions_are_those_of_pairwise_gp() -> None:
+    # Ax, too, asks this signature which parts a model may be given.
+    theirs = inspect.getfullargspec(PairwiseGP).args
+    assert inspect.getfullargspec(PreferenceGP).args == theirs
 
 
 @sizes
