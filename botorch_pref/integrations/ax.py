@@ -1,0 +1,249 @@
+r"""Ax: duels as batch trials of two arms, judged on Ax's ``pairwise_pref_query`` metric.
+
+Importing this module teaches Ax's ``BoTorchGenerator`` to build and fit this package's models.
+:func:`preference_surrogate_spec` says which model, :class:`PairAcquisition` lets any rule for
+pairs choose both arms of a trial at once, and :func:`attach_answer` writes an answer down. What Ax
+offers but duels cannot have is refused by an ``UnsupportedError`` that names the argument.
+``examples/ax_preference.py`` is a complete loop. (``ax.api.Client`` has trials of one arm only.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ax.core.batch_trial import BatchTrial
+from ax.core.search_space import SearchSpaceDigest
+from ax.generators.torch.botorch_modular.acquisition import Acquisition
+from ax.generators.torch.botorch_modular.surrogate import Surrogate, SurrogateSpec
+from ax.generators.torch.botorch_modular.utils import ModelConfig
+from ax.generators.torch_base import TorchOptConfig
+from ax.utils.common.constants import Keys
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model, ModelList
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.integrations.ax_models import PREFERENCE_METRIC
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+
+__all__ = [
+    "PREFERENCE_METRIC",
+    "PairAcquisition",
+    "attach_answer",
+    "pair_optimizer_options",
+    "preference_model_config",
+    "preference_surrogate_spec",
+]
+
+
+def preference_model_config(**fields: Any) -> ModelConfig:
+    r"""Ax's configuration of a :class:`~botorch_pref.models.PreferenceGP`.
+
+    Args:
+        **fields: Fields of ``ModelConfig``, for instance ``likelihood_class=ProbitLikelihood``,
+            ``covar_module_class`` or ``model_options={"variance": 4.0, "inducing_points": 64}``.
+            By default items are brought to the unit cube by the bounds of the search space, not,
+            as by Ax, by the range of the arms; ``input_transform_classes`` replaces that.
+
+    Returns:
+        The configuration, with the Laplace evidence as objective of the fit. It acts from
+        :func:`preference_surrogate_spec`.
+
+    Raises:
+        UnsupportedError: If ``botorch_model_class`` is given and is no ``PreferenceGP``.
+    """
+    model_class = fields.setdefault("botorch_model_class", PreferenceGP)
+    if not issubclass(model_class, PreferenceGP):
+        raise UnsupportedError(
+            f"`botorch_model_class` must be a PreferenceGP, not {model_class.__name__}."
+        )
+    return ModelConfig(
+        **{"mll_class": LaplaceMarginalLogLikelihood, "name": "preference", **fields}
+    )
+
+
+def preference_surrogate_spec(model_config: ModelConfig | None = None) -> SurrogateSpec:
+    r"""What ``BoTorchGenerator(surrogate_spec=...)`` takes.
+
+    Ax looks the model of comparisons up by the name of their metric alone, and takes BoTorch's
+    ``PairwiseGP`` in the place of what ``SurrogateSpec(model_configs=...)`` says.
+
+    Args:
+        model_config: The model; by default :func:`preference_model_config`'s.
+
+    Returns:
+        The specification.
+    """
+    config = preference_model_config() if model_config is None else model_config
+    return SurrogateSpec(metric_to_model_configs={PREFERENCE_METRIC: [config]})
+
+
+def pair_optimizer_options(**options: Any) -> dict[str, Any]:
+    r"""What ``adapter.gen(n=2, model_gen_options=...)`` takes, to choose both arms jointly.
+
+    Args:
+        **options: Further options of ``optimize_acqf``, for instance ``num_restarts=4``.
+
+    Returns:
+        The options.
+
+    Raises:
+        UnsupportedError: If ``sequential`` is true: a rule for pairs has no value for one arm.
+    """
+    return {Keys.OPTIMIZER_KWARGS.value: _jointly(options)}
+
+
+def attach_answer(trial: BatchTrial, answer: float) -> None:
+    r"""Write down who won a trial, and complete it.
+
+    Args:
+        trial: A running trial of two arms.
+        answer: 1 if the first arm won, 0 if the second did.
+
+    Raises:
+        UnsupportedError: If ``trial`` has not got two different arms, or ``answer`` is 0.5: Ax's
+            comparisons have a winner. Mark a trial that nobody can decide abandoned.
+        ComparisonDataError: If ``answer`` is no answer.
+    """
+    if len(trial.arms) != 2:
+        raise UnsupportedError(
+            f"`trial` must have two different arms, but trial {trial.index} has {len(trial.arms)}."
+        )
+    if answer == 0.5:
+        raise UnsupportedError(
+            "`answer` is 0.5, but Ax has no ties: call trial.mark_abandoned() instead."
+        )
+    if answer not in (0, 1):
+        raise ComparisonDataError(f"`answer` must be 0 or 1, got {answer!r}.")
+    labels = (float(answer), 1.0 - float(answer))
+    trial.attach_batch_trial_data(
+        {
+            arm.name: {PREFERENCE_METRIC: label}
+            for arm, label in zip(trial.arms, labels, strict=True)
+        }
+    )
+    trial.mark_completed()
+
+
+class PairAcquisition(Acquisition):
+    r"""Ax's ``Acquisition`` for rules that value a pair: two arms, chosen jointly.
+
+    For ``BoTorchGenerator(acquisition_class=PairAcquisition, botorch_acqf_class=...)`` with a rule
+    of this package with ``q=2``, or BoTorch's EUBO. Constraints on parameters and fixed features
+    hold for both arms.
+    """
+
+    def __init__(
+        self,
+        surrogate: Surrogate,
+        search_space_digest: SearchSpaceDigest,
+        torch_opt_config: TorchOptConfig,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        r"""Refuse what duels cannot have, and build the rule.
+
+        Args:
+            surrogate: As in Ax, like all others.
+            search_space_digest: The transformed parameters.
+            torch_opt_config: What is optimised.
+            *args: Passed on.
+            **kwargs: Passed on.
+
+        Raises:
+            UnsupportedError: If the objective is not to maximise the preference metric, if there
+                are outcome constraints or pending observations, or if ``model_configs`` asks for
+                a model that Ax has not taken.
+        """
+        _check_objective(torch_opt_config, surrogate.outcomes)
+        pending = torch_opt_config.pending_observations
+        if pending is not None and any(len(points) for points in pending):
+            raise UnsupportedError(
+                "`pending_observations` are single arms, which mean nothing to a rule for pairs: "
+                "complete or abandon the open trials."
+            )
+        _check_model_is_used(surrogate)
+        super().__init__(surrogate, search_space_digest, torch_opt_config, *args, **kwargs)
+
+    def optimize(
+        self,
+        n: int,
+        search_space_digest: SearchSpaceDigest,
+        *args: Any,
+        optimizer_options: dict[str, Any] | None = None,
+        candidate_set: Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Choose the two arms of a trial.
+
+        Args:
+            n: Two.
+            search_space_digest: The transformed parameters, all of them continuous.
+            *args: Passed on.
+            optimizer_options: Options of ``optimize_acqf``; ``sequential`` is ``False``.
+            candidate_set: Must be ``None``: Ax chooses from it one by one.
+            **kwargs: Passed on.
+
+        Returns:
+            The ``2 x d``-dim arms, the value of the rule, and the arms' weights.
+
+        Raises:
+            UnsupportedError: If any of these is something else.
+        """
+        if n != 2:
+            raise UnsupportedError(f"`n` must be 2, the arms of a duel, not {n}.")
+        if candidate_set is not None:
+            raise UnsupportedError("`in_sample` makes Ax choose the arms one by one.")
+        digest = search_space_digest
+        if discrete := [*digest.ordinal_features, *digest.categorical_features]:
+            names = ", ".join(digest.feature_names[i] for i in sorted(discrete))
+            raise UnsupportedError(
+                f"`transforms` leave {names} discrete, and Ax's optimizers of discrete parameters "
+                "choose the arms one by one: use ax.adapter.registry.Cont_X_trans, which relaxes "
+                "and rounds them."
+            )
+        kwargs["optimizer_options"] = _jointly(optimizer_options or {})
+        return super().optimize(n, digest, *args, **kwargs)
+
+    def _construct_botorch_acquisition(
+        self,
+        botorch_acqf_class: type[AcquisitionFunction],
+        botorch_acqf_options: dict[str, Any],
+        model: Model,
+    ) -> AcquisitionFunction:
+        # Ax keeps a model that it has looked up by its metric in a list, also if it is the only
+        # one; a rule needs the model itself.
+        if isinstance(model, ModelList) and model.num_outputs == 1:
+            model = model.subset_output([0])
+        return super()._construct_botorch_acquisition(
+            botorch_acqf_class, botorch_acqf_options, model
+        )
+
+
+def _jointly(options: dict[str, Any]) -> dict[str, Any]:
+    if options.get("sequential"):
+        raise UnsupportedError("`sequential` must be False: a rule values both arms together.")
+    return {**options, "sequential": False}
+
+
+def _check_objective(config: TorchOptConfig, outcomes: list[str]) -> None:
+    weights = config.objective_weights.reshape(-1, len(outcomes)).tolist()
+    wanted = [float(name == PREFERENCE_METRIC) for name in outcomes]
+    if config.is_moo or weights != [wanted]:
+        raise UnsupportedError(
+            f"`objective` must be to maximise {PREFERENCE_METRIC!r} alone, on which 1 is the arm "
+            f"that won; its weights are {weights} for {outcomes}."
+        )
+    if config.outcome_constraints is not None:
+        raise UnsupportedError("`outcome_constraints` are not looked at by a rule for pairs.")
+
+
+def _check_model_is_used(surrogate: Surrogate) -> None:
+    configured = [config.botorch_model_class for config in surrogate.surrogate_spec.model_configs]
+    if any(isinstance(c, type) and issubclass(c, PreferenceGP) for c in configured) and not any(
+        isinstance(module, PreferenceGP) for module in surrogate.model.modules()
+    ):
+        raise UnsupportedError(
+            "`model_configs` of SurrogateSpec is not what Ax models comparisons by: use "
+            "preference_surrogate_spec(model_config)."
+        )
