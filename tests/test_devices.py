@@ -17,7 +17,9 @@ from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB, PairVariance
 from botorch_pref.finite import FiniteEngine
-from botorch_pref.laplace import find_mode
+from botorch_pref.laplace import ItemSide, find_mode
+from botorch_pref.likelihood_ratio.barrier import Barrier
+from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
 from botorch_pref.models import LaplaceMarginalLogLikelihood, LikelihoodRatioModel, PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.queries import Duel, Evaluate, Query
@@ -199,12 +201,49 @@ def test_one_value_a_newton_step_is_brought_to_the_cpu() -> None:
         for options in ({}, {"inducing_points": 6}):
             model = PreferenceGP(X.to(device), comparisons.to(device), **options)
             side = model.side(model.items)
+            if isinstance(side, ItemSide):
+                assert len(side.root)  # is taken when first asked for
             before = counts.transfers
             mode = find_mode(side)
             taken = counts.transfers - before
             steps = int(mode.num_steps.max())
-            # One a step; one for the root, one to see whether a trial is left, one to warn.
-            assert steps < taken <= steps + 4
+            # One a step, one before the first, one to see whether a trial is left, one to warn.
+            assert steps < taken <= steps + 3
+
+
+@emulated
+@pytest.mark.parametrize("method", [InteriorPoint, Barrier])
+def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
+    method: type[InteriorPoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, steps = [], []
+    maximize, advance = method.maximize, method._advance
+
+    def counted(solver: InteriorPoint, *args: Any) -> Any:
+        before, known = counts.transfers, len(steps)
+        found = maximize(solver, *args)
+        # One before the first.
+        taken.append(counts.transfers - before == len(steps) - known + 1)
+        return found
+
+    def step(solver: InteriorPoint, *args: Any) -> None:
+        steps.append(True)
+        advance(solver, *args)
+
+    X, comparisons = items_and_comparisons()
+    kernel = default_covar_module(2, torch.Size()).to(X)
+    monkeypatch.setattr("botorch_pref.likelihood_ratio.bounds.InteriorPoint", method)
+    monkeypatch.setattr(method, "maximize", counted)
+    monkeypatch.setattr(method, "_advance", step)
+    with second_device() as (device, counts):
+        model = LikelihoodRatioModel.from_comparisons(
+            X.to(device), comparisons.to(device), covar_module=kernel.to(device), norm_bound=2.0
+        )
+        upper = model.upper(X.to(device))
+    assert upper.isfinite().all()
+    assert len(steps) > 5
+    assert taken
+    assert all(taken)
 
 
 # ---------------------------------------------------------------------- strategies

@@ -17,7 +17,8 @@ from botorch_pref.likelihood_ratio.newton import Newton, State
 _CENTRED = 0.1  # of ``mu``: what a step promises to gain where it is Newton's last but few
 _FASTER = 0.1  # what ``mu`` is multiplied by there
 _SHARE = 0.1  # of the tolerance: what the margins' multipliers are let down to
-_HALVINGS = 40
+_HALVINGS = 39
+_KEPT = 1e-3  # of a margin, which rounding must not carry outside
 _ARMIJO = 0.1
 
 
@@ -25,6 +26,8 @@ class Barrier(InteriorPoint):
     """The method of the module, for bounds; arguments as of the base class."""
 
     patience = 1000  # the gap shrinks by stages, of which one can be long
+    # In the end, no step: the point stays where it is, strictly inside.
+    trial_lengths = (*(0.5**k for k in range(_HALVINGS + 1)), 0.0)
 
     def _advance(self, state: State) -> None:
         """One Newton step of every element towards its central point, and on once it is near."""
@@ -47,22 +50,14 @@ class Barrier(InteriorPoint):
     def _climb(self, state: State, move: Tensor, slope: Tensor, mu: Tensor) -> None:
         """Step along a direction, halved until the barrier function has risen."""
         before = self._height(state.linear, state.point, state.margins, mu)
-        length = torch.ones_like(slope)
-        for trial in range(_HALVINGS + 1):
-            point = state.point + length * move
-            values = point[:, :-1] @ self.constraints.columns
-            log_likelihood = self.constraints.log_likelihood(values)
-            margins = self._margins(point, values, log_likelihood)
-            gain = self._height(state.linear, point, margins, mu) - before
-            # A comparison with what is not a number, outside, fails.
-            short = ~((margins > 0).all(-1, keepdim=True) & (gain >= _ARMIJO * length * slope))
-            if not bool(short.any()):
-                break
-            # In the end, no step: the point stays where it is, strictly inside.
-            shorter = 0.5 * length if trial < _HALVINGS - 1 else torch.zeros_like(length)
-            length = torch.where(short, shorter, length)
-        state.point, state.values, state.margins = point, values, margins
-        state.likelihood = self.constraints.likelihood(values, log_likelihood)
+        lengths = self.trials.expand(len(slope), -1).unsqueeze(-1)
+        point, margins = state.tried(self.constraints, move, lengths)
+        linear, mu, slope = (x.unsqueeze(-2) for x in (state.linear, mu, slope))
+        gain = self._height(linear, point, margins, mu) - before.unsqueeze(-2)
+        inside = (margins > _KEPT * state.margins.unsqueeze(-2)).all(-1, keepdim=True)
+        # A comparison with what is not a number, outside, fails.
+        risen = inside & (gain >= _ARMIJO * lengths * slope)
+        state.land(self.constraints, move, lengths, risen.squeeze(-1))
 
     @staticmethod
     def _height(linear: Tensor, point: Tensor, margins: Tensor, mu: Tensor) -> Tensor:

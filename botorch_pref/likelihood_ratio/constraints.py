@@ -98,6 +98,15 @@ class Constraints:
         score, curvature, _ = self.observations.derivatives(latent)
         return Likelihood(log_likelihood, score @ self.answer_rows, curvature)
 
+    def margins(self, point: Tensor, values: Tensor, log_likelihood: Tensor) -> Tensor:
+        """``... x k``-dim margins of ball, level and box at ``... x (q + 1)``-dim points."""
+        parts = [0.5 * (1.0 - point.square().sum(-1, keepdim=True))]
+        if self.level is not None:
+            parts.append((log_likelihood - self.level).unsqueeze(-1))
+        if self.box is not None:
+            parts.append(self.box_margin(values))
+        return torch.cat(parts, dim=-1)
+
     def box_margin(self, values: Tensor) -> Tensor:
         """``M - f`` and ``M + f``, ``... x 2b``, at ``Z v: ... x (m + b)``."""
         utilities = values[..., self.num_answers :]

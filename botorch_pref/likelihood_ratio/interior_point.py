@@ -8,7 +8,7 @@ foresees how the two curved margins bend along the predicted step.
 
 Every iterate is strictly inside the set, so each gives a lower bound of the maximum; the
 upper bounds of :mod:`botorch_pref.likelihood_ratio.certificate` hold at any iterate. Once a step,
-it leaves the device which elements are done, and whether a trial point was outside.
+the number of unfinished elements leaves the device, and nothing else does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from botorch_pref.likelihood_ratio.newton import Direction, Newton, State
 
 _TO_THE_BOUNDARY = (0.99, 1 - 1e-5)  # of the way there, at first and in the end
 _KEPT_MARGIN = 0.1  # of the smaller of a margin and what the linear model makes of it
-_SHORTER = (*[0.9] * 6, *[0.5] * 20, 0.0, 0.0)  # trial steps, by turns
 _CLOSER = 0.9  # a corrector never aims farther from the solution than where it is
 _LAG = 0.001  # of the gap: products below it are far ahead of the point
 _RECENTRE = 0.03  # of the gap: where such products are put back to
@@ -72,9 +71,16 @@ class InteriorPoint:
     """
 
     patience = 20  # steps in which the gap is not halved
+    # The first of these shares of a step that is good is taken. All are tried at once: to ask for
+    # one after the other is to wait for the device each time. The last one stays where it is.
+    trial_lengths: tuple[float, ...] = (
+        *(1.0, 0.9, 0.81, 0.73, 0.66, 0.59, 0.53, 0.25, 0.1, 0.01, 1e-4, 1e-6),
+        0.0,
+    )
 
     def __init__(self, constraints: Constraints, *, weight: float = 0.0, max_steps: int) -> None:
         self.constraints, self.weight, self.max_steps = constraints, weight, max_steps
+        self.trials = constraints.rows.new_tensor(self.trial_lengths)
 
     @torch.no_grad()
     def maximize(
@@ -120,7 +126,7 @@ class InteriorPoint:
         size = len(linear)
         values = start[:, :-1] @ self.constraints.columns
         likelihood = self.constraints.likelihood(values)
-        margins = self._margins(start, values, likelihood.value)
+        margins = self.constraints.margins(start, values, likelihood.value)
         # All products of margin and multiplier the same: a start on the central path.
         own = _FIRST_MULTIPLIER * margins[:, :1] / margins
         if multipliers is not None:
@@ -156,15 +162,6 @@ class InteriorPoint:
         inside = self.constraints.contains(pole[:, :-1])
         best = torch.where(inside.unsqueeze(-1), pole, start)
         return best, torch.where(inside, length[:, 0], nothing), length[:, 0]
-
-    def _margins(self, point: Tensor, values: Tensor, log_likelihood: Tensor) -> Tensor:
-        """``E x k``-dim margins of the ball, the level and the box."""
-        parts = [0.5 * (1.0 - point.square().sum(-1, keepdim=True))]
-        if self.constraints.level is not None:
-            parts.append((log_likelihood - self.constraints.level).unsqueeze(-1))
-        if self.constraints.box is not None:
-            parts.append(self.constraints.box_margin(values))
-        return torch.cat(parts, dim=-1)
 
     def _certify(self, state: State) -> None:
         """Both bounds at the iterate, kept where they are better than before."""
@@ -245,20 +242,13 @@ class InteriorPoint:
 
     def _move(self, state: State, direction: Direction, primal: Tensor, dual: Tensor) -> None:
         """Take the step, shortened until the point is well inside."""
-        for shrink in _SHORTER:
-            point = state.point + primal * direction.point
-            values = point[:, :-1] @ self.constraints.columns
-            log_likelihood = self.constraints.log_likelihood(values)
-            margins = self._margins(point, values, log_likelihood)
-            linear = state.margins + primal * direction.margins
-            inside = margins >= _KEPT_MARGIN * torch.minimum(linear, state.margins)
-            outside = ~inside.all(-1, keepdim=True)
-            if not bool(outside.any()):
-                break
-            primal = torch.where(outside, shrink * primal, primal)
+        lengths = (primal * self.trials).unsqueeze(-1)
+        _, margins = state.tried(self.constraints, direction.point, lengths)
+        before = state.margins.unsqueeze(-2)
+        linear = before + lengths * direction.margins.unsqueeze(-2)
+        inside = (margins >= _KEPT_MARGIN * torch.minimum(linear, before)).all(-1)
+        primal = state.land(self.constraints, direction.point, lengths, inside)
         dual = torch.minimum(dual, _DUAL_LEAD * primal)
         state.multipliers = state.multipliers + dual * direction.multipliers
         if self.constraints.level is not None:
             state.weight = state.multipliers[:, 1]
-        state.point, state.values, state.margins = point, values, margins
-        state.likelihood = self.constraints.likelihood(values, log_likelihood)

@@ -64,6 +64,26 @@ class State:
         parts = {name: getattr(self, name)[keep] for name in names}
         return replace(self, likelihood=Likelihood(*(x[keep] for x in self.likelihood)), **parts)
 
+    def tried(
+        self, constraints: Constraints, move: Tensor, lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """``E x t x (q + 1)`` points along a direction and their margins; ``E x t x 1`` lengths."""
+        point = self.point.unsqueeze(-2) + lengths * move.unsqueeze(-2)
+        along = move[:, :-1] @ constraints.columns
+        values = self.values.unsqueeze(-2) + lengths * along.unsqueeze(-2)
+        return point, constraints.margins(point, values, constraints.log_likelihood(values))
+
+    def land(self, constraints: Constraints, move: Tensor, lengths: Tensor, good: Tensor) -> Tensor:
+        """Go the first of the lengths that is good, or the last; returned as ``E x 1``."""
+        first = torch.nn.functional.pad(good[:, :-1], (0, 1), value=True).byte().argmax(-1)
+        length = lengths.squeeze(-1).gather(-1, first.unsqueeze(-1))
+        self.point = self.point + length * move
+        # Anew, as what is added step by step would drift away from the point.
+        self.values = self.point[:, :-1] @ constraints.columns
+        self.likelihood = constraints.likelihood(self.values)
+        self.margins = constraints.margins(self.point, self.values, self.likelihood.value)
+        return length
+
 
 class Direction(NamedTuple):
     """A direction of the point, and what it does to the margins and the multipliers."""
