@@ -201,6 +201,14 @@ def refit_is_due(size: int, num_fitted: int) -> bool:
     return size > num_fitted and 10 * size >= REFIT_TENTHS * num_fitted
 
 
+def last_refit(size: int) -> int:
+    """The number of data at which a refit was last due, of data that were told one by one."""
+    fitted = 0
+    for number in range(1, size + 1):
+        fitted = number if refit_is_due(number, fitted) else fitted
+    return fitted
+
+
 def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> ScaleKernel:
     """The kernel of a space with given hyperparameters, or with its prior's where there are none.
 

@@ -78,8 +78,7 @@ class LearningStrategy(Strategy):
 
     def _same(self, items: Tensor, other: Tensor) -> Tensor:
         """Which of ``... x d`` items a person could not tell from another."""
-        gap = self.space.normalize(items) - self.space.normalize(other)
-        return gap.abs().amax(-1) <= _SAME_ITEM
+        return same_item(self.space, items, other)
 
     def _best_item(
         self,
@@ -93,11 +92,7 @@ class LearningStrategy(Strategy):
         if avoid is None:
             starts = asked.unsqueeze(-2)
             return self.space.maximize(rule, seed=seed, starts=starts, options=options).items[0]
-        items = torch.cat([self.space.sample(_APART_SAMPLE, seed), asked])
-        with torch.no_grad():
-            values = rule(items.unsqueeze(-2))
-        near = self._same(items.unsqueeze(-2), avoid).any(-1)
-        return items[int(values.masked_fill(near, -torch.inf).argmax())]
+        return best_apart(self.space, rule, seed, asked, avoid)
 
     def _last(self) -> Query | None:
         """The query chosen last, answered or not."""
@@ -125,3 +120,32 @@ class LearningStrategy(Strategy):
         self.round = progress["round"]
         self.learner.values = dict(progress["hyperparameters"])
         self.learner.num_fitted = progress["num_fitted"]
+
+
+def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
+    """Which of ``... x d`` items a person could not tell from another."""
+    gap = space.normalize(items) - space.normalize(other)
+    return gap.abs().amax(-1) <= _SAME_ITEM
+
+
+@torch.no_grad()
+def best_apart(
+    space: SearchSpace, rule: AcquisitionFunction, seed: int, asked: Tensor, avoid: Tensor
+) -> Tensor:
+    r"""Where a rule is largest on a sample, away from some items.
+
+    Args:
+        space: A box.
+        rule: The rule; takes ``b x 1 x d``.
+        seed: Of the sample.
+        asked: ``n x d``-dim further items that may be taken.
+        avoid: ``k x d``-dim items that a person could not tell the result from, if there is
+            any other.
+
+    Returns:
+        The ``d``-dim item.
+    """
+    items = torch.cat([space.sample(_APART_SAMPLE, seed), asked])
+    values = rule(items.unsqueeze(-2))
+    near = same_item(space, items.unsqueeze(-2), avoid).any(-1)
+    return items[int(values.masked_fill(near, -torch.inf).argmax())]

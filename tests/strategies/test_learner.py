@@ -16,7 +16,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.learner import UtilityLearner
+from botorch_pref.strategies.learner import UtilityLearner, last_refit, refit_is_due
 from tests.models.common import rand
 
 FIXED = {"kernel": "matern", "lengthscale": [0.2, 0.5], "outputscale": 3.0}
@@ -226,3 +226,12 @@ def test_answers_are_added_until_the_span_is_full(monkeypatch: pytest.MonkeyPatc
     assert learner.model().covar_module.outputscale.item() == pytest.approx(1.0)
     assert learner.model().data.num_comparisons == 10
     assert built == [1, 4, 8, 8]
+
+
+def test_the_last_refit_is_that_of_answers_one_by_one() -> None:
+    fitted = 0
+    for size in range(60):
+        if refit_is_due(size, fitted):
+            fitted = size
+        assert last_refit(size) == fitted
+    assert fitted < 59

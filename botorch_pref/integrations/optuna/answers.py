@@ -1,0 +1,115 @@
+r"""What a preferential study of Optuna Dashboard says, whatever storage it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from optuna import Study
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial, TrialState
+from optuna_dashboard.preferential._system_attrs import (
+    get_n_generate,
+    get_preferences,
+    get_skipped_trial_ids,
+)
+from torch import Tensor
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.integrations.optuna.parameters import Parameters
+
+_PREFERENTIAL = "preference:is_preferential"
+
+
+class Answers(NamedTuple):
+    r"""The content of a study, apart from the trial that is being asked for.
+
+    Attributes:
+        preferences: Pairs of a better and a worse trial, by the later of the two, so that the
+            order does not depend on the storage.
+        active: Trials that may still be compared: not found worse, not skipped, not failed.
+        n_generate: Of how many active trials the page shows the worst is asked for.
+    """
+
+    preferences: list[tuple[FrozenTrial, FrozenTrial]]
+    active: list[FrozenTrial]
+    n_generate: int
+
+    def distributions(self) -> dict[str, BaseDistribution]:
+        r"""What is searched: the parameters that all compared trials have.
+
+        Before any comparison it is those of all active trials. Ranges are those of the latest
+        trial; parameters of a single value are left to Optuna.
+        """
+        judged = {trial.number: trial for pair in self.preferences for trial in pair}
+        trials = [judged[number] for number in sorted(judged)] or self.active
+        trials = [trial for trial in trials if trial.distributions]
+        if not trials:
+            return {}
+        names = set.intersection(*({*trial.distributions} for trial in trials))
+        latest = trials[-1].distributions
+        return {name: latest[name] for name in sorted(names) if not latest[name].single()}
+
+    def pairs(self, parameters: Parameters) -> Tensor:
+        """``m x 2 x d``-dim pairs, the better item first, without those that lie elsewhere."""
+        found = []
+        for pair in self.preferences:
+            items = _items(pair, parameters)
+            if len(items) == 2 and not torch.equal(items[0], items[1]):
+                found.append(items)
+        none = parameters.space.bounds.new_zeros(0, 2, parameters.space.dim)
+        return torch.stack(found) if found else none
+
+    def active_items(self, parameters: Parameters) -> Tensor:
+        """``k x d``-dim items of the active trials."""
+        return _items(self.active, parameters)
+
+
+def read_answers(study: Study, asked: FrozenTrial) -> Answers:
+    r"""Read a study.
+
+    Args:
+        study: The study.
+        asked: The trial that is being asked for.
+
+    Returns:
+        Its content.
+
+    Raises:
+        UnsupportedError: If the study is not preferential, or has several objectives.
+    """
+    if len(study.directions) != 1:
+        raise UnsupportedError(
+            f"PreferentialSampler takes no study of {len(study.directions)} objectives."
+        )
+    # Before the trials: a preference whose trials are not there yet could not be read.
+    attributes = study._storage.get_study_system_attrs(study._study_id)
+    if not attributes.get(_PREFERENTIAL):
+        raise UnsupportedError(
+            f"Study {study.study_name!r} is not preferential. PreferentialSampler needs one that "
+            "optuna_dashboard.preferential.create_study made."
+        )
+    preferences = sorted(
+        (tuple(pair) for pair in get_preferences(attributes)),
+        key=lambda pair: (max(pair), min(pair), pair),
+    )
+    trials = study.get_trials(deepcopy=False)
+    gone = {worse for _, worse in preferences} | {asked.number}
+    skipped = set(get_skipped_trial_ids(attributes))
+    active = [
+        trial
+        for trial in trials
+        if trial.number not in gone
+        and trial._trial_id not in skipped
+        and trial.state in (TrialState.COMPLETE, TrialState.RUNNING)
+    ]
+    pairs = [(trials[better], trials[worse]) for better, worse in preferences]
+    return Answers(pairs, active, get_n_generate(attributes))
+
+
+def _items(trials: Sequence[FrozenTrial], parameters: Parameters) -> Tensor:
+    """The items of those trials that lie in a space."""
+    found = [parameters.item(trial.params, trial.distributions) for trial in trials]
+    items = [item for item in found if item is not None]
+    return torch.stack(items) if items else parameters.space.bounds[:0]

@@ -1,0 +1,225 @@
+r"""One new trial for a preferential study, beside those that are still in play."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
+from botorch.exceptions.warnings import UserInputWarning
+from optuna import Study
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial
+from torch import Tensor
+
+from botorch_pref.acquisition import DuelingThompsonSampling
+from botorch_pref.data.options import checked_positive
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.integrations.optuna.answers import read_answers
+from botorch_pref.integrations.optuna.parameters import Parameters
+from botorch_pref.models import PreferenceGP
+from botorch_pref.queries import Duel
+from botorch_pref.randomness import derive_seed, derive_uniform
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.learner import UtilityLearner, last_refit
+from botorch_pref.strategies.learning import best_apart, same_item
+from botorch_pref.strategies.pf_ts import MAX_PATH_RESAMPLES, TEMPERED
+from botorch_pref.strategies.utility import ArmPath
+
+_RULES = ("ts", "eubo")
+
+
+class _Kept(NamedTuple):
+    """A learner, and all that its state follows from."""
+
+    distributions: dict[str, BaseDistribution]
+    pairs: Tensor
+    learner: UtilityLearner
+
+
+class PreferentialSampler(BaseSampler):
+    r"""Proposes the next trial of a study of ``optuna_dashboard.preferential``.
+
+    The page shows the trials still in play and asks for the worst of them; the others win against
+    it, and the sampler proposes one in its place. What it proposes follows from its seed, the
+    number of the trial and what the study's storage holds, so that a study may be resumed, or
+    shared by several processes. Until there is an answer, trials fill the space.
+
+    Show two at a time (``n_generate=2``). The worst of more is read as as many duels, which a
+    person has not judged one by one, and a warning says so.
+
+    Example:
+        >>> from optuna_dashboard.preferential import create_study
+        >>> study = create_study(
+        ...     n_generate=2, storage="sqlite:///study.db", sampler=PreferentialSampler("eubo")
+        ... )
+        >>> while study.should_generate():
+        ...     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
+
+    Attributes:
+        rule: See below.
+        seed: See below.
+        scale: See below.
+    """
+
+    def __init__(
+        self,
+        rule: Literal["ts", "eubo"] = "ts",
+        *,
+        seed: int = 0,
+        scale: float = TEMPERED.value,
+    ) -> None:
+        r"""Set the rule.
+
+        Args:
+            rule: ``"ts"`` proposes the maximiser of one posterior path of the utility (Lazzaro et
+                al. 2026), ``"eubo"`` the item whose duel with the best trial in play has the
+                largest expected utility of the better one (Lin et al. 2022).
+            seed: The seed of all draws.
+            scale: What the standard deviation of the path is multiplied by, for ``"ts"``.
+
+        Raises:
+            UnsupportedError: If there is no such rule.
+            ComparisonDataError: If ``scale`` is not a positive number.
+        """
+        if rule not in _RULES:
+            raise UnsupportedError(f"`rule` must be one of {_RULES}, got {rule!r}.")
+        self.rule = rule
+        self.seed = seed
+        self.scale = checked_positive("scale", scale)
+        self._kept: _Kept | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": None}  # it follows from the study
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        r"""The parameters that are proposed together: those of the study's trials so far.
+
+        Args:
+            study: The study.
+            trial: The trial that is being asked for.
+
+        Returns:
+            Distributions by name.
+
+        Raises:
+            UnsupportedError: If the study is not preferential, or has several objectives.
+        """
+        return read_answers(study, trial).distributions()
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        r"""The proposal.
+
+        Args:
+            study: The study.
+            trial: The trial that is being asked for.
+            search_space: What :meth:`infer_relative_search_space` returned.
+
+        Returns:
+            Values by name; none for an empty space.
+        """
+        if not search_space:
+            return {}
+        answers = read_answers(study, trial)
+        if answers.n_generate > 2:
+            warnings.warn(
+                f"The worst of {answers.n_generate} is read as {answers.n_generate - 1} duels; "
+                "show two trials at a time (n_generate=2) for answers that are judged one by one.",
+                UserInputWarning,
+                stacklevel=2,
+            )
+        parameters = Parameters(search_space)
+        active = answers.active_items(parameters)
+        pairs = answers.pairs(parameters)
+        if len(pairs):
+            item = self._proposal(parameters, pairs, active, trial.number)
+        else:
+            item = self._filling(parameters.space, active, trial.number)
+        return parameters.values(item)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        r"""A uniform draw of a parameter that no earlier trial has.
+
+        Args:
+            study: The study.
+            trial: The trial that is being asked for.
+            param_name: The parameter.
+            param_distribution: Its distribution.
+
+        Returns:
+            The value.
+        """
+        parameters = Parameters({param_name: param_distribution})
+        unit = derive_uniform(self.seed, f"parameter {param_name}", trial.number)
+        item = parameters.space.parameters.from_unit(torch.tensor([unit], dtype=torch.double))
+        return parameters.values(item)[param_name]
+
+    def _filling(self, space: SearchSpace, active: Tensor, number: int) -> Tensor:
+        """The next item of a sequence that fills the space, none of those in play if possible."""
+        items = space.sample(number + 1 + len(active), derive_seed(self.seed, "start", 0))[number:]
+        near = same_item(space, items.unsqueeze(-2), active).any(-1)
+        return items[int(near.to(torch.long).argmin())]
+
+    def _proposal(
+        self, parameters: Parameters, pairs: Tensor, active: Tensor, number: int
+    ) -> Tensor:
+        space, seed = parameters.space, derive_seed(self.seed, "optimizer", number)
+        model = self._learner(parameters, pairs).model()
+        asked = torch.cat([pairs.flatten(0, 1), active])
+        for rule in self._acquisitions(model, active if len(active) else asked, number):
+            item = space.maximize(rule, seed=seed, starts=asked.unsqueeze(-2)).items[0]
+            if not same_item(space, item, active).any():
+                return item
+        return best_apart(space, rule, seed, asked, active)
+
+    def _acquisitions(
+        self, model: PreferenceGP, rivals: Tensor, number: int
+    ) -> Iterator[AcquisitionFunction]:
+        """The rule, and what to try instead while it leads to an item that is in play already."""
+        if self.rule == "eubo":
+            with torch.no_grad():
+                best = rivals[model.posterior(rivals.unsqueeze(-2)).mean.argmax()]
+            yield AnalyticExpectedUtilityOfBestOption(model, previous_winner=best.unsqueeze(0))
+            return
+        for attempt in range(1 + MAX_PATH_RESAMPLES):
+            seed = derive_seed(self.seed, f"path {attempt}", number)
+            yield ArmPath(DuelingThompsonSampling(model, scale=self.scale, seed=seed), 0)
+
+    def _learner(self, parameters: Parameters, pairs: Tensor) -> UtilityLearner:
+        """The learner of ``m x 2 x d``-dim pairs, which depends on nothing but them."""
+        fitted, kept = last_refit(len(pairs)), self._kept
+        self._kept = None  # in case it is interrupted
+        if (
+            kept is None
+            or kept.distributions != parameters.distributions
+            or kept.learner.num_fitted != fitted
+            or not torch.equal(kept.pairs, pairs[: len(kept.pairs)])
+        ):
+            learner = UtilityLearner(
+                parameters.space, "evidence", kappa="laplace", regularizer="rkhs", seed=self.seed
+            )
+            _tell(learner, pairs[:fitted], 0)
+            learner.refit()
+            kept = _Kept(parameters.distributions, pairs[:fitted], learner)
+        _tell(kept.learner, pairs[len(kept.pairs) :], len(kept.pairs))
+        self._kept = kept._replace(pairs=pairs)
+        return kept.learner
+
+
+def _tell(learner: UtilityLearner, pairs: Tensor, start: int) -> None:
+    for i, pair in enumerate(pairs, start=start):
+        learner.add(Duel(i, pair), 1.0)
