@@ -1,0 +1,99 @@
+r"""Find the picture you like best, on a web page.
+
+Run this script, and in a second terminal the page that it names:
+
+    pip install "botorch-pref[optuna]"
+    python examples/optuna_dashboard.py
+    optuna-dashboard sqlite:///pictures.db --artifact-dir pictures
+
+The page "Preference" of the study shows two pictures at a time. Click on the worse one: it is
+replaced by a new one. Everything is in the database, so that both may be stopped at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from optuna.artifacts import FileSystemArtifactStore, upload_artifact
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna_dashboard import register_preference_feedback_component
+from optuna_dashboard.preferential import PreferentialStudy, create_study
+
+from botorch_pref.integrations.optuna import PreferentialSampler
+
+PICTURE = "picture"  # the attribute of a trial that names its image
+PARAMETERS: dict[str, BaseDistribution] = {
+    "petals": IntDistribution(3, 12),
+    "depth": FloatDistribution(0.0, 0.9),
+    "line width": FloatDistribution(0.5, 12.0, log=True),
+    "colours": CategoricalDistribution(["viridis", "magma", "twilight", "cividis"]),
+}
+
+
+def draw(parameters: dict[str, Any], path: Path) -> None:
+    """Draw a flower, and save it."""
+    figure = Figure(figsize=(3, 3), layout="constrained")
+    axes = figure.subplots(subplot_kw={"projection": "polar"})
+    angle = np.linspace(0.0, 2.0 * np.pi, 400)
+    for level in np.linspace(0.2, 1.0, 6):
+        radius = level * (1.0 + parameters["depth"] * np.sin(parameters["petals"] * angle))
+        colour = colormaps[parameters["colours"]](level)
+        axes.plot(angle, radius, lw=parameters["line width"], color=colour)
+    axes.set_axis_off()
+    figure.savefig(path, dpi=80)
+
+
+def open_study(storage: str, rule: str = "eubo", seed: int = 0) -> PreferentialStudy:
+    """The study in a database, which is made where there is none."""
+    study = create_study(
+        n_generate=2,
+        storage=storage,
+        sampler=PreferentialSampler(rule, seed=seed),
+        study_name="flowers",
+        load_if_exists=True,
+    )
+    register_preference_feedback_component(study, "artifact", PICTURE)
+    return study
+
+
+def propose(study: PreferentialStudy, store: FileSystemArtifactStore) -> None:
+    """Add trials, with their pictures, until there are two to compare."""
+    while study.should_generate():
+        trial = study.ask(PARAMETERS)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"flower {trial.number}.png"
+            draw(trial.params, path)
+            name = upload_artifact(artifact_store=store, file_path=str(path), study_or_trial=trial)
+        trial.set_user_attr(PICTURE, name)
+        print(f"trial {trial.number}: {trial.params}", flush=True)
+
+
+def main() -> None:
+    """Wait for answers, and propose a picture after each."""
+    parser = argparse.ArgumentParser(description="Find the picture you like best, on a web page.")
+    parser.add_argument("--storage", default="sqlite:///pictures.db", help="any URL of Optuna")
+    parser.add_argument("--pictures", type=Path, default=Path("pictures"), help="folder of images")
+    parser.add_argument("--rule", choices=("ts", "eubo"), default="eubo")
+    args = parser.parse_args()
+    args.pictures.mkdir(exist_ok=True)
+    study = open_study(args.storage, args.rule)
+    print(f"now run: optuna-dashboard {args.storage} --artifact-dir {args.pictures}")
+    while True:
+        propose(study, FileSystemArtifactStore(args.pictures))
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    main()
