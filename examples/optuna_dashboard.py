@@ -6,8 +6,8 @@ Run this script, and in a second terminal the page that it names:
     python examples/optuna_dashboard.py
     optuna-dashboard sqlite:///pictures.db --artifact-dir pictures
 
-The page "Preference" of the study shows two pictures at a time. Click on the worse one: it is
-replaced by a new one. Everything is in the database, so that both may be stopped at any time.
+The page of the study shows two pictures at a time. Click on "Worst" below the worse one, which
+makes room for a new one. Everything is in the database, so that both may be stopped at any time.
 """
 
 from __future__ import annotations

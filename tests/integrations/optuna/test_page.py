@@ -1,0 +1,117 @@
+"""The real page of Optuna Dashboard, in headless Chromium."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1400,1000",
+]
+PATIENCE = 60.0  # seconds
+MISSING = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+def until(found: Callable[[], Any]) -> Any:
+    """What is found once it is there."""
+    end = time.monotonic() + PATIENCE
+    while not (value := found()):
+        assert time.monotonic() < end, f"nothing after {PATIENCE} s"
+        time.sleep(0.2)
+    return value
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in FLAGS:
+        options.add_argument(flag)
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    started = []
+
+    def start(storage: str) -> str:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [str(Path(sys.executable).parent / "optuna-dashboard"), storage]
+        command += ["--host", "127.0.0.1", "--port", str(port)]
+        command += ["--artifact-dir", str(tmp_path)]
+        with (tmp_path / "page.log").open("w") as log:
+            started.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+        def listens() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        until(listens)
+        return f"http://127.0.0.1:{port}"
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait()
+
+
+def test_an_answer_clicked_on_the_page_changes_the_next_suggestion(
+    tmp_path: Path, browser: Any, serve: Callable[[str], str]
+) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "optuna_dashboard.py"))
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    store = example["FileSystemArtifactStore"](str(tmp_path))
+    study = example["open_study"](storage)
+    example["propose"](study, store)
+    # The other answer, in a study of its own: what would have been proposed after it.
+    other = example["open_study"](f"sqlite:///{tmp_path / 'other.db'}")
+    example["propose"](other, store)
+    first, second = other.get_trials()
+    assert [t.params for t in study.get_trials()] == [first.params, second.params]
+    other.report_preference(first, second)
+    example["propose"](other, store)
+
+    browser.get(f"{serve(storage)}/dashboard/studies/1")
+    button = "//button[translate(normalize-space(), 'WORST', 'worst') = 'worst']"
+    worst = until(lambda: (b := browser.find_elements("xpath", button)) and len(b) == 2 and b)
+    pictures = browser.find_elements("css selector", "img[alt^='flower']")
+    names = [picture.get_attribute("alt") for picture in pictures]
+    assert names == ["flower 0.png", "flower 1.png"]
+    assert all(int(picture.get_attribute("naturalWidth")) > 100 for picture in pictures)
+    worst[0].click()
+    until(lambda: study.get_preferences(deepcopy=False))
+    ((better, worse),) = study.get_preferences()
+    assert (better.number, worse.number) == (1, 0)
+    assert study.should_generate()
+    example["propose"](study, store)
+    assert study.get_trials()[2].params != other.get_trials()[2].params
+    shown = "img[alt='flower 2.png']"
+    until(lambda: browser.find_elements("css selector", shown))
