@@ -2,7 +2,7 @@ r"""What a preferential study of Optuna Dashboard says, whatever storage it is i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -23,18 +23,25 @@ _PREFERENTIAL = "preference:is_preferential"
 
 
 class Answers(NamedTuple):
-    r"""The content of a study, apart from the trial that is being asked for.
+    r"""The content of a study, apart from the trial that is being asked for, if there is one.
 
     Attributes:
         preferences: Pairs of a better and a worse trial, by the later of the two, so that the
             order does not depend on the storage.
         active: Trials that may still be compared: not found worse, not skipped, not failed.
+        refused: Trials that are not to be proposed again: skipped, or failed.
         n_generate: Of how many active trials the page shows the worst is asked for.
     """
 
     preferences: list[tuple[FrozenTrial, FrozenTrial]]
     active: list[FrozenTrial]
+    refused: list[FrozenTrial]
     n_generate: int
+
+    def judged(self) -> list[FrozenTrial]:
+        """All compared trials, by their numbers."""
+        found = {trial.number: trial for pair in self.preferences for trial in pair}
+        return [found[number] for number in sorted(found)]
 
     def distributions(self) -> dict[str, BaseDistribution]:
         r"""What is searched: the parameters that all compared trials have.
@@ -42,9 +49,7 @@ class Answers(NamedTuple):
         Before any comparison it is those of all active trials. Ranges are those of the latest
         trial; parameters of a single value are left to Optuna.
         """
-        judged = {trial.number: trial for pair in self.preferences for trial in pair}
-        trials = [judged[number] for number in sorted(judged)] or self.active
-        trials = [trial for trial in trials if trial.distributions]
+        trials = [trial for trial in self.judged() or self.active if trial.distributions]
         if not trials:
             return {}
         names = set.intersection(*({*trial.distributions} for trial in trials))
@@ -55,23 +60,19 @@ class Answers(NamedTuple):
         """``m x 2 x d``-dim pairs, the better item first, without those that lie elsewhere."""
         found = []
         for pair in self.preferences:
-            items = _items(pair, parameters)
+            items = items_of(pair, parameters)
             if len(items) == 2 and not torch.equal(items[0], items[1]):
                 found.append(items)
         none = parameters.space.bounds.new_zeros(0, 2, parameters.space.dim)
         return torch.stack(found) if found else none
 
-    def active_items(self, parameters: Parameters) -> Tensor:
-        """``k x d``-dim items of the active trials."""
-        return _items(self.active, parameters)
 
-
-def read_answers(study: Study, asked: FrozenTrial) -> Answers:
+def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
     r"""Read a study.
 
     Args:
         study: The study.
-        asked: The trial that is being asked for.
+        asked: The trial that is being asked for, if there is one.
 
     Returns:
         Its content.
@@ -95,21 +96,33 @@ def read_answers(study: Study, asked: FrozenTrial) -> Answers:
         key=lambda pair: (max(pair), min(pair), pair),
     )
     trials = study.get_trials(deepcopy=False)
-    gone = {worse for _, worse in preferences} | {asked.number}
     skipped = set(get_skipped_trial_ids(attributes))
-    active = [
-        trial
-        for trial in trials
-        if trial.number not in gone
-        and trial._trial_id not in skipped
-        and trial.state in (TrialState.COMPLETE, TrialState.RUNNING)
-    ]
+    worse = {loser for _, loser in preferences}
+    active, refused = [], []
+    for trial in trials:
+        if trial._trial_id in skipped or trial.state == TrialState.FAIL:
+            refused.append(trial)
+        elif (
+            trial.number not in worse
+            and trial.state in (TrialState.COMPLETE, TrialState.RUNNING)
+            and (asked is None or trial.number != asked.number)
+        ):
+            active.append(trial)
     pairs = [(trials[better], trials[worse]) for better, worse in preferences]
-    return Answers(pairs, active, get_n_generate(attributes))
+    return Answers(pairs, active, refused, get_n_generate(attributes))
 
 
-def _items(trials: Sequence[FrozenTrial], parameters: Parameters) -> Tensor:
-    """The items of those trials that lie in a space."""
-    found = [parameters.item(trial.params, trial.distributions) for trial in trials]
-    items = [item for item in found if item is not None]
+def items_of(trials: Iterable[FrozenTrial], parameters: Parameters) -> Tensor:
+    """``k x d``-dim items of those trials that lie in a space."""
+    items = [item for _, item in _placed(trials, parameters)]
     return torch.stack(items) if items else parameters.space.bounds[:0]
+
+
+def _placed(
+    trials: Iterable[FrozenTrial], parameters: Parameters
+) -> Iterator[tuple[FrozenTrial, Tensor]]:
+    """Those trials that lie in a space, with their items."""
+    for trial in trials:
+        item = parameters.item(trial.params, trial.distributions)
+        if item is not None:
+            yield trial, item

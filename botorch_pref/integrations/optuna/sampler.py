@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -19,26 +19,17 @@ from torch import Tensor
 from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.integrations.optuna.answers import read_answers
+from botorch_pref.integrations.optuna.answers import items_of, read_answers
+from botorch_pref.integrations.optuna.kept import Kept, told
 from botorch_pref.integrations.optuna.parameters import Parameters
 from botorch_pref.models import PreferenceGP
-from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.learner import UtilityLearner, last_refit
 from botorch_pref.strategies.learning import best_apart, same_item
 from botorch_pref.strategies.pf_ts import MAX_PATH_RESAMPLES, TEMPERED
 from botorch_pref.strategies.utility import ArmPath
 
 _RULES = ("ts", "eubo")
-
-
-class _Kept(NamedTuple):
-    """A learner, and all that its state follows from."""
-
-    distributions: dict[str, BaseDistribution]
-    pairs: Tensor
-    learner: UtilityLearner
 
 
 class PreferentialSampler(BaseSampler):
@@ -91,7 +82,7 @@ class PreferentialSampler(BaseSampler):
         self.rule = rule
         self.seed = seed
         self.scale = checked_positive("scale", scale)
-        self._kept: _Kept | None = None
+        self._kept: Kept | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": None}  # it follows from the study
@@ -137,12 +128,13 @@ class PreferentialSampler(BaseSampler):
                 stacklevel=2,
             )
         parameters = Parameters(search_space)
-        active = answers.active_items(parameters)
+        active = items_of(answers.active, parameters)
+        avoid = torch.cat([active, items_of(answers.refused, parameters)])
         pairs = answers.pairs(parameters)
         if len(pairs):
-            item = self._proposal(parameters, pairs, active, trial.number)
+            item = self._proposal(parameters, pairs, active, avoid, trial.number)
         else:
-            item = self._filling(parameters.space, active, trial.number)
+            item = self._filling(parameters.space, avoid, trial.number)
         return parameters.values(item)
 
     def sample_independent(
@@ -168,28 +160,28 @@ class PreferentialSampler(BaseSampler):
         item = parameters.space.parameters.from_unit(torch.tensor([unit], dtype=torch.double))
         return parameters.values(item)[param_name]
 
-    def _filling(self, space: SearchSpace, active: Tensor, number: int) -> Tensor:
-        """The next item of a sequence that fills the space, none of those in play if possible."""
-        items = space.sample(number + 1 + len(active), derive_seed(self.seed, "start", 0))[number:]
-        near = same_item(space, items.unsqueeze(-2), active).any(-1)
+    def _filling(self, space: SearchSpace, avoid: Tensor, number: int) -> Tensor:
+        """The next item of a sequence that fills the space, none of those to avoid if possible."""
+        items = space.sample(number + 1 + len(avoid), derive_seed(self.seed, "start", 0))[number:]
+        near = same_item(space, items.unsqueeze(-2), avoid).any(-1)
         return items[int(near.to(torch.long).argmin())]
 
     def _proposal(
-        self, parameters: Parameters, pairs: Tensor, active: Tensor, number: int
+        self, parameters: Parameters, pairs: Tensor, active: Tensor, avoid: Tensor, number: int
     ) -> Tensor:
         space, seed = parameters.space, derive_seed(self.seed, "optimizer", number)
-        model = self._learner(parameters, pairs).model()
+        model = self._model(parameters, pairs)
         asked = torch.cat([pairs.flatten(0, 1), active])
         for rule in self._acquisitions(model, active if len(active) else asked, number):
             item = space.maximize(rule, seed=seed, starts=asked.unsqueeze(-2)).items[0]
-            if not same_item(space, item, active).any():
+            if not same_item(space, item, avoid).any():
                 return item
-        return best_apart(space, rule, seed, asked, active)
+        return best_apart(space, rule, seed, asked, avoid)
 
     def _acquisitions(
         self, model: PreferenceGP, rivals: Tensor, number: int
     ) -> Iterator[AcquisitionFunction]:
-        """The rule, and what to try instead while it leads to an item that is in play already."""
+        """The rule, and what to try instead while it leads to an item that is to be avoided."""
         if self.rule == "eubo":
             with torch.no_grad():
                 best = rivals[model.posterior(rivals.unsqueeze(-2)).mean.argmax()]
@@ -199,27 +191,8 @@ class PreferentialSampler(BaseSampler):
             seed = derive_seed(self.seed, f"path {attempt}", number)
             yield ArmPath(DuelingThompsonSampling(model, scale=self.scale, seed=seed), 0)
 
-    def _learner(self, parameters: Parameters, pairs: Tensor) -> UtilityLearner:
-        """The learner of ``m x 2 x d``-dim pairs, which depends on nothing but them."""
-        fitted, kept = last_refit(len(pairs)), self._kept
-        self._kept = None  # in case it is interrupted
-        if (
-            kept is None
-            or kept.distributions != parameters.distributions
-            or kept.learner.num_fitted != fitted
-            or not torch.equal(kept.pairs, pairs[: len(kept.pairs)])
-        ):
-            learner = UtilityLearner(
-                parameters.space, "evidence", kappa="laplace", regularizer="rkhs", seed=self.seed
-            )
-            _tell(learner, pairs[:fitted], 0)
-            learner.refit()
-            kept = _Kept(parameters.distributions, pairs[:fitted], learner)
-        _tell(kept.learner, pairs[len(kept.pairs) :], len(kept.pairs))
-        self._kept = kept._replace(pairs=pairs)
-        return kept.learner
-
-
-def _tell(learner: UtilityLearner, pairs: Tensor, start: int) -> None:
-    for i, pair in enumerate(pairs, start=start):
-        learner.add(Duel(i, pair), 1.0)
+    def _model(self, parameters: Parameters, pairs: Tensor) -> PreferenceGP:
+        """The model of ``m x 2 x d``-dim pairs, the better item first."""
+        kept, self._kept = self._kept, None  # in case it is interrupted
+        self._kept = told(kept, parameters, pairs, self.seed)
+        return self._kept.learner.model()

@@ -56,7 +56,9 @@ def test_skipped_failed_and_asked_trials_are_not_in_play(study: PreferentialStud
     trials = study.get_trials()
     report_skip(study_id, trials[1]._trial_id, storage)
     storage.set_trial_state_values(trials[2]._trial_id, TrialState.FAIL)
-    assert [trial.number for trial in read(study, asked=3).active] == [0]
+    answers = read(study, asked=3)
+    assert [trial.number for trial in answers.active] == [0]
+    assert [trial.number for trial in answers.refused] == [1, 2]
 
 
 def test_the_space_is_what_compared_trials_share(study: PreferentialStudy) -> None:

@@ -12,6 +12,7 @@ import torch
 from botorch.exceptions.warnings import UserInputWarning
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna_dashboard.preferential import load_study
+from optuna_dashboard.preferential._system_attrs import report_skip
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -32,7 +33,7 @@ def point(params: dict[str, Any]) -> Tensor:
 @pytest.mark.parametrize("rule", ["ts", "eubo"])
 def test_proposals_follow_from_the_study_alone(rule: Any, tmp_path: Path) -> None:
     """One sampler throughout, and another process for every trial, propose the same."""
-    together = play(new_study(PreferentialSampler(rule, seed=3)), UNIT, utility, 3)
+    together = play(new_study(PreferentialSampler(rule, seed=3)), UNIT, utility, 2)
     url = f"sqlite:///{tmp_path / 'study.db'}"
     new_study(PreferentialSampler(rule, seed=3), url)
     alone = []
@@ -56,6 +57,18 @@ def test_the_next_trial_depends_on_the_answer(rule: Any) -> None:
         proposed.append(play(study, UNIT, lambda p, sign=sign: sign * utility(p), 1))
     assert proposed[0][:2] == proposed[1][:2]
     assert (point(proposed[0][2]) - point(proposed[1][2])).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_what_was_skipped_is_not_proposed_again(answers: int) -> None:
+    """The model is the same as before, and so is the best item."""
+    few: dict[str, BaseDistribution] = {"c": CategoricalDistribution(["a", "b", "c", "d"])}
+    study = new_study(PreferentialSampler("eubo"))
+    play(study, few, lambda params: -ord(params["c"]), answers)
+    asked = study.get_trials()[-1]
+    report_skip(study._study._study_id, asked._trial_id, study._study._storage)
+    others = {trial.params["c"] for trial in in_play(study)}
+    assert study.ask(few).params["c"] not in others
 
 
 def test_an_undone_answer_is_forgotten() -> None:
