@@ -66,6 +66,12 @@ class Answers(NamedTuple):
         none = parameters.space.bounds.new_zeros(0, 2, parameters.space.dim)
         return torch.stack(found) if found else none
 
+    def candidates(self, parameters: Parameters) -> list[tuple[FrozenTrial, Tensor]]:
+        """The compared trials, but for those refused, that lie in a space; ``d``-dim items."""
+        refused = {trial.number for trial in self.refused}
+        trials = (trial for trial in self.judged() if trial.number not in refused)
+        return [*_placed(trials, parameters)]
+
 
 def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
     r"""Read a study.

@@ -14,6 +14,7 @@ from optuna import Study
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
+from optuna_dashboard.preferential import PreferentialStudy
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
@@ -159,6 +160,36 @@ class PreferentialSampler(BaseSampler):
         unit = derive_uniform(self.seed, f"parameter {param_name}", trial.number)
         item = parameters.space.parameters.from_unit(torch.tensor([unit], dtype=torch.double))
         return parameters.values(item)[param_name]
+
+    def best_trial(self, study: PreferentialStudy) -> FrozenTrial:
+        r"""The compared trial with the largest posterior mean.
+
+        ``study.best_trials`` has the last survivors, whom a single wrong answer may have put
+        there; this one all answers speak for.
+
+        Args:
+            study: The study.
+
+        Returns:
+            A trial that was neither skipped nor failed.
+
+        Raises:
+            UnsupportedError: If the study is not preferential, has several objectives, or has no
+                answers yet.
+        """
+        answers = read_answers(study._study)
+        distributions = answers.distributions()
+        if answers.preferences and distributions:
+            parameters = Parameters(distributions)
+            found = answers.candidates(parameters)
+            pairs = answers.pairs(parameters)
+            if len(pairs) and found:
+                model = self._model(parameters, pairs)
+                items = torch.stack([item for _, item in found])
+                with torch.no_grad():
+                    means = model.posterior(items.unsqueeze(-2)).mean
+                return found[int(means.argmax())][0]
+        raise UnsupportedError("There are no answers yet that tell which trial is best.")
 
     def _filling(self, space: SearchSpace, avoid: Tensor, number: int) -> Tensor:
         """The next item of a sequence that fills the space, none of those to avoid if possible."""

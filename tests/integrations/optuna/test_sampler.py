@@ -59,6 +59,24 @@ def test_the_next_trial_depends_on_the_answer(rule: Any) -> None:
     assert (point(proposed[0][2]) - point(proposed[1][2])).abs().max() > 0.01
 
 
+def test_the_best_trial_is_that_of_the_largest_mean() -> None:
+    sampler = PreferentialSampler("eubo")
+    study = new_study(sampler)
+    with pytest.raises(UnsupportedError, match="no answers yet"):
+        sampler.best_trial(study)
+    for x in (0.5, 0.1, 0.9, 0.15, 0.12):
+        study.enqueue_trial({"x": x, "y": 0.5})
+        study.ask(UNIT)
+    best, *others = study.get_trials()
+    for worse in others[:3]:
+        study.report_preference(best, worse)
+    study.report_preference(others[3], best)  # a slip of the person
+    assert [trial.number for trial in study.best_trials] == [4]
+    assert sampler.best_trial(study).number == 0
+    report_skip(study._study._study_id, best._trial_id, study._study._storage)
+    assert sampler.best_trial(study).number != 0
+
+
 @pytest.mark.parametrize("answers", [0, 1])
 def test_what_was_skipped_is_not_proposed_again(answers: int) -> None:
     """The model is the same as before, and so is the best item."""
