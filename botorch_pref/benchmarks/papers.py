@@ -10,6 +10,7 @@ from botorch_pref.benchmarks.comp import comp_experiments
 from botorch_pref.benchmarks.comp_mixed import mixed_experiment
 from botorch_pref.benchmarks.experiment import Experiment
 from botorch_pref.benchmarks.mr_lpf import mr_lpf_experiments
+from botorch_pref.benchmarks.optuna.experiment import optuna_experiment
 from botorch_pref.benchmarks.pf_ts import pf_ts_experiments
 from botorch_pref.benchmarks.pop_bo import pop_bo_experiments
 
@@ -25,5 +26,6 @@ def experiments() -> dict[str, Experiment]:
         *cobol_experiments(),
         *comp_experiments(),
         mixed_experiment(),
+        optuna_experiment(),
     )
     return {experiment.name: experiment for experiment in found}

@@ -26,7 +26,7 @@ POP_BO_PAPER = (
     "pop-band",
 )
 COBOL_PAPER = ("cobol-robustness", "cobol-ablation", "cobol-no-harm", "cobol-variants")
-OURS = ("comp-mixed",)
+OURS = ("comp-mixed", "optuna")
 COMP_PAPER = ("comp-currin", "comp-borehole", "comp-svm", "comp-unbiased")
 BOXES = ("mr-lpf-branin", "mr-lpf-hartmann6")
 

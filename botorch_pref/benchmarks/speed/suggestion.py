@@ -82,15 +82,13 @@ def optuna_ask(known: Duels) -> Run:
         Its next ``ask``, which returns the ``d``-dim item.
     """
     import optuna
-    from optuna_dashboard.preferential import create_study
     from optuna_dashboard.preferential.samplers.gp import PreferentialGPSampler
 
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    from botorch_pref.benchmarks.optuna.study import new_study
+
     unit = optuna.distributions.FloatDistribution(0.0, 1.0)
     space: dict[str, Any] = {f"x{i}": unit for i in range(DIM)}
-    study: Any = create_study(n_generate=1, sampler=PreferentialGPSampler(seed=0))
-    optuna.logging.set_verbosity(verbosity)
+    study = new_study(PreferentialGPSampler(seed=0), n_generate=1)
     for item in known.X.tolist():
         params = dict(zip(space, item, strict=True))
         trial = optuna.trial.create_trial(params=params, distributions=space, value=0.0)

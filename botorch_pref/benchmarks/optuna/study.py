@@ -1,0 +1,138 @@
+r"""A preferential study of Optuna Dashboard as a strategy that is asked and told.
+
+Importing this module needs the extra ``optuna``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+import torch
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import FrozenTrial
+from optuna_dashboard.preferential import PreferentialStudy, create_study
+from optuna_dashboard.preferential.samplers.gp import PreferentialGPSampler
+from torch import Tensor
+
+from botorch_pref.benchmarks.optuna.problems import LEVELS, LOG_RANGE, WHOLE, Kind, ShownProblem
+from botorch_pref.integrations.optuna import PreferentialSampler
+from botorch_pref.queries import Duel
+
+_SEEDS = 2**32  # NumPy knows no more
+_DISTRIBUTIONS: dict[Kind, BaseDistribution] = {
+    "real": FloatDistribution(0.0, 1.0),
+    "log": FloatDistribution(*LOG_RANGE, log=True),
+    "whole": IntDistribution(0, WHOLE),
+    "category": CategoricalDistribution([*LEVELS]),
+}
+
+
+def new_study(sampler: BaseSampler, n_generate: int = 2) -> PreferentialStudy:
+    r"""A study in memory, which is made in silence.
+
+    Args:
+        sampler: Its sampler.
+        n_generate: How many trials are shown at a time.
+    """
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = create_study(n_generate=n_generate, sampler=sampler)
+    optuna.logging.set_verbosity(verbosity)
+    return study
+
+
+class PlayedStudy:
+    r"""A study that shows two trials at a time, as the page does, until one is found worse.
+
+    Attributes:
+        study: The study.
+    """
+
+    def __init__(
+        self,
+        problem: ShownProblem,
+        sampler: BaseSampler,
+        best: Callable[[PreferentialStudy], FrozenTrial],
+    ) -> None:
+        r"""Make a study.
+
+        Args:
+            problem: What says how items are shown.
+            sampler: What proposes trials.
+            best: What tells the best trial of a study.
+        """
+        self.study = new_study(sampler)
+        self._kinds = {f"x{i}": kind for i, kind in enumerate(problem.kinds, start=1)}
+        self._best = best
+        self._asked: list[FrozenTrial] = []
+
+    def ask(self) -> Duel:
+        """The two trials that are shown, the older one first."""
+        distributions = {name: _DISTRIBUTIONS[kind] for name, kind in self._kinds.items()}
+        with warnings.catch_warnings():
+            # The built-in sampler says of mixed spaces, at every trial, that it is bad at them.
+            warnings.simplefilter("ignore")
+            while self.study.should_generate():
+                self.study.ask(distributions)
+        worse = {loser.number for _, loser in self.study.get_preferences(deepcopy=False)}
+        trials = self.study.get_trials(deepcopy=False)
+        self._asked = [trial for trial in trials if trial.number not in worse]
+        return Duel(len(worse), torch.stack([self._item(trial) for trial in self._asked]))
+
+    def tell(self, query: Duel, answer: float) -> None:
+        """Take an answer: 1 if the first trial is the better one, else 0."""
+        first, second = self._asked
+        self.study.report_preference(*((first, second) if answer else (second, first)))
+
+    def recommend(self) -> Tensor:
+        """The ``d``-dim item of the best trial."""
+        return self._item(self._best(self.study))
+
+    def _item(self, trial: FrozenTrial) -> Tensor:
+        numbers = [_coordinate(kind, trial.params[name]) for name, kind in self._kinds.items()]
+        return torch.tensor(numbers, dtype=torch.double)
+
+
+def played_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
+    r"""A study with one of the samplers.
+
+    Args:
+        sampler: ``"ts"`` or ``"eubo"`` of this package, Optuna Dashboard's ``"built-in"`` one, or
+            ``"random"``.
+        problem: The problem.
+        seed: The sampler's seed.
+    """
+    if sampler == "built-in":
+        return PlayedStudy(problem, PreferentialGPSampler(seed=seed % _SEEDS), survivor)
+    if sampler == "random":
+        return PlayedStudy(problem, RandomSampler(seed=seed % _SEEDS), survivor)
+    rule: Any = sampler
+    # Of two samplers, so that what is learnt for a proposal counts as time of the proposal.
+    best = PreferentialSampler(rule, seed=seed).best_trial
+    return PlayedStudy(problem, PreferentialSampler(rule, seed=seed), best)
+
+
+def survivor(study: PreferentialStudy) -> FrozenTrial:
+    """The trial that won last: all that Optuna tells of what is best."""
+    (trial,) = study.best_trials
+    return trial
+
+
+def _coordinate(kind: Kind, value: Any) -> float:
+    """The coordinate of the unit cube that a parameter's value stands for."""
+    if kind == "log":
+        low, high = map(math.log, LOG_RANGE)
+        return min(max((math.log(value) - low) / (high - low), 0.0), 1.0)
+    if kind == "category":
+        return LEVELS[value]
+    return value / WHOLE if kind == "whole" else float(value)
