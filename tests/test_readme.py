@@ -54,7 +54,7 @@ def test_the_names_exist() -> None:
     found = 0
     for row in table.splitlines()[2:]:
         cells = row.split("|")
-        modules = re.findall(r"`(\w+)`", cells[1]) or modules
+        modules = re.findall(r"`([\w.]+)`", cells[1]) or modules
         places = [importlib.import_module(f"botorch_pref.{module}") for module in modules]
         for name in re.findall(r"`(\w+)`", cells[2]):
             assert any(hasattr(place, name) for place in places), name
