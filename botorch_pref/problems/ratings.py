@@ -1,8 +1,8 @@
 r"""Items known by an embedding and rated by a person.
 
 References:
-.. [Kayal2025] A. Kayal, S. Vakili, L. Toni, A. Bernacchia. Bayesian Optimization from
-    Human Feedback: Near-Optimal Regret Bounds. ICML 2025.
+.. [Kayal2025] A. Kayal, S. Vakili, L. Toni, D. Shiu, A. Bernacchia. Bayesian Optimization
+    from Human Feedback: Near-Optimal Regret Bounds. ICML 2025.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ References:
 .. [Lazzaro2026] A. Lazzaro, D. Buffelli, D. Shiu, S. Vakili. A Finite Time Analysis of
     Thompson Sampling for Bayesian Optimization with Preferential Feedback.
     arXiv:2604.25025, 2026.
-.. [Kayal2025] A. Kayal, S. Vakili, L. Toni, A. Bernacchia. Bayesian Optimization from
-    Human Feedback: Near-Optimal Regret Bounds. ICML 2025.
+.. [Kayal2025] A. Kayal, S. Vakili, L. Toni, D. Shiu, A. Bernacchia. Bayesian Optimization
+    from Human Feedback: Near-Optimal Regret Bounds. ICML 2025.
 .. [Astudillo2023] R. Astudillo, Z. J. Lin, E. Bakshy, P. I. Frazier. qEUBO: A
     Decision-Theoretic Acquisition Function for Preferential Bayesian Optimization.
     AISTATS 2023.
