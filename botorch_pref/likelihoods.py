@@ -18,6 +18,8 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import logsigmoid
 
+__all__ = ["BernoulliLikelihood", "LogitLikelihood", "ProbitLikelihood"]
+
 _GAUSS_HERMITE_NODES = 32
 _WIDE = 0.7  # standard deviations, in units of the link, above which a Gaussian is wide
 _SERIES_START = 12.0  # below minus this, Mills' ratio comes from its series

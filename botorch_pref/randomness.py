@@ -17,7 +17,10 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+__all__ = ["SEED_BITS", "derive_seed", "derive_uniform", "seeded"]
+
 SEED_BITS = 63
+"""How many bits a seed has."""
 
 
 def derive_seed(seed: int, stream: str, step: int, annotator: str | None = None) -> int:

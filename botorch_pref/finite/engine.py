@@ -21,6 +21,7 @@ from botorch_pref.laplace.sides import prior_root
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 
 Regularizer = Literal["rkhs", "theta", "theta_mean"]
+"""The name of a penalty; :class:`FiniteEngine` says what each is."""
 
 
 class FinitePosterior(NamedTuple):

@@ -23,6 +23,7 @@ from botorch_pref.models import LaplaceMarginalLogLikelihood, LikelihoodRatioMod
 from botorch_pref.models.laplace_gp import LaplaceGP
 
 PREFERENCE_METRIC: str = Keys.PAIRWISE_PREFERENCE_QUERY.value
+"""Ax's name of the metric that says who won."""
 _MODEL_OPTIONS = ("variance", "inducing_points", "mean_module")
 
 

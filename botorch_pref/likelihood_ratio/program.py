@@ -27,7 +27,9 @@ from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
 
 MAX_STEPS = 100
 SCREENING = 1e-4
+"""The tolerance of bounds that are only ranked."""
 FINAL = 1e-9
+"""The tolerance of bounds that are reported."""
 
 
 class MaximumLikelihood(NamedTuple):

@@ -22,8 +22,11 @@ from botorch_pref.runner import replacing
 # Colours of Okabe and Ito, which the colour-blind can tell apart; their yellow is too light.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 COLOURS = (BLUE, VERMILION, GREEN, "#CC79A7", ORANGE, "#56B4E9", "#000000")
+"""The colours of lines, in the order of the strategies."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.2)))
+"""Their dashes, which tell them apart in grey."""
 MARKERS = "osD^vPX"
+"""Their markers."""
 GREY, LIGHT_GREY = "#595959", "#E5E5E5"
 
 COLUMN = 3.35  # inches: 8.5 cm

@@ -67,6 +67,7 @@ _TABLE: dict[str, _Function] = {
     ),
 }
 EXPERT_BENCHMARKS = tuple(_TABLE)
+"""The names of the functions."""
 
 
 class ExpertBenchmark(SyntheticProblem):

@@ -72,6 +72,7 @@ _TABLE: dict[str, _Function] = {
     "levy13": _Function(Levy13, LEVY13_BEST, 6.0, 1.0, 2.0),
 }
 STANDARDISED_FUNCTIONS = tuple(_TABLE)
+"""The names of the functions."""
 
 
 class StandardisedFunction(SyntheticProblem):

@@ -20,8 +20,11 @@ _RESTARTS, _CONSTRAINED_RESTARTS = 4, 8  # a constraint cuts what is promising i
 _RAW_CHUNK = 128  # what random features of so many items take stays in the cache
 ROUNDING = 1e-9  # of a slack
 
-# Slack of ``... x d`` items, ``...``-dim: at least 0 where they are feasible.
 Feasible = Callable[[Tensor], Tensor]
+"""The slack of items, at least 0 where they are feasible.
+
+That of ``... x d``-dim items is ``...``-dim.
+"""
 
 
 def all_feasible(feasible: Feasible | None, items: Tensor) -> Tensor:

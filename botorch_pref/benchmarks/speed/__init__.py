@@ -35,7 +35,9 @@ __all__ = ["SECTIONS", "Section", "speed_cases", "speed_table"]
 
 # Memory is measured first, as what came before would count.
 Section = Literal["million", "models", "scaling", "batches", "ask", "likelihood-ratio"]
+"""A section of the table."""
 SECTIONS: tuple[Section, ...] = get_args(Section)
+"""All sections, in the order in which they are timed."""
 
 
 class _Sizes(NamedTuple):
@@ -92,7 +94,7 @@ def speed_table(
         path: A CSV file that is written after every case.
 
     Returns:
-        The table of :func:`~botorch_pref.benchmarks.speed.timing.time_cases`.
+        A row a case and side, this package's first, as ``time_cases`` makes them.
 
     Raises:
         UnsupportedError: If the device is not there, there are no threads, or there is no

@@ -9,6 +9,7 @@ from fractions import Fraction
 from botorch_pref.exceptions import ComparisonDataError
 
 Amount = int | float | str | Fraction
+"""A price or a budget, kept exactly; a string is a decimal number or a fraction."""
 
 
 def exact(argument: str, amount: object) -> Fraction:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 Kind = Literal["duel", "value"]
+"""What a query is."""
 ENDLESS = "inf"  # JSON has no word for it
 
 

@@ -13,6 +13,7 @@ from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.strategies.base import Answered
 
 Report = Literal["max-mle", "max-mle-sampled", "min-sigma", "min-width"]
+"""Which item is recommended."""
 
 
 def checked_report(report: str) -> Report:
