@@ -33,8 +33,8 @@ class AdvantageUCB(ItemAcquisitionFunction):
         r"""Fix the other arm.
 
         Args:
-            model: A model of the utility; :class:`PreferenceGP`, or any other with a joint
-                ``posterior``.
+            model: A model of the utility; :class:`~botorch_pref.models.PreferenceGP`, or any
+                other with a joint ``posterior``.
             x_ref: ``d``-dim item that the advantage is over.
             beta: Multiplies the model's standard deviation; at least 0. With the papers'
                 unit-scale ``sigma`` it is their ``beta`` times ``sqrt(lambda)``, where

@@ -92,8 +92,8 @@ def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
     r"""Posterior mean and variance of ``f(x) - f(x')``, pair by pair.
 
     Args:
-        model: A :class:`PreferenceGP`, which keeps the digits of near-identical items, or
-            any model with one output and a joint ``posterior``.
+        model: A :class:`~botorch_pref.models.PreferenceGP`, which keeps the digits of
+            near-identical items, or any model with one output and a joint ``posterior``.
         X: ``... x 2 x d``-dim pairs.
 
     Returns:

@@ -33,8 +33,8 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         r"""Draw the two paths.
 
         Args:
-            model: A model that ``draw_matheron_paths`` knows: :class:`PreferenceGP`, or
-                any exact GP.
+            model: A model that ``draw_matheron_paths`` knows:
+                :class:`~botorch_pref.models.PreferenceGP`, or any exact GP.
             scale: What the posterior standard deviation is multiplied by; 1 is Bayesian
                 Thompson sampling.
             seed: The seed of the draws; by default they come from torch's global

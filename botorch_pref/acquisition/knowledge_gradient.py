@@ -62,7 +62,7 @@ class KnowledgeGradient(AcquisitionFunction):
         Args:
             model: A model of the utility with a Gaussian joint ``posterior`` and one output.
             reference: ``M x d``-dim items among which the best is sought, such as maximisers
-                of draws from the posterior; as :attr:`project` returns items.
+                of draws from the posterior; as ``project`` returns items.
             project: Maps ``... x d``-dim items as they are asked to the same items as their
                 utility counts; see :class:`~botorch_pref.kernels.ComparisonBiasKernel`. By
                 default these are the same.

@@ -58,8 +58,8 @@ class MaxMinLCB(ItemAcquisitionFunction):
         r"""Fix the game.
 
         Args:
-            model: A model of the utility with a joint ``posterior``; :class:`PreferenceGP`,
-                or BoTorch's ``PairwiseGP``.
+            model: A model of the utility with a joint ``posterior``;
+                :class:`~botorch_pref.models.PreferenceGP`, or BoTorch's ``PairwiseGP``.
             beta: Multiplies the model's standard deviation; at least 0. With the papers'
                 unit-scale ``sigma`` it is their ``beta`` times ``sqrt(lambda)``, where
                 ``lambda`` is one over the output scale.

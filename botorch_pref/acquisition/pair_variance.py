@@ -31,8 +31,8 @@ class PairVariance(PairAcquisitionFunction):
         r"""Keep the model.
 
         Args:
-            model: A model of the utility; :class:`PreferenceGP`, or any other with a joint
-                ``posterior``, such as BoTorch's ``PairwiseGP``.
+            model: A model of the utility; :class:`~botorch_pref.models.PreferenceGP`, or any
+                other with a joint ``posterior``, such as BoTorch's ``PairwiseGP``.
         """
         super().__init__(model=model)
         self.pending_model: Model | None = None

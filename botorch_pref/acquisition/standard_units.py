@@ -115,7 +115,7 @@ class StandardUnits(PosteriorTransform):
 
 
 def standardised_posterior(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Mean and standard deviation of an objective, in the units of :class:`StandardUnits`.
+    r"""Mean and standard deviation of an objective, in standardised units.
 
     Args:
         model: A model of measured values with one output.
@@ -126,7 +126,7 @@ def standardised_posterior(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
         observation noise; a batch of models comes before ``q``.
 
     Raises:
-        UnsupportedError: As :class:`StandardUnits` does.
+        UnsupportedError: As :class:`~botorch_pref.acquisition.standard_units.StandardUnits` does.
     """
     units = StandardUnits(model)
     normal = units.normal(model.posterior(X))

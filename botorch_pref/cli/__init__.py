@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments; those of the process if omitted.
 
     Returns:
-        The exit status: 0, or 130 after Ctrl-C.
+        The exit status, 0, or 130 after Ctrl-C.
 
     Raises:
         SystemExit: With status 2, after one line on standard error, if something cannot

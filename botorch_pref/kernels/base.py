@@ -28,7 +28,7 @@ class WrappingKernel(Kernel):
 
     @property
     def is_stationary(self) -> bool:
-        """False: the value at an input and itself depends on the input."""
+        """False, as the value at an input and itself depends on the input."""
         return False
 
     # One set apart from the base kernel's would go stale under ``expand_batch`` and indexing;

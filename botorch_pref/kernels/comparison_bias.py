@@ -68,7 +68,7 @@ class ComparisonBiasKernel(WrappingKernel):
 
     @property
     def bias(self) -> Tensor:
-        """The variance ``b`` of the bias relative to the utility's: ``... x 1``; or a scalar."""
+        """The variance ``b`` of the bias relative to the utility's, ``... x 1`` or a scalar."""
         if self.fixed_bias is not None:
             return torch.tensor(float(self.fixed_bias), dtype=torch.double)
         found: Tensor = self.raw_bias_constraint.transform(self.raw_bias)

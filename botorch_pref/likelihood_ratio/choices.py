@@ -70,7 +70,7 @@ class ChoiceLikelihood:
         """Score and curvature of each row; arguments as of :meth:`log_prob`.
 
         Returns:
-            The score, the curvature, and no third derivative, but NaN: a question's third
+            The score, the curvature, and no third derivative, but NaN, as a question's third
             derivatives mix its rows.
         """
         design = _design(self.num_items, latent.dtype, latent.device)
@@ -102,7 +102,7 @@ def choice_block(
         scale: What utilities are multiplied by.
 
     Returns:
-        The ``m k (k - 1) / 2`` rows, in float64. Of likelihood-ratio sets only: evidence and
+        The ``m k (k - 1) / 2`` rows, in float64. Of likelihood-ratio sets only; evidence and
         its gradients need third derivatives, which the rows do not have.
 
     Raises:

@@ -116,7 +116,7 @@ def beta_ville(
 def beta2(
     epsilon: float, delta: float, t: int, norm_bound: float, log_covering: float = 0.0
 ) -> float:
-    r"""A part of :func:`beta`.
+    r"""A part of :func:`~botorch_pref.likelihood_ratio.theory.beta`.
 
     ``8 H sigma'^2 epsilon^2 t + 2 C_L epsilon t + sqrt(8 t B_p^2 log(pi^2 t^2 N / (6 delta)))``,
     of the proof of Lemma 3.5 (App. D), where ``sigma'`` is the largest slope; arguments and
@@ -167,7 +167,10 @@ def duel_error_bound(
 
 
 def information_gain(covariance: Tensor, penalty: float = 1.0) -> Tensor:
-    r"""``log |I + K / lambda| / 2``, eq. (18), of ``... x m x m`` covariances of pairs."""
+    r"""``log |I + K / lambda| / 2``, eq. (18), of covariances ``K`` of pairs.
+
+    ``K`` is ``... x m x m``-dim and the result ``...``-dim.
+    """
     penalty = checked_positive("penalty", penalty)
     scaled = covariance / penalty
     eye = torch.eye(scaled.shape[-1], dtype=scaled.dtype, device=scaled.device)
@@ -183,7 +186,7 @@ def sequential_deviations(covariance: Tensor, penalty: float = 1.0) -> Tensor:
         penalty: ``lambda``.
 
     Returns:
-        ``... x m``-dim deviations: a diagonal entry of the factor of ``K + lambda I``,
+        ``... x m``-dim deviations, a diagonal entry of the factor of ``K + lambda I``,
         squared, is ``sigma_t^2 + lambda``.
     """
     penalty = checked_positive("penalty", penalty)

@@ -116,7 +116,7 @@ class ComparisonModel(LaplaceGP):
 
     @property
     def merged_data(self) -> Comparisons | None:
-        """The rows that inference sees: repeated pairs are one, annotators are not told apart."""
+        """The rows that inference sees; repeated pairs are one, annotators are not told apart."""
         if self._datapoints is None:
             return None
         rows = (getattr(self, f"_merged_{name}") for name in _ROWS)

@@ -118,7 +118,7 @@ class ConfidenceModel(JudgedItems):
 
     @property
     def maximum_likelihood(self) -> MaximumLikelihood:
-        """The most likely function of the ball: coordinates, log likelihood, multiplier."""
+        """The most likely function of the ball, as coordinates, log likelihood, multiplier."""
         return self.confidence_set.mle
 
     @property

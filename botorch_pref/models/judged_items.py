@@ -74,7 +74,8 @@ class JudgedItems(TransformedItems, Model):
 
         Args:
             datapoints: ``n x d``-dim items, where equal ones are one.
-            comparisons: ``m x 2``-dim ``[winner, loser]`` rows, or :class:`Comparisons`.
+            comparisons: ``m x 2``-dim ``[winner, loser]`` rows, or
+                :class:`~botorch_pref.data.Comparisons`.
             likelihood: The link; logit by default.
             **options: As of the constructor; ``norm_bound`` has no default.
 
@@ -125,12 +126,12 @@ class JudgedItems(TransformedItems, Model):
 
     @property
     def num_outputs(self) -> int:
-        """One: the utility."""
+        """One, the utility."""
         return 1
 
     @property
     def batch_shape(self) -> Size:
-        """None: there is one set."""
+        """None, as there is one set."""
         return Size()
 
     @property

@@ -95,7 +95,7 @@ class LaplaceGP(TransformedItems, Model, GP):
 
     @property
     def num_outputs(self) -> int:
-        """One: the utility."""
+        """One, the utility."""
         return 1
 
     @property
@@ -132,7 +132,7 @@ class LaplaceGP(TransformedItems, Model, GP):
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
-        """BoTorch's hook for fitting: models of a batch that share nothing are fitted each alone.
+        """BoTorch's hook for fitting; models of a batch that share nothing are fitted each alone.
 
         Raises:
             AttributeError: If this is no such batch, which BoTorch takes for no hook.

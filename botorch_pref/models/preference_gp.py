@@ -64,7 +64,7 @@ class PreferenceGP(InducingModel):
             datapoints: ``batch_shape x n x d``-dim items; for the default kernel, in the unit cube
                 after ``input_transform``. ``None``, like ``comparisons``, for values or the prior.
             comparisons: ``batch_shape x m x 2``-dim integer rows ``[winner, loser]`` that index
-                the items; or :class:`Comparisons`, with ties, over the very same datapoints.
+                the items; or :class:`~botorch_pref.data.Comparisons`, with ties, of these items.
             likelihood: The link; logit by default.
             covar_module: The prior covariance, in squared units of the values or else of the
                 link. By default a scaled RBF kernel with ARD and log-normal priors.

@@ -88,7 +88,7 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
 
     @property
     def optimal_value(self) -> float:
-        r"""The largest utility: over the choices where there are any, else the box.
+        r"""The largest utility, over the choices where there are any, else the box.
 
         Raises:
             NotImplementedError: If the problem does not know its maximum.

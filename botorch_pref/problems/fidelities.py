@@ -82,7 +82,7 @@ class FidelityProblem(PreferenceProblem):
 
     @property
     def low_optimal_value(self) -> float:
-        r"""The largest ``f_c``: over the choices where there are any, else the box.
+        r"""The largest ``f_c``, over the choices where there are any, else the box.
 
         Raises:
             NotImplementedError: If the problem does not know it.

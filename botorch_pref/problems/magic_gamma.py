@@ -146,7 +146,7 @@ class MagicGammaSVM(FidelityProblem):
             items: ``... x 2``-dim items of the problem.
 
         Returns:
-            ``...``-dim: the ``gamma`` of scikit-learn's kernel, and the soft margin ``C``.
+            ``...``-dim ``gamma`` of scikit-learn's kernel, and the soft margin ``C``.
 
         Raises:
             ItemError: If these are no items of the problem; names the first such row.

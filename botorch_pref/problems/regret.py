@@ -97,7 +97,7 @@ def random_play_regret(
         link: The link ``mu``.
 
     Returns:
-        ``...``-dim means: the same whether or not the two items may coincide, as the
+        ``...``-dim means, the same whether or not the two items may coincide, as the
         regret is a sum over the two slots.
     """
     best = utilities.max(dim=-1, keepdim=True).values

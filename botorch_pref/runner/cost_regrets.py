@@ -61,7 +61,7 @@ def regrets_at(table: pd.DataFrame, costs: Iterable[float]) -> pd.DataFrame:
         costs: Amounts; a run that ended before keeps what it had.
 
     Returns:
-        A row for each strategy and seed, in the order of the table, and amount: ``strategy``,
+        A row for each strategy and seed, in the order of the table, and amount, with ``strategy``,
         ``seed``, ``cost``, ``regret``, ``duel_regret`` and ``value_regret``.
 
     Raises:

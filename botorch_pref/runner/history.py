@@ -185,7 +185,7 @@ def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
         rows: What is known of each duel, by the columns of :class:`History`.
 
     Returns:
-        The table: items and indices as they were mentioned, then the fixed columns.
+        The table, with items and indices as they were mentioned, then the fixed columns.
     """
     columns = {name: None for row in rows for name in row if name not in _COLUMNS}
     table = typed(pd.DataFrame(rows, columns=[*columns, *_COLUMNS]))

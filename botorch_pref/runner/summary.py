@@ -15,12 +15,12 @@ def summarise(
     The mean and its standard error hide heavy tails, so median and quantiles stand beside.
 
     Args:
-        table: What :func:`~botorch_pref.runner.experiment.run_experiment` returns.
+        table: What :func:`~botorch_pref.runner.run_experiment` returns.
         metric: A column of numbers.
         at: The step; the last one if omitted.
 
     Returns:
-        A row for each strategy, in the order of the table: ``strategy``, ``step``,
+        A row for each strategy, in the order of the table, with ``strategy``, ``step``,
         ``mean``, ``standard_error`` (missing for a single seed), ``median``,
         ``quantile_10`` and ``quantile_90`` (interpolated between seeds), and ``seeds``,
         their number.

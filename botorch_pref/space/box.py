@@ -73,7 +73,7 @@ class Box:
 
     @property
     def num_features(self) -> int:
-        """How many columns :meth:`normalize` returns: ``d``, or more with categories."""
+        """How many columns :meth:`normalize` returns, ``d`` or more with categories."""
         return self.parameters.num_features
 
     def normalize(self, items: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class Box:
             scale: What a step of 1 is, as a share of every range.
 
         Returns:
-            ``n x d``-dim items: as far as the steps, or the feasible part of the way, lead.
+            ``n x d``-dim items, as far as the steps, or the feasible part of the way, lead.
         """
         found = self.parameters.moved(items, noise, scale)
         if self.polytope is None:

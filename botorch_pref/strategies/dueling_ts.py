@@ -113,8 +113,8 @@ class WinVariance(ItemAcquisitionFunction):
     r"""The posterior variance of the probability that an item beats another.
 
     Args:
-        model: A model of the utility with a link; :class:`PreferenceGP`, or any other with
-            a joint ``posterior``.
+        model: A model of the utility with a link; :class:`~botorch_pref.models.PreferenceGP`,
+            or any other with a joint ``posterior``.
         x_ref: ``d``-dim item that is to be beaten.
     """
 

@@ -98,7 +98,7 @@ class UtilityLearner:
         r"""Add an answer.
 
         Returns:
-            Whether it became a comparison: that of an identical pair does not.
+            Whether it became a comparison, as that of an identical pair does not.
         """
         told = self.space.bounds.new_tensor([answer])
         if duel.indices is None:

@@ -88,7 +88,7 @@ class MFGPUCB(TwoModelStrategy):
             choices: ``n x d``-dim table of items, or
             space: a search space.
             seed: The seed of all draws.
-            **options: See :class:`MFSettings`.
+            **options: See :class:`~botorch_pref.strategies.mf_gp_ucb.MFSettings`.
 
         Raises:
             ComparisonDataError: If an option is unknown or out of range; names it.

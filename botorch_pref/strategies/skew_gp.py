@@ -51,7 +51,7 @@ class SGP(UtilityStrategy):
     with Skew Gaussian Processes* (2023). Only lengthscales matter to it: the output scale
     changes neither the signs of differences nor where a rule is largest. Where they are
     learnt, it is by our evidence, whose link is not their probit; and the draw comes from
-    another sampler than theirs, :func:`believed_values`.
+    another sampler than theirs, ``believed_values``.
 
     Example:
         >>> strategy = SGP(choices=table, seed=0)

@@ -53,9 +53,9 @@ class PreferentialSampler(BaseSampler):
         ...     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
 
     Attributes:
-        rule: See below.
-        seed: See below.
-        scale: See below.
+        rule: As it was given.
+        seed: As it was given.
+        scale: As it was given.
     """
 
     def __init__(

@@ -17,7 +17,10 @@ _LEAST_GAMMA = 0.02
 
 
 class BudgetOptions(TypedDict, total=False):
-    r"""The options of every strategy with a budget; see :class:`BudgetSettings`."""
+    r"""The options of every strategy with a budget.
+
+    See :class:`~botorch_pref.strategies.budgeted.BudgetSettings`.
+    """
 
     duel_cost: Amount
     value_cost: Amount
@@ -27,7 +30,10 @@ class BudgetOptions(TypedDict, total=False):
 
 
 class ModelOptions(BudgetOptions, total=False):
-    r"""Those of strategies with a model of duels and one of values; see :class:`ModelSettings`."""
+    r"""Those of strategies with a model of duels and one of values.
+
+    See :class:`~botorch_pref.strategies.budgeted.ModelSettings`.
+    """
 
     beta: Multiple | float
     borda_noise: float
@@ -37,7 +43,10 @@ class ModelOptions(BudgetOptions, total=False):
 
 
 class WidthOptions(ModelOptions, total=False):
-    r"""Those of strategies that duel what duels know little of; see :class:`WidthSettings`."""
+    r"""Those of strategies that duel what duels know little of.
+
+    See :class:`~botorch_pref.strategies.budgeted.WidthSettings`.
+    """
 
     gamma: float | None
     gamma_factor: float

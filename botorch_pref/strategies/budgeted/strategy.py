@@ -41,9 +41,9 @@ class BudgetedStrategy(Strategy):
     cannot be paid any more ends it: ``ask`` raises. Every query that was chosen counts as paid,
     skipped or not. In a table the opponent of an item is another choice, never itself.
 
-    A subclass sets :attr:`settings_type` and :attr:`record_type` and implements :meth:`_next`,
-    :meth:`_add` and :meth:`_recommended`; it extends :meth:`_progress` and :meth:`_restore` by
-    what its choices depend on beside the data. For ``bounds``, ``choices``, ``space`` and
+    A subclass sets ``settings_type`` and ``record_type`` and implements ``_next``, ``_add`` and
+    ``_recommended``; it extends ``_progress`` and ``_restore`` by what its choices depend on
+    beside the data. For ``bounds``, ``choices``, ``space`` and
     ``seed`` see :class:`~botorch_pref.strategies.base.Strategy`.
 
     Attributes:

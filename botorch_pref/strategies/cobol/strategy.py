@@ -138,7 +138,7 @@ class COBOL(Strategy):
 
         The next step that makes a choice looks at it, after the initial design: it is measured
         if the objective gives no reason against it, and dropped otherwise, as its entry in
-        :attr:`decisions` says. Where several were named, the last one counts.
+        ``decisions`` says. Where several were named, the last one counts.
 
         Args:
             item: ``d``-dim item within the bounds, or one of the choices.

@@ -91,7 +91,8 @@ class KernelSelfSparring(BudgetedStrategy):
             choices: ``n x d``-dim table of items, or
             space: a search space.
             seed: The seed of all draws.
-            **options: See :class:`SparringSettings`.
+            **options: See
+                :class:`~botorch_pref.strategies.kernel_self_sparring.strategy.SparringSettings`.
 
         Raises:
             ComparisonDataError: If an option is unknown or out of range; names it.

@@ -81,7 +81,8 @@ class MRLPF(RoundStrategy):
         later_kappa: That of later rounds: a number, ``"adaptive"`` to derive it from the
             widest interval that is left, or ``None`` for the same.
         beta: ``beta_(r)``, what the papers' ``sigma`` is multiplied by on the scale of
-            probabilities: a number or a :class:`Width`; ``None`` for :func:`practical_width`.
+            probabilities: a number or a :class:`~botorch_pref.strategies.mr_lpf.Width`; ``None``
+            for :func:`~botorch_pref.strategies.mr_lpf.bounds.practical_width`.
         ci_scale: ``"probability"`` as in the paper, or ``"latent"``, which eliminates more
             with the same confidence.
         regularizer: The penalty of a round's predictor; see ``FiniteEngine``; choices only.

@@ -29,10 +29,10 @@ class MultipleChoicePOPBO(LearningStrategy):
 
     New items are chosen one after the other: each is where an optimist, who has any utility
     of the likelihood-ratio set, sees the largest advantage over all items that are shown
-    already (eqs. 100 and 101). With one new item this is :class:`POPBO` with choices of two.
-    There is no theorem for the slack here. The recommendation is the maximiser of the most
-    likely utility. Where hyperparameters are learnt, it is from the duels of the favourite
-    with each of the others.
+    already (eqs. 100 and 101). With one new item this is
+    :class:`~botorch_pref.strategies.POPBO` with choices of two. There is no theorem for the slack
+    here. The recommendation is the maximiser of the most likely utility. Where hyperparameters
+    are learnt, it is from the duels of the favourite with each of the others.
 
     Example:
         >>> strategy = MultipleChoicePOPBO(bounds=bounds, num_new=2, seed=0)
@@ -44,7 +44,7 @@ class MultipleChoicePOPBO(LearningStrategy):
         choices: ``n x d``-dim table of items, or
         space: a search space.
         num_new: The number of new items of a question, at least 1.
-        norm_bound: As of :class:`POPBO`, like the next three.
+        norm_bound: As of :class:`~botorch_pref.strategies.POPBO`, like the next three.
         slack: By the number of questions.
         adapt_norm_bound: Whether the norm bound may grow.
         value_bound: The largest absolute utility of an item that was shown, or None.
