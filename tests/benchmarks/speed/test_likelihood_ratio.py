@@ -90,6 +90,7 @@ def test_others_are_slower(
 ) -> None:
     pytest.importorskip("casadi")
     data = instance(*size)
+    assert data.confidence.upper(data.g, data.s).converged.all()
     ours, theirs = batched(data), other(data)
     np.testing.assert_allclose(theirs(), ours(), atol=tolerance)
     assert seconds(theirs, 3) >= factor * seconds(ours, 5)
