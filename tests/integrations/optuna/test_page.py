@@ -86,7 +86,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[[str], str]]:
 def test_an_answer_clicked_on_the_page_changes_the_next_suggestion(
     tmp_path: Path, browser: Any, serve: Callable[[str], str]
 ) -> None:
-    example = runpy.run_path(str(ROOT / "examples" / "optuna_dashboard.py"))
+    example = runpy.run_path(str(ROOT / "examples" / "web_page.py"))
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     store = example["FileSystemArtifactStore"](str(tmp_path))
     study = example["open_study"](storage)

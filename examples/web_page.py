@@ -3,7 +3,7 @@ r"""Find the picture you like best, on a web page.
 Run this script, and in a second terminal the page that it names:
 
     pip install "botorch-pref[optuna]"
-    python examples/optuna_dashboard.py
+    python examples/web_page.py
     optuna-dashboard sqlite:///pictures.db --artifact-dir pictures
 
 The page of the study shows two pictures at a time. Click on "Worst" below the worse one, which
