@@ -19,7 +19,7 @@ from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihood_ratio import Bound
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models import BordaGP, LikelihoodRatioModel
 from botorch_pref.models.moments import safe_deviation
 from botorch_pref.models.utility_model import UtilityModel
 
@@ -165,6 +165,8 @@ def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:
     Returns:
         ``b``-dim bounds, in units of the model; of gradient zero in a deviation of zero.
     """
+    if isinstance(model, BordaGP):  # which has them for a tenth of the cost of a posterior
+        return model.interval(X.squeeze(-2), beta)[1]
     normal = cast(GPyTorchPosterior, model.posterior(X)).distribution
     # Not `variance`, which GPyTorch rounds up to a constant of the units that Y is in.
     variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)

@@ -163,8 +163,9 @@ class BordaGP(SingleTaskGP):
         self.eval()
         at, kernel = self.transform_inputs(points), cast(Kernel, self.covar_module)
         caches = self._caches(at[..., :1, :])
-        with torch.no_grad():
-            factor, weights = caches.lik_train_train_covar.cholesky().to_dense(), caches.mean_cache
+        # GPyTorch keeps both, as functions of the hyperparameters if a posterior was found first.
+        factor = caches.lik_train_train_covar.cholesky().to_dense().detach()
+        weights = caches.mean_cache.detach()
         cross = kernel(at, self.train_inputs[0]).to_dense()
         mean = cast(Mean, self.mean_module)(at) + (cross @ weights.unsqueeze(-1)).squeeze(-1)
         solved = torch.linalg.solve_triangular(factor, cross.mT, upper=False)

@@ -132,6 +132,16 @@ def test_bounds_have_gradients() -> None:
     assert gradient.isfinite().all()
 
 
+def test_bounds_have_gradients_after_a_posterior() -> None:
+    """What GPyTorch keeps of a posterior belongs to a graph, of which nothing may be left."""
+    model = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel())
+    model.posterior(AT[:2].unsqueeze(-2).requires_grad_()).mean.sum().backward()
+    for _ in range(2):
+        at = AT[:2].clone().requires_grad_()
+        model.interval(at, 1.0)[1].sum().backward()
+        assert at.grad is not None
+
+
 def test_bounds_have_gradients_where_nothing_is_left_to_learn() -> None:
     """At items that were asked without noise, in the corners among them, nothing is NaN."""
     items = torch.cat([X, torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])])

@@ -3,10 +3,13 @@ r"""One step of a rule that is optimistic about duels, about values, or both."""
 from __future__ import annotations
 
 import torch
-from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition import ExpertAugmentedLCB
+from botorch_pref.acquisition.base import upper_bound
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Feasible, Maximum, SearchSpace
 from botorch_pref.strategies.budgeted.beliefs import Beliefs
@@ -36,7 +39,7 @@ class OptimisticStep:
 
     def of_duels(self) -> AcquisitionFunction:
         """The upper bound of how often an item wins."""
-        return UpperConfidenceBound(self.beliefs.borda(), beta=self.beta**2)
+        return _UpperBound(self.beliefs.borda(), self.beta)
 
     def of_values(self) -> AcquisitionFunction:
         """The upper bound of the objective, in standard deviations of the values."""
@@ -80,6 +83,19 @@ class OptimisticStep:
             surest = self.beliefs.borda().interval(asked, self.beta)[0].argmax()
             rows = torch.cat([rows, surest.view(1)])
         return asked[rows].unsqueeze(-2)
+
+
+class _UpperBound(AcquisitionFunction):
+    """As BoTorch's ``UpperConfidenceBound``, by what a model of duels computes in one solve."""
+
+    def __init__(self, model: Model, beta: float) -> None:
+        super().__init__(model)
+        self.beta = beta
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """The bounds at ``b x 1 x d``-dim items."""
+        return upper_bound(self.model, X, self.beta)
 
 
 def row_of(found: Maximum) -> int | None:
