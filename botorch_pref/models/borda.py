@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, Mean
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from gpytorch.priors import LogNormalPrior
-from gpytorch.settings import debug
+from gpytorch.settings import debug, skip_posterior_variances
 from torch import Tensor
 
 from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
@@ -178,7 +178,8 @@ class BordaGP(SingleTaskGP):
         """GPyTorch's, which there are after a first posterior."""
         known = cast(DefaultPredictionStrategy | None, self.prediction_strategy)
         if known is None:
-            with debug(False):  # which warns if the item is one of the data
+            # Debugging warns if the item is one of the data.
+            with debug(False), skip_posterior_variances():
                 self(item)
             known = cast(DefaultPredictionStrategy, self.prediction_strategy)
         return known
