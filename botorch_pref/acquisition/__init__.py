@@ -6,6 +6,12 @@ from botorch_pref.acquisition import (  # noqa: F401 (they register the rules)
     knowledge_constructors,
 )
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
+from botorch_pref.acquisition.base import (
+    ItemAcquisitionFunction,
+    PairAcquisitionFunction,
+    difference_moments,
+    link_of,
+)
 from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
 from botorch_pref.acquisition.discrete_knowledge_gradient import DiscreteKnowledgeGradient
 from botorch_pref.acquisition.dueling_knowledge_gradient import DuelingKnowledgeGradient
@@ -28,13 +34,17 @@ __all__ = [
     "DuelingKnowledgeGradient",
     "DuelingThompsonSampling",
     "ExpertAugmentedLCB",
+    "ItemAcquisitionFunction",
     "LogHumanConstrainedEI",
     "MaxMinLCB",
     "MultiFidelityUCB",
     "OptimisticAcceptance",
     "OptimisticAdvantage",
     "OptimisticChoice",
+    "PairAcquisitionFunction",
     "PairAsPoint",
     "PairVariance",
+    "difference_moments",
+    "link_of",
     "standardised_posterior",
 ]

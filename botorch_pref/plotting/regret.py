@@ -124,7 +124,9 @@ def plot_experiment(
         raise UnsupportedError(f"window must be at least 1, got {window!r}.")
     last = int(table["step"].max())
     title = title or ", ".join(table["problem"].unique())
-    figure, panels = _panels(len(metrics), last, title, height=3.3)
+    # Labels and values may be among what was asked.
+    asked = "duels" if "kind" not in table or table["kind"].eq("duel").all() else "queries"
+    figure, panels = _panels(len(metrics), last, title, 3.3, asked)
     for axes, name in zip(panels, metrics, strict=True):
         _plot_metric(axes, table, name, window)
         # A curve at zero is to be seen, not to lie on the axis; and random play, which may be
@@ -139,11 +141,13 @@ def plot_experiment(
     return figure
 
 
-def _panels(number: int, last: int, title: str, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure of panels in a row, over the duels up to the last."""
+def _panels(
+    number: int, last: int, title: str, height: float, asked: str = "duels"
+) -> tuple[Figure, list[Axes]]:
+    """A figure of panels in a row, over all that was asked up to the last."""
     figure, panels = new_panels(1, number, height=height, title=title)
     for axes in panels:
-        axes.set_xlabel("duels")
+        axes.set_xlabel(asked)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         axes.set_xlim(0, max(last, 2))
         grid(axes)

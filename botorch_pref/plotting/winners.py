@@ -2,6 +2,7 @@ r"""How likely each of the best items wins against each other one."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Literal
 
@@ -41,6 +42,9 @@ _EVEN = "#FFFFFF"
 _CHANCES = LinearSegmentedColormap.from_list("chances", [ORANGE, _EVEN, BLUE])
 _DARK = 0.95  # the chance above which black letters cannot be read
 
+_SHORT = 6  # letters of a name that fits above a column
+_LINE = 24  # letters of a line beside a row
+
 _TITLES = {
     "duel": "Chance (%) that the row wins a duel",
     "utility": "Chance (%) that row's utility is larger",
@@ -62,7 +66,8 @@ def plot_win_probabilities(
         model: A model of one output with a Gaussian posterior.
         items: ``n x d``-dim items.
         top: How many of them have a row, best first.
-        labels: ``n`` names of the items; their row numbers, from 0, if omitted.
+        labels: ``n`` names of the items; their row numbers, from 0, if omitted. Long names stand
+            beside their rows alone, with the number that is their column's.
         kind: ``"duel"`` for the probability that an item wins a duel, which the judge's noise
             is part of and for which the model must be a
             :class:`~botorch_pref.models.PreferenceGP`, its default; ``"utility"`` for the
@@ -90,7 +95,8 @@ def plot_win_probabilities(
     order = (-utility_moments(model, items).mean).argsort(kind="stable")[:top]
     names = [f"#{row}" if labels is None else labels[row] for row in order]
     chances = _chances(model, items[torch.from_numpy(order).to(items.device)], kind)
-    axes = given_or_new(ax, height=0.92 * COLUMN)
+    width = COLUMN if _are_short(names) else 1.4 * COLUMN
+    axes = given_or_new(ax, width=width, height=0.92 * COLUMN)
     _draw_matrix(axes, chances, names)
     heading(axes, _TITLES[kind])
     return figure_of(axes)
@@ -120,12 +126,22 @@ def _draw_matrix(axes: Axes, chances: Array, names: Sequence[str]) -> None:
         colour = "white" if chance > _DARK else "black"
         text = axes.text(column, row, _percent(chance), ha="center", va="center", color=colour)
         text.set_fontsize(letters)
-    axes.set_xticks(range(size), names, rotation=90 if max(map(len, names)) > 3 else 0)
-    axes.set_yticks(range(size), names)
+    across, beside = [*names], [*names]
+    if not _are_short(names):
+        across = [str(rank) for rank in range(1, size + 1)]
+        lines = (textwrap.fill(name, _LINE) for name in names)
+        beside = [f"{rank}. {name}" for rank, name in zip(across, lines, strict=True)]
+    axes.set_xticks(range(size), across, rotation=90 if max(map(len, across)) > 3 else 0)
+    axes.set_yticks(range(size), beside)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("opponent")
     axes.set_ylabel("item, best first")
+
+
+def _are_short(names: Sequence[str]) -> bool:
+    """Whether names fit above columns."""
+    return max(map(len, names)) <= _SHORT
 
 
 def _percent(chance: float) -> str:

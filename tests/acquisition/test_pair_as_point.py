@@ -11,8 +11,7 @@ from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Size, Tensor
 
-from botorch_pref.acquisition import PairAsPoint
-from botorch_pref.acquisition.base import PairAcquisitionFunction
+from botorch_pref.acquisition import PairAcquisitionFunction, PairAsPoint
 from botorch_pref.models import PreferenceGP
 from tests.contracts.acquisition import PairAcquisitionContract
 from tests.models.common import make_duels, make_kernel, rand

@@ -13,8 +13,7 @@ from botorch.exceptions.errors import BotorchError
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from torch import Tensor
 
-from botorch_pref.acquisition import PairAsPoint
-from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisitionFunction
+from botorch_pref.acquisition import ItemAcquisitionFunction, PairAcquisitionFunction, PairAsPoint
 from botorch_pref.exceptions import UnsupportedError
 from tests.models.common import numerical_gradient, rand
 

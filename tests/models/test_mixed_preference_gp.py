@@ -15,7 +15,7 @@ from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from torch import Size, Tensor
 
-from botorch_pref.acquisition.base import link_of
+from botorch_pref.acquisition import link_of
 from botorch_pref.data import Comparisons, Values
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP

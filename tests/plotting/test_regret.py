@@ -127,6 +127,9 @@ def test_an_experiment_is_labelled(experiment: pd.DataFrame) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["second", "first"]
     assert legend.get_title().get_text() == "mean ± standard error of 2 seeds"
     assert [axes.get_xlabel() for axes in figure.axes] == ["duels"] * 3
+    kinds = experiment.assign(kind=["duel", "evaluate"] * (len(experiment) // 2))
+    assert plot_experiment(kinds).axes[0].get_xlabel() == "queries"
+    assert plot_experiment(kinds.assign(kind="duel")).axes[0].get_xlabel() == "duels"
     assert "mean of the last 10" in figure.axes[0].get_title(loc="left")
     assert all(axes.get_ylabel() for axes in figure.axes)
     plain = plot_experiment(experiment, window=1)
