@@ -1,6 +1,6 @@
 """Duels in Ax: batch trials of two arms, suggested by Thompson sampling on a PreferenceGP.
 
-pip install "botorch-pref[ax]" && python examples/ax_preference.py --trials 12
+pip install -c constraints.txt -e ".[ax]" && python examples/ax_preference.py --trials 12
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@ r"""Find the picture you like best, on a web page.
 
 Run this script, and in a second terminal the page that it names:
 
-    pip install "botorch-pref[optuna]"
+    pip install -c constraints.txt -e ".[optuna]"
     python examples/web_page.py
     optuna-dashboard sqlite:///pictures.db --artifact-dir pictures
 
 The page of the study shows two pictures at a time. Click on "Worst" below the worse one, which
-makes room for a new one. Everything is in the database, so that both may be stopped at any time.
+makes room for a new one. Everything is in the database, so that both may be stopped at any time;
+run this script once at a time, as it gives up what it was at when it was stopped.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
+from optuna import load_study
 from optuna.artifacts import FileSystemArtifactStore, upload_artifact
 from optuna.distributions import (
     BaseDistribution,
@@ -28,11 +31,13 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.trial import TrialState
 from optuna_dashboard import register_preference_feedback_component
 from optuna_dashboard.preferential import PreferentialStudy, create_study
 
 from botorch_pref.integrations.optuna import PreferentialSampler
 
+STUDY = "flowers"
 PICTURE = "picture"  # the attribute of a trial that names its image
 PARAMETERS: dict[str, BaseDistribution] = {
     "petals": IntDistribution(3, 12),
@@ -61,7 +66,7 @@ def open_study(storage: str, rule: str = "eubo", seed: int = 0) -> PreferentialS
         n_generate=2,
         storage=storage,
         sampler=PreferentialSampler(rule, seed=seed),
-        study_name="flowers",
+        study_name=STUDY,
         load_if_exists=True,
     )
     register_preference_feedback_component(study, "artifact", PICTURE)
@@ -80,6 +85,14 @@ def propose(study: PreferentialStudy, store: FileSystemArtifactStore) -> None:
         print(f"trial {trial.number}: {trial.params}", flush=True)
 
 
+def give_up(storage: str) -> None:
+    """Fail trials that were begun, but have no picture: this script was stopped before."""
+    study = load_study(study_name=STUDY, storage=storage)
+    for trial in study.trials:
+        if trial.state == TrialState.RUNNING and PICTURE not in trial.user_attrs:
+            study.tell(trial.number, state=TrialState.FAIL)
+
+
 def main() -> None:
     """Wait for answers, and propose a picture after each."""
     parser = argparse.ArgumentParser(description="Find the picture you like best, on a web page.")
@@ -89,10 +102,12 @@ def main() -> None:
     args = parser.parse_args()
     args.pictures.mkdir(exist_ok=True)
     study = open_study(args.storage, args.rule)
+    give_up(args.storage)
     print(f"now run: optuna-dashboard {args.storage} --artifact-dir {args.pictures}")
-    while True:
-        propose(study, FileSystemArtifactStore(args.pictures))
-        time.sleep(0.5)
+    with suppress(KeyboardInterrupt):
+        while True:
+            propose(study, FileSystemArtifactStore(args.pictures))
+            time.sleep(0.5)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ def _check_agrees(args: argparse.Namespace, study: Study, name: str) -> None:
     strategy = study.strategy
     if not isinstance(strategy, COBOL):
         raise UsageError(f"{name} is one of {type(strategy).__name__}, not of COBOL.")
+    if strategy.settings.feedback != "accept":
+        raise UsageError(f"{name} asks for comparisons; here one accepts or rejects items.")
     if args.preset and _PRESETS[args.preset](space=study.space).settings != strategy.settings:
         raise UsageError(f"{name} was not begun with --preset {args.preset}.")
 

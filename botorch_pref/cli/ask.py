@@ -145,7 +145,7 @@ def _report(study: Study) -> None:
     answers = study.history["answer"]
     skipped = int(answers.isna().sum())
     print(f"\n{len(answers) - skipped} answers, {skipped} skipped, saved in {study.path}")
-    found = _recommendation(study)
+    found = _recommendation(study) if len(answers) > skipped else None
     if found is None:
         print("Nothing is recommended, as nothing was answered yet.")
         return
@@ -154,7 +154,7 @@ def _report(study: Study) -> None:
     figure = _figure(study, found)
     if figure is None:
         return
-    path = study.path.with_suffix(".png")
+    path = study.path.with_name(study.path.name + ".png")  # nobody else's, nor the study
     try:
         print(f"plot: {save_figure(figure, path)}")
     except OSError as error:

@@ -2,6 +2,7 @@ r"""Questions at the terminal, whose answers may also be piped in."""
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from typing import Literal
@@ -41,6 +42,8 @@ def session(
     Raises:
         UsageError: If something cannot be done as asked.
     """
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # what cannot be read is no answer
     torch.set_num_threads(1)  # more than one slow small problems down
     try:
         with opened() as study:

@@ -3,15 +3,16 @@ r"""A search space as it is written on a command line, or in a table of choices.
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 import torch
 from botorch.exceptions.errors import BotorchError
+from pandas.errors import ParserWarning
 
 from botorch_pref.cli.errors import UsageError
-from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.space import SearchSpace
 from botorch_pref.study import Dimension, Study
 
@@ -38,7 +39,8 @@ class Domain:
         dimensions = study.dimensions
         levels = {one.name: one.levels for one in dimensions if one.levels}
         return (
-            self.names == tuple(one.label for one in dimensions)
+            tuple(Dimension.parse(name).label for name in self.names)
+            == tuple(one.label for one in dimensions)
             and self.space.state_dict() == study.space.state_dict()
             and self.levels == levels
         )
@@ -101,10 +103,7 @@ def read_choices(path: Path) -> Domain:
     Raises:
         UsageError: If it cannot be read or used; says why.
     """
-    try:
-        table = pd.read_csv(path, skipinitialspace=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--choices: {str(path)!r} cannot be read: {error}") from error
+    table = _read_table(path)
     columns, levels, categorical = [], {}, []
     names = tuple(_plain(str(name)) for name in table.columns)
     for number, name in enumerate(names):
@@ -114,17 +113,45 @@ def read_choices(path: Path) -> Domain:
             raise UsageError(f"--choices: row {row} of {name!r} is empty.")
         if not pd.api.types.is_numeric_dtype(column) or column.dtype == bool:
             texts = column.astype(str)
-            levels[Dimension.parse(name).name] = tuple(sorted(set(texts)))
-            column = texts.map(sorted(set(texts)).index)
+            found = sorted(set(texts))
+            if len(found) < 2:
+                raise UsageError(f"--choices: {name!r} is {found[0]!r} in every row: leave it out.")
+            levels[Dimension.parse(name).name] = tuple(found)
+            column = texts.map(found.index)
             categorical.append(number)
         columns.append(torch.tensor(column.to_numpy(), dtype=torch.double))
     try:
-        if not columns:
-            raise SearchSpaceError("it has no columns.")
         space = SearchSpace(choices=torch.stack(columns, dim=-1), categorical=categorical)
     except BotorchError as error:
         raise UsageError(f"--choices: {error}") from error
     return Domain(names, space, levels)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """The table in a file; only what is not there is missing: None and NA may be levels."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ParserWarning)  # as of rows longer than the header
+            table = pd.read_csv(
+                path, skipinitialspace=True, index_col=False, keep_default_na=False, na_values=[""]
+            )
+    except (OSError, ValueError, ParserWarning) as error:
+        raise UsageError(
+            f"--choices: {str(path)!r} cannot be read: {_plain(str(error))}"
+        ) from error
+    if not len(table):
+        raise UsageError(f"--choices: {str(path)!r} has no rows below its header.")
+    if all(_is_number(str(name)) for name in table.columns):
+        raise UsageError(f"--choices: the first row of {str(path)!r} has no names but numbers.")
+    return table
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parts(text: str) -> list[str]:

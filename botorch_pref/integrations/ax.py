@@ -22,7 +22,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
 from botorch_pref.integrations.ax_models import PREFERENCE_METRIC
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 
@@ -102,8 +102,9 @@ def attach_answer(trial: BatchTrial, answer: float) -> None:
 
     Raises:
         UnsupportedError: If ``trial`` has not got two different arms, or ``answer`` is 0.5: Ax's
-            comparisons have a winner. Mark a trial that nobody can decide abandoned.
+            comparisons have a winner. Mark a trial that nobody can decide failed.
         ComparisonDataError: If ``answer`` is no answer.
+        StaleQueryError: If the trial is not running: answered already, failed, or not begun.
     """
     if len(trial.arms) != 2:
         raise UnsupportedError(
@@ -111,10 +112,14 @@ def attach_answer(trial: BatchTrial, answer: float) -> None:
         )
     if answer == 0.5:
         raise UnsupportedError(
-            "`answer` is 0.5, but Ax has no ties: call trial.mark_abandoned() instead."
+            "`answer` is 0.5, but Ax has no ties: call trial.mark_failed() instead."
         )
     if answer not in (0, 1):
         raise ComparisonDataError(f"`answer` must be 0 or 1, got {answer!r}.")
+    if not trial.status.is_running:  # Ax would put new data in the place of old ones
+        raise StaleQueryError(
+            f"Trial {trial.index} is {trial.status.name.lower()}: only a running one is answered."
+        )
     labels = (float(answer), 1.0 - float(answer))
     trial.attach_batch_trial_data(
         {
@@ -160,7 +165,7 @@ class PairAcquisition(Acquisition):
         if pending is not None and any(len(points) for points in pending):
             raise UnsupportedError(
                 "`pending_observations` are single arms, which mean nothing to a rule for pairs: "
-                "complete or abandon the open trials."
+                "complete the open trials, or mark them failed."
             )
         _check_model_is_used(surrogate)
         super().__init__(surrogate, search_space_digest, torch_opt_config, *args, **kwargs)

@@ -95,10 +95,10 @@ def checked_constraints(
         try:
             indices, coefficients, rhs = entry
             indices = torch.as_tensor(indices)
-            given = torch.as_tensor(coefficients).double()
+            given = torch.as_tensor(coefficients, dtype=torch.double)
             found = checked_dimensions(name, indices.tolist(), dim)
             fits = given.shape == indices.shape == (len(found),) and bool(len(found))
-            numbers = torch.cat([given.flatten(), torch.tensor([float(rhs)]).double()])
+            numbers = torch.cat([given.flatten(), torch.tensor([float(rhs)], dtype=torch.double)])
         except (TypeError, ValueError, RuntimeError):
             fits = False
         if not fits or not bool(numbers.isfinite().all()):

@@ -59,6 +59,10 @@ class Polytope:
         real_part = self._equal[:, self._coupled_reals]
         self._onto = torch.linalg.pinv(real_part)  # of a residual of the equalities
         self._reference = self._feasible_item()
+        if not bool(self._fits(self._reference)):  # solvers of programs are content with less
+            raise SearchSpaceError(
+                f"No item was found that satisfies the constraints to {FEASIBILITY:g}."
+            )
         self._begin()
 
     def slack(self, items: Tensor) -> Tensor:
@@ -78,7 +82,7 @@ class Polytope:
         for _ in range(_ROUNDS):
             drawn = self._chains(_SURPLUS * n, generator)
             whole = self.coupled_integers
-            drawn[:, whole] = drawn[:, whole].round()
+            drawn[:, whole] = drawn[:, whole].round() + 0.0  # no -0
             drawn = self.onto_equalities(drawn)
             found = torch.cat([found, drawn[self._fits(drawn)]])
             if len(found) >= n:

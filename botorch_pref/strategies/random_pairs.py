@@ -3,8 +3,11 @@ r"""Random pairs: the control that every rule must beat."""
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from botorch_pref.strategies.utility import Pair, UtilityStrategy
+
+_ATTEMPTS = 100  # to draw another item than the first
 
 
 class RandomPairs(UtilityStrategy):
@@ -22,10 +25,17 @@ class RandomPairs(UtilityStrategy):
     def _pair(self, annotator: str | None) -> Pair:
         if self.space.choices is None:
             # One point of a scrambled sequence each: two of one sequence would repel each other.
-            arms = [self._seed(f"pair {arm}", annotator) for arm in (0, 1)]
-            return torch.cat([self.space.sample(1, seed) for seed in arms]), None
+            item, opponent = (self._item(f"pair {arm}", annotator) for arm in (0, 1))
+            for attempt in range(_ATTEMPTS):  # of whole numbers and categories
+                if not torch.equal(item, opponent):
+                    break
+                opponent = self._item(f"pair 1, attempt {attempt}", annotator)
+            return torch.stack([item, opponent]), None
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
         n = len(self.space.table)
         first = int(torch.randint(n, (), generator=generator))
         step = int(torch.randint(1, n, (), generator=generator))
         return self._rows(first, (first + step) % n)
+
+    def _item(self, stream: str, annotator: str | None) -> Tensor:
+        return self.space.sample(1, self._seed(stream, annotator))[0]

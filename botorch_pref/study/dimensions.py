@@ -118,7 +118,7 @@ def value_text(value: float, dimension: Dimension, i: int, space: SearchSpace) -
     if dimension.levels:
         return dimension.levels[int(value)]
     if i in parameters.integer:
-        return f"{value:.0f}"
+        return f"{value + 0.0:.0f}"  # 0 for -0
     if i in parameters.log:
         return f"{value:#.{_DIGITS + 1}g}".rstrip(".")
     lower, upper = space.bounds[:, i].tolist()

@@ -48,8 +48,12 @@ class WriterLock:
         self._owner = os.getpid()
         try:
             self._handle = self._acquire(path)
-            os.ftruncate(self._handle, 0)
-            os.write(self._handle, json.dumps(_me()).encode())
+            try:
+                os.ftruncate(self._handle, 0)
+                os.write(self._handle, json.dumps(_me()).encode())
+            except OSError:
+                self.release()
+                raise
         except OSError as error:
             raise StudyFileError(
                 f"Study {str(path)!r} cannot be opened for writing: {error.strerror}."

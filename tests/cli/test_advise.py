@@ -272,6 +272,14 @@ def test_another_study_than_the_one_that_is_there(
     assert [file.name for file in Path().iterdir()] == ["study.json"]
 
 
+def test_a_study_of_comparisons(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    """COBOL may ask duels, too, but nobody accepts or rejects these."""
+    Study.create("study.json", BOX, partial(COBOL, feedback="compare")).close()
+    with pytest.raises(SystemExit):
+        typed("1")
+    assert "asks for comparisons; here one accepts or rejects items" in capsys.readouterr().err
+
+
 def test_files_that_are_no_such_study(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
     Path("other.json").write_text('{"a": 1}')
     Study.create("pairs.json", BOX, partial(RandomPairs, seed=1)).close()

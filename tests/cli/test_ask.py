@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
 import pytest
 import torch
 
+from botorch_pref.cli import main
 from botorch_pref.cli.domain import parse_bounds, read_choices
 from botorch_pref.cli.errors import UsageError
 from botorch_pref.strategies import PFTS, RandomPairs
@@ -48,7 +50,7 @@ def test_a_session(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 answers, 1 skipped, saved in " in shown.out
     found = study.recommend()
     assert "Recommended: " + " ".join(found.statement.split()) in " ".join(shown.out.split())
-    assert Path("study.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("study.json.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_it_goes_on(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +72,7 @@ def test_nothing_to_undo_or_recommend(typed: Type, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert "There is no answer yet that could be taken back." in shown
     assert shown.rstrip().endswith("Nothing is recommended, as nothing was answered yet.")
-    assert not Path("study.png").exists()
+    assert not Path("study.json.png").exists()
 
 
 def test_choices(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,8 +151,53 @@ def test_the_grammar() -> None:
     assert domain.space.parameters.integer == domain.space.parameters.log == (2,)
 
 
-def test_a_table_with_a_hole(tmp_path: Path) -> None:
+def test_names_are_read_as_the_study_reads_them(typed: Type) -> None:
+    """The same command goes on, however a unit was written."""
+    again = ("--bounds", "milk(ml):0:80, heat ():0:1", "--strategy", "random")
+    assert typed("1", *again) == 0
+    assert typed("1", *again) == 0
+    assert len(saved().history) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n3,\n", "row 2 of 'b' is empty"),
+        ("a,b\n", "has no rows below its header"),
+        ("roast,x\nlight,1\nlight,2\n", "'roast' is 'light' in every row"),
+        ("name,milk\nflat,white,10\nlatte,,3\n", "cannot be read: Length of header"),
+        ("a,b\n1,2\n3,4,5\n", "cannot be read: Error tokenizing data.* saw 3$"),
+        ("1,2\n3,4\n5,6\n", "has no names but numbers"),
+        ("", "cannot be read"),
+    ],
+)
+def test_tables_that_cannot_be_used(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
-    path.write_text("a,b\n1,2\n3,\n")
-    with pytest.raises(UsageError, match="row 2 of 'b' is empty"):
+    path.write_text(content)
+    with pytest.raises(UsageError, match=message):
         read_choices(path)
+
+
+def test_what_looks_missing_may_be_a_level(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("sweetener,x\nNone,1\nNA,2\nhoney,3\n")
+    assert read_choices(path).levels == {"sweetener": ("NA", "None", "honey")}
+
+
+def test_nothing_is_recommended_of_what_was_skipped(
+    typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert typed("s s", *BEGIN) == 0
+    assert "Nothing is recommended" in capsys.readouterr().out
+    assert not Path("study.json.png").exists()
+
+
+def test_what_is_no_text_is_no_answer(
+    typed: Type, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert typed("q", *BEGIN) == 0
+    piped = io.TextIOWrapper(io.BytesIO(b"\xff\n1\n"), encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", piped)
+    assert main(["ask", "study.json"]) == 0
+    assert "is no answer: type 1 or 2" in capsys.readouterr().out
+    assert len(saved().history) == 1

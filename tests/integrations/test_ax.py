@@ -29,6 +29,7 @@ from ax.adapter.registry import Cont_X_trans, Mixed_transforms
 from ax.adapter.torch import TorchAdapter
 from ax.core import (
     Arm,
+    BatchTrial,
     ChoiceParameter,
     Experiment,
     GeneratorRun,
@@ -43,6 +44,7 @@ from ax.core import (
     SearchSpace,
 )
 from ax.core.observation import ObservationFeatures
+from ax.core.utils import get_pending_observation_features
 from ax.generators.torch.botorch_modular.generator import BoTorchGenerator
 from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
 from ax.generators.torch.botorch_modular.utils import ModelConfig, fit_botorch_model
@@ -55,7 +57,7 @@ from botorch_pref.acquisition import (
     MaxMinLCB,
     PairVariance,
 )
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
 from botorch_pref.integrations.ax import (
     PREFERENCE_METRIC,
     PairAcquisition,
@@ -400,6 +402,28 @@ def test_what_is_no_answer(arms: int, answer: float, error: type[Exception], mes
         attach_answer(trial, answer)
     assert trial.status.is_running
     assert len(experiment.lookup_data().df) == 2
+
+
+def test_only_a_running_trial_is_answered() -> None:
+    """Once; and one that failed is not pending, so that the next can be generated."""
+    experiment = answered(duels=1)
+    first = experiment.trials[0]
+    assert isinstance(first, BatchTrial)
+    before = experiment.lookup_data().df
+    with pytest.raises(StaleQueryError, match="Trial 0 is completed"):
+        attach_answer(first, 0)
+    later = experiment.new_batch_trial(
+        GeneratorRun([Arm({"x": 0.1 * k, "y": 0.5}) for k in range(2)])
+    )
+    with pytest.raises(StaleQueryError, match="Trial 1 is candidate"):
+        attach_answer(later, 1)
+    later.mark_running(no_runner_required=True)
+    later.mark_failed()
+    with pytest.raises(StaleQueryError, match="Trial 1 is failed"):
+        attach_answer(later, 1)
+    assert experiment.lookup_data().df.equals(before)
+    pending = get_pending_observation_features(experiment)
+    assert pending is None or not pending[PREFERENCE_METRIC]
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from scipy import stats
 
+from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import EUBO, RandomPairs
 from tests.contracts.strategy import StrategyContract, answer
 from tests.models.common import rand
@@ -34,6 +35,19 @@ class TestContractOnABox(StrategyContract):
 
     def make(self, seed: int = 0) -> RandomPairs:
         return RandomPairs(bounds=LINE, hyperparameters=FIXED, seed=seed)
+
+
+def test_pairs_of_few_items_are_distinct() -> None:
+    """Also on a box, if it has whole numbers or categories alone."""
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    strategy = RandomPairs(space=SearchSpace(bounds, categorical=[0]), hyperparameters=FIXED)
+    firsts = []
+    for _ in range(20):
+        query = strategy.ask()
+        assert query.items.flatten().sort().values.tolist() == [0.0, 1.0]
+        firsts.append(float(query.items[0, 0]))
+        strategy.tell(query, 1.0)
+    assert {*firsts} == {0.0, 1.0}
 
 
 def test_pairs_of_choices_are_uniform() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from botorch_pref.exceptions import StudyLockedError
+from botorch_pref.exceptions import StudyFileError, StudyLockedError
 from botorch_pref.study import lock
 from botorch_pref.study.lock import WriterLock
 
@@ -47,3 +48,15 @@ def test_no_handle_is_left_open(tmp_path: Path) -> None:
             WriterLock(tmp_path / "study.json")
     assert len(os.listdir("/proc/self/fd")) == before
     held.release()
+
+
+def test_a_full_disk_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "study.json"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(StudyFileError, match="No space left"):
+            WriterLock(path)
+    WriterLock(path).release()
