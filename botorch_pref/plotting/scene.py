@@ -2,7 +2,8 @@ r"""What all figures of a utility have: the domain, the items on it, and what it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, Unpack
 
@@ -37,6 +38,8 @@ class UtilityOptions(TypedDict, total=False):
         recommended: The ``d``-dim recommended item; by default the one of the asked items whose
             posterior mean is largest.
         names: The names of the ``d`` dimensions, with their units; ``x1, x2, ...`` if omitted.
+        levels: The names of the levels of a category, by the number of the dimension; 0, 1, ... if
+            omitted.
         unit: The unit of the utility, such as ``"logits"``.
     """
 
@@ -44,6 +47,7 @@ class UtilityOptions(TypedDict, total=False):
     asked: Tensor | None
     recommended: Tensor | None
     names: Sequence[str] | None
+    levels: Mapping[int, Sequence[str]] | None
     unit: str | None
 
 
@@ -53,20 +57,24 @@ class Scene:
 
     Attributes:
         model: The model.
+        space: The domain.
         bounds: The ``2 x d``-dim box, where the model is.
         asked: The ``n x d``-dim items in the box that are to be marked, if there are any.
         recommended: The ``d``-dim recommended item, if there is one.
         reference: The ``d``-dim item whose utility is subtracted, if there is one.
         names: The names of the dimensions.
+        levels: The names of the levels of every category, by the number of the dimension.
         label: What is drawn, with its unit.
     """
 
     model: Model
+    space: SearchSpace
     bounds: Tensor
     asked: Tensor | None
     recommended: Tensor | None
     reference: Tensor | None
     names: tuple[str, ...]
+    levels: Mapping[int, tuple[str, ...]]
     label: str
 
     def moments(self, items: Tensor) -> Moments:
@@ -80,18 +88,35 @@ class Scene:
         return ((items >= self.bounds[0]) & (items <= self.bounds[1])).all(-1)
 
     def line(self, dimension: int, size: int) -> Tensor:
-        """``size`` even steps from the lower to the upper bound of a dimension."""
-        lower, upper = self.bounds[:, dimension].tolist()
-        box = self.bounds
-        return torch.linspace(lower, upper, size, dtype=box.dtype, device=box.device)
+        """``size`` even steps of a dimension's scale at most; whole numbers are whole."""
+        lower, upper = self.space.bounds[:, dimension].tolist()
+        if self.is_discrete(dimension) and upper - lower < size:
+            steps = torch.arange(lower, upper + 1.0, dtype=torch.double)
+        elif self.is_log(dimension):
+            ends = math.log(lower), math.log(upper)
+            steps = torch.linspace(*ends, size, dtype=torch.double).exp().clamp(lower, upper)
+        else:
+            steps = torch.linspace(lower, upper, size, dtype=torch.double)
+        steps = steps.round().unique() if self.is_discrete(dimension) else steps
+        return steps.to(self.bounds)
+
+    def is_discrete(self, dimension: int) -> bool:
+        """Whether a dimension is a whole number or a category."""
+        return dimension in self.space.parameters.discrete
+
+    def is_log(self, dimension: int) -> bool:
+        """Whether a dimension is on a logarithmic scale."""
+        return dimension in self.space.parameters.log
 
 
-def scene_of(model: Model, bounds: Tensor, **options: Unpack[UtilityOptions]) -> Scene:
+def scene_of(
+    model: Model, bounds: Tensor | SearchSpace, **options: Unpack[UtilityOptions]
+) -> Scene:
     r"""Check the arguments of a figure.
 
     Args:
         model: The model.
-        bounds: ``2 x d``-dim lower and upper bounds.
+        bounds: ``2 x d``-dim lower and upper bounds, or a space.
         **options: See :class:`UtilityOptions`.
 
     Returns:
@@ -107,11 +132,11 @@ def scene_of(model: Model, bounds: Tensor, **options: Unpack[UtilityOptions]) ->
     unknown = {*options} - {*UtilityOptions.__annotations__}
     if unknown:
         raise UnsupportedError(f"Options {sorted(unknown)} are unknown.")
-    box = moved(model, SearchSpace(bounds=bounds).bounds)
+    space = bounds if isinstance(bounds, SearchSpace) else SearchSpace(bounds=bounds)
+    box = moved(model, space.bounds)
     dim = box.shape[-1]
-    names = options.get("names") or [f"x{number}" for number in range(1, dim + 1)]
-    if isinstance(names, str) or len(names) != dim:
-        raise UnsupportedError(f"names must be {dim} names, got {names!r}.")
+    names = _names(dim, options.get("names"))
+    levels = _levels(space, options.get("levels") or {})
     asked = options.get("asked")
     known = asked_items(model) if asked is None else as_items("asked", asked, "n", dim)
     known = None if known is None or not len(known) else moved(model, known)
@@ -125,8 +150,28 @@ def scene_of(model: Model, bounds: Tensor, **options: Unpack[UtilityOptions]) ->
     reference, label = _reference(model, dim, recommended, options.get("relative_to", "auto"))
     unit = options.get("unit")
     label += f" ({unit})" if unit else ""
-    scene = Scene(model, box, known, recommended, reference, tuple(names), label)
+    scene = Scene(model, space, box, known, recommended, reference, names, levels, label)
     return scene if known is None else replace(scene, asked=known[scene.contains(known)])
+
+
+def _names(dim: int, given: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the dimensions."""
+    names = given or [f"x{number}" for number in range(1, dim + 1)]
+    if isinstance(names, str) or len(names) != dim:
+        raise UnsupportedError(f"names must be {dim} names, got {names!r}.")
+    return tuple(names)
+
+
+def _levels(space: SearchSpace, given: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
+    """The names of all levels of all categories."""
+    levels = {
+        dimension: tuple(given.get(dimension) or map(str, range(number)))
+        for dimension, number in space.parameters.levels.items()
+    }
+    wanted = space.parameters.levels
+    if not {*given} <= {*wanted} or any(len(levels[i]) != number for i, number in wanted.items()):
+        raise UnsupportedError(f"levels must name those of categories, {wanted}, got {given!r}.")
+    return levels
 
 
 def _reference(

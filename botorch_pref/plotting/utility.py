@@ -15,7 +15,8 @@ from torch import Tensor
 
 from botorch_pref.data.options import check_count
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.plotting.beliefs import Array, Moments, as_array, as_items, asked_pairs, moved
+from botorch_pref.plotting.beliefs import Array, as_array, as_items, asked_pairs, moved
+from botorch_pref.plotting.lines import STAR, draw_along, draw_slice, draw_star
 from botorch_pref.plotting.scene import Scene, UtilityOptions, scene_of
 from botorch_pref.plotting.style import (
     BLUE,
@@ -26,35 +27,36 @@ from botorch_pref.plotting.style import (
     VERMILION,
     figure_of,
     given_or_new,
-    grid,
     heading,
     legend,
     legend_below,
     new_panels,
     wrapped,
 )
+from botorch_pref.space import SearchSpace
 
-_NORMAL_95 = 1.959964
-_YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
 # From white, so that black lines and marks are seen on all of it, and print takes little ink.
 _UTILITY = LinearSegmentedColormap.from_list("utility", ["#FFFFFF", "#8FC1E0", BLUE])
 _DEVIATION = LinearSegmentedColormap.from_list("deviation", ["#FFFFFF", "#F2BE94", VERMILION])
 # Those at the edge are seen whole.
 _MARK: dict[str, Any] = {"ms": 4.0, "label": "asked items", "clip_on": False, "zorder": 4}
-_STAR: dict[str, Any] = {"mfc": _YELLOW, "mec": "black", "ms": 9.0, "mew": 0.7}
-_STAR |= {"clip_on": False, "zorder": 5}
 _SLICE_WIDTH, _MAX_COLUMNS = 2.28, 3  # three panels on a page of 17.4 cm
 
 
-def plot_utility(model: Model, bounds: Tensor, **options: Unpack[UtilityOptions]) -> Figure:
+def plot_utility(
+    model: Model, bounds: Tensor | SearchSpace, **options: Unpack[UtilityOptions]
+) -> Figure:
     r"""The utility that a model believes in, by the number of dimensions.
 
-    One dimension has :func:`plot_utility_1d`, two have :func:`plot_utility_2d`, and more have
-    :func:`plot_utility_slices` through the recommended item.
+    One dimension has :func:`plot_utility_1d`, two real ones on linear scales have
+    :func:`plot_utility_2d`, and all others have :func:`plot_utility_slices` through the
+    recommended item.
 
     Args:
         model: A model of one output with a Gaussian posterior.
-        bounds: ``2 x d``-dim lower and upper bounds of the domain, in the units of the items.
+        bounds: ``2 x d``-dim lower and upper bounds of the domain, in the units of the items; or a
+            :class:`~botorch_pref.space.SearchSpace`, whose whole numbers, categories and
+            logarithmic scales are drawn as such.
         **options: See :class:`UtilityOptions`.
 
     Returns:
@@ -69,14 +71,18 @@ def plot_utility(model: Model, bounds: Tensor, **options: Unpack[UtilityOptions]
     Example:
         >>> save_figure(plot_utility(model, bounds, names=["milk (ml)", "heat (C)"]), "utility.pdf")
     """
-    plots = {1: plot_utility_1d, 2: plot_utility_2d}
-    dim = bounds.shape[-1] if isinstance(bounds, Tensor) and bounds.dim() == 2 else 0
-    return plots.get(dim, plot_utility_slices)(model, bounds, **options)
+    ends = bounds.bounds if isinstance(bounds, SearchSpace) else bounds
+    dim = ends.shape[-1] if isinstance(ends, Tensor) and ends.dim() == 2 else 0
+    if dim == 1:
+        return plot_utility_1d(model, bounds, **options)
+    if dim == 2 and not (isinstance(bounds, SearchSpace) and _is_mixed(bounds)):
+        return plot_utility_2d(model, bounds, **options)
+    return plot_utility_slices(model, bounds, **options)
 
 
 def plot_utility_1d(
     model: Model,
-    bounds: Tensor,
+    bounds: Tensor | SearchSpace,
     *,
     resolution: int = 201,
     ax: Axes | None = None,
@@ -86,7 +92,7 @@ def plot_utility_1d(
 
     Args:
         model: As in :func:`plot_utility`, of one dimension.
-        bounds: ``2 x 1``-dim bounds.
+        bounds: ``2 x 1``-dim bounds, or a space.
         resolution: The number of points of the curve.
         ax: The axes to draw on; those of a new figure if omitted.
         **options: See :class:`UtilityOptions`.
@@ -103,14 +109,12 @@ def plot_utility_1d(
     scene = scene_of(model, bounds, **options)
     _check_dim(scene, 1)
     axes = given_or_new(ax)
-    X = scene.line(0, resolution)
-    _draw_line(axes, as_array(X), scene.moments(X.unsqueeze(-1)))
+    draw_along(axes, scene, 0, scene.line(0, resolution).unsqueeze(-1))
     if scene.asked is not None:
         marks = as_array(scene.asked.squeeze(-1)), scene.moments(scene.asked).mean
         axes.plot(*marks, "o", mfc="white", mec=BLUE, mew=0.9, **_MARK)
     if scene.recommended is not None:
-        _draw_item(axes, scene, 0, scene.recommended)
-    axes.set_xlabel(scene.names[0])
+        draw_star(axes, scene, 0, scene.recommended)
     axes.set_ylabel(wrapped(scene.label, 2.0, FONT))
     figure = figure_of(axes)
     if ax is None:
@@ -122,7 +126,7 @@ def plot_utility_1d(
 
 def plot_utility_2d(
     model: Model,
-    bounds: Tensor,
+    bounds: Tensor | SearchSpace,
     *,
     resolution: int = 51,
     **options: Unpack[UtilityOptions],
@@ -131,7 +135,7 @@ def plot_utility_2d(
 
     Args:
         model: As in :func:`plot_utility`, of two dimensions.
-        bounds: ``2 x 2``-dim bounds.
+        bounds: ``2 x 2``-dim bounds, or a space of real numbers on linear scales.
         resolution: The number of points along each side.
         **options: See :class:`UtilityOptions`. Duels are drawn unless ``asked`` is given.
 
@@ -141,11 +145,16 @@ def plot_utility_2d(
     Raises:
         ComparisonDataError: As in :func:`plot_utility`, or if ``resolution`` is below 2.
         SearchSpaceError: As in :func:`plot_utility`.
-        UnsupportedError: As in :func:`plot_utility`, or if there are other dimensions.
+        UnsupportedError: As in :func:`plot_utility`, or if there are other dimensions, or other
+            kinds of numbers.
     """
     check_count("resolution", resolution, 2)
     scene = scene_of(model, bounds, **options)
     _check_dim(scene, 2)
+    if _is_mixed(scene.space):
+        raise UnsupportedError(
+            "bounds must be real numbers on linear scales: for others use plot_utility_slices."
+        )
     sides = [scene.line(dimension, resolution) for dimension in range(2)]
     # The first dimension is the abscissa: rows of the image are values of the second.
     mesh = torch.stack(torch.meshgrid(*sides, indexing="xy"), dim=-1)
@@ -168,7 +177,7 @@ def plot_utility_2d(
 
 def plot_utility_slices(
     model: Model,
-    bounds: Tensor,
+    bounds: Tensor | SearchSpace,
     *,
     through: Tensor | None = None,
     dimensions: Sequence[int] | None = None,
@@ -182,7 +191,7 @@ def plot_utility_slices(
 
     Args:
         model: As in :func:`plot_utility`.
-        bounds: ``2 x d``-dim bounds.
+        bounds: ``2 x d``-dim bounds, or a space.
         through: The ``d``-dim item that all slices meet at; the recommended one if omitted.
         dimensions: Which dimensions have panels, from 0; all if omitted.
         resolution: The number of points of a curve.
@@ -208,13 +217,18 @@ def plot_utility_slices(
     size: dict[str, Any] = {"width": width, "height": 1.9, "title": title, "share": True}
     figure, panels = new_panels(-(-len(chosen) // columns), columns, **size)
     for axes, dimension in zip(panels, chosen, strict=False):
-        _draw_slice(axes, scene, item, dimension, resolution)
+        draw_slice(axes, scene, item, dimension, resolution)
     for axes in panels[len(chosen) :]:
         axes.set_axis_off()
     label = wrapped(scene.label, figure.get_figheight() - 0.7, FONT)
     figure.supylabel(label, fontsize=FONT)
     legend_below(figure, panels[0], 4 if columns > 1 else 2)
     return figure
+
+
+def _is_mixed(space: SearchSpace) -> bool:
+    """Whether not all dimensions are real numbers on linear scales."""
+    return bool(space.parameters.discrete or space.parameters.log)
 
 
 def _check_dim(scene: Scene, dim: int) -> None:
@@ -231,38 +245,6 @@ def _slices_through(scene: Scene, through: Tensor | None) -> tuple[Tensor, str]:
     if scene.recommended is None:
         raise UnsupportedError("through must be given: `model` knows no asked items.")
     return scene.recommended, "Slices through the recommended item"
-
-
-def _draw_line(axes: Axes, x: Array, moments: Moments) -> None:
-    """A mean and its pointwise 95 % band."""
-    mean, half = moments.mean, _NORMAL_95 * moments.deviation
-    band: dict[str, Any] = {"color": BLUE, "alpha": 0.2, "lw": 0, "label": "95 % band"}
-    axes.fill_between(x, mean - half, mean + half, **band)
-    axes.plot(x, mean, color=BLUE, lw=1.5, label="mean")
-    axes.set_xlim(x[0], x[-1])
-    grid(axes)
-
-
-def _draw_slice(axes: Axes, scene: Scene, item: Tensor, dimension: int, size: int) -> None:
-    """The utility along one dimension through an item."""
-    X = item.repeat(size, 1)
-    X[:, dimension] = scene.line(dimension, size)
-    _draw_line(axes, as_array(X[:, dimension]), scene.moments(X))
-    if scene.asked is not None:
-        foot = axes.get_xaxis_transform()
-        x = as_array(scene.asked[:, dimension])
-        ticks = axes.plot(x, [0.0] * len(x), "|", color=GREY, ms=5.0, mew=0.7, transform=foot)
-        ticks[0].set_label("asked items")
-    _draw_item(axes, scene, dimension, item)
-    axes.set_xlabel(scene.names[dimension])
-
-
-def _draw_item(axes: Axes, scene: Scene, dimension: int, item: Tensor) -> None:
-    """A star at the utility of an item."""
-    if bool(scene.contains(item)):
-        label = "recommended item" if item is scene.recommended else "the item"
-        place = [float(item[dimension])], scene.moments(item.unsqueeze(0)).mean
-        axes.plot(*place, "*", **_STAR, label=label)
 
 
 def _draw_map(
@@ -293,4 +275,4 @@ def _draw_items(axes: Axes, scene: Scene, pairs: Tensor | None) -> None:
         axes.plot(x, y, "o", mfc="white", mec="black", mew=0.7, **_MARK)
     item = scene.recommended
     if item is not None and bool(scene.contains(item)):
-        axes.plot(*as_array(item.unsqueeze(-1)), "*", **_STAR, label="recommended item")
+        axes.plot(*as_array(item.unsqueeze(-1)), "*", **STAR, label="recommended item")

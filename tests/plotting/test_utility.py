@@ -175,6 +175,52 @@ def test_slices() -> None:
     assert figure.get_suptitle() == "Slices through an item"
 
 
+def test_a_mixed_space_is_drawn_as_it_is() -> None:
+    """Whole numbers and levels as points, a logarithmic scale as such, in even steps of it."""
+    ends = torch.tensor([[0.0, 1.0, 1e-3, 0.0], [1.0, 4.0, 10.0, 2.0]], dtype=torch.float64)
+    space = SearchSpace(ends, integer=[1], log=[2], categorical=[3])
+    model = PreferenceGP(
+        space.sample(8, seed=0),
+        make_duels(8, 12, 1)[1],
+        covar_module=make_kernel(space.num_features),
+        input_transform=space.input_transform(),
+    )
+    names, levels = ["a", "b", "c (mm)", "d"], ["light", "medium", "dark"]
+    figure = plot_utility_slices(model, space, resolution=7, names=names, levels={3: levels})
+    panels = figure.axes
+    assert [axes.get_xlabel() for axes in panels[:4]] == names
+    best = best_of(model)
+    steps = {1: [1.0, 2.0, 3.0, 4.0], 3: [0.0, 1.0, 2.0]}
+    steps[2] = np.geomspace(1e-3, 10.0, 7).tolist()
+    for dimension, expected in steps.items():
+        drawn = lines(panels[dimension])["mean"]
+        assert drawn[:, 0] == pytest.approx(expected)
+        items = best.repeat(len(expected), 1)
+        items[:, dimension] = torch.tensor(expected, dtype=torch.float64)
+        assert drawn[:, 1] == pytest.approx(difference(model, items, best)[0], abs=1e-6)
+    assert [axes.get_xscale() for axes in panels[:4]] == ["linear", "linear", "log", "linear"]
+    assert [text.get_text() for text in panels[3].get_xticklabels()] == levels
+    assert len(lines(panels[0])["mean"]) == 7
+
+
+def test_many_whole_numbers_are_thinned_out() -> None:
+    wide = SearchSpace(torch.tensor([[0.0], [1000.0]], dtype=torch.float64), integer=[0])
+    items, comparisons = wide.sample(8, 0), make_duels(8, 12, 1)[1]
+    model = PreferenceGP(items, comparisons, covar_module=make_kernel(1))
+    x = lines(plot_utility_1d(model, wide, resolution=11).axes[0])["mean"][:, 0]
+    assert x.tolist() == [100.0 * k for k in range(11)]
+
+
+def test_what_cannot_be_drawn_of_a_mixed_space() -> None:
+    model = model_of(2)
+    space = SearchSpace(box(2), categorical=[1])
+    with pytest.raises(UnsupportedError, match="use plot_utility_slices"):
+        plot_utility_2d(model, space)
+    for levels in ({0: ["a", "b"]}, {1: ["a"]}):
+        with pytest.raises(UnsupportedError, match="levels must name those of categories"):
+            plot_utility(model, space, levels=levels)
+
+
 def test_the_number_of_dimensions_decides() -> None:
     assert len(plot_utility(model_of(1), box(1)).axes) == 1
     assert plot_utility(model_of(3), box(3)).get_suptitle().startswith("Slices")
