@@ -7,6 +7,7 @@ belong; those marked ``cuda`` run the same on a real one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, POPBO, Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy
+from botorch_pref.strategies.expert_baselines import CoExBO, ExpertOverride
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from tests._reference.second_device import second_device
 
@@ -271,6 +273,15 @@ def asked(strategy: Strategy, device: torch.device, number: int) -> list[Tensor]
     return [*items, strategy.recommend().cpu()]
 
 
+EXPERTS: dict[str, Callable[..., Strategy]] = {
+    "cobol": COBOL,
+    "cobol of the paper": COBOL.paper,
+    "cobol that compares": partial(COBOL, feedback="compare"),
+    "override": ExpertOverride,
+    "coexbo": CoExBO,
+}
+
+
 def makers() -> dict[str, Callable[[SearchSpace], Strategy]]:
     """All strategies, with next to no initial design."""
 
@@ -284,7 +295,12 @@ def makers() -> dict[str, Callable[[SearchSpace], Strategy]]:
     return {
         **{name: of_name(name) for name in strategy_names()},
         "pop-bo, likelihood ratio": lambda space: POPBO(space=space, confidence="likelihood-ratio"),
-        "cobol": lambda space: COBOL(space=space, num_initial_labels=2, num_initial_values=2),
+        **{
+            name: lambda space, kind=kind: kind(
+                space=space, num_initial_labels=1, num_initial_values=2
+            )
+            for name, kind in EXPERTS.items()
+        },
     }
 
 

@@ -123,14 +123,23 @@ class SearchSpace(Box):
         Raises:
             SearchSpaceError: If ``n`` is not a whole number, at least 0.
         """
+        if self.choices is not None:
+            return self.choices[self.sample_rows(n, seed)]
         if not isinstance(n, int) or n < 0:
             raise SearchSpaceError(f"`n` must be a whole number, at least 0, not {n!r}.")
-        if self.choices is None:
-            return self.filling(n, 1, seed).squeeze(-2)
-        generator = torch.Generator().manual_seed(seed)
-        total = len(self.choices)
+        return self.filling(n, 1, seed).squeeze(-2)
+
+    def sample_rows(self, n: int, seed: int) -> Tensor:
+        r"""The ``n``-dim rows of :meth:`sample` in the choices.
+
+        Raises:
+            SearchSpaceError: As :meth:`sample`; and if the space is a box.
+        """
+        if not isinstance(n, int) or n < 0:
+            raise SearchSpaceError(f"`n` must be a whole number, at least 0, not {n!r}.")
+        total, generator = len(self.table), torch.Generator().manual_seed(seed)
         rounds = [torch.randperm(total, generator=generator) for _ in range(-(-n // total))]
-        return self.choices[torch.cat([*rounds, torch.empty(0, dtype=torch.long)])[:n]]
+        return torch.cat([*rounds, torch.empty(0, dtype=torch.long)])[:n]
 
     def contains(self, items: Tensor) -> Tensor:
         """Which of ``... x d`` items are feasible; of choices, those that are in the table."""

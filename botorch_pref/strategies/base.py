@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
-from botorch_pref.queries import Choice, Duel, Label, Query
+from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 from botorch_pref.space import SearchSpace
 
 STATE_VERSION = 1
@@ -120,6 +120,12 @@ class Strategy(ABC):
         """The ``k x d``-dim items of all open queries."""
         items = [query.items.view(-1, self.space.dim) for query in self._open.values()]
         return torch.cat([self.space.bounds[:0], *(i.to(self.space.bounds) for i in items)])
+
+    def _unmeasured(self) -> list[Evaluate]:
+        """What others are measuring, and what could not be measured: skipped evaluations."""
+        skipped = (answered.query for answered in self.history if answered.answer is None)
+        queries = (*self._open.values(), *skipped)
+        return [query for query in queries if isinstance(query, Evaluate)]
 
     @abstractmethod
     def recommend(self) -> Tensor:

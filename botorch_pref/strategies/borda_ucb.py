@@ -37,7 +37,7 @@ class BordaUCB(TwoModelStrategy):
             record = WidthRecord("duel", "duels")
             return Chosen(record, *self._uniform("first", len(self.records)))
         step = self._step()
-        found = step.maximum(step.of_duels())
+        found = step.to_duel()
         record = WidthRecord("duel", "duels", step.width(found.items[0]))
         return Chosen(record, found.items[0], row_of(found))
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, NamedTuple, Unpack
 
-import torch
 from torch import Tensor
 
 from botorch_pref.acquisition import ExpertAugmentedLCB
@@ -119,34 +118,41 @@ class ExpertBaseline(Strategy):
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if self._due:
             values, row = self._due.pop(0)
-            item = torch.tensor(values, dtype=torch.double)
+            item = self.space.bounds.new_tensor(values)
             return Evaluate(query_id, item, row, annotator)
         number, self.round = self.round, self.round + 1
-        asks, item, row = self._initial(number) if number < self._num_initial else self._next()
+        asks, item, row = self._initial(number) if self._is_early(number) else self._next()
         kind = Label if asks else Evaluate
         return kind(query_id, item, row, annotator)
 
-    def _initial(self, number: int) -> _Proposal:
-        asks = number >= self.settings.num_initial_values
-        number -= self.settings.num_initial_values if asks else 0
-        items = self.space.sample(number + 1, derive_seed(self.seed, f"initial {asks}", 0))
-        return self._proposal(asks, items[number])
+    def _is_early(self, number: int) -> bool:
+        """Whether a proposal is one of the initial design, which goes on until there is a value."""
+        return number < self._num_initial or not self.beliefs.measured
 
-    def _proposal(self, asks: bool, item: Tensor) -> _Proposal:
+    def _initial(self, number: int) -> _Proposal:
+        values = self.settings.num_initial_values
+        asks = values <= number < self._num_initial
+        number -= values if asks else 0
+        return self._sampled(asks, number, derive_seed(self.seed, f"initial {asks}", 0))
+
+    def _sampled(self, asks: bool, number: int, seed: int) -> _Proposal:
+        item = self.space.sample(number + 1, seed)[number]
         if self.space.choices is None:
             return _Proposal(asks, item, None)
-        return _Proposal(asks, item, int((self.space.choices == item).all(-1).nonzero()[0]))
+        return _Proposal(asks, item, int(self.space.sample_rows(number + 1, seed)[number]))
 
     def _uniform(self, asks: bool) -> _Proposal:
-        return self._proposal(asks, self.space.sample(1, self._seed("uniform"))[0])
+        return self._sampled(asks, 0, self._seed("uniform"))
 
     def _optimistic(self, asks: bool, weight: float = 0.0) -> _Proposal:
         """Where ``mean + beta sd`` is largest, plus an expert's belief with some weight."""
         self.beliefs.learn(self.round)
-        expert = self.beliefs.expert() if weight else None
-        objective, beta = self.beliefs.objective(), self.beliefs.beta()
+        beliefs = self.beliefs.without(self._unmeasured())
+        expert = beliefs.expert() if weight else None
+        objective, beta = beliefs.objective(), beliefs.beta()
         rule = ExpertAugmentedLCB(objective, expert, beta, weight, tolerance=TOLERANCE)
-        found = best(self.space, rule, self._seed(f"optimizer {bool(weight)}"), self.asked_items())
+        seed, avoid = self._seed(f"optimizer {bool(weight)}"), beliefs.unmeasured_items()
+        found = best(self.space, rule, seed, self.asked_items(), avoid=avoid)
         row = None if found.indices is None else found.indices[0]
         return _Proposal(asks, found.items[0], row)
 

@@ -13,11 +13,9 @@ from botorch_pref.finite import Regularizer, argmax_with_random_ties
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.apart import best_apart, same_item
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.learner import UtilityLearner
-
-_SAME_ITEM = 1e-3  # of the range of every dimension of a box
-_APART_SAMPLE = 1024
 
 
 class ModelOptions(TypedDict, total=False):
@@ -120,32 +118,3 @@ class LearningStrategy(Strategy):
         self.round = progress["round"]
         self.learner.values = dict(progress["hyperparameters"])
         self.learner.num_fitted = progress["num_fitted"]
-
-
-def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
-    """Which of ``... x d`` items a person could not tell from another."""
-    gap = space.normalize(items) - space.normalize(other)
-    return gap.abs().amax(-1) <= _SAME_ITEM
-
-
-@torch.no_grad()
-def best_apart(
-    space: SearchSpace, rule: AcquisitionFunction, seed: int, asked: Tensor, avoid: Tensor
-) -> Tensor:
-    r"""Where a rule is largest on a sample, away from some items.
-
-    Args:
-        space: A box.
-        rule: The rule; takes ``b x 1 x d``.
-        seed: Of the sample.
-        asked: ``n x d``-dim further items that may be taken.
-        avoid: ``k x d``-dim items that a person could not tell the result from, if there is
-            any other.
-
-    Returns:
-        The ``d``-dim item.
-    """
-    items = torch.cat([space.sample(_APART_SAMPLE, seed), asked])
-    values = rule(items.unsqueeze(-2))
-    near = same_item(space, items.unsqueeze(-2), avoid).any(-1)
-    return items[int(values.masked_fill(near, -torch.inf).argmax())]

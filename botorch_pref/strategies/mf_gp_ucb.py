@@ -19,7 +19,7 @@ from botorch_pref.strategies.budgeted import (
     WidthRecord,
     WidthSettings,
 )
-from botorch_pref.strategies.budgeted.step import row_of
+from botorch_pref.strategies.budgeted.step import OptimisticStep, row_of
 
 
 class MFGPUCBOptions(WidthOptions, total=False):
@@ -101,13 +101,8 @@ class MFGPUCB(TwoModelStrategy):
         if not self.beliefs.duels:
             record = WidthRecord("duel", "multi-fidelity")
             return Chosen(record, *self._uniform("first", len(self.records)))
-        step, beliefs = self._step(), self.beliefs
-        rule = step.of_duels()
-        if beliefs.values:
-            rule = MultiFidelityUCB(
-                beliefs.objective(), beliefs.borda(), step.beta, zeta=self.settings.zeta
-            )
-        found = step.maximum(rule)
+        step = self._step()
+        found = step.maximum(self._rule(step)) if self.beliefs.values else step.to_duel()
         width, gamma = step.width(found.items[0]), self.gamma
         kind: Kind = "duel" if width >= gamma else "value"
         if kind == "duel":
@@ -116,6 +111,10 @@ class MFGPUCB(TwoModelStrategy):
             self.streak = 0
         record = WidthRecord(kind, "multi-fidelity", width, gamma)
         return Chosen(record, found.items[0], row_of(found))
+
+    def _rule(self, step: OptimisticStep) -> MultiFidelityUCB:
+        beliefs, zeta = step.beliefs, self.settings.zeta
+        return MultiFidelityUCB(beliefs.objective(), beliefs.borda(), step.beta, zeta=zeta)
 
     def _progress(self) -> dict[str, Any]:
         gamma = None if math.isinf(self.gamma) else self.gamma

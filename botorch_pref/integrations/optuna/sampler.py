@@ -26,7 +26,7 @@ from botorch_pref.integrations.optuna.parameters import Parameters
 from botorch_pref.models import PreferenceGP
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.learning import best_apart, same_item
+from botorch_pref.strategies.apart import best_apart, same_item
 from botorch_pref.strategies.pf_ts import MAX_PATH_RESAMPLES, TEMPERED
 from botorch_pref.strategies.utility import ArmPath
 

@@ -2,6 +2,7 @@ r"""Duels and values, and two models of them, which share nothing."""
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import torch
@@ -46,6 +47,29 @@ class Beliefs:
         self.num_fits = 0
         self._fitted: dict[str, dict[str, Any]] = {}
         self._models: dict[str, SingleTaskGP] = {}
+        self._unmeasured: list[Evaluate] = []
+
+    def without(self, queries: list[Evaluate]) -> Beliefs:
+        r"""What is believed while some values are not to be had.
+
+        Args:
+            queries: What others are measuring, or nobody could.
+
+        Returns:
+            These beliefs, were the values as they are expected.
+        """
+        if not queries or not self.values:
+            return self
+        beliefs = copy(self)
+        beliefs._unmeasured = queries
+        beliefs._models = {kind: model for kind, model in self._models.items() if kind == "duels"}
+        return beliefs
+
+    def unmeasured_items(self) -> Tensor:
+        """The ``k x d``-dim items that are not to be measured now."""
+        if not self._unmeasured:
+            return self.space.bounds[:0]
+        return items_of([*self._unmeasured]).to(self.space.bounds)
 
     def add(self, query: Duel | Evaluate, answer: float) -> None:
         """Add an answer; the other model stays the very same."""
@@ -84,7 +108,8 @@ class Beliefs:
     def objective(self) -> SingleTaskGP:
         """The model of measured values."""
         if "values" not in self._models:
-            self._models["values"] = self._model("values").eval()
+            model = self._model("values").eval()
+            self._models["values"] = self._expecting(model) if self._unmeasured else model
         return self._models["values"]
 
     @torch.no_grad()
@@ -129,6 +154,18 @@ class Beliefs:
         model = make(self.items(kind), answers)
         set_hyperparameters(model, self._fitted.get(kind, {}))
         return model
+
+    def _expecting(self, model: SingleTaskGP) -> SingleTaskGP:
+        """A model of values, were unmeasured items measured with the values that it expects."""
+        items = self.unmeasured_items()
+        with torch.no_grad():
+            expected = model.posterior(items).mean.squeeze(-1)
+        told = _double([value for _, value in self.values]).to(items)
+        more = self._values_model(
+            torch.cat([self.items("values"), items]), torch.cat([told, expected])
+        )
+        set_hyperparameters(more, self._fitted.get("values", {}))
+        return more.eval()
 
     def _duels_model(self, items: Tensor, answers: Tensor) -> BordaGP:
         return BordaGP.from_duels(

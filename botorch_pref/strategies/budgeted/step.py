@@ -12,6 +12,7 @@ from botorch_pref.acquisition import ExpertAugmentedLCB
 from botorch_pref.acquisition.base import upper_bound
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Feasible, Maximum, SearchSpace
+from botorch_pref.strategies.apart import apart
 from botorch_pref.strategies.budgeted.beliefs import Beliefs
 
 RAW_SAMPLES = 512
@@ -47,7 +48,18 @@ class OptimisticStep:
 
     @torch.no_grad()
     def maximum(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:
-        """Where a rule is largest; see :meth:`~botorch_pref.space.SearchSpace.maximize`."""
+        """Where a rule is largest, but for items that are not to be measured now."""
+        found = self.searched(rule, feasible)
+        avoid = self.beliefs.unmeasured_items()
+        return apart(found, self.space, rule, self.seed, avoid, feasible)
+
+    def to_duel(self) -> Maximum:
+        """Where the upper bound of how often an item wins is largest."""
+        return self.searched(self.of_duels(), None)
+
+    @torch.no_grad()
+    def searched(self, rule: AcquisitionFunction, feasible: Feasible | None) -> Maximum:
+        """See :meth:`~botorch_pref.space.SearchSpace.maximize`."""
         with torch.enable_grad():
             return self.space.maximize(
                 rule,

@@ -44,7 +44,8 @@ class TwoModelStrategy(BudgetedStrategy):
     def _step(self) -> OptimisticStep:
         """The step of the next query, after the models learnt what it is time to learn."""
         self.beliefs.learn()
-        return OptimisticStep(self.beliefs, 1 + self._num_later(), self.seed)
+        beliefs = self.beliefs.without(self._unmeasured())
+        return OptimisticStep(beliefs, 1 + self._num_later(), self.seed)
 
     def _add(self, query: Duel | Evaluate, answer: float) -> None:
         self.beliefs.add(query, answer)

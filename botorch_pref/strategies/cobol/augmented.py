@@ -16,6 +16,7 @@ from botorch_pref.acquisition import (
 )
 from botorch_pref.acquisition.expert_belief import ExpertBelief
 from botorch_pref.randomness import derive_seed
+from botorch_pref.strategies.apart import apart
 from botorch_pref.strategies.cobol.beliefs import Beliefs
 from botorch_pref.strategies.cobol.candidates import (
     RAW_SAMPLES,
@@ -77,14 +78,18 @@ class AugmentedSearch:
         top = self._best(belief, "optimizer upper", starts)
         if belief_ends(expert, top.item, self.x_ref)[1] < 0.0:
             return top
+        rule = ExpertAugmentedLCB(self.beliefs.objective(), None, self.beta, 0.0)
+        seed = derive_seed(self.beliefs.seed, "optimizer augmented", self.number)
+        feasible = ExpertBelief(expert, x_ref=self.x_ref).upper
         found = self.space.maximize(
-            ExpertAugmentedLCB(self.beliefs.objective(), None, self.beta, 0.0),
-            seed=derive_seed(self.beliefs.seed, "optimizer augmented", self.number),
+            rule,
+            seed=seed,
             starts=torch.cat([top.item.unsqueeze(0), starts]).unsqueeze(-2),
             raw_samples=RAW_SAMPLES,
-            feasible=ExpertBelief(expert, x_ref=self.x_ref).upper,
+            feasible=feasible,
         )
-        return Candidate.of(found)
+        avoid = self.beliefs.unmeasured_items()
+        return Candidate.of(apart(found, self.space, rule, seed, avoid, feasible))
 
     def _rule(self) -> Callable[..., AcquisitionFunction]:
         """What is maximised, to a tolerance that is left open."""
@@ -108,4 +113,5 @@ class AugmentedSearch:
     ) -> Candidate:
         seed = derive_seed(self.beliefs.seed, stream, self.number)
         screen = rule(tolerance=SCREENING)
-        return Candidate.of(best(self.space, rule(tolerance=TOLERANCE), seed, starts, screen))
+        fine, avoid = rule(tolerance=TOLERANCE), self.beliefs.unmeasured_items()
+        return Candidate.of(best(self.space, fine, seed, starts, screen, avoid))

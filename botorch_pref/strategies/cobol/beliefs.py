@@ -3,6 +3,7 @@ r"""What COBOL has been told, and its two models."""
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any
 
 import torch
@@ -51,8 +52,29 @@ class Beliefs:
         self.norm_bound = settings.norm_bound
         self.lengthscales: list[float] | None = None
         self._num_fitted = self._num_adapted = 0
+        self._unmeasured: list[Evaluate] = []
         self._objective: SingleTaskGP | None = None
         self._expert: LikelihoodRatioModel | None = None
+
+    def without(self, queries: list[Evaluate]) -> Beliefs:
+        r"""What is believed while some values are not to be had.
+
+        Args:
+            queries: What others are measuring, or nobody could.
+
+        Returns:
+            These beliefs, were the values as they are expected.
+        """
+        if not queries or not self.measured:
+            return self
+        beliefs = copy(self)
+        beliefs._unmeasured, beliefs._objective = queries, None
+        return beliefs
+
+    def unmeasured_items(self) -> Tensor:
+        """The ``k x d``-dim items that are not to be measured now."""
+        items = [query.items.unsqueeze(0) for query in self._unmeasured]
+        return torch.cat([self.space.bounds[:0], *(item.to(self.space.bounds) for item in items)])
 
     def add(self, query: Label | Duel | Evaluate, answer: float) -> None:
         """Add a label, a duel or a value; a duel of an item with itself says nothing."""
@@ -86,6 +108,9 @@ class Beliefs:
         """The model of all values, in standard deviations of these."""
         if self._objective is None:
             self._objective = self._model_of_values(self._kernel())
+            if self._unmeasured:
+                expected = self.means(self.unmeasured_items())
+                self._objective = self._model_of_values(self._kernel(), expected)
         return self._objective
 
     def beta(self) -> float:
@@ -143,7 +168,7 @@ class Beliefs:
         shape = (2, self.space.dim) if kind is Duel else (self.space.dim,)
         items = [items for items, _ in chosen] or [self.space.bounds.new_empty(0, *shape)]
         stack = torch.stack if chosen else torch.cat
-        answers = torch.tensor([answer for _, answer in chosen], dtype=torch.double)
+        answers = self.space.bounds.new_tensor([answer for _, answer in chosen])
         return stack(items).to(self.space.bounds), answers
 
     def _kernel(self, factor: float = 1.0) -> RBFKernel:
@@ -161,7 +186,11 @@ class Beliefs:
         local.outputscale, constant.constant = torch.tensor([1.0 - share, share]).double()
         return local + constant
 
-    def _model_of_values(self, kernel: RBFKernel) -> SingleTaskGP:
+    def _model_of_values(self, kernel: RBFKernel, expected: Tensor | None = None) -> SingleTaskGP:
+        """The model of the values that there are, and of those expected of unmeasured items."""
         items = torch.stack([query.items for query, _ in self.measured]).to(self.space.bounds)
         values = torch.tensor([value for _, value in self.measured], dtype=torch.double)
+        if expected is not None:
+            items = torch.cat([items, self.unmeasured_items()])
+            values = torch.cat([values, expected.to(values)])
         return objective_model(self.space, items, values, self.settings.noise, kernel)

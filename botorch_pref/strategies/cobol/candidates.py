@@ -14,6 +14,7 @@ from botorch_pref.acquisition.standard_units import standardised_posterior
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.space import Maximum, SearchSpace
+from botorch_pref.strategies.apart import apart
 
 RAW_SAMPLES = 512
 TOLERANCE = 1e-6  # of bounds within a line search, logits
@@ -94,6 +95,7 @@ def best(
     seed: int,
     starts: Tensor,
     screen: AcquisitionFunction | None = None,
+    avoid: Tensor | None = None,
 ) -> Maximum:
     r"""Where a rule is largest.
 
@@ -103,26 +105,35 @@ def best(
         seed: Of everything random.
         starts: ``s x d``-dim further items from which a search of a box may begin.
         screen: The rule to a tolerance that tells where a search should begin.
+        avoid: ``k x d``-dim items that another one is taken for.
 
     Returns:
         The item; in a box no worse than any of those it began with.
     """
     with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
-        if space.choices is not None:
-            return space.maximize(rule, seed=seed)
-        sampled = space.sample(RAW_SAMPLES, seed)
-        with torch.no_grad():
-            far, near = (
-                _largest(screen or rule, sampled, _FAR),
-                _largest(screen or rule, starts, _NEAR),
-            )
-            raw = torch.cat([far, near])
-            values = rule(raw)
-        found = space.maximize(rule, seed=seed, starts=raw, raw_samples=0)
-        top = int(values.argmax())
-        if float(values[top]) > float(found.value):
-            return Maximum(raw[top], values[top], None)
-        return found
+        if space.choices is None:
+            found = _best_in_box(space, rule, seed, starts, screen or rule)
+        else:
+            found = space.maximize(rule, seed=seed)
+        return found if avoid is None else apart(found, space, rule, seed, avoid)
+
+
+def _best_in_box(
+    space: SearchSpace,
+    rule: AcquisitionFunction,
+    seed: int,
+    starts: Tensor,
+    screen: AcquisitionFunction,
+) -> Maximum:
+    sampled = space.sample(RAW_SAMPLES, seed)
+    with torch.no_grad():
+        raw = torch.cat([_largest(screen, sampled, _FAR), _largest(screen, starts, _NEAR)])
+        values = rule(raw)
+    found = space.maximize(rule, seed=seed, starts=raw, raw_samples=0)
+    top = int(values.argmax())
+    if float(values[top]) > float(found.value):
+        return Maximum(raw[top], values[top], None)
+    return found
 
 
 def _largest(rule: AcquisitionFunction, items: Tensor, number: int) -> Tensor:

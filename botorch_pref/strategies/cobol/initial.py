@@ -45,13 +45,11 @@ def initial_query(
     else:
         return None
     size = 2 if asks and settings.feedback == "compare" else 1
-    sample = space.sample(size * (number + 1), derive_seed(seed, f"initial {asks}", 0))
-    items = sample[size * number :]
-    rows = [] if space.choices is None else [_row(space.choices, item) for item in items]
+    sample_seed = derive_seed(seed, f"initial {asks}", 0)
+    items = space.sample(size * (number + 1), sample_seed)[size * number :]
+    rows: list[int] = []
+    if space.choices is not None:
+        rows = space.sample_rows(size * (number + 1), sample_seed)[size * number :].tolist()
     if size == 1:
         return asks, items[0], rows[0] if rows else None
     return asks, items, (rows[0], rows[1]) if rows else None
-
-
-def _row(choices: Tensor, item: Tensor) -> int:
-    return int((choices == item).all(-1).nonzero()[0])

@@ -137,7 +137,7 @@ class Step:
         """Depends on values only, and is kept until there is another one."""
         if self.kept is None:
             return self._keep(self._best_of_values(self.optimism, "optimizer vanilla", self.asked))
-        item = torch.tensor(self.kept.item, dtype=torch.double)
+        item = self.space.bounds.new_tensor(self.kept.item)
         return Candidate(item, self.kept.row)
 
     def _keep(self, vanilla: Candidate) -> Candidate:
@@ -198,4 +198,5 @@ class Step:
 
     def _best_of_values(self, rule: AcquisitionFunction, stream: str, starts: Tensor) -> Candidate:
         seed = derive_seed(self.beliefs.seed, stream, self.num_values)
-        return Candidate.of(best(self.space, rule, seed, starts))
+        avoid = self.beliefs.unmeasured_items()
+        return Candidate.of(best(self.space, rule, seed, starts, avoid=avoid))

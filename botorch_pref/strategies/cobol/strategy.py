@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any, Self, Unpack, cast
 
-import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -157,7 +156,7 @@ class COBOL(Strategy):
             due = self._memory.due.pop(0)
             why = self.decisions[due.query_id]
             self.decisions.append(replace(why, asks=False, reason="accepted"))
-            item = torch.tensor(due.item, dtype=torch.double)
+            item = self.space.bounds.new_tensor(due.item)
             return Evaluate(query_id, item, due.row, annotator)
         self.round += 1
         measured, plan = bool(self.beliefs.measured), (self.space, self.settings, self.seed)
@@ -166,10 +165,12 @@ class COBOL(Strategy):
             decision = Decision(asks, "initial", "initial design", self.weight)
         else:
             self.beliefs.learn(self.round)
-            kept = self._memory.kept
-            step = Step(self.beliefs, self.weight, self.asked_items(), self.round, kept)
+            memory, beliefs = self._memory, self.beliefs.without(self._unmeasured())
+            kept = memory.kept if beliefs is self.beliefs else None  # it is of the values alone
+            step = Step(beliefs, self.weight, self.asked_items(), self.round, kept)
             decision, item, row = self._decide(step)
-            self._memory.kept, self._memory.unanswered, self._memory.named = step.kept, False, None
+            memory.kept = step.kept if beliefs is self.beliefs else None
+            memory.unanswered, memory.named = False, None
             if not math.isnan(decision.upper):
                 self.weight = next_weight(self.weight, self.settings.rate, decision.upper)
         self.decisions.append(decision)
@@ -183,7 +184,7 @@ class COBOL(Strategy):
             return step.decide(self._memory.rejections, self._memory.unanswered)
         if (named := self._memory.named) is None:
             return step.decide_on(None)
-        return step.decide_on(Candidate(torch.tensor(named.item, dtype=torch.double), named.row))
+        return step.decide_on(Candidate(self.space.bounds.new_tensor(named.item), named.row))
 
     def _best_query(self) -> Query:
         if not self.beliefs.measured:

@@ -12,7 +12,8 @@ from botorch_pref.strategies.budgeted import WidthRecord
 class FilterRecord(WidthRecord):
     r"""What was known when a query was chosen.
 
-    The phase is ``"initial"``, ``"duels"`` (phase 1) or ``"filtered"`` (phase 2).
+    The phase is ``"initial"``, ``"duels"`` (phase 1), ``"filtered"`` (phase 2), or ``"remainder"``
+    where what should be measured cannot be paid any more and is duelled.
 
     Attributes:
         slack: By how much an item may fall short of the best in duels.

@@ -3,7 +3,7 @@ r"""One step of COMP-GP-UCB: an item, and whether it is duelled or measured."""
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
 import torch
@@ -97,8 +97,12 @@ class Step(OptimisticStep):
         schedule.step += 1
         super().__init__(beliefs, schedule.step, seed)
 
-    def choose(self) -> Chosen:
-        """The query of this step; the schedule is moved on."""
+    def choose(self, can_measure: bool) -> Chosen:
+        r"""The query of this step; the schedule is moved on.
+
+        Args:
+            can_measure: Whether a value can be paid; if not, a remainder may be spent on duels.
+        """
         schedule = self.schedule
         if schedule.phase == 1:
             record, found = self._of_duels()
@@ -108,12 +112,14 @@ class Step(OptimisticStep):
         if schedule.phase == 1 and record.width <= schedule.gamma:
             schedule.phase = 2
             schedule.frozen = self.ends(found.items[0])[0]
+        if record.kind == "value" and not can_measure and self.settings.spend_remainder == "duel":
+            record = replace(record, kind="duel", phase="remainder")
         schedule.count(record.kind, self.settings)
         return Chosen(record, found.items[0], row_of(found))
 
     def _of_duels(self) -> tuple[FilterRecord, Maximum]:
         """Phase 1: the most promising item in duels, which is always duelled."""
-        found = self.maximum(self.of_duels())
+        found = self.to_duel()
         lower, upper = self.ends(found.items[0])
         record = FilterRecord("duel", "duels", 0.5 * (upper - lower), self.schedule.gamma)
         return record, found
@@ -129,9 +135,9 @@ class Step(OptimisticStep):
             try:
                 found = self.maximum(rule, rule.feasibility)
             except SearchSpaceError:  # nothing passes; possible with a frozen bound alone
-                found, empty = self.maximum(self.of_duels()), True
+                found, empty = self.to_duel(), True
         else:
-            found = self.maximum(self.of_duels())
+            found = self.to_duel()
         lower, upper = self.ends(found.items[0])
         width = 0.5 * (upper - lower)
         record = FilterRecord(

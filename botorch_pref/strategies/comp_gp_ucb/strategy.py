@@ -2,7 +2,6 @@ r"""COMP-GP-UCB: cheap duels say where dear values are worth their price."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
@@ -75,10 +74,9 @@ class CompGPUCB(TwoModelStrategy):
             record = FilterRecord("duel", "duels")
             return Chosen(record, *self._uniform("first", len(self.records)))
         self.beliefs.learn()
-        chosen = Step(self.beliefs, self.settings, self.schedule, self.seed).choose()
-        if self.settings.spend_remainder == "duel" and not self._can_pay(chosen.record.kind):
-            return chosen._replace(record=replace(chosen.record, kind="duel"))
-        return chosen
+        beliefs = self.beliefs.without(self._unmeasured())
+        step = Step(beliefs, self.settings, self.schedule, self.seed)
+        return step.choose(self._can_pay("value"))
 
     @torch.no_grad()
     def _recommended(self) -> tuple[Tensor, int | None] | None:

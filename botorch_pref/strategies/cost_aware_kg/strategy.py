@@ -95,7 +95,9 @@ class CostAwareKG(BudgetedStrategy):
             self.beliefs.learn()
 
     def _next(self) -> Chosen:
-        step = self._step(len(self.records), [*self._open.values()])
+        self.beliefs.learn()  # others may be at the last of the initial design
+        duels = [query for query in self._open.values() if isinstance(query, Duel)]
+        step = self._step(len(self.records), [*duels, *self._unmeasured()])
         kinds = [kind for kind in KINDS if self._affords(kind)]
         if not kinds:
             return _chosen(GainRecord("value", "confirm"), step.recommended)

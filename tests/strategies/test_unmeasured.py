@@ -1,0 +1,171 @@
+"""Values that others are measuring, and values that nobody can measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.strategies import (
+    COBOL,
+    GPUCB,
+    MFGPUCB,
+    CompGPUCB,
+    CostAwareKG,
+    Strategy,
+)
+from botorch_pref.strategies.expert_baselines import (
+    AlternatingExpert,
+    CoExBO,
+    ExpertOverride,
+    ExpertSampling,
+    RandomValues,
+)
+from tests.models.common import rand
+
+TABLE = rand(12, 2)
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+Make = Callable[..., Strategy]
+
+_PRICES: dict[str, Any] = {"budget": 40, "value_cost": 1, "duel_cost": "1/10"}
+_BOTH = {**_PRICES, "num_initial_duels": 4, "num_initial_values": 3}
+EXPERT: dict[str, Make] = {
+    "cobol": COBOL,
+    "paper": COBOL.paper,
+    "compare": partial(COBOL, feedback="compare"),
+    "override": ExpertOverride,
+    "coexbo": CoExBO,
+}
+PRICED: dict[str, Make] = {
+    "gp-ucb": partial(GPUCB, **_PRICES, num_initial_values=3),
+    "mf-gp-ucb": partial(MFGPUCB, **_BOTH, zeta=0.1, gamma=9.0),
+    "comp": partial(CompGPUCB, **_BOTH, borda_slack=0.1, gamma=9.0),
+    "cost-aware": partial(CostAwareKG, **_BOTH),
+}
+
+
+def answer(query: Query) -> float:
+    utility = -(query.items - 0.37).square().sum(-1)
+    if isinstance(query, Evaluate):
+        return float(utility)
+    return float(utility[0] > utility[1]) if isinstance(query, Duel) else float(utility > -0.2)
+
+
+def next_evaluation(strategy: Strategy, annotator: str | None = None) -> Evaluate:
+    """All else is answered on the way."""
+    for _ in range(40):
+        query = strategy.ask(annotator)
+        if isinstance(query, Evaluate):
+            return query
+        strategy.tell(query, answer(query))
+    raise AssertionError("nothing is ever measured")
+
+
+@pytest.mark.parametrize(
+    ("name", "domain"),
+    [
+        *((name, {"choices": TABLE}) for name in (*EXPERT, *PRICED)),
+        *((name, {"bounds": BOX}) for name in ("cobol", "gp-ucb")),
+    ],
+)
+def test_nobody_is_asked_for_the_same_value_again(name: str, domain: dict[str, Any]) -> None:
+    """Not after it was skipped, nor while another one is at it; and a state has all of that."""
+    strategy = (EXPERT | PRICED)[name](seed=1, **domain)
+    for _ in range(14):
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+    asked = []
+    for _ in range(2):
+        skipped = next_evaluation(strategy)
+        strategy.tell(skipped, None)
+        asked.append(skipped.items)
+    asked += [next_evaluation(strategy, annotator).items for annotator in ("ann", "bob")]
+    assert torch.pdist(torch.stack(asked)).min() > 1e-3
+    again = type(strategy).from_state_dict(strategy.state_dict())
+    assert torch.equal(again.ask("eve").items, strategy.ask("eve").items)
+    assert torch.equal(again.recommend(), strategy.recommend())
+
+
+@pytest.mark.parametrize("name", ["cobol", "gp-ucb"])
+def test_a_pending_value_is_taken_as_expected(name: str) -> None:
+    """The recommendation, which is of values that were told, does not change by it."""
+    strategy = (EXPERT | PRICED)[name](seed=1, bounds=BOX)
+    for _ in range(14):
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+    before = strategy.recommend()
+    pending = next_evaluation(strategy, "ann")
+    told = strategy.beliefs  # type: ignore[attr-defined]
+    believed = told.without([pending])
+    item = pending.items.unsqueeze(0)
+    first, second = (one.objective().posterior(item) for one in (told, believed))
+    torch.testing.assert_close(second.mean, first.mean, atol=1e-2, rtol=0)
+    assert second.variance < 0.9 * first.variance
+    assert torch.equal(strategy.recommend(), before)
+    assert told.without([]) is told
+
+
+@pytest.mark.parametrize("kind", [RandomValues, ExpertSampling, COBOL])
+def test_rows_that_look_alike_are_items_of_their_own(kind: type[Strategy]) -> None:
+    strategy = kind(choices=torch.tensor([[0.0], [0.0], [1.0]], dtype=torch.float64), seed=0)
+    rows = set()
+    for _ in range(8):
+        query = strategy.ask()
+        rows.add(query.indices)
+        strategy.tell(query, 1.0)
+    assert rows == {0, 1, 2}
+
+
+@pytest.mark.parametrize("kind", [ExpertOverride, AlternatingExpert, CoExBO, RandomValues])
+def test_an_initial_design_without_a_value_goes_on(kind: type[Strategy]) -> None:
+    strategy = kind(bounds=BOX, num_initial_values=1, num_initial_labels=0)  # type: ignore[call-arg]
+    items = []
+    for _ in range(2):
+        query = strategy.ask()
+        assert isinstance(query, Evaluate)
+        items.append(query.items)
+        strategy.tell(query, None)
+    assert not torch.equal(*items)
+    query = strategy.ask()
+    assert isinstance(query, Evaluate)
+    strategy.tell(query, 1.0)
+    strategy.ask()
+
+
+def test_a_value_in_the_midst_of_the_initial_design() -> None:
+    """The model learns the units of values before it is asked what to buy."""
+    strategy = CostAwareKG(
+        bounds=BOX, **_PRICES, num_initial_duels=0, num_initial_values=2, noise=None
+    )
+    first = strategy.ask("ann")
+    strategy.ask("bob")
+    strategy.tell(first, 5000.0)
+    strategy.ask("eve")
+    assert strategy.beliefs.units.offset == 5000.0
+
+
+def test_what_cannot_be_measured_any_more_is_duelled() -> None:
+    """It is a duel in the schedule, too, and of a phase of its own."""
+    strategy = CompGPUCB(
+        bounds=BOX,
+        budget="2.5",
+        value_cost=1,
+        duel_cost="1/4",
+        num_initial_duels=2,
+        num_initial_values=1,
+        borda_slack=0.1,
+        gamma=9.0,
+        spend_remainder="duel",
+    )
+    while not strategy.finished:
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+    phases = [record.phase for record in strategy.records]
+    assert phases == ["initial"] * 3 + ["duels"] + ["remainder"] * 3
+    assert {record.kind for record in strategy.records[3:]} == {"duel"}
+    assert strategy.schedule.level_values == 0
+    assert strategy.schedule.streak == 4
