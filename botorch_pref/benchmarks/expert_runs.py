@@ -164,7 +164,8 @@ class ExpertExperiment(Experiment):
             "simple": simple,
             # What ended before keeps what it had.
             "average": (regrets.sum() + (self.horizon - made) * simple) / self.horizon,
-            "cumulative": runs["utility_regret"].sum(),
+            # As many evaluations of every run, or to stop early would be to have less of it.
+            "cumulative": runs["utility_regret"].mean() * self.horizon,
             "labels": labels,
             "late labels": number(asked & late) / number(evaluated & late).clip(lower=1.0),
             "trusted": runs["trusted"].mean(),
