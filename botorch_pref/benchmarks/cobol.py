@@ -70,8 +70,8 @@ _NOTES = (
     "candidate was taken, and the expert asked of it; how many labels rejected; and norm bound "
     "and weight at the end.",
     "The number of evaluations is less than planned where the steps ran out: 6 an evaluation, "
-    f"of random play, expert sampling and the human-AI baselines {_DRAWS}. The cumulative regret is "
-    "that of as many as planned at the mean of those that were made.",
+    f"of random play, expert sampling and the human-AI baselines {_DRAWS}. Cumulative regrets are "
+    "those of as many as planned at the mean of those that were made.",
     "cobol is the practical preset; (paper) has the paper's settings, of which no prior on the "
     "lengthscales is one, also for its LCB.",
 )
