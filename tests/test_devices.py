@@ -19,6 +19,7 @@ from torch import Tensor
 from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB, PairVariance
 from botorch_pref.finite import FiniteEngine
 from botorch_pref.laplace import ItemSide, find_mode
+from botorch_pref.laplace.sides import ExactSide
 from botorch_pref.likelihood_ratio.barrier import Barrier
 from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
 from botorch_pref.models import LaplaceMarginalLogLikelihood, LikelihoodRatioModel, PreferenceGP
@@ -197,20 +198,29 @@ def test_the_exact_engine(device: torch.device) -> None:
 
 
 @emulated
-def test_one_value_a_newton_step_is_brought_to_the_cpu() -> None:
+@pytest.mark.parametrize("options", [{}, {"inducing_points": 6}])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_one_value_a_newton_step_is_brought_to_the_cpu(
+    options: dict[str, Any], keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where steps go on by one Hessian for as long as it serves."""
+    if keeps:  # of inducing items where their design is not stored
+        monkeypatch.setattr("botorch_pref.laplace.inducing.KEPT_ENTRIES", 0)
     X, comparisons = items_and_comparisons()
     with second_device() as (device, counts):
-        for options in ({}, {"inducing_points": 6}):
-            model = PreferenceGP(X.to(device), comparisons.to(device), **options)
-            side = model.side(model.items)
-            if isinstance(side, ItemSide):
-                assert len(side.root)  # is taken when first asked for
-            before = counts.transfers
-            mode = find_mode(side)
-            taken = counts.transfers - before
-            steps = int(mode.num_steps.max())
-            # One a step, one before the first, one to see whether a trial is left, one to warn.
-            assert steps < taken <= steps + 3
+        model = PreferenceGP(X.to(device), comparisons.to(device), **options)
+        side = model.side(model.items)
+        if isinstance(side, ItemSide):
+            assert len(side.root)  # is taken when first asked for
+        if isinstance(side, ExactSide):
+            side.keeps_hessian = keeps
+        before = counts.transfers
+        mode = find_mode(side)
+        taken = counts.transfers - before
+        steps = int(mode.num_steps.max())
+    # One a step, one before the first, one to see whether a trial is left, one to warn.
+    assert steps < taken <= steps + 3
+    assert mode.converged.all()
 
 
 @emulated

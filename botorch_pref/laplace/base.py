@@ -24,6 +24,8 @@ class Look:
         gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
         distance: ``...``-dim size of the gradient, in the side's own measure.
         cholesky: ``... x r x r``-dim factor of the Hessian, or of one near by, if the side has it.
+        is_slow: A scalar boolean: whether a Hessian that the side kept has become a poor one, and a
+            step is to be taken by a new one; ``None`` if it kept none.
     """
 
     latent: Tensor
@@ -33,6 +35,7 @@ class Look:
     gradient: Tensor
     distance: Tensor
     cholesky: Tensor | None = None
+    is_slow: Tensor | None = None
 
 
 class Side(ABC):
@@ -83,8 +86,8 @@ class Side(ABC):
         """The objective and its derivatives at Newton's coordinates ``z``."""
 
     @abstractmethod
-    def newton(self, look: Look) -> tuple[Tensor, Tensor]:
-        """Newton's direction, and the slope of the objective along it."""
+    def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
+        """Newton's direction, and the slope of the objective along it; ``slow`` as in the look."""
 
     @abstractmethod
     def factor(self, curvature: Tensor) -> Factor:

@@ -134,26 +134,22 @@ class InducingSide(Side):
             total += score @ matrix
             latent[rows], curvature[rows] = eta, weight
         gradient = (total if stored else self.whiten(total)) - z
-        cholesky, distance = self._steps_by(gradient, curvature)
-        return Look(latent, z, objective, curvature, gradient, distance, cholesky)
-
-    def _steps_by(self, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
-        """The factor of a Hessian, and Newton's decrement: a new one if need be."""
         held = self._held
-        distance = torch.full_like(self._last, torch.inf)
-        if held is not None:
-            distance = solve_triangular(held, gradient.unsqueeze(-1), upper=False).norm()
-        if held is None or bool(distance > _SLOW * self._last):
-            held = self.factor(curvature).cholesky
-            distance = solve_triangular(held, gradient.unsqueeze(-1), upper=False).norm()
+        cholesky = self.factor(curvature).cholesky if held is None else held
+        distance = _decrement(cholesky, gradient)
+        slow = None if held is None else distance > _SLOW * self._last
         # What is stored is cheap to look at, and each step is Newton's own.
-        self._held, self._last = None if self._is_stored else held, distance
-        return held, distance
+        self._held, self._last = None if stored else cholesky, distance
+        return Look(latent, z, objective, curvature, gradient, distance, cholesky, slow)
 
-    def newton(self, look: Look) -> tuple[Tensor, Tensor]:
+    def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        assert look.cholesky is not None  # every look of this side has one
-        direction = torch.cholesky_solve(look.gradient.unsqueeze(-1), look.cholesky).squeeze(-1)
+        cholesky = look.cholesky
+        assert cholesky is not None  # every look of this side has one
+        if slow:
+            cholesky = self.factor(look.curvature).cholesky
+            self._held, self._last = cholesky, _decrement(cholesky, look.gradient)
+        direction = torch.cholesky_solve(look.gradient.unsqueeze(-1), cholesky).squeeze(-1)
         return direction, look.gradient @ direction
 
     def factor(self, curvature: Tensor) -> InducingFactor:
@@ -219,6 +215,11 @@ def inducing_root(covariance: Tensor, jitter_share: float) -> Tensor:
     covariance.diagonal().add_(jitter_share * covariance.diagonal().mean())
     root, info = torch.linalg.cholesky_ex(covariance)
     return torch.where(info > 0, torch.nan, root)
+
+
+def _decrement(cholesky: Tensor, gradient: Tensor) -> Tensor:
+    """Newton's, of a factored Hessian."""
+    return solve_triangular(cholesky, gradient.unsqueeze(-1), upper=False).norm()
 
 
 def _add_gram(total: Tensor, design: Tensor, weight: Tensor) -> None:

@@ -15,6 +15,7 @@ from botorch_pref.laplace.sides import ExactSide
 
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4
+_DONE, _SLOW = 1, 2
 _TRIALS_A_STEP = 5  # on average; a hard problem halves many a step
 
 
@@ -46,7 +47,8 @@ def find_mode(
 
     Every batch element takes full Newton steps and halves one that does not increase
     the objective enough. An element that has converged is frozen; the only value that
-    leaves the device is one boolean a step.
+    leaves the device is one number a step, which says whether all are done, and whether a
+    Hessian that was kept is too old.
 
     Args:
         side: The prior and the observations.
@@ -67,9 +69,10 @@ def locate(
     newton = _Newton(side, start, max_steps)
     for _ in range(_TRIALS_A_STEP * max_steps):
         newton.evaluate()
-        if bool(newton.done.all()):
+        state = int(newton.state())
+        if state & _DONE:
             break
-        newton.advance()
+        newton.advance(slow=bool(state & _SLOW))
     mode = newton.result()
     if side.observations.has_residuals and isinstance(side, ExactSide):
         mode = _with_solved_weights(side, mode)
@@ -117,9 +120,14 @@ class _Newton:
         spent = self.num_steps >= self.max_steps
         self.done = self.done | (self.rising & (settled | spent)) | ~torch.isfinite(distance)
 
-    def advance(self) -> None:
+    def state(self) -> Tensor:
+        """A scalar: :data:`_DONE` if all elements are, plus :data:`_SLOW` if the look is."""
+        state = _DONE * self.done.all().to(torch.long)
+        return state if self.look.is_slow is None else state + _SLOW * self.look.is_slow
+
+    def advance(self, slow: bool) -> None:
         """Aim anew from the candidates that rose, halve the step of the others."""
-        direction, slope = self.side.newton(self.look)
+        direction, slope = self.side.newton(self.look, slow)
         move = self.rising & ~self.done
         self.base = torch.where(move.unsqueeze(-1), self.z, self.base)
         self.direction = torch.where(move.unsqueeze(-1), direction, self.direction)

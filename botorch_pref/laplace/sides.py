@@ -70,7 +70,9 @@ class ExactSide(Side):
         score, curvature, _ = self.observations.derivatives(latent)
         gradient = self.gradient(score, z)
         distance = gradient.abs().amax(-1) / self._scale
-        return Look(latent, score, objective, curvature, gradient, distance)
+        kept = self._kept
+        slow = None if kept is None else (distance > _SLOW * kept[1]).any()
+        return Look(latent, score, objective, curvature, gradient, distance, is_slow=slow)
 
     def _objective(self, z: Tensor) -> tuple[Tensor, Tensor]:
         shift = self.latent(z)
@@ -81,13 +83,10 @@ class ExactSide(Side):
         """Let go of the Hessian that was kept, and keep none from now on."""
         self.keeps_hessian, self._kept = False, None
 
-    def _hessian(self, look: Look) -> ExactFactor:
+    def _hessian(self, look: Look, slow: bool) -> ExactFactor:
         """What a step is taken by: the factored Hessian here, or a kept one while it serves."""
         kept = self._kept
-        if kept is not None and bool((look.distance <= _SLOW * kept[1]).all()):
-            factor = kept[0]
-        else:
-            factor = self.factor(look.curvature)
+        factor = self.factor(look.curvature) if kept is None or slow else kept[0]
         if self.keeps_hessian:
             self._kept = factor, look.distance
         return factor
@@ -152,9 +151,9 @@ class AnswerSide(ExactSide):
         """See the base class."""
         return self.observations.score_scale(self.prior_latent).clamp_min(1.0)
 
-    def newton(self, look: Look) -> tuple[Tensor, Tensor]:
+    def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        direction = self._hessian(look).solve_adjoint(look.gradient)
+        direction = self._hessian(look, slow).solve_adjoint(look.gradient)
         return direction, (look.gradient * self.latent(direction)).sum(-1)
 
     def factor(self, curvature: Tensor) -> AnswerFactor:
@@ -203,9 +202,9 @@ class ItemSide(ExactSide):
         size = self.covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
         return (size * self.observations.score_scale(self.prior_latent)).clamp_min(1.0)
 
-    def newton(self, look: Look) -> tuple[Tensor, Tensor]:
+    def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        gradient, cholesky = look.gradient, self._hessian(look).cholesky
+        gradient, cholesky = look.gradient, self._hessian(look, slow).cholesky
         direction = torch.cholesky_solve(gradient.unsqueeze(-1), cholesky).squeeze(-1)
         return direction, (gradient * direction).sum(-1)
 
