@@ -66,7 +66,8 @@ class ExpertAugmentedLCB(ExpertAcquisitionFunction):
             label_beta: Multiplies the standard deviation of the latent of a ``BernoulliGP``.
             x_ref: ``d``-dim item that the latent is compared with, where pairs were judged.
             tolerance: The gap to which ``upper`` is solved, in logits. 1e-6 is enough for a
-                line search, 1e-4 for a comparison of raw samples.
+                line search, 1e-4 for a comparison of raw samples; for a first choice of very many
+                infinity is, with which nothing is solved, and there are no gradients.
 
         Raises:
             ComparisonDataError: If an option is out of range, or there is a ``weight`` and no

@@ -2,6 +2,7 @@ r"""What a model of an expert's judgements says of items: an estimate, and how g
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import torch
@@ -61,7 +62,8 @@ class ExpertBelief(Module):
             label_beta: Multiplies the standard deviation of a Gaussian latent; at least 0. A
                 confidence set needs none.
             x_ref: ``d``-dim item that the latent is compared with; None for the latent itself.
-            tolerance: The gap to which bounds are solved, in logits.
+            tolerance: The gap to which bounds are solved, in logits; with infinity none is, and
+                what is about the bound is taken.
 
         Raises:
             ComparisonDataError: If an option is out of range.
@@ -81,7 +83,8 @@ class ExpertBelief(Module):
             x_ref = x_ref.detach().clone()
         self.model = model
         self.label_beta = checked_beta(label_beta)
-        self.tolerance = checked_positive("tolerance", tolerance)
+        rough = tolerance == math.inf
+        self.tolerance = tolerance if rough else checked_positive("tolerance", tolerance)
         self.register_buffer("x_ref", x_ref)
         self._last: Bound | None = None
 
@@ -120,6 +123,8 @@ class ExpertBelief(Module):
 
     def _largest(self, model: LikelihoodRatioModel, X: Tensor) -> Tensor:
         """Each from the last solution of a batch of this shape, where the two are near."""
+        if self.tolerance == math.inf:
+            return model.rough_upper(X, self.x_ref)
         start = usable_start(self._last, model, X.shape[:-1])
         if self.x_ref is not None:
             pairs = self._pairs(X)

@@ -6,6 +6,7 @@ Notation of :mod:`botorch_pref.likelihood_ratio.program`.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.barrier import Barrier
+from botorch_pref.likelihood_ratio.ellipsoid import Ellipsoid
 from botorch_pref.likelihood_ratio.interior_point import InteriorPoint, Solution
 from botorch_pref.likelihood_ratio.program import (
     FINAL,
@@ -127,6 +129,37 @@ class ConfidenceSet:
         """``min g^T u + s w`` over the set; arguments as of :meth:`upper`."""
         return self._bound((g, s), -1.0, tolerance, start, max_steps)
 
+    @torch.no_grad()
+    def rough_upper(self, g: Tensor, s: Tensor) -> Tensor:
+        r"""About what :meth:`upper` finds, without a solve for every element.
+
+        It is the largest value on an ellipsoid around the set, where the log likelihood is as its
+        quadratic at the maximum: for ranking, as it says nothing for certain.
+
+        Args:
+            g: As in :meth:`upper`.
+            s: As in :meth:`upper`.
+
+        Returns:
+            ``...``-dim values, without gradients.
+        """
+        objective, shape = self._objective(g, s, 1.0)
+        return (objective.scale * self._ellipsoid.upper(objective.linear)).view(shape)
+
+    @cached_property
+    def _ellipsoid(self) -> Ellipsoid:
+        v = self.program.reduced(self.mle.coordinates)
+        return Ellipsoid(self.program.constraints, v, self.slack)
+
+    def _objective(self, g: Tensor, s: Tensor, sign: float) -> tuple[_Objective, torch.Size]:
+        shape, rank = self._checked_shape(g, s), self.program.root.shape[-1]
+        objective = _Objective(
+            sign * g.double().expand(*shape, rank).reshape(shape.numel(), rank),
+            sign * s.double().expand(shape).reshape(-1),
+            self.program,
+        )
+        return objective, shape
+
     def _centre(self) -> Tensor:
         """``q``-dim point strictly inside: by concavity it keeps half the slack."""
         v = self.program.reduced(self.mle.coordinates)
@@ -143,14 +176,8 @@ class ConfidenceSet:
         max_steps: int,
     ) -> Bound:
         g, s = coefficients
-        shape = self._checked_shape(g, s)
-        rank = self.program.root.shape[-1]
         with torch.no_grad():
-            objective = _Objective(
-                sign * g.double().expand(*shape, rank).reshape(shape.numel(), rank),
-                sign * s.double().expand(shape).reshape(-1),
-                self.program,
-            )
+            objective, shape = self._objective(g, s, sign)
             point, multipliers = self._start(objective, start)
             # Without slack there is no way to go: the set is the maximum likelihood itself.
             limit = (tolerance / objective.scale).clamp_min(_FINEST)
@@ -162,7 +189,7 @@ class ConfidenceSet:
             own.append(
                 torch.zeros_like(gap) if self.constraints.level is None else found.multipliers[:, 1]
             )
-        u, w = u.view(*shape, rank), w.view(shape)
+        u, w = u.view(*shape, u.shape[-1]), w.view(shape)
         return Bound(
             value=Envelope.apply(g, s, u, w),
             coordinates=u,

@@ -13,6 +13,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Size, Tensor
 
+from botorch_pref.data.checks import finite, refuse
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.laplace import Block, Observations
@@ -140,6 +141,25 @@ class ConfidenceModel(JudgedItems):
     def forget(self) -> None:
         """See the base class."""
         self._solution = HyperparameterCache()
+
+    def _pairs(self, X: Tensor) -> Tensor:
+        if X.dim() < 2 or X.shape[-2] != 2:
+            raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
+        return self.checked_inputs(X)
+
+    def checked_inputs(self, X: Tensor) -> Tensor:
+        """``... x d``-dim points, checked, as the kernel sees them."""
+        if X.shape[-1:] != self.items.shape[-1:]:
+            raise ComparisonDataError(
+                f"`X` has {tuple(X.shape)[-1:]} columns, but the items have {self.items.shape[-1]}."
+            )
+        rows = X.reshape(-1, X.shape[-1])  # a transform takes no single item
+        refuse(finite("X", rows))
+        found = self.transform_inputs(rows)
+        return found.view(*X.shape[:-1], found.shape[-1])
+
+    def _within_box(self, value: Tensor) -> Tensor:
+        return value if self.box is None else value.clamp(-self.box, self.box)
 
     def _solved(self) -> Solution:
         modules = (self.covar_module, getattr(self, "input_transform", None))

@@ -2,6 +2,7 @@ r"""Where COBOL finds the augmented candidate, if nobody names it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -112,6 +113,6 @@ class AugmentedSearch:
         self, rule: Callable[..., AcquisitionFunction], stream: str, starts: Tensor
     ) -> Candidate:
         seed = derive_seed(self.beliefs.seed, stream, self.number)
-        screen = rule(tolerance=SCREENING)
+        screens = [rule(tolerance=tolerance) for tolerance in (math.inf, SCREENING)]
         fine, avoid = rule(tolerance=TOLERANCE), self.beliefs.unmeasured_items()
-        return Candidate.of(best(self.space, fine, seed, starts, screen, avoid))
+        return Candidate.of(best(self.space, fine, seed, starts, screens, avoid))

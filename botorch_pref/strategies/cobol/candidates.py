@@ -2,6 +2,7 @@ r"""Searches for COBOL's candidates, and what the models say of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ SCREENING = 1e-2  # of bounds that only tell where a line search begins
 # Line searches from samples, and from items that are known. Were the best of all taken, these would
 # soon be crowded around one that was asked, and the search would be a local one.
 _FAR, _NEAR = 4, 2
+_KEPT = 64  # of what a coarse screen has seen
 _CHUNK = 256
 
 # The row of an item in the choices, or the rows of a pair; None in a box.
@@ -94,7 +96,7 @@ def best(
     rule: AcquisitionFunction,
     seed: int,
     starts: Tensor,
-    screen: AcquisitionFunction | None = None,
+    screens: Sequence[AcquisitionFunction] = (),
     avoid: Tensor | None = None,
 ) -> Maximum:
     r"""Where a rule is largest.
@@ -104,7 +106,7 @@ def best(
         rule: The rule, of single items.
         seed: Of everything random.
         starts: ``s x d``-dim further items from which a search of a box may begin.
-        screen: The rule to a tolerance that tells where a search should begin.
+        screens: The rule to tolerances that tell where a search should begin, the coarser first.
         avoid: ``k x d``-dim items that another one is taken for.
 
     Returns:
@@ -112,7 +114,7 @@ def best(
     """
     with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
         if space.choices is None:
-            found = _best_in_box(space, rule, seed, starts, screen or rule)
+            found = _best_in_box(space, rule, seed, starts, screens or (rule,))
         else:
             found = space.maximize(rule, seed=seed)
         return found if avoid is None else apart(found, space, rule, seed, avoid)
@@ -123,11 +125,16 @@ def _best_in_box(
     rule: AcquisitionFunction,
     seed: int,
     starts: Tensor,
-    screen: AcquisitionFunction,
+    screens: Sequence[AcquisitionFunction],
 ) -> Maximum:
+    *coarse, fine = screens
     sampled = space.sample(RAW_SAMPLES, seed)
     with torch.no_grad():
-        raw = torch.cat([_largest(screen, sampled, _FAR), _largest(screen, starts, _NEAR)])
+        for screen in coarse:
+            sampled, starts = (
+                _largest(screen, items, _KEPT).squeeze(-2) for items in (sampled, starts)
+            )
+        raw = torch.cat([_largest(fine, sampled, _FAR), _largest(fine, starts, _NEAR)])
         values = rule(raw)
     found = space.maximize(rule, seed=seed, starts=raw, raw_samples=0)
     top = int(values.argmax())
