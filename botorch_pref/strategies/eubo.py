@@ -62,7 +62,8 @@ class EUBO(UtilityStrategy):
                 expected utility of the better one; ``"ucb"`` the mean of its advantage
                 over the anchor plus ``beta`` standard deviations.
             beta: Multiplies the model's own standard deviation; at least 0.
-            **model: ``seed``, ``hyperparameters``, ``kappa``, ``regularizer``; see
+            **model: ``seed``, ``hyperparameters``, ``kappa``, ``regularizer``,
+                ``inducing_points``; see
                 :class:`~botorch_pref.strategies.utility.UtilityStrategy`.
 
         Raises:

@@ -12,7 +12,7 @@ from linear_operator import to_dense
 from torch import Size
 
 from botorch_pref.data import Comparisons
-from botorch_pref.data.options import checked_kappa, checked_positive
+from botorch_pref.data.options import check_count, checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.finite import FiniteEngine, Regularizer, checked_regularizer
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
@@ -43,6 +43,8 @@ class UtilityLearner:
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
         seed: Of restarts of the fit.
+        inducing_points: The number of inducing items of the model, on a box; ``None`` for none. The
+            model is found anew for every number of answers then.
     """
 
     def __init__(
@@ -52,9 +54,17 @@ class UtilityLearner:
         kappa: Literal["laplace"] | float,
         regularizer: Regularizer,
         seed: int,
+        inducing_points: int | None = None,
     ) -> None:
         if space.choices is None and regularizer != "rkhs":
             raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
+        if inducing_points is not None:
+            check_count("inducing_points", inducing_points, 1)
+            if space.choices is not None:
+                raise UnsupportedError(
+                    "`inducing_points` are for boxes: on choices inference lives on their rows."
+                )
+        self.inducing_points = inducing_points
         self.space, self.seed = space, seed
         self.kappa = checked_kappa("kappa", kappa)
         self.regularizer = checked_regularizer(regularizer)
@@ -143,7 +153,8 @@ class UtilityLearner:
         """The model of all comparisons so far."""
         data = self.data
         size = data.pairs.shape[-2]
-        first = max(self.num_fitted, size - size % _SPAN, min(size, 1))
+        span = 1 if self.inducing_points else _SPAN
+        first = max(self.num_fitted, size - size % span, min(size, 1))
         model = self._model
         done = 0 if model is None or model.data is None else model.data.pairs.shape[-2]
         if model is None or done < first:
@@ -193,6 +204,7 @@ class UtilityLearner:
             covar_module=covar_module,
             input_transform=self.space.input_transform(),
             variance=self.kappa,
+            inducing_points=self.inducing_points,
         )
 
 

@@ -25,6 +25,7 @@ class ModelOptions(TypedDict, total=False):
     hyperparameters: Literal["evidence"] | Mapping[str, Any]
     kappa: Literal["laplace"] | float
     regularizer: Regularizer
+    inducing_points: int | None
 
 
 class LearningStrategy(Strategy):
@@ -39,6 +40,8 @@ class LearningStrategy(Strategy):
             :class:`~botorch_pref.strategies.learner.UtilityLearner`.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
+        inducing_points: Of so many items inference goes through on a box, for very many duels; see
+            :class:`~botorch_pref.models.PreferenceGP`. By default it is exact.
 
     Attributes:
         round: The number of queries that were chosen.
@@ -54,10 +57,13 @@ class LearningStrategy(Strategy):
         hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
         kappa: Literal["laplace"] | float = "laplace",
         regularizer: Regularizer = "rkhs",
+        inducing_points: int | None = None,
     ) -> None:
         super().__init__(bounds=bounds, choices=choices, space=space, seed=seed)
         self.hyperparameters = hyperparameters
-        self.learner = UtilityLearner(self.space, hyperparameters, kappa, regularizer, self.seed)
+        self.learner = UtilityLearner(
+            self.space, hyperparameters, kappa, regularizer, self.seed, inducing_points
+        )
         self.round = 0
 
     def _refit(self) -> None:
@@ -100,11 +106,12 @@ class LearningStrategy(Strategy):
         return None
 
     def _options(self) -> dict[str, Any]:
-        fixed = self.hyperparameters
+        fixed, inducing = self.hyperparameters, self.learner.inducing_points
         return {
             "hyperparameters": fixed if fixed == "evidence" else dict(self.learner.values),
             "kappa": self.learner.kappa,
             "regularizer": self.learner.regularizer,
+            **({} if inducing is None else {"inducing_points": inducing}),
         }
 
     def _progress(self) -> dict[str, Any]:

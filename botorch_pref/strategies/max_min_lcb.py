@@ -70,7 +70,8 @@ class MaxMinLCBStrategy(UtilityStrategy):
             diagonal: Whether the leader may meet itself: ``"exclude"``, only if it is the
                 last candidate among choices, and never on a box; ``"keep"``, if that
                 pair's value, 1/2, is the least. Its answer is not learnt from.
-            **model: ``seed``, ``hyperparameters``, ``kappa``, ``regularizer``; see
+            **model: ``seed``, ``hyperparameters``, ``kappa``, ``regularizer``,
+                ``inducing_points``; see
                 :class:`~botorch_pref.strategies.utility.UtilityStrategy`.
 
         Raises:

@@ -48,6 +48,7 @@ class PFTS(UtilityStrategy):
         schedule: str | float | Schedule | Mapping[str, Any] = TEMPERED,
         on_identical: Literal["keep", "resample", "skip_query"] = "resample",
         regularizer: Regularizer = "rkhs",
+        inducing_points: int | None = None,
     ) -> None:
         r"""Set up a strategy without data.
 
@@ -65,13 +66,15 @@ class PFTS(UtilityStrategy):
                 asks that pair, as the paper does; ``"resample"`` draws the second arm
                 anew; ``"skip_query"`` goes on to the next round.
             regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
+            inducing_points: Of so many items inference goes through on a box, for very many duels.
 
         Raises:
             ComparisonDataError: If an option is none of these.
             SearchSpaceError: If the domain cannot be used.
         """
         model: dict[str, Any] = {"hyperparameters": hyperparameters, "kappa": kappa}
-        super().__init__(bounds, choices, space, seed=seed, regularizer=regularizer, **model)
+        model |= {"regularizer": regularizer, "inducing_points": inducing_points}
+        super().__init__(bounds, choices, space, seed=seed, **model)
         if on_identical not in ("keep", "resample", "skip_query"):
             raise ComparisonDataError(
                 f"`on_identical` must be keep, resample or skip_query, got {on_identical!r}."

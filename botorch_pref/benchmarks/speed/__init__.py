@@ -8,7 +8,7 @@ Sections, in the order in which they are timed:
 * ``scaling``: the same over the number of duels, with Optuna's preferential sampler and a
   variational classifier of GPyTorch;
 * ``batches``: 16 models at once beside a loop over them;
-* ``ask``: a suggestion of every preference strategy after 100 answers;
+* ``ask``: a suggestion of every strategy after 100 answers;
 * ``likelihood-ratio``: bounds over likelihood-ratio sets beside general solvers.
 """
 

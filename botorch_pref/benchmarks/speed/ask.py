@@ -1,4 +1,4 @@
-r"""A suggestion of every preference strategy, in a loop of its own."""
+r"""A suggestion of every strategy, in a loop of its own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from botorch_pref.benchmarks.loop import StandardisedProblem
 from botorch_pref.benchmarks.speed.duels import DIM
 from botorch_pref.benchmarks.speed.timing import Case, Run, Side
 from botorch_pref.problems import LogisticJudge, get_problem
+from botorch_pref.problems.judges import item_utility
+from botorch_pref.queries import Label
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import COBOL
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import get_strategy
 
+COBOL_NAME = "cobol"
 STRATEGIES = (
     "pf-ts",
     "mr-lpf",
@@ -20,10 +24,14 @@ STRATEGIES = (
     "eubo",
     "dts",
     "sgp",
+    COBOL_NAME,
     "comp-gp-ucb",
     "cost-aware-kg",
+    "gp-ucb",
+    "mf-gp-ucb",
     "borda-ucb",
     "self-sparring",
+    "gp-ts",
 )
 _REPEATS = 11  # of which one comes with new hyperparameters, after 100 answers
 
@@ -51,7 +59,8 @@ class Loop:
     r"""A strategy in a closed loop with a judge.
 
     Args:
-        name: The strategy's, of :func:`~botorch_pref.strategies.registry.get_strategy`.
+        name: The strategy's, of :func:`~botorch_pref.strategies.registry.get_strategy`; or COBOL's,
+            whose expert accepts what is better than an average item.
         size: How many answers it has had when it is first timed.
         device: Where it computes.
     """
@@ -64,12 +73,23 @@ class Loop:
         """Plays up to the next suggestion, which it returns."""
         strategy, problem = self.strategy, StandardisedProblem(get_problem("hartmann6"))
         judge = LogisticJudge(problem)
+
+        def go_on(strategy: Strategy) -> None:
+            query = strategy.ask()
+            if isinstance(query, Label):
+                strategy.tell(query, float(item_utility(problem, query) > 0.0))
+            else:
+                strategy.tell(query, judge(query, len(strategy.history)))
+
         if strategy is None:
-            space = SearchSpace(problem.bounds.to(self.device))
-            horizon = self.size + _REPEATS
-            strategy = self.strategy = get_strategy(self.name, space, seed=0, horizon=horizon)
-            for step in range(self.size):
-                strategy.tell(query := strategy.ask(), judge(query, step))
+            strategy = self.strategy = self._made(SearchSpace(problem.bounds.to(self.device)))
+            for _ in range(self.size):
+                go_on(strategy)
         else:  # the open query is the one that was timed last
-            strategy.tell(query := strategy.ask(), judge(query, len(strategy.history)))
+            go_on(strategy)
         return strategy.ask
+
+    def _made(self, space: SearchSpace) -> Strategy:
+        if self.name == COBOL_NAME:
+            return COBOL(space=space, seed=0)
+        return get_strategy(self.name, space, seed=0, horizon=self.size + _REPEATS)

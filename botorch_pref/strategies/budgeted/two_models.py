@@ -20,7 +20,8 @@ class TwoModelStrategy(BudgetedStrategy):
 
     The models, the multiples of standard deviations and when hyperparameters are learnt are those
     of Xu, Joshi, Singh and Dubrawski (2020), App. B. It recommends the measured item of the
-    largest posterior mean; without values, that item of those chosen for duels.
+    largest posterior mean; without values, that item of those chosen for duels. Values that others
+    are measuring, or that were skipped, are taken as expected meanwhile, and not asked for again.
 
     Attributes:
         beliefs: The data and both models.

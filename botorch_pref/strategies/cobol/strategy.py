@@ -34,7 +34,9 @@ class COBOL(Strategy):
     ``feedback="compare"``, a :class:`~botorch_pref.queries.Duel` of the candidate and the best
     measured item in place of a label, where no preference is no objection.
 
-    Values are maximised, a label of 1 accepts. :attr:`decisions` says why each was asked.
+    Values are maximised, a label of 1 accepts. :attr:`decisions` says why each was asked. Values
+    that others are measuring, or that were skipped, are taken as expected meanwhile, and not asked
+    for again.
 
     Example:
         >>> strategy = COBOL(bounds=bounds, seed=0)

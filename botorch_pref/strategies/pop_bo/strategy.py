@@ -66,7 +66,8 @@ class POPBO(LaplaceAdvantage):
             times the model's standard deviation; at least 0.
         exclude_identical: With "laplace", whether an item never meets itself, which has the
             index 0 and, where all others have less, is asked again and again.
-        **model: ``seed``, ``hyperparameters``, ``kappa``, ``regularizer``; see
+        **model: ``seed``, ``hyperparameters``, ``kappa``, ``regularizer``,
+            ``inducing_points``; see
             :class:`~botorch_pref.strategies.utility.UtilityStrategy`.
 
     Attributes:
