@@ -2,7 +2,6 @@ r"""Duels and values, and two models of them, which share nothing."""
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 import torch
@@ -18,13 +17,14 @@ from botorch_pref.models.borda import isotropic_kernel
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.apart import Expecting
 from botorch_pref.strategies.budgeted.options import ModelSettings
 from botorch_pref.strategies.exact_fit import fit_exactly
 
 _KINDS = ("duels", "values")
 
 
-class Beliefs:
+class Beliefs(Expecting):
     r"""Duels and values, and a model of each.
 
     A duel is data of its first item alone; the opponent was drawn at random.
@@ -47,29 +47,12 @@ class Beliefs:
         self.num_fits = 0
         self._fitted: dict[str, dict[str, Any]] = {}
         self._models: dict[str, SingleTaskGP] = {}
-        self._unmeasured: list[Evaluate] = []
 
-    def without(self, queries: list[Evaluate]) -> Beliefs:
-        r"""What is believed while some values are not to be had.
+    def _knows_values(self) -> bool:
+        return bool(self.values)
 
-        Args:
-            queries: What others are measuring, or nobody could.
-
-        Returns:
-            These beliefs, were the values as they are expected.
-        """
-        if not queries or not self.values:
-            return self
-        beliefs = copy(self)
-        beliefs._unmeasured = queries
-        beliefs._models = {kind: model for kind, model in self._models.items() if kind == "duels"}
-        return beliefs
-
-    def unmeasured_items(self) -> Tensor:
-        """The ``k x d``-dim items that are not to be measured now."""
-        if not self._unmeasured:
-            return self.space.bounds[:0]
-        return items_of([*self._unmeasured]).to(self.space.bounds)
+    def _forget_values(self) -> None:
+        self._models = {kind: model for kind, model in self._models.items() if kind == "duels"}
 
     def add(self, query: Duel | Evaluate, answer: float) -> None:
         """Add an answer; the other model stays the very same."""

@@ -3,7 +3,6 @@ r"""What COBOL has been told, and its two models."""
 from __future__ import annotations
 
 import math
-from copy import copy
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.apart import Expecting
 from botorch_pref.strategies.cobol.objective import (
     information_gain,
     objective_kernel,
@@ -28,7 +28,7 @@ from botorch_pref.strategies.exact_fit import fit_exactly
 _OBJECTIVE_NORM, _FAILURE = 1.0, 0.01
 
 
-class Beliefs:
+class Beliefs(Expecting):
     r"""Values and labels, the model of each, and what both have learnt.
 
     The label model has the objective's lengthscales, or a multiple of them, as both see the unit
@@ -52,29 +52,14 @@ class Beliefs:
         self.norm_bound = settings.norm_bound
         self.lengthscales: list[float] | None = None
         self._num_fitted = self._num_adapted = 0
-        self._unmeasured: list[Evaluate] = []
         self._objective: SingleTaskGP | None = None
         self._expert: LikelihoodRatioModel | None = None
 
-    def without(self, queries: list[Evaluate]) -> Beliefs:
-        r"""What is believed while some values are not to be had.
+    def _knows_values(self) -> bool:
+        return bool(self.measured)
 
-        Args:
-            queries: What others are measuring, or nobody could.
-
-        Returns:
-            These beliefs, were the values as they are expected.
-        """
-        if not queries or not self.measured:
-            return self
-        beliefs = copy(self)
-        beliefs._unmeasured, beliefs._objective = queries, None
-        return beliefs
-
-    def unmeasured_items(self) -> Tensor:
-        """The ``k x d``-dim items that are not to be measured now."""
-        items = [query.items.unsqueeze(0) for query in self._unmeasured]
-        return torch.cat([self.space.bounds[:0], *(item.to(self.space.bounds) for item in items)])
+    def _forget_values(self) -> None:
+        self._objective = None
 
     def add(self, query: Label | Duel | Evaluate, answer: float) -> None:
         """Add a label, a duel or a value; a duel of an item with itself says nothing."""
