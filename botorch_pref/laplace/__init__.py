@@ -11,8 +11,9 @@ from botorch_pref.laplace.inducing_evidence import (
     represent_by_inducing_items,
 )
 from botorch_pref.laplace.inducing_rows import ItemKernel
+from botorch_pref.laplace.maps import SparseMap
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
-from botorch_pref.laplace.observations import Block, Observations, SparseMap
+from botorch_pref.laplace.observations import Block, Observations
 from botorch_pref.laplace.predict import Representer
 from botorch_pref.laplace.sides import AnswerSide, ExactSide, ItemSide, choose_side
 

@@ -25,6 +25,8 @@ from botorch_pref.laplace.base import Side
 from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.sides import ExactSide
 
+_LARGE = 256  # coordinates
+
 
 @singledispatch
 def log_evidence(side: Side, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
@@ -39,7 +41,11 @@ def log_evidence(side: Side, *, start: Tensor | None = None) -> tuple[Tensor, La
         ``covariance`` and ``prior_latent``, and the mode.
     """
     assert isinstance(side, ExactSide)  # other kinds are registered
+    # From a start that is close by most steps can go by one Hessian; a look more is cheaper than
+    # another factorisation only where matrices are large.
+    side.keeps_hessian = start is not None and side.covariance.shape[-1] >= _LARGE
     mode = find_mode(side, start=start)
+    side.forget()
     return _Evidence.apply(side.covariance, side.prior_latent, side, mode), mode
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from botorch_pref.laplace.observations import Observations, SparseMap, scaled_sum
+from botorch_pref.laplace.maps import SparseMap, scaled_sum
+from botorch_pref.laplace.observations import Observations
 
 KEPT_ENTRIES = 2**24  # of a matrix that is kept: 128 MiB in double precision
 _BLOCK_ENTRIES = 2**20  # of a block of rows on a CPU, whose matrix products pay so

@@ -1,4 +1,4 @@
-r"""What was observed: blocks of judgements and the sparse map that they see items through.
+r"""What was observed: blocks of judgements, which see items through a sparse map.
 
 Notation: ``n`` items, ``m`` rows, ``f: ... x n`` utilities, ``H: m x n`` sparse with
 ``k`` entries a row, ``eta = H f: ... x m`` latent values, ``y`` answers, ``w`` weights.
@@ -7,7 +7,7 @@ A duel is the row ``f[i] - f[j]`` (coefficients ``(1, -1)``), a label the row ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,6 +15,7 @@ import torch
 from torch import Size, Tensor
 
 from botorch_pref.laplace.gaussian import StandardNormal
+from botorch_pref.laplace.maps import SparseMap
 
 
 class ElementwiseLikelihood(Protocol):
@@ -59,118 +60,6 @@ class Block:
         items = self.items.expand(*shape, *self.items.shape[-2:])
         pieces = (t.split(size) for t in (items, self.answer, self.weight))
         return [replace(self, items=i, answer=a, weight=w) for i, a, w in zip(*pieces, strict=True)]
-
-
-class SparseMap:
-    r"""``H``: every row a combination of ``k`` items.
-
-    Args:
-        items: ``... x m x k``-dim long tensor of item indices.
-        coefficients: ``k`` coefficients, each one number for all rows or ``m``-dim.
-        num_items: The number ``n`` of items.
-    """
-
-    def __init__(
-        self, items: Tensor, coefficients: Sequence[float | Tensor], num_items: int
-    ) -> None:
-        self.items = items
-        self.coefficients = coefficients
-        self.num_items = num_items
-
-    def rows(self, matrix: Tensor) -> Tensor:
-        """``H C`` for ``C: ... x n x q``, so ``... x m x q``."""
-        terms = (self._take(matrix, self.items[..., j]) for j in range(self.items.shape[-1]))
-        factors = (
-            factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor
-            for factor in self.coefficients
-        )
-        return scaled_sum(zip(terms, factors, strict=True))
-
-    def columns(self, matrix: Tensor) -> Tensor:
-        """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
-        return self.rows(matrix.transpose(-1, -2)).transpose(-1, -2)
-
-    def apply(self, vector: Tensor) -> Tensor:
-        """``H f`` for ``f: ... x n``, so ``... x m``."""
-        return self.rows(vector.unsqueeze(-1)).squeeze(-1)
-
-    def adjoint(self, vector: Tensor) -> Tensor:
-        """``H^T v`` for ``v: ... x m``, so ``... x n``."""
-        shape = torch.broadcast_shapes(vector.shape[:-1], self.items.shape[:-2])
-        out = vector.new_zeros(*shape, self.num_items)
-        vector = vector.expand(*shape, vector.shape[-1])
-        for j, factor in enumerate(self.coefficients):
-            values = vector * factor
-            out = out.scatter_add(-1, self.items[..., j].expand(values.shape), values)
-        return out
-
-    def gram(self, covariance: Tensor) -> Tensor:
-        """``H K H^T`` for ``K: ... x n x n``, so ``... x m x m``."""
-        return self.rows(self.rows(covariance).transpose(-1, -2))
-
-    def laplacian(self, weight: Tensor) -> Tensor:
-        """``H^T diag(w) H`` for ``w: ... x m``, so ``... x n x n``."""
-        n = self.num_items
-        shape = torch.broadcast_shapes(weight.shape[:-1], self.items.shape[:-2])
-        out = weight.new_zeros(*shape, n * n)
-        weight = weight.expand(*shape, weight.shape[-1])
-        for j, left in enumerate(self.coefficients):
-            for i, right in enumerate(self.coefficients):
-                index = self.items[..., j] * n + self.items[..., i]
-                values = weight * (left * right)
-                out.scatter_add_(-1, index.expand(values.shape), values)
-        return out.view(*shape, n, n)
-
-    def diagonal(self, matrix: Tensor) -> Tensor:
-        """``diag(H G H^T)`` for ``G: ... x n x n``, so ``... x m``."""
-        flat, n = matrix.flatten(start_dim=-2).unsqueeze(-1), self.num_items
-
-        def terms() -> Iterator[tuple[Tensor, float | Tensor]]:
-            for j, left in enumerate(self.coefficients):
-                for i, right in enumerate(self.coefficients):
-                    index = self.items[..., j] * n + self.items[..., i]
-                    yield self._take(flat, index).squeeze(-1), left * right
-
-        return scaled_sum(terms())
-
-    @staticmethod
-    def _take(matrix: Tensor, index: Tensor) -> Tensor:
-        """Rows of ``... x n x q`` at ``... x m`` indices."""
-        if index.dim() == 1:
-            return matrix.index_select(-2, index)
-        # Whole rows of one tall matrix: far cheaper than a gather entry by entry.
-        shape = torch.Size(torch.broadcast_shapes(matrix.shape[:-2], index.shape[:-1]))
-        n, q = matrix.shape[-2:]
-        batch = shape.numel()
-        tall = matrix.expand(*shape, n, q).reshape(batch * n, q)
-        index = index.expand(*shape, index.shape[-1]).reshape(batch, index.shape[-1])
-        start = n * torch.arange(batch, device=index.device).unsqueeze(-1)
-        taken = tall.index_select(0, (index + start).flatten())
-        return taken.view(*shape, index.shape[-1], q)
-
-
-class IdentityMap:
-    """The map of a side whose coordinates are the latent values themselves."""
-
-    def columns(self, matrix: Tensor) -> Tensor:
-        """``C`` itself."""
-        return matrix
-
-    def apply(self, vector: Tensor) -> Tensor:
-        """``f`` itself."""
-        return vector
-
-    def adjoint(self, vector: Tensor) -> Tensor:
-        """``v`` itself."""
-        return vector
-
-    def laplacian(self, weight: Tensor) -> Tensor:
-        """``diag(w)``."""
-        return torch.diag_embed(weight)
-
-    def diagonal(self, matrix: Tensor) -> Tensor:
-        """``diag(G)``."""
-        return matrix.diagonal(dim1=-2, dim2=-1)
 
 
 class Observations:
@@ -264,17 +153,3 @@ class Observations:
             factors.append(row.expand(block.items.shape[-2], width))
         columns = torch.cat(factors, dim=-2).unbind(dim=-1)
         return SparseMap(torch.cat(items, dim=-2), columns, self.num_items)
-
-
-def scaled_sum(terms: Iterable[tuple[Tensor, float | Tensor]]) -> Tensor:
-    """The sum of ``factor * term``, without a product where the factor is plus or minus one."""
-    total: Tensor | None = None
-    for term, factor in terms:
-        if isinstance(factor, Tensor) or abs(factor) != 1.0:
-            term, factor = term * factor, 1.0
-        if total is None:
-            total = term if factor == 1.0 else -term
-        else:
-            total = total + term if factor == 1.0 else total - term
-    assert total is not None  # a map has at least one coefficient
-    return total

@@ -26,7 +26,8 @@ from torch import Tensor
 
 from botorch_pref.laplace.base import Look, Side
 from botorch_pref.laplace.factors import AnswerFactor, ExactFactor, ItemFactor, matvec
-from botorch_pref.laplace.observations import IdentityMap, Observations, SparseMap
+from botorch_pref.laplace.maps import IdentityMap, SparseMap
+from botorch_pref.laplace.observations import Observations
 
 _SLOW = 0.1  # what a step must leave of the gradient for another by the same Hessian
 

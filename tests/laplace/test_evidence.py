@@ -19,6 +19,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.laplace import (
     AnswerSide,
     Block,
+    ExactSide,
     ItemSide,
     Observations,
     Side,
@@ -357,6 +358,37 @@ def test_costs_few_factorisations() -> None:
     # The aim is 15; the margin is for machines on which this is not the only job.
     ratio = fastest(evidence) / fastest(lambda: torch.linalg.cholesky(matrix))
     assert ratio <= 30.0
+
+
+@both_sides
+def test_few_factorisations_lead_from_a_start_close_by(
+    wanted: type[Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value and the gradient are the same; two for the search and one for the evidence."""
+    size = 300
+    items = rand(size, 2)
+    observations = make(items, size)
+    latent = torch.zeros(size, dtype=torch.float64)
+
+    def side_with(lengthscale: float) -> ExactSide:
+        side = choose_side(matern(items, None, lengthscale), latent, observations, side=wanted)
+        side.covariance.requires_grad_()
+        return side
+
+    _, before = log_evidence(side_with(0.4))
+    side, other = side_with(0.42), side_with(0.42)
+    cold, _ = log_evidence(other)
+    taken: list[bool] = []
+    factor = side.factor
+    monkeypatch.setattr(side, "factor", lambda *args: (taken.append(True), factor(*args))[1])
+    warm, mode = log_evidence(side, start=before.weights)
+    assert len(taken) <= 3 < int(mode.num_steps) + 1
+    assert_equal(warm, cold, 1e-10)
+    ours, theirs = (
+        torch.autograd.grad(value, where.covariance)[0]
+        for value, where in ((warm, side), (cold, other))
+    )
+    assert_equal(ours, theirs, 1e-9)
 
 
 def fastest(function: Callable[[], object], repeats: int = 15) -> float:

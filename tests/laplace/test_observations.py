@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.laplace.observations import Block, IdentityMap, Observations, SparseMap
+from botorch_pref.laplace.maps import IdentityMap, SparseMap
+from botorch_pref.laplace.observations import Block, Observations
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from tests.laplace.common import DUEL, LABEL, assert_equal, design, duels, labels, rand, randn
 
@@ -53,6 +54,19 @@ class TestSparseMap:
         assert_equal(found.adjoint(v), (H.mT @ v.unsqueeze(-1)).squeeze(-1), 1e-13)
         assert_equal(found.rows(C), H @ C, 1e-13)
         assert_equal(found.columns(C.mT), C.mT @ H.mT, 1e-13)
+        D = randn(*batch, M, 3, seed=3)
+        assert_equal(found.spread(D), H.mT @ D, 1e-13)
+
+    def test_the_gram_matrix_has_the_gradient_of_dense_algebra(
+        self, kind: str, items_shape: tuple[int, ...], batch: tuple[int, ...]
+    ) -> None:
+        found, H = self.build(kind, items_shape)
+        K = randn(*batch, N, N)
+        K = (K @ K.mT).requires_grad_()
+        grad = randn(*torch.broadcast_shapes(batch, items_shape), M, M, seed=1)
+        (ours,) = torch.autograd.grad(found.gram(K), K, grad + grad.mT)
+        (dense,) = torch.autograd.grad(H @ K @ H.mT, K, grad + grad.mT)
+        assert_equal(ours, dense, 1e-13)
 
     def test_quadratic_forms(
         self, kind: str, items_shape: tuple[int, ...], batch: tuple[int, ...]
@@ -69,6 +83,7 @@ def test_the_products_are_differentiable() -> None:
     found = SparseMap(indices(M, 2), DUEL, N)
     K = randn(N, N).requires_grad_()
     assert torch.autograd.gradcheck(found.gram, (K,))
+    assert torch.autograd.gradgradcheck(found.gram, (K,))
     assert torch.autograd.gradcheck(found.diagonal, (K,))
     assert torch.autograd.gradcheck(found.adjoint, (randn(M).requires_grad_(),))
 
@@ -104,6 +119,8 @@ class TestStackedBlocks:
         assert_equal(observations.map.adjoint(w), H.T @ w, 1e-13)
         assert_equal(observations.map.laplacian(w), H.T @ (w[:, None] * H), 1e-13)
         assert_equal(observations.map.diagonal(K), (H @ K @ H.T).diagonal(), 1e-13)
+        C = rand(13, 2, seed=2)
+        assert_equal(observations.map.spread(C), H.T @ C, 1e-13)
 
     def test_every_block_keeps_its_own_likelihood(self) -> None:
         first = duels(self.X, 6, link=ProbitLikelihood(2.0))
