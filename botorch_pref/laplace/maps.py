@@ -60,13 +60,13 @@ class SparseMap:
         """``H^T C`` for ``C: ... x m x q``, so ``... x n x q``."""
         shape = torch.broadcast_shapes(matrix.shape[:-2], self.items.shape[:-2])
         m, q = matrix.shape[-2:]
-        tall = matrix.expand(*shape, m, q).reshape(-1, q).contiguous()
+        tall = matrix.expand(*shape, m, q).reshape(shape.numel() * m, q).contiguous()
         out = tall.new_zeros(shape.numel() * self.num_items, q)
         for j, factor in enumerate(self.coefficients):
             index = _tall_index(self.items[..., j], shape, self.num_items)
             if isinstance(factor, Tensor):
                 scaled = tall.view(*shape, m, q) * factor.unsqueeze(-1)
-                out.index_add_(0, index, scaled.view(-1, q))
+                out.index_add_(0, index, scaled.view_as(tall))
             else:
                 out.index_add_(0, index, tall, alpha=factor)
         return out.view(*shape, self.num_items, q)
@@ -108,7 +108,7 @@ class SparseMap:
         # Whole rows of one tall matrix: far cheaper than a gather entry by entry.
         shape = torch.broadcast_shapes(matrix.shape[:-2], index.shape[:-1])
         n, q = matrix.shape[-2:]
-        tall = matrix.expand(*shape, n, q).reshape(-1, q)
+        tall = matrix.expand(*shape, n, q).reshape(shape.numel() * n, q)
         taken = tall.index_select(0, _tall_index(index, shape, n))
         return taken.view(*shape, index.shape[-1], q)
 

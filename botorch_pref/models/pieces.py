@@ -16,7 +16,7 @@ from botorch_pref.laplace import Side, choose_side
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
 
-_CACHED_ENTRIES = 2**18  # of one matrix: 2 MiB in double precision
+_CACHED_ENTRIES = 2**20  # of one matrix: 8 MiB in double precision; more is slower at 400 duels
 # Kernels that are functions of inputs and parameters alone; others look at the batch shape
 # that they were made with, or have buffers of that shape.
 _SEPARABLE = (

@@ -88,6 +88,15 @@ def test_the_products_are_differentiable() -> None:
     assert torch.autograd.gradcheck(found.adjoint, (randn(M).requires_grad_(),))
 
 
+def test_no_rows() -> None:
+    """In a batch, too, whose matrices then have no entries."""
+    empty = SparseMap(torch.empty(2, 0, 2, dtype=torch.long), DUEL, N)
+    K = randn(N, N).requires_grad_()
+    assert empty.gram(K).shape == (2, 0, 0)
+    assert torch.equal(torch.autograd.grad(empty.gram(K).sum(), K)[0], torch.zeros(N, N).double())
+    assert empty.spread(randn(2, 0, 3)).shape == (2, N, 3)
+
+
 def test_identity_map() -> None:
     found, v, C = IdentityMap(), randn(2, N), randn(2, N, N)
     assert torch.equal(found.apply(v), v)
