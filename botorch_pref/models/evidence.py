@@ -3,21 +3,19 @@ r"""The evidence of a model: warm starts, and batches in pieces that stay in the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from botorch_pref._memory import keep_pages
 from botorch_pref.laplace import Side, log_evidence
 from botorch_pref.laplace.evidence import refuse_second_derivatives
 from botorch_pref.models.pieces import Pieces, worth_splitting
 
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
-
-_LARGEST_KEPT = 2**25 - 2**13  # bytes; glibc learns from no block above 32 MiB
 
 
 class EvidenceEvaluator:
@@ -49,7 +47,7 @@ class EvidenceEvaluator:
         Returns:
             ``batch_shape``-dim values, or one for each of ``elements``.
         """
-        _keep_pages()
+        keep_pages()
         items = model.transformed_items()
         if elements is None and not worth_splitting(model, items):
             value, self._starts = _find(model.side(items), self._starts)
@@ -70,17 +68,6 @@ class EvidenceEvaluator:
         value = _Pieces.apply(value_of, pieces.size, *pieces.inputs)
         self._starts[rows] = torch.cat(found)
         return value
-
-
-@cache
-def _keep_pages() -> None:
-    """Have glibc keep up to 64 MiB of what is freed, once and for all.
-
-    One evaluation needs the pages that the last one freed. By default they go back to the system
-    in between, and half of the time of a fit is spent on getting them. glibc keeps twice the
-    largest block that it has seen freed; nothing is ever written to this one.
-    """
-    torch.empty(_LARGEST_KEPT, dtype=torch.uint8)
 
 
 def _find(side: Side, start: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from botorch.generation import gen_candidates_scipy
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
+from botorch_pref._memory import keep_pages
 from botorch_pref.exceptions import SearchSpaceError
 
 # How much of a step that left the feasible set is taken back: the end is often just outside.
@@ -199,6 +200,7 @@ def promising(
     Returns:
         At most so many of the items, feasible ones.
     """
+    keep_pages()  # for what follows
     raw = raw[all_feasible(feasible, raw)]
     values = torch.cat([rule(part) for part in raw.split(_RAW_CHUNK)])
     if feasible is None:

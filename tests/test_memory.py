@@ -19,9 +19,9 @@ def evaluate():
     mll(None, None).backward()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-evaluate(), evaluate()
-before = evaluate()
-print((evaluate() - before) * resource.getpagesize())
+*_, before = [evaluate() for _ in range(3)]
+*_, after = [evaluate() for _ in range(5)]
+print((after - before) * resource.getpagesize() // 5)
 """
 
 
@@ -33,4 +33,4 @@ def test_pages_are_kept_between_evaluations() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=120
     )
     matrix = 800**2 * 8
-    assert int(done.stdout) < matrix  # without care it was eight times as much
+    assert int(done.stdout) < 2 * matrix  # without care it was eight times a matrix
