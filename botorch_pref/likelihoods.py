@@ -30,7 +30,7 @@ class BernoulliLikelihood(Module, ABC):
     r"""``P(first wins) = mu(h)`` with ``mu(h) = link(scale * h)``, ``mu(-h) = 1 - mu(h)``.
 
     The scale is a constant of the likelihood, not a parameter: in a model the output
-    scale of the kernel is the only scale that is learnt.
+    scale of the kernel is the only scale that is learnt, unless values are measured too.
     """
 
     def __init__(self, scale: float = 1.0) -> None:

@@ -57,8 +57,9 @@ class ExpertAugmentedLCB(ExpertAcquisitionFunction):
         Args:
             objective_model: A BoTorch model of measured values with one output.
             label_model: The expert's model, with the label 1 for accept: a
-                :class:`~botorch_pref.models.LikelihoodRatioModel` or a
-                :class:`~botorch_pref.models.BernoulliGP`; may be None if ``weight`` is 0.
+                :class:`~botorch_pref.models.LikelihoodRatioModel`, a
+                :class:`~botorch_pref.models.BernoulliGP`, or, where pairs are judged, a
+                :class:`~botorch_pref.models.PreferenceGP`; may be None if ``weight`` is 0.
             beta: Multiplies the standard deviation, as in the paper; BoTorch's
                 ``UpperConfidenceBound`` takes its square.
             weight: Standardised units of the objective that a logit is worth, the paper's

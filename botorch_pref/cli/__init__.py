@@ -122,7 +122,10 @@ def _add_run(commands: Any) -> None:
     )
     run.add_argument("--dim", type=count, metavar="D", help="dimension, where it can be chosen")
     run.add_argument(
-        "--num-choices", type=count, metavar="N", help="a grid in place of the box (ackley, rkhs)"
+        "--num-choices",
+        type=count,
+        metavar="N",
+        help="items of a grid, in place of the box (ackley, gpsample) or of 30 (rkhs)",
     )
     run.add_argument(
         "--dedupe", choices=("keep", "mean"), help="repeated measurements (catalyst); default: keep"

@@ -31,7 +31,7 @@ sections:
                     suggestion beside Optuna's preferential sampler (botorch-pref[optuna]); fit and
                     predictions beside a variational classifier of GPyTorch
   batches           16 models at once beside a loop over them, and beside one
-  ask               a suggestion of every preference strategy after 100 answers in 6 dimensions
+  ask               a suggestion of every strategy after 100 answers in 6 dimensions
   likelihood-ratio  bounds beside CVXPY with Clarabel and CasADi with IPOPT (botorch-pref[bench])
 
 Closed loops of all strategies are timed by `botorch-pref bench ackley` and `bench catalyst`.

@@ -163,14 +163,14 @@ class SearchSpace(Box):
 
         On a box the best starts are refined by L-BFGS-B, and once more by SLSQP where that led
         to what is not feasible, or by :class:`~botorch_pref.space.mixed.MixedSearch` where not
-        all is a real number on a linear scale; on choices every item, or every unordered pair,
-        is evaluated and ties are broken at random.
+        all is a real number on a linear scale; on choices every item, or every pair in one order
+        (so a rule must not depend on it), is evaluated and ties are broken at random.
 
         Args:
             acq_function: The rule; takes ``b x q x d``.
             q: 1 for items, 2 for pairs.
             seed: Of everything random.
-            starts: ``s x q x d``-dim further starting points, for a box.
+            starts: ``s x q x d``-dim further starting points; like the next three, for a box.
             raw_samples: The size of the Sobol sample.
             num_restarts: How many starting points are refined; 4, or 8 with ``feasible``.
             options: Passed to BoTorch's candidate generation.

@@ -69,6 +69,7 @@ class EUBO(UtilityStrategy):
         Raises:
             ComparisonDataError: If an option is none of these, or "ucb" has no anchor.
             SearchSpaceError: If the domain cannot be used.
+            UnsupportedError: If an option is not for this kind of domain.
         """
         super().__init__(bounds, choices, space, **model)
         if anchor not in _ANCHORS:

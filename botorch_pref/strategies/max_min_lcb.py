@@ -77,6 +77,7 @@ class MaxMinLCBStrategy(UtilityStrategy):
         Raises:
             ComparisonDataError: If an option is none of these.
             SearchSpaceError: If the domain cannot be used.
+            UnsupportedError: If an option is not for this kind of domain.
         """
         super().__init__(bounds, choices, space, **model)
         if diagonal not in ("exclude", "keep"):

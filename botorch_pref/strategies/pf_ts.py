@@ -71,6 +71,7 @@ class PFTS(UtilityStrategy):
         Raises:
             ComparisonDataError: If an option is none of these.
             SearchSpaceError: If the domain cannot be used.
+            UnsupportedError: If an option is not for this kind of domain.
         """
         model: dict[str, Any] = {"hyperparameters": hyperparameters, "kappa": kappa}
         model |= {"regularizer": regularizer, "inducing_points": inducing_points}

@@ -67,7 +67,7 @@ class Study(StudyView):
         Raises:
             StudyError: If an argument cannot be used; names it.
             StudyFileError: If the file exists, or cannot be written.
-            StudyLockedError: If another process has it open.
+            StudyLockedError: If it is open for writing elsewhere, in this process included.
         """
         content = Content.new(space, strategy, names, description, levels, stopping)
         return cls(Record.create(path, content))
@@ -86,7 +86,8 @@ class Study(StudyView):
 
         Raises:
             StudyFileError: If the file is missing, truncated, foreign or newer.
-            StudyLockedError: If another process has it open for writing; names it.
+            StudyLockedError: If it is open for writing elsewhere, in this process included; names
+                the process.
         """
         return cls(Record.load(path, read_only=read_only))
 

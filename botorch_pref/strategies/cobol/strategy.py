@@ -25,8 +25,9 @@ class COBOL(Strategy):
     r"""Bayesian optimisation with an expert's advice, Xu et al. (2024b), Algorithm 1.
 
     At every step there are two candidates. The vanilla one maximises ``mean + beta sd`` of the
-    objective; the augmented one maximises the same plus ``lambda`` times the upper end of
-    what the expert may believe, a likelihood-ratio set of his labels. The augmented one is
+    objective; the augmented one also looks at what the expert may believe, a likelihood-ratio
+    set of his labels: by default it maximises expected improvement times his likely chance of
+    accepting, in :meth:`paper` the vanilla rule plus ``lambda`` times the set's upper end. It is
     taken while the objective alone gives no reason against it (no harm), and the expert is
     asked only while his belief there is uncertain (handover). What he rejects is not measured,
     what he accepts is next; where he does not answer, the vanilla candidate is. ``ask`` returns

@@ -77,6 +77,7 @@ class POPBO(LaplaceAdvantage):
     Raises:
         ComparisonDataError: If an option is none of these.
         SearchSpaceError: If the domain cannot be used.
+        UnsupportedError: If an option is not for this kind of domain.
     """
 
     def __init__(
