@@ -60,11 +60,12 @@ class Query:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what :meth:`to_json` wrote; the items are put on the CPU.
+    def from_json(cls, data: Mapping[str, Any], device: torch.device | None = None) -> Self:
+        """Reads what :meth:`to_json` wrote.
 
         Args:
             data: The dictionary, of this class's kind; :class:`Query` itself takes any kind.
+            device: Where the items are put; on the CPU by default.
 
         Raises:
             ComparisonDataError: If it is no such dictionary; names the entry.
@@ -82,7 +83,7 @@ class Query:
         if data["dtype"] not in [*_DTYPES]:
             raise ComparisonDataError(f"`dtype` must be in {[*_DTYPES]}, not {data['dtype']!r}.")
         try:
-            items = torch.tensor(data["items"], dtype=_DTYPES[data["dtype"]])
+            items = torch.tensor(data["items"], dtype=_DTYPES[data["dtype"]], device=device)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise ComparisonDataError(f"`items` cannot be read: {error}") from error
         indices: Any = data["indices"]

@@ -6,30 +6,48 @@ belong; those marked ``cuda`` run the same on a real one.
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim import optimize_acqf
-from torch import Tensor
+from botorch.optim.utils import sample_all_priors
+from botorch.sampling import SobolQMCNormalSampler
+from torch import Size, Tensor
+from torch.nn import Module
 
-from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB, PairVariance
+from botorch_pref.acquisition import (
+    DuelingKnowledgeGradient,
+    DuelingThompsonSampling,
+    MaxMinLCB,
+    PairVariance,
+)
+from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.finite import FiniteEngine
 from botorch_pref.laplace import ItemSide, find_mode
 from botorch_pref.laplace.sides import ExactSide
 from botorch_pref.likelihood_ratio.barrier import Barrier
 from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
-from botorch_pref.models import LaplaceMarginalLogLikelihood, LikelihoodRatioModel, PreferenceGP
+from botorch_pref.models import (
+    BordaGP,
+    LaplaceMarginalLogLikelihood,
+    LikelihoodRatioModel,
+    PreferenceGP,
+)
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import COBOL, POPBO, Strategy
+from botorch_pref.strategies import COBOHL, COBOL, EUBO, GPUCB, POPBO, Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.expert_baselines import CoExBO, ExpertOverride
 from botorch_pref.strategies.registry import get_strategy, strategy_names
+from botorch_pref.study import Study
 from tests._reference.second_device import second_device
 
 CPU = torch.device("cpu")
@@ -62,15 +80,21 @@ def test_the_emulated_device_is_as_strict_as_a_real_one() -> None:
             lambda: there + here[0],
             lambda: torch.rand(2, device=device, generator=torch.Generator()),
             there.numpy,
+            lambda: here[there[0].long()],
+            lambda: there.index_put_((torch.tensor([0]),), here[:1]),
         ):
             with pytest.raises((RuntimeError, TypeError)):
                 wrong()
         assert counts.transfers == 0
+        with pytest.raises(RuntimeError):
+            here[there[0] > 0.0]
+        counts.transfers = 0
         assert bool(there.sum() == 3.0)
         assert torch.equal(there.cpu(), here)
         assert torch.equal(there[[0, 2], 1:].cpu(), here[[0, 2], 1:])
         assert counts.transfers == 3
         there[there > 0.0] = 2.0
+        assert counts.transfers == 4  # how many there are
         assert torch.equal(there.cpu(), 2.0 * here)
         root = there.clone().requires_grad_()
         torch.linalg.cholesky(root).diagonal().log().sum().backward()
@@ -258,6 +282,69 @@ def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
     assert all(taken)
 
 
+def moved(module: Module, device: torch.device) -> Module:
+    """A copy on a device, where it was not made."""
+    return copy.deepcopy(module).to(device)
+
+
+def test_rules_are_moved_after_they_were_used(device: torch.device) -> None:
+    """What they keep beside parameters and buffers, too."""
+    X, comparisons = items_and_comparisons()
+    model = PreferenceGP(X, comparisons)
+    counts = torch.full((len(X), 1), 2.0, dtype=torch.float64)
+    borda = BordaGP(X, X[:, :1], counts=counts, noise=0.25)
+    rules = (DuelingThompsonSampling(model, seed=3), DuelingKnowledgeGradient(model, X[:5]))
+    pairs = X[:8].view(4, 2, 2)
+    with torch.no_grad():
+        for rule in rules:
+            wanted = rule(pairs)
+            same(moved(rule, device)(pairs.to(device)), wanted)
+        wanted = borda.interval(X[:3], 1.0)[0]
+        same(borda.to(device).interval(X[:3].to(device), 1.0)[0], wanted)
+
+
+def test_a_moved_model_draws_from_its_priors_and_is_fitted_again(device: torch.device) -> None:
+    X, comparisons = items_and_comparisons()
+    model = PreferenceGP(torch.stack([X, X.flip(-1)]), comparisons.expand(2, -1, -1))
+    assert model.element_evidence(torch.tensor([0])).isfinite().all()
+    model.to(device)
+    sample_all_priors(model)
+    assert model.covar_module.base_kernel.lengthscale.device == device
+    assert model.element_evidence(torch.tensor([1], device=device)).isfinite().all()
+
+
+def test_values_alone(device: torch.device) -> None:
+    X = items_and_comparisons()[0].to(device)
+    model = PreferenceGP(None, None, values=(X, X[:, :1]))
+    sampler = SobolQMCNormalSampler(Size([2]), seed=0)
+    assert model.fantasize(X[:2], sampler).posterior(X[:3]).mean.device == device
+
+
+def test_constraints_in_tensors(device: torch.device) -> None:
+    """As BoTorch has them."""
+    row = (torch.tensor([0, 1], device=device), torch.ones(2, dtype=torch.double, device=device), 1)
+    space = SearchSpace(BOX.to(device), inequality_constraints=[row])
+    assert bool((space.sample(5, 0).sum(-1) >= 1.0 - 1e-9).all())
+    with pytest.raises(SearchSpaceError, match=r"`choices` are on .*, but `bounds` on"):
+        SearchSpace(BOX, TABLE.to(device))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_study_stays_where_it_is(device: torch.device, measured: bool, tmp_path: Path) -> None:
+    kind: Any = partial(GPUCB, num_initial_values=2) if measured else EUBO
+    with Study.create(tmp_path / "study.json", SearchSpace(BOX.to(device)), kind) as study:
+        for _ in range(4):
+            query = study.ask()
+            study.tell(query, answer(query))
+        assert study.recommend().item.device == device
+        study.undo()
+        assert study.ask().items.device == device
+    with Study.load(tmp_path / "study.json", device=device) as study:
+        assert study.ask().items.device == device
+        assert study.recommend().item.device == device
+
+
 # ---------------------------------------------------------------------- strategies
 
 
@@ -275,7 +362,10 @@ def answer(query: Query) -> float:
 def asked(strategy: Strategy, device: torch.device, number: int) -> list[Tensor]:
     """The items of the queries, and the recommendation."""
     items = []
-    for _ in range(number):
+    for step in range(number):
+        if step == number // 2:
+            state = json.loads(json.dumps(strategy.state_dict()))
+            strategy = type(strategy).from_state_dict(state, device)
         query = strategy.ask()
         assert query.items.device == device
         items.append(query.items.cpu())
@@ -287,6 +377,8 @@ EXPERTS: dict[str, Callable[..., Strategy]] = {
     "cobol": COBOL,
     "cobol of the paper": COBOL.paper,
     "cobol that compares": partial(COBOL, feedback="compare"),
+    "cobol, constrained": partial(COBOL, candidate="constrained"),
+    "cobohl": COBOHL,
     "override": ExpertOverride,
     "coexbo": CoExBO,
 }

@@ -68,7 +68,8 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
 
         Raises:
             ComparisonDataError: If an option is out of range.
-            UnsupportedError: If a model has several outputs, or the other one is no ``BordaGP``.
+            UnsupportedError: If a model has several outputs, or the other one is no ``BordaGP``, or
+                a batch of them.
         """
         super().__init__(model=value_model)
         if value_model.num_outputs != 1:
@@ -77,6 +78,8 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
             )
         if not isinstance(borda_model, BordaGP):
             raise UnsupportedError(f"`borda_model` must be a BordaGP, not {type(borda_model)}.")
+        if borda_model.batch_shape:
+            raise UnsupportedError("`borda_model` must not be batched.")
         self.borda_model = borda_model
         slack = 0.0 if borda_slack == 0 else checked_positive("borda_slack", borda_slack)
         betas = {"beta": beta, "borda_beta": beta if borda_beta is None else borda_beta}

@@ -2,8 +2,8 @@ r"""The knowledge gradient of a duel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Self, cast
 
 import torch
 from botorch.models.model import Model
@@ -109,6 +109,12 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
                 answers = 0.5 * (1.0 + mean.detach().sign())
                 believed = cast(Any, self.model).condition_on_pairs(pairs, answers)
         self.believed, self.law = believed, DifferenceLaw.of(believed)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Torch's, of what moves a module; the law is that of what the model has become."""
+        super()._apply(fn, recurse)
+        self.law = DifferenceLaw.of(self.believed)
+        return self
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

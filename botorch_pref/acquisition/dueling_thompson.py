@@ -2,8 +2,9 @@ r"""PF-TS: one Thompson path of the utility for each arm."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import cast
+from typing import Self, cast
 
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
@@ -51,6 +52,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         Args:
             draw: The number of the draw. With a seed the same number is the same draw.
         """
+        self._draw = draw
         seed = None if self.seed is None else derive_seed(self.seed, "pair", draw)
         with nullcontext() if seed is None else seeded(seed):
             self.paths = [draw_matheron_paths(self.model, Size()) for _ in range(2)]
@@ -58,6 +60,12 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         """Draw anew: pairs of one batch are independent of each other."""
         self.redraw(0 if pairs is None else len(pairs))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Torch's, of what moves a module; the paths are drawn again, as they cannot be moved."""
+        super()._apply(fn, recurse)
+        self.redraw(self._draw)
+        return self
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

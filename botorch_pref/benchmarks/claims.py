@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 ERRORS = 2.0  # standard errors that a difference must exceed
@@ -102,8 +103,11 @@ def compared(measures: pd.DataFrame, comparison: Comparison) -> Outcome:
     means = both.mean()
     if len(both) < 2:
         return Outcome(comparison, means["first"], means["second"], math.nan, math.nan, "unknown")
-    gap = (both["first"] - both["second"]).to_numpy(dtype=float)
-    difference, error = float(gap.mean()), float(gap.std(ddof=1)) / math.sqrt(len(gap))
+    with np.errstate(invalid="ignore"):  # what is infinite on both sides is the same
+        gap = (both["first"] - both["second"]).fillna(0.0).to_numpy(dtype=float)
+        difference, error = float(gap.mean()), float(gap.std(ddof=1)) / math.sqrt(len(gap))
+    if math.isinf(difference):
+        error = 0.0
     verdict: Verdict = "not seen"
     least = max(ERRORS * error, _ROUNDING)
     excess = -difference if comparison.relation == "higher" else difference

@@ -3,6 +3,7 @@ r"""A Gaussian process over how often an item wins against a random one."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Self, cast
 
 import torch
@@ -24,7 +25,7 @@ from botorch_pref.models.moments import safe_deviation
 
 ANSWER_VARIANCE = 0.25  # what no answer of 0 or 1 exceeds
 _PRIOR_MEAN = 0.5  # of the wins of random items against each other, whatever the judge
-_UNIFORM_VARIANCE = 1.0 / 12.0
+UNIFORM_VARIANCE = 1.0 / 12.0
 
 
 class BordaGP(SingleTaskGP):
@@ -80,7 +81,7 @@ class BordaGP(SingleTaskGP):
                 train_Y,
                 variance,
                 covar_module=covar_module
-                or isotropic_kernel(train_X.shape[:-2], train_X, _UNIFORM_VARIANCE),
+                or isotropic_kernel(train_X.shape[:-2], train_X, UNIFORM_VARIANCE),
                 mean_module=mean,
                 outcome_transform=None,
                 input_transform=input_transform,
@@ -172,6 +173,13 @@ class BordaGP(SingleTaskGP):
         variance = kernel(at, diag=True) - solved.square().sum(dim=-2)
         shape = torch.broadcast_shapes(X.shape[:-1], self.batch_shape)
         return mean.view(shape), variance.view(shape)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Torch's, of what moves a module; GPyTorch's caches stay where they were."""
+        del recurse  # which GPyTorch does not know
+        super()._apply(fn)
+        self.prediction_strategy = None
+        return self
 
     @torch.no_grad()
     def _caches(self, item: Tensor) -> DefaultPredictionStrategy:

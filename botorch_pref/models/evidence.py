@@ -55,6 +55,7 @@ class EvidenceEvaluator:
         pieces = Pieces(model, items, elements)
         if self._starts is None:
             self._starts = items.new_zeros(len(items), model.num_observations)
+        self._starts = self._starts.to(items)  # which may have been moved since
         rows = slice(None) if elements is None else elements
         starts = self._starts[rows].split(pieces.size)
         found: list[Tensor] = []

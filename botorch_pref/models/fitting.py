@@ -3,8 +3,8 @@ r"""What hyperparameters are fitted by, and the defaults they start from."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Self
 
 from botorch.utils.constraints import LogTransformedInterval
 from gpytorch import Module
@@ -83,6 +83,16 @@ def _log_priors(module: Module) -> Iterator[Tensor]:
         yield prior.log_prob(closure(owner))
 
 
+class MovablePrior(LogNormalPrior):
+    """GPyTorch's log-normal prior, whose draws are where it was moved to."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Torch's, of what moves a module; GPyTorch moves copies of the parameters alone."""
+        super()._apply(fn, recurse)
+        self.base_dist.loc, self.base_dist.scale = self._buffered_loc, self._buffered_scale
+        return self
+
+
 def default_covar_module(
     dim: int | None, batch_shape: Size, kind: KernelName = "rbf"
 ) -> ScaleKernel:
@@ -103,7 +113,7 @@ def default_covar_module(
     options = {
         "ard_num_dims": dim,
         "batch_shape": batch_shape,
-        "lengthscale_prior": LogNormalPrior(math.log(DEFAULT_LENGTHSCALE), 0.8),
+        "lengthscale_prior": MovablePrior(math.log(DEFAULT_LENGTHSCALE), 0.8),
         "lengthscale_constraint": LogTransformedInterval(
             1e-3, 1e2, initial_value=DEFAULT_LENGTHSCALE
         ),
@@ -112,7 +122,7 @@ def default_covar_module(
     return ScaleKernel(
         MaternKernel(nu=smoothness, **options) if smoothness else RBFKernel(**options),
         batch_shape=batch_shape,
-        outputscale_prior=LogNormalPrior(math.log(DEFAULT_OUTPUT_SCALE), 1.0),
+        outputscale_prior=MovablePrior(math.log(DEFAULT_OUTPUT_SCALE), 1.0),
         outputscale_constraint=LogTransformedInterval(
             1e-3, 1e4, initial_value=DEFAULT_OUTPUT_SCALE
         ),

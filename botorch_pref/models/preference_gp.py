@@ -206,7 +206,7 @@ class PreferenceGP(InducingModel):
         data = self.merged_data
         if data is None:
             data = Comparisons.from_comparisons(
-                X.new_empty(0, X.shape[-1]), torch.empty(0, 2, dtype=torch.long)
+                X.new_empty(0, X.shape[-1]), X.new_empty(0, 2, dtype=torch.long)
             )
         return self.with_data(data.append_fresh(X, answers), self.values)
 

@@ -151,6 +151,10 @@ class Box:
             raise SearchSpaceError(
                 f"`choices` has {choices.shape[-1]} columns but `bounds` {self.dim}."
             )
+        if choices.device != self.bounds.device:
+            raise SearchSpaceError(
+                f"`choices` are on {choices.device}, but `bounds` on {self.bounds.device}."
+            )
         if self.polytope is not None:
             raise SearchSpaceError(
                 "A table of `choices` takes no constraints: leave out the rows that break them."

@@ -94,8 +94,8 @@ def checked_constraints(
     for row, entry in enumerate(constraints):
         try:
             indices, coefficients, rhs = entry
-            indices = torch.as_tensor(indices)
-            given = torch.as_tensor(coefficients, dtype=torch.double)
+            indices = torch.as_tensor(indices, device="cpu")
+            given = torch.as_tensor(coefficients, dtype=torch.double, device="cpu")
             found = checked_dimensions(name, indices.tolist(), dim)
             fits = given.shape == indices.shape == (len(found),) and bool(len(found))
             numbers = torch.cat([given.flatten(), torch.tensor([float(rhs)], dtype=torch.double)])

@@ -201,13 +201,13 @@ class SearchSpace(Box):
     def _best_choice(
         self, acq_function: AcquisitionFunction, q: int, seed: int, feasible: Feasible | None
     ) -> Maximum:
-        n = len(self.table)
-        rows = torch.arange(n).unsqueeze(-1) if q == 1 else torch.triu_indices(n, n, 1).T
+        n, device = len(self.table), self.table.device
+        pairs = torch.triu_indices(n, n, 1, device=device).T
+        rows = torch.arange(n, device=device).unsqueeze(-1) if q == 1 else pairs
         with torch.no_grad():
             if feasible is not None:
                 rows = rows[all_feasible(feasible, self.table.unsqueeze(-2))[rows].all(-1)]
-            parts = [acq_function(self.table[part]) for part in rows.split(_PAIR_CHUNK)]
-        values = torch.cat(parts)
+            values = torch.cat([acq_function(self.table[part]) for part in rows.split(_PAIR_CHUNK)])
         noise = torch.rand(len(values), generator=torch.Generator().manual_seed(seed))
         best = argmax_with_random_ties(values, noise.to(values))
         row = rows[int(best)]
@@ -223,12 +223,14 @@ class SearchSpace(Box):
         return {"bounds": self.bounds.tolist(), "choices": choices, **self.options()}
 
     @classmethod
-    def from_state_dict(cls, state: dict[str, Any]) -> SearchSpace:
-        """The space that :meth:`state_dict` was taken of."""
+    def from_state_dict(
+        cls, state: dict[str, Any], device: torch.device | None = None
+    ) -> SearchSpace:
+        """The space that :meth:`state_dict` was taken of; on the CPU by default."""
         options: dict[str, Any] = {
             name: value
             if value is None or name not in ("bounds", "choices")
-            else torch.as_tensor(value, dtype=torch.double)
+            else torch.as_tensor(value, dtype=torch.double, device=device)
             for name, value in state.items()
         }
         return cls(**options)

@@ -17,6 +17,7 @@ from botorch_pref.space import Feasible, Maximum, SearchSpace
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box
 _SAMPLE = 1024
 _CHUNK = 256
+_NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
 
 
 class Expecting(ABC):
@@ -38,11 +39,12 @@ class Expecting(ABC):
         Returns:
             These beliefs, were the values as they are expected.
         """
-        if not queries or not self._knows_values():
+        if not queries:
             return self
         beliefs = copy(self)
         beliefs._unmeasured = queries
-        beliefs._forget_values()
+        if self._knows_values():
+            beliefs._forget_values()
         return beliefs
 
     def unmeasured_items(self) -> Tensor:
@@ -89,6 +91,15 @@ def best_apart(
     return items[int(values.masked_fill(near, -torch.inf).argmax())]
 
 
+def _around(found: Maximum, space: SearchSpace, seed: int) -> Tensor:
+    """A sample of a box, and items near what was found, where a narrow filter passes some."""
+    generator = torch.Generator().manual_seed(seed)
+    moves = torch.randn(_NEARBY, space.dim, generator=generator, dtype=torch.double)
+    whole = found.items[:1].expand(_NEARBY, space.dim)
+    near = [space.near(whole, moves.to(whole), scale) for scale in _SCALES]
+    return torch.cat([space.sample(_SAMPLE, seed), *near])
+
+
 @torch.no_grad()
 def apart(
     found: Maximum,
@@ -114,7 +125,7 @@ def apart(
     """
     if not len(avoid) or not bool(same_item(space, found.items[0], avoid).any()):
         return found
-    items = space.sample(_SAMPLE, seed) if space.choices is None else space.choices
+    items = _around(found, space, seed) if space.choices is None else space.choices
     barred = same_item(space, items.unsqueeze(-2), avoid).any(-1)
     if feasible is not None:
         barred = barred | (feasible(items) < 0.0)

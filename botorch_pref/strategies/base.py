@@ -104,7 +104,9 @@ class Strategy(ABC):
             told = any(query == answered.query for answered in self.history)
             state = "was already told" if told else "is not open in this strategy"
             raise StaleQueryError(f"Query {query.id} of {query.annotator!r} {state}.")
-        answered = Answered(query, _checked_answer(query, answer))
+        # Its own query, not an equal one, which may have come from a file, or another device.
+        own = self._open[query.annotator]
+        answered = Answered(own, _checked_answer(own, answer))
         self._learn(answered)
         self.history.append(answered)
         del self._open[query.annotator]
@@ -174,11 +176,12 @@ class Strategy(ABC):
         }
 
     @classmethod
-    def from_state_dict(cls, state: dict[str, Any]) -> Self:
+    def from_state_dict(cls, state: dict[str, Any], device: torch.device | None = None) -> Self:
         r"""The strategy that :meth:`state_dict` was taken of.
 
         Args:
             state: What :meth:`state_dict` returned, possibly written as JSON in between.
+            device: Where it computes; on the CPU by default.
 
         Returns:
             A strategy whose next query is the identical one.
@@ -197,13 +200,14 @@ class Strategy(ABC):
             )
         if missing := _STATE_KEYS - state.keys():
             raise ComparisonDataError(f"`state` lacks {sorted(missing)}.")
-        space = SearchSpace.from_state_dict(state["space"])
+        space = SearchSpace.from_state_dict(state["space"], device)
         strategy = cls(space=space, seed=state["seed"], **state["options"])
         for query, answer in state["history"]:
-            answered = Answered(Query.from_json(query), answer)
+            answered = Answered(Query.from_json(query, device), answer)
             strategy._learn(answered)
             strategy.history.append(answered)
-        for query in map(Query.from_json, state["open"]):
+        for entry in state["open"]:
+            query = Query.from_json(entry, device)
             strategy._open[query.annotator] = query
         strategy._next_id = state["next_id"]
         strategy._restore(state["progress"])

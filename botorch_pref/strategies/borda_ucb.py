@@ -30,6 +30,7 @@ class BordaUCB(TwoModelStrategy):
     """
 
     settings_type = DuelSettings
+    kinds = ("duel",)
     record_type = WidthRecord
 
     def _next(self) -> Chosen:
@@ -51,6 +52,7 @@ class RandomDuels(TwoModelStrategy):
     """
 
     settings_type = DuelSettings
+    kinds = ("duel",)
 
     def _next(self) -> Chosen:
         self.beliefs.learn()

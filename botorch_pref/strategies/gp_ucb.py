@@ -36,6 +36,7 @@ class GPUCB(TwoModelStrategy):
     """
 
     settings_type = ValueSettings
+    kinds = ("value",)
 
     def _next(self) -> Chosen:
         record = self.record_type("value", "values")

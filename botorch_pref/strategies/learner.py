@@ -31,8 +31,8 @@ class UtilityLearner:
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Where hyperparameters are learnt, they are fitted anew, from the prior's
     median, whenever the data have grown by a tenth. In between, answers are added to the model
-    one by one, from numbers of answers that depend on nothing else: so it is the same, bit for
-    bit, whenever it was asked for, and after it was stored and resumed.
+    one by one, from numbers of answers that depend on nothing else: so it is the same, on a CPU bit
+    for bit, whenever it was asked for, and after it was stored and resumed.
 
     Args:
         space: The domain.

@@ -98,19 +98,21 @@ class MFGPUCB(TwoModelStrategy):
         self.gamma, self.streak = self.settings.first_gamma, 0
 
     def _next(self) -> Chosen:
-        if not self.beliefs.duels:
-            record = WidthRecord("duel", "multi-fidelity")
-            return Chosen(record, *self._uniform("first", len(self.records)))
-        step = self._step()
-        found = step.maximum(self._rule(step)) if self.beliefs.values else step.to_duel()
-        width, gamma = step.width(found.items[0]), self.gamma
+        step, beliefs, gamma = self._step(), self.beliefs, self.gamma
+        if beliefs.duels:
+            rule = self._rule(step) if beliefs.values else step.of_duels()
+            found = step.maximum(rule)
+            width, item, row = step.width(found.items[0]), found.items[0], row_of(found)
+        else:
+            width = step.first_width
+            item, row = self._uniform("first", len(self.records))
         kind: Kind = "duel" if width >= gamma else "value"
         if kind == "duel":
             self.gamma, self.streak = self.settings.after_duel(gamma, self.streak)
         else:
             self.streak = 0
         record = WidthRecord(kind, "multi-fidelity", width, gamma)
-        return Chosen(record, found.items[0], row_of(found))
+        return Chosen(record, item, row)
 
     def _rule(self, step: OptimisticStep) -> MultiFidelityUCB:
         beliefs, zeta = step.beliefs, self.settings.zeta

@@ -58,7 +58,7 @@ class Beliefs:
         }
         if values:
             items = torch.stack([item for item, _ in values])
-            model = PreferenceGP(None, None, values=(items, _standard(values)), **options)
+            model = PreferenceGP(None, None, values=(items, _standard(values).to(items)), **options)
         else:
             pairs, answers = _pairs(told)
             if not len(pairs):
@@ -109,8 +109,8 @@ class Beliefs:
         """``k x n``-dim draws of how much better each item is than that of a row."""
         posterior = self.model.posterior(self.items)
         covariance = posterior.covariance_matrix
-        jitter = _JITTER * covariance.diagonal().mean() * torch.eye(len(covariance))
-        root = prior_root(covariance + jitter.to(covariance))
+        jitter = _JITTER * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
+        root = prior_root(covariance + jitter)
         generator = torch.Generator().manual_seed(self.seed)
         normal = torch.randn(_DRAWS, len(root), generator=generator, dtype=torch.double)
         draws = self.mean + normal.to(root) @ root.mT

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
+import torch
 from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.exceptions import StudyError
@@ -73,7 +74,8 @@ class Content:
         before, rewind = self.rewind.pop()
         state = snapshot(self.strategy)
         state |= {**before, "history": state["history"][:-1]}
-        strategy = type(self.strategy).from_state_dict(state)
+        device = self.strategy.space.bounds.device
+        strategy = type(self.strategy).from_state_dict(state, device)
         return replace(self, strategy=strategy, told=self.told[:-1], rewind=rewind)
 
     def to_json(self) -> dict[str, Any]:
@@ -90,18 +92,19 @@ class Content:
         }
 
     @classmethod
-    def from_json(cls, entries: dict[str, Any]) -> Self:
+    def from_json(cls, entries: dict[str, Any], device: torch.device | None = None) -> Self:
         r"""Reads what :meth:`to_json` wrote.
 
         Args:
             entries: Each of its own type.
+            device: Where the strategy computes; on the CPU by default.
 
         Raises:
             StudyError: If something within an entry is wrong; says what.
         """
         state, told, rewind = entries["strategy"], entries["told"], entries["rewind"]
         try:
-            strategy = strategy_class(state["strategy"]).from_state_dict(state)
+            strategy = strategy_class(state["strategy"]).from_state_dict(state, device)
             if not len(strategy.history) == len(told) == len(rewind):
                 raise StudyError("it has not one time and one state before for every answer")
             [datetime.fromisoformat(time) for time in told]

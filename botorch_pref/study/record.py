@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.exceptions import StudyError, StudyFileError
@@ -44,7 +45,13 @@ class Record:
         return record
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, read_only: bool) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        read_only: bool,
+        device: torch.device | None = None,
+    ) -> Self:
         """Read a file; raises StudyFileError if it is missing or cannot be used."""
         if not Path(path).exists():
             raise StudyFileError(f"There is no study {str(path)!r}.")
@@ -52,7 +59,7 @@ class Record:
         try:
             entries = file.read()
             try:
-                return cls(file, Content.from_json(entries))
+                return cls(file, Content.from_json(entries, device))
             except StudyError as error:
                 raise file.refusal(str(error)) from error
         except BaseException:
@@ -73,9 +80,13 @@ class Record:
             yield before
         except BaseException as error:
             strategy = self.content.strategy
-            # A wrong answer has changed nothing; anything else may have stopped half-way.
-            if not isinstance(error, BotorchError) or snapshot(strategy) != before:
-                strategy = type(strategy).from_state_dict(before)
+            # A wrong answer has changed nothing, and what found its budget spent stays finished;
+            # anything else may have stopped half-way.
+            known = isinstance(error, BotorchError)
+            ended = known and getattr(strategy, "finished", False)
+            if not ended and (not known or snapshot(strategy) != before):
+                device = strategy.space.bounds.device
+                strategy = type(strategy).from_state_dict(before, device)
                 self.content = replace(self.content, strategy=strategy)
             raise
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+import torch
+
 from botorch_pref.exceptions import StudyError
 from botorch_pref.queries import Query
 from botorch_pref.space import SearchSpace
@@ -73,13 +75,20 @@ class Study(StudyView):
         return cls(Record.create(path, content))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        device: torch.device | None = None,
+    ) -> Self:
         r"""Go on with a study, or look at it.
 
         Args:
             path: The file.
             read_only: Whether to look at it alone, as it is now, which is possible while
                 another process writes.
+            device: Where its strategy computes; on the CPU by default.
 
         Returns:
             The study; its next query is the one that it would have been.
@@ -89,7 +98,7 @@ class Study(StudyView):
             StudyLockedError: If it is open for writing elsewhere, in this process included; names
                 the process.
         """
-        return cls(Record.load(path, read_only=read_only))
+        return cls(Record.load(path, read_only=read_only, device=device))
 
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one, which is saved.

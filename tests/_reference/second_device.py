@@ -22,15 +22,14 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 _KIND = "second"
 _aten = torch.ops.aten
-# What a CUDA device takes tensors of the CPU for: copies and indices.
-_MIXED = {
-    _aten.copy_.default,
-    _aten._to_copy.default,
+# What a CUDA device takes tensors of the CPU for: copies, and indices of what it holds.
+_INDEXED = {
     _aten.index.Tensor,
     _aten.index_put.default,
     _aten.index_put_.default,
     _aten._index_put_impl_.default,
 }
+_MIXED = {_aten.copy_.default, _aten._to_copy.default, *_INDEXED}
 # What cannot be known without waiting for the device: a number, or a shape.
 _TRANSFERS = {_aten._local_scalar_dense.default, _aten.equal.default, _aten.nonzero.default}
 
@@ -118,7 +117,7 @@ class SecondDevice(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         if any(isinstance(leaf, _Remote) for leaf in tree_leaves((args, kwargs))):
             leaves = func is _aten._to_copy.default and not _is_second(kwargs.get("device", _KIND))
-            self.transfers += leaves or func in _TRANSFERS
+            self.transfers += leaves or func in _TRANSFERS or _by_mask(func, args)
         return _computed(func, args, kwargs)
 
 
@@ -142,6 +141,10 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         local = [tuple(t.shape) for t in tensors if t.dim() and not isinstance(t, _Remote)]
         if local:
             raise RuntimeError(f"{func} got tensors of the CPU, of shapes {local}.")
+    if remote and func in _INDEXED:
+        whole = [args[0], *args[2:3]]  # what is indexed, and what is put there
+        if any(isinstance(t, Tensor) and t.dim() and not isinstance(t, _Remote) for t in whole):
+            raise RuntimeError(f"{func} got tensors of both devices.")
     if kwargs.get("generator") is not None and (to_second or remote):
         raise RuntimeError(f"{func} got a generator of the CPU.")
     if to_second:
@@ -156,6 +159,13 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return found
     found = tree_map(lambda leaf: _Remote(leaf) if isinstance(leaf, Tensor) else leaf, found)
     return return_and_correct_aliasing(func, args, kwargs, found) if remote else found
+
+
+def _by_mask(func: Any, args: Any) -> bool:
+    """Whether a shape depends on how many values are true."""
+    return func in _INDEXED and any(
+        isinstance(index, _Remote) and index.dtype == torch.bool for index in args[1]
+    )
 
 
 def _held(leaf: Any) -> Any:
@@ -196,7 +206,8 @@ def _set_item(tensor: Tensor, index: Any, value: Any) -> None:
     view = tensor[plain]
     if not isinstance(value, Tensor):
         value = torch.tensor(value)
-    value = value.to(tensor)
+    if not value.dim():
+        value = value.to(tensor)
     if indices:
         _aten.index_put_.default(view, indices, value)
     else:

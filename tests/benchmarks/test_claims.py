@@ -103,3 +103,19 @@ def test_a_claim_is_all_of_its_comparisons() -> None:
     assert verdict("b", "nobody") == "unknown"
     _, outcomes = judged(measures, Claim("a is lower", lower("regret", "a", "b", "d")))
     assert [outcome.verdict for outcome in outcomes] == ["seen", "opposite seen"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_lower", "is_not_higher"),
+    [
+        (math.inf, 1.0, "opposite seen", "opposite seen"),
+        (1.0, math.inf, "seen", "seen"),
+        (math.inf, math.inf, "not seen", "seen"),
+    ],
+)
+def test_what_never_happened_is_infinitely_bad(
+    first: float, second: float, is_lower: str, is_not_higher: str
+) -> None:
+    measures = made_up(a=[first, first, 1.0], b=[second, second, 1.0])
+    assert compared(measures, *lower("regret", "a", "b")).verdict == is_lower
+    assert compared(measures, *not_higher("regret", "a", "b")).verdict == is_not_higher

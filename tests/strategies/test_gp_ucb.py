@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from botorch_pref.queries import Evaluate
-from botorch_pref.strategies import GPUCB, CompGPUCB
+from botorch_pref.strategies import (
+    GPUCB,
+    BordaUCB,
+    BudgetedStrategy,
+    CompGPUCB,
+    KernelSelfSparring,
+    RandomDuels,
+)
 from tests.contracts.strategy import StrategyContract
 from tests.strategies.budgeted import oracle
 from tests.strategies.budgeted.oracle import BOX, TABLE, play
@@ -69,3 +76,15 @@ def test_without_initial_values_the_first_is_random() -> None:
     queries = play(table, 4)
     assert len({query.indices for query in queries}) == 4
     assert np.array_equal(queries[0].items, TABLE[queries[0].indices])
+
+
+@pytest.mark.parametrize("kind", [GPUCB, BordaUCB, RandomDuels, KernelSelfSparring])
+def test_it_is_finished_when_its_own_kind_cannot_be_paid(kind: type[BudgetedStrategy]) -> None:
+    """So that no ``ask`` of a loop raises."""
+    prices = {"duel_cost": "3/4", "value_cost": "1/2"} if kind is not GPUCB else {}
+    design = {"num_initial_duels": 2, "num_initial_values": 0}
+    strategy = kind(choices=TABLE, budget="5.3", **design, **prices)
+    while not strategy.finished:
+        query = strategy.ask()
+        strategy.tell(query, 1.0)
+    assert strategy.spent > 4

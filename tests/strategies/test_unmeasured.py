@@ -48,6 +48,18 @@ PRICED: dict[str, Make] = {
 }
 
 
+@pytest.mark.parametrize("kind", [CompGPUCB, MFGPUCB])
+def test_nor_while_no_value_is_known(kind: type[CompGPUCB | MFGPUCB]) -> None:
+    design: dict[str, Any] = {"num_initial_duels": 8, "num_initial_values": 0, "gamma": 9.0}
+    strategy = kind(choices=TABLE, beta=2.0, **design)
+    asked = [next_evaluation(strategy, "ann").items]
+    for _ in range(3):
+        query = next_evaluation(strategy)
+        strategy.tell(query, None)
+        asked.append(query.items)
+    assert torch.pdist(torch.stack(asked)).min() > 1e-3
+
+
 def answer(query: Query) -> float:
     utility = -(query.items - 0.37).square().sum(-1)
     if isinstance(query, Evaluate):

@@ -64,12 +64,11 @@ def strategy_ask(kind: type[Strategy], known: Duels, device: torch.device) -> Ru
     Returns:
         Its next ``ask``.
     """
-    bounds = known.X.new_tensor([[0.0], [1.0]]).expand(2, DIM).to(device)
-    state = kind(bounds=bounds).state_dict()
+    state = kind(bounds=known.X.new_tensor([[0.0], [1.0]]).expand(2, DIM)).state_dict()
     pairs = known.X[known.comparisons]
     state["history"] = [[Duel(i, pair).to_json(), 1.0] for i, pair in enumerate(pairs)]
     state["next_id"] = len(pairs)
-    return kind.from_state_dict(state).ask
+    return kind.from_state_dict(state, device).ask
 
 
 def optuna_ask(known: Duels) -> Run:

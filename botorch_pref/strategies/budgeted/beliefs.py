@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.outcome import Standardize
 from botorch.settings import validate_input_scaling
 from gpytorch.kernels import ScaleKernel
 from gpytorch.settings import skip_posterior_variances
@@ -20,6 +19,7 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.apart import Expecting
 from botorch_pref.strategies.budgeted.options import ModelSettings
 from botorch_pref.strategies.exact_fit import fit_exactly
+from botorch_pref.strategies.standardised import standardising
 
 _KINDS = ("duels", "values")
 
@@ -159,7 +159,7 @@ class Beliefs(Expecting):
         )
 
     def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
-        units, targets = Standardize(m=1), values.unsqueeze(-1)
+        units, targets = standardising(values), values.unsqueeze(-1)
         units(targets)
         with validate_input_scaling(False):  # the box is the unit cube, not what was measured
             return SingleTaskGP(
@@ -168,7 +168,7 @@ class Beliefs(Expecting):
                 (self.settings.noise * units.stdvs.square()).expand_as(targets),
                 covar_module=isotropic_kernel(items.shape[:-2], items, 1.0),
                 input_transform=self.space.input_transform(),
-                outcome_transform=Standardize(m=1),
+                outcome_transform=standardising(values),
             )
 
 

@@ -3,6 +3,7 @@ r"""What strategies with a budget are set to, checked."""
 from __future__ import annotations
 
 import math
+import numbers
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypedDict, get_args
@@ -14,6 +15,7 @@ from botorch_pref.strategies.budgeted.record import ENDLESS
 
 Multiple = Literal["log", "dimension"]
 _LEAST_GAMMA = 0.02
+_LEAST_NOISE = 1e-6  # GPyTorch's
 
 
 class BudgetOptions(TypedDict, total=False):
@@ -86,6 +88,7 @@ class BudgetSettings:
             # Only a budget may be left open.
             if name in options and (name != "budget" or options[name] is not None):
                 options[name] = str(exact(name, options[name]))
+        options = {name: _plain(value) for name, value in options.items()}
         endless = {name: math.inf for name, value in options.items() if value == ENDLESS}
         new = cls(**{**options, **endless})
         new._check()
@@ -119,8 +122,9 @@ class ModelSettings(BudgetSettings):
     Attributes:
         beta: Multiplies standard deviations at step ``t``: ``"log"``, the paper's
             ``0.5 log(2 t)``; ``"dimension"``, ``sqrt(0.2 d log(2 d t))``; or a number.
-        borda_noise: The variance of an answer.
-        noise: The variance of the noise of a value, in squared standard deviations of all.
+        borda_noise: The variance of an answer, at least 1e-6.
+        noise: The variance of the noise of a value, in squared standard deviations of all; at
+            least 1e-6.
         refit_duels: After how many more duels their model's hyperparameters are learnt anew.
         refit_values: After how many more values those of the other model are.
     """
@@ -136,7 +140,10 @@ class ModelSettings(BudgetSettings):
         for name in ("refit_duels", "refit_values"):
             check_count(name, getattr(self, name), 1)
         for name in ("borda_noise", "noise"):
-            checked_positive(name, getattr(self, name))
+            if checked_positive(name, getattr(self, name)) < _LEAST_NOISE:
+                raise ComparisonDataError(
+                    f"`{name}` must be at least {_LEAST_NOISE:g}, not {getattr(self, name)!r}."
+                )
         if not isinstance(self.beta, str):
             checked_positive("beta", self.beta)
         elif self.beta not in get_args(Multiple):
@@ -190,3 +197,10 @@ class WidthSettings(ModelSettings, ABC):
             raise ComparisonDataError(
                 f"`gamma_factor` must be at least 1, not {self.gamma_factor!r}."
             )
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, which JSON knows."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition import ExpertAugmentedLCB
 from botorch_pref.acquisition.base import upper_bound
+from botorch_pref.models.borda import UNIFORM_VARIANCE
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Feasible, Maximum, SearchSpace
 from botorch_pref.strategies.apart import apart
@@ -79,6 +80,11 @@ class OptimisticStep:
         """``beta sd`` of how often an item wins."""
         lower, upper = self.ends(item)
         return 0.5 * (upper - lower)
+
+    @property
+    def first_width(self) -> float:
+        """``beta sd`` of how often any item wins, before any duel was answered."""
+        return self.beta * UNIFORM_VARIANCE**0.5
 
     def asked(self) -> Tensor:
         """The ``k x d``-dim items that were measured or chosen for duels."""

@@ -41,10 +41,10 @@ class BudgetedStrategy(Strategy):
     cannot be paid any more ends it: ``ask`` raises. Every query that was chosen counts as paid,
     skipped or not. In a table the opponent of an item is another choice, never itself.
 
-    A subclass sets ``settings_type`` and ``record_type`` and implements ``_next``, ``_add`` and
-    ``_recommended``; it extends ``_progress`` and ``_restore`` by what its choices depend on
-    beside the data. For ``bounds``, ``choices``, ``space`` and
-    ``seed`` see :class:`~botorch_pref.strategies.base.Strategy`.
+    A subclass sets ``settings_type``, ``record_type`` and ``kinds``, and implements ``_next``,
+    ``_add`` and ``_recommended``; it extends ``_progress`` and ``_restore`` by what its choices
+    depend on beside the data. For ``bounds``, ``choices``, ``space`` and ``seed`` see
+    :class:`~botorch_pref.strategies.base.Strategy`.
 
     Attributes:
         settings: Prices, budget and the options of the rule.
@@ -55,6 +55,8 @@ class BudgetedStrategy(Strategy):
     """What checks the options."""
     record_type: ClassVar[type[QueryRecord]] = QueryRecord
     """What says why a query was asked."""
+    kinds: ClassVar[tuple[Kind, ...]] = ("duel", "value")
+    """What is chosen from after the initial design."""
 
     settings: BudgetSettings
 
@@ -81,8 +83,9 @@ class BudgetedStrategy(Strategy):
     @property
     def finished(self) -> bool:
         """Whether nothing can be paid any more, or what was chosen cannot."""
-        costs = self.settings.costs
-        return self._ended or not costs.affords(min(costs.duel, costs.value), self.spent)
+        if self._ended:
+            return True
+        return not any(map(self._can_pay, self.kinds)) and self._initial() is None
 
     def recommend(self) -> Tensor:
         r"""The item of the largest posterior mean of those asked; see the strategy for details.

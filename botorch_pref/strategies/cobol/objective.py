@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.settings import validate_input_scaling
 from gpytorch.constraints import GreaterThan
@@ -14,6 +13,7 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.standardised import standardising
 
 
 def objective_kernel(dim: int, prior: bool) -> RBFKernel:
@@ -46,7 +46,7 @@ def objective_model(
     Returns:
         The model, in evaluation mode.
     """
-    units, targets = Standardize(m=1), values.unsqueeze(-1).to(items)
+    units, targets = standardising(values), values.unsqueeze(-1).to(items)
     units(targets)
     with validate_input_scaling(False):  # the box is the unit cube, not what was measured
         model = SingleTaskGP(
@@ -56,7 +56,7 @@ def objective_model(
             covar_module=kernel,
             mean_module=ZeroMean(),
             input_transform=space.input_transform(),
-            outcome_transform=Standardize(m=1),
+            outcome_transform=standardising(values),
         )
     return model.eval()
 

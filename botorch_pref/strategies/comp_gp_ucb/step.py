@@ -109,13 +109,23 @@ class Step(OptimisticStep):
         else:
             schedule.raise_slack(self.settings)
             record, found = self._filtered()
-        if schedule.phase == 1 and record.width <= schedule.gamma:
-            schedule.phase = 2
-            schedule.frozen = self.ends(found.items[0])[0]
         if record.kind == "value" and not can_measure and self.settings.spend_remainder == "duel":
             record = replace(record, kind="duel", phase="remainder")
-        schedule.count(record.kind, self.settings)
+        self._count(record, self.ends(found.items[0])[0])
         return Chosen(record, found.items[0], row_of(found))
+
+    def first(self) -> FilterRecord:
+        """A duel before any was answered: by the prior all items are alike."""
+        record = FilterRecord("duel", "duels", self.first_width, self.schedule.gamma)
+        self._count(record, 0.5 - self.first_width)
+        return record
+
+    def _count(self, record: FilterRecord, lower: float) -> None:
+        """Move the schedule on after a query of an item with a lower bound."""
+        schedule = self.schedule
+        schedule.count(record.kind, self.settings)
+        if schedule.phase == 1 and record.width <= record.gamma:
+            schedule.phase, schedule.frozen = 2, lower
 
     def _of_duels(self) -> tuple[FilterRecord, Maximum]:
         """Phase 1: the most promising item in duels, which is always duelled."""
@@ -131,13 +141,12 @@ class Step(OptimisticStep):
         slack = slack if self.settings.slack_limit is not None else schedule.slack
         bound = self._lower_bound()
         if self.beliefs.values:
-            rule = self._rule(slack, bound)
-            try:
-                found = self.maximum(rule, rule.feasibility)
+            try:  # the rule's own bound, in units in which searches and ties have theirs
+                found = self.maximum(self.of_values(), self._rule(slack, bound).feasibility)
             except SearchSpaceError:  # nothing passes; possible with a frozen bound alone
-                found, empty = self.to_duel(), True
+                found, empty = self.maximum(self.of_duels()), True
         else:
-            found = self.to_duel()
+            found = self.maximum(self.of_duels())
         lower, upper = self.ends(found.items[0])
         width = 0.5 * (upper - lower)
         record = FilterRecord(

@@ -30,7 +30,8 @@ class CompGPUCB(TwoModelStrategy):
     In a table an opponent is any other choice, so an item never meets itself.
 
     Example:
-        >>> strategy = CompGPUCB(bounds=bounds, duel_cost=0.1, value_cost=1, budget=100)
+        >>> options = {"duel_cost": 0.1, "value_cost": 1, "budget": 100}
+        >>> strategy = CompGPUCB(bounds=bounds, spend_remainder="duel", **options)
         >>> while not strategy.finished:
         ...     query = strategy.ask()
         ...     strategy.tell(query, answer(query))
@@ -70,12 +71,11 @@ class CompGPUCB(TwoModelStrategy):
         self.schedule = Schedule(self.settings.first_gamma, self.settings.borda_slack)
 
     def _next(self) -> Chosen:
-        if not self.beliefs.duels:
-            record = FilterRecord("duel", "duels")
-            return Chosen(record, *self._uniform("first", len(self.records)))
         self.beliefs.learn()
         beliefs = self.beliefs.without(self._unmeasured())
         step = Step(beliefs, self.settings, self.schedule, self.seed)
+        if not self.beliefs.duels:
+            return Chosen(step.first(), *self._uniform("first", len(self.records)))
         return step.choose(self._can_pay("value"))
 
     @torch.no_grad()

@@ -78,6 +78,8 @@ class Beliefs:
     def model(self) -> PreferenceGP:
         """The model of all answers so far, over items with a marker as last column."""
         if self._model is None:
+            if self.settings.learns and not self._known:
+                self.units = _units([value for _, value in self.values])
             self._model = self._build(self._known)
         return self._model
 

@@ -38,7 +38,7 @@ class Settings(BudgetSettings):
             or in squared units of these with fixed hyperparameters; None to learn it.
         repeats: The numbers of equal answers of which the best is looked for.
         confirm: Whether the price of one value is kept to the end, to measure what is
-            recommended then. Only with a budget.
+            recommended then. Only with a budget, of which the initial design leaves that much.
     """
 
     hyperparameters: Any = "evidence"
@@ -54,6 +54,10 @@ class Settings(BudgetSettings):
 
     def _check(self) -> None:
         super()._check()
+        if self.learns and self.hyperparameters != "evidence":
+            raise ComparisonDataError(
+                f"`hyperparameters` must be evidence or values, not {self.hyperparameters!r}."
+            )
         if self.bias is not None and self.bias != 0:
             checked_positive("bias", self.bias)
         if self.noise is not None:

@@ -15,6 +15,7 @@ from botorch_pref.laplace.sides import prior_root
 from botorch_pref.models import PreferenceGP
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Maximum, SearchSpace
+from botorch_pref.strategies.apart import apart
 from botorch_pref.strategies.cost_aware_kg.beliefs import JUDGED, UTILITY, as_utility, marked
 from botorch_pref.strategies.cost_aware_kg.options import Settings
 
@@ -36,6 +37,7 @@ class Step:
         model: The model, over items with a marker, open queries included.
         space: The domain.
         asked: ``k x d``-dim items that were asked.
+        avoid: ``l x d``-dim items that are not to be measured now.
         settings: The options.
         noise: The variance of the noise of a value, in the model's units.
         seed: Of this step.
@@ -46,11 +48,12 @@ class Step:
         model: PreferenceGP,
         space: SearchSpace,
         asked: Tensor,
+        avoid: Tensor,
         settings: Settings,
         noise: float,
         seed: int,
     ) -> None:
-        self.model, self.space, self.asked = model, space, asked
+        self.model, self.space, self.asked, self.avoid = model, space, asked, avoid
         self.settings, self.noise, self.seed = settings, noise, seed
 
     @cached_property
@@ -68,7 +71,12 @@ class Step:
             noise=self.noise,
             repeats=self.settings.repeats,
         )
-        return self._maximum(rule, UTILITY, starts=self.reference.unsqueeze(-2))
+        found = self._maximum(rule, UTILITY, starts=self.reference.unsqueeze(-2))
+        return self._apart(found, rule)
+
+    def confirmed(self) -> Maximum:
+        """What is recommended, if that can be measured; else the next best item."""
+        return self._apart(self.recommended, PosteriorMean(self.model))
 
     def duel(self) -> Maximum:
         """The duel that gains most; of choices among those that may be best."""
@@ -106,6 +114,10 @@ class Step:
             raw_samples=_RAW_SAMPLES,
             options=options,
         )
+
+    def _apart(self, found: Maximum, rule: AcquisitionFunction) -> Maximum:
+        rule = _seen_as(rule, UTILITY, self.space.dim)
+        return apart(found, self.space, rule, self.seed, self.avoid)
 
     def _promising(self) -> Tensor:
         """The asked items of the largest mean, ``k x 1 x d``-dim."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+import torch
 from torch import Tensor
 
 from botorch_pref.queries import Duel, Evaluate, Query
@@ -100,7 +101,7 @@ class CostAwareKG(BudgetedStrategy):
         step = self._step(len(self.records), [*duels, *self._unmeasured()])
         kinds = [kind for kind in KINDS if self._affords(kind)]
         if not kinds:
-            return _chosen(GainRecord("value", "confirm"), step.recommended)
+            return _chosen(GainRecord("value", "confirm"), step.confirmed())
         searches = {"duel": step.duel, "value": step.value}
         found = {kind: searches[kind]() for kind in kinds}
         gains = {kind: self._gain_per_cost(kind, found[kind]) for kind in kinds}
@@ -122,10 +123,12 @@ class CostAwareKG(BudgetedStrategy):
         return costs.affords(price, spent)
 
     def _step(self, number: int, pending: list[Query]) -> Step:
-        beliefs = self.beliefs
+        beliefs, like = self.beliefs, self.space.bounds
         seed = derive_seed(self.seed, "optimizer", number)
         model = beliefs.believed(pending)
-        return Step(model, self.space, beliefs.asked(), self.settings, beliefs.noise, seed)
+        values = [q.items.unsqueeze(0).to(like) for q in pending if isinstance(q, Evaluate)]
+        asked, avoid = beliefs.asked(), torch.cat([like[:0], *values])
+        return Step(model, self.space, asked, avoid, self.settings, beliefs.noise, seed)
 
     def _add(self, query: Duel | Evaluate, answer: float) -> None:
         self.beliefs.add(query, answer)

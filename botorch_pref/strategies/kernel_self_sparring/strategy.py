@@ -73,6 +73,7 @@ class KernelSelfSparring(BudgetedStrategy):
     """
 
     settings_type = SparringSettings
+    kinds = ("duel",)
     settings: SparringSettings
 
     def __init__(

@@ -172,7 +172,8 @@ class ActiveBox(ActiveSet):
 
     def _best_pairs(self, model: PreferenceGP, seed: int) -> Tensor:
         """Pairs of the pool that are largest by a table of their variances, the best one first."""
-        rows = torch.triu_indices(len(self.pool), len(self.pool), 1)
+        size, device = len(self.pool), self.pool.device
+        rows = torch.triu_indices(size, size, 1, device=device)
         values = self._sigma(model, 1.0)[rows[0], rows[1]]
         noise = torch.rand(len(values), generator=torch.Generator().manual_seed(seed))
         best = argmax_with_random_ties(values, noise.to(values)).unsqueeze(0)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
+from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from math import ceil, floor
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.queries import Duel, Evaluate, Label
+from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import (
     GPUCB,
     MFGPUCB,
@@ -24,6 +31,7 @@ from botorch_pref.strategies import (
 )
 from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.budgeted import Chosen, QueryRecord
+from botorch_pref.study import Study
 from tests.contracts.strategy import StrategyContract, stored
 from tests.strategies.budgeted.oracle import BOX, TABLE, answer, play
 
@@ -150,3 +158,28 @@ def test_unknown_options_are_named(cls: type[BudgetedStrategy]) -> None:
         cls(choices=TABLE, bogus=1)
     with pytest.raises(ComparisonDataError, match="`num_initial_values`"):
         cls(choices=TABLE, num_initial_values=-1)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    options = {"num_initial_duels": np.int64(3), "borda_noise": np.float32(0.25)}
+    strategy = CompGPUCB(choices=TABLE, **options)
+    assert json.loads(json.dumps(strategy.state_dict()))["options"]["num_initial_duels"] == 3
+
+
+@pytest.mark.parametrize("name", ["noise", "borda_noise"])
+def test_noise_has_a_least_value(name: str) -> None:
+    with pytest.raises(ComparisonDataError, match=f"`{name}` must be at least 1e-06"):
+        CompGPUCB(choices=TABLE, **{name: 1e-8})
+
+
+def test_a_study_knows_that_its_budget_is_spent(tmp_path: Path) -> None:
+    kind = partial(CompGPUCB, gamma=math.inf, budget="3.5", **DESIGN)
+    with Study.create(tmp_path / "study.json", SearchSpace(choices=TABLE), kind) as study:
+        asked = 0
+        while not study.strategy.finished:
+            with suppress(UnsupportedError):
+                study.tell(study.ask(), 1.0)
+            asked += 1
+            assert asked < 60
+        assert study.strategy.finished
+        assert len(study.history) == len(study.strategy.history)

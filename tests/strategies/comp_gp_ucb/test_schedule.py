@@ -94,3 +94,33 @@ def test_a_state_is_json_and_a_snapshot() -> None:
     assert repr(read.records) == repr(strategy.records)
     assert play(read, 2) == play(strategy, 2)
     assert json.dumps(state, allow_nan=False) == text
+
+
+def test_the_last_duel_of_phase_1_does_not_count_where_none_of_these_does() -> None:
+    strategy = made(gamma=9.0, gamma_in_phase_1=False, gamma_streak=1)
+    play(strategy, 11 + 1)
+    assert strategy.schedule.phase == 2
+    assert (strategy.schedule.gamma, strategy.schedule.streak) == (9.0, 0)
+
+
+def test_without_a_duel_the_prior_says_how_wide() -> None:
+    """Property 12: above its width, one duel is asked, then values alone."""
+    strategy = made(gamma=math.inf, num_initial_duels=0)
+    play(strategy, 3 + 4)
+    assert [record.kind for record in later(strategy)] == ["duel", "value", "value", "value"]
+    assert later(strategy)[0].width == pytest.approx(0.5 * math.log(2) * math.sqrt(1 / 12))
+    assert strategy.schedule.step == 4
+
+
+def test_choices_do_not_depend_on_the_unit_of_values() -> None:
+    def items(scale: float, offset: float) -> list[list[float]]:
+        strategy, found = made(gamma=0.12, borda_slack=0.05, refit_values=99), []
+        for number in range(11 + 16):
+            query = strategy.ask()
+            value = math.sin(7.0 * float(query.items.flatten()[0])) + 0.3 * (number % 2)
+            told = offset + scale * value if query.items.dim() == 1 else float(value > 0.2)
+            strategy.tell(query, told)
+            found.append(query.items.tolist())
+        return found
+
+    assert items(1.0, 0.0) == items(1e-3, 1e6) == items(1e-12, 0.0)

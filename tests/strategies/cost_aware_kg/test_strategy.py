@@ -245,3 +245,34 @@ def test_bad_options() -> None:
             on_items(**options)
     with pytest.raises(ComparisonDataError, match="Nothing was answered"):
         on_items().recommend()
+
+
+@pytest.mark.parametrize("domain", [{"choices": TABLE}, {"bounds": BOX}])
+def test_a_recommendation_before_anything_was_learnt_has_no_unit(domain: dict[str, Tensor]) -> None:
+    def recommended(scale: float, offset: float) -> Tensor:
+        strategy = CostAwareKG(num_initial_duels=0, num_initial_values=5, **domain)
+        for value in (0.3, 0.1, 0.7, 0.2):
+            strategy.tell(strategy.ask(), offset + scale * value)
+        return strategy.recommend()
+
+    wanted = recommended(1.0, 0.0)
+    torch.testing.assert_close(recommended(100.0, -300.0), wanted, atol=1e-4, rtol=0.0)
+
+
+def test_what_could_not_be_measured_is_not_asked_for_again_however_noisy_values_are() -> None:
+    strategy = on_items(budget=None, duel_cost=DEAR, num_initial_duels=0, noise=2.0)
+    asked = []
+    for number in range(6):
+        query = strategy.ask()
+        assert isinstance(query, Evaluate)
+        skipped = number >= 2
+        strategy.tell(query, None if skipped else float(query.items.sum()))
+        if skipped:
+            asked.append(query.indices)
+    assert len({*asked}) == 4
+
+
+@pytest.mark.parametrize("wrong", ["fixed", ""])
+def test_hyperparameters_are_no_other_word(wrong: str) -> None:
+    with pytest.raises(ComparisonDataError, match="`hyperparameters` must be evidence"):
+        CostAwareKG(choices=TABLE, hyperparameters=wrong)
