@@ -181,9 +181,8 @@ class _Descent:
         found.lower[element] = matvec(self.functions, point).amin(-1)
         above = bound.value + bound.gap
         better = above < found.upper[element]
-        rows = element[better]
-        found.upper[rows] = above[better]
-        found.weights[rows] = weights[better]
+        found.upper[element] = torch.where(better, above, found.upper[element])
+        found.weights[element] = torch.where(better.unsqueeze(-1), weights, found.weights[element])
         found.num_steps[element] += bound.num_steps
         return bound, payoffs
 
@@ -211,9 +210,11 @@ class _Descent:
         more = torch.where(taken, self.damping, (growth * self.damping).clamp_min(first))
         damping = torch.where(good, first * self.damping, more)
         self.damping = damping.masked_fill(damping < last, 0.0)
-        self.weights[taken], self.payoffs[taken] = weights[taken], payoffs[taken]
+        self.weights = torch.where(taken.unsqueeze(-1), weights, self.weights)
+        self.payoffs = torch.where(taken.unsqueeze(-1), payoffs, self.payoffs)
+        # Masks in indices would wait for the device, one after the other.
         for old, new in zip(self.bound, bound, strict=True):
-            old[taken] = new[taken]
+            old.copy_(torch.where(taken.view(-1, *[1] * (new.dim() - 1)), new, old))
 
 
 def _simplex_minimum(quadratic: Tensor, linear: Tensor) -> Tensor:
