@@ -172,7 +172,8 @@ class SearchSpace(Box):
             seed: Of everything random.
             starts: ``s x q x d``-dim further starting points; like the next three, for a box.
             raw_samples: The size of the Sobol sample.
-            num_restarts: How many starting points are refined; 4, or 8 with ``feasible``.
+            num_restarts: How many starting points are refined; 4, and two of ``starts``, or 8 with
+                ``feasible``.
             options: Passed to BoTorch's candidate generation.
             feasible: The slack of ``... x d``-dim items, ``...``-dim and differentiable; an
                 item is feasible where it is at least 0, to 1e-9, and so are all that are returned.
@@ -186,9 +187,8 @@ class SearchSpace(Box):
             if self.choices is not None:
                 return self._best_choice(acq_function, q, seed, feasible)
             raw = self.filling(raw_samples, q, seed)
-            if starts is not None:
-                raw = torch.cat([raw, starts.to(raw)])
-            raw = promising(acq_function, self.bounds, raw, num_restarts, feasible)
+            known = raw[:0] if starts is None else starts.to(raw)
+            raw = promising(acq_function, self.bounds, raw, known, num_restarts, feasible)
             if self.is_plain:
                 items, value = refine(acq_function, self.bounds, raw, options, feasible)
             else:

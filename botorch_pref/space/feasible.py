@@ -17,7 +17,8 @@ from botorch_pref.exceptions import SearchSpaceError
 
 # How much of a step that left the feasible set is taken back: the end is often just outside.
 _BACKTRACKS = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-_RESTARTS, _CONSTRAINED_RESTARTS = 4, 8  # a constraint cuts what is promising into pieces
+_RESTARTS, _KNOWN_RESTARTS = 4, 2
+_CONSTRAINED_RESTARTS = 8  # a constraint cuts what is promising into pieces
 _RAW_CHUNK = 128  # what random features of so many items take stays in the cache
 ROUNDING = 1e-9  # of a slack
 
@@ -185,6 +186,7 @@ def promising(
     rule: AcquisitionFunction,
     bounds: Tensor,
     raw: Tensor,
+    known: Tensor,
     number: int | None,
     feasible: Feasible | None,
 ) -> Tensor:
@@ -193,19 +195,33 @@ def promising(
     Args:
         rule: The rule.
         bounds: ``2 x d``-dim box.
-        raw: ``n x q x d``-dim items.
+        raw: ``n x q x d``-dim sample.
+        known: ``k x q x d``-dim items that may be good.
         number: How many are wanted; 4, or 8 with ``feasible``.
         feasible: The slack of items, if they are constrained.
 
     Returns:
-        At most so many of the items, feasible ones.
+        At most so many of the items, feasible ones. Without a constraint and a number, two of the
+        known ones are added: were the best of all taken, these would soon be crowded around
+        one that was asked, and in many dimensions the search would be a local one.
     """
     keep_pages()  # for what follows
-    raw = raw[all_feasible(feasible, raw)]
-    values = torch.cat([rule(part) for part in raw.split(_RAW_CHUNK)])
+    if feasible is None and number is None and len(raw) and len(known):
+        parts = ((raw, _RESTARTS), (known, _KNOWN_RESTARTS))
+        return torch.cat([_best_of(rule, items, size) for items, size in parts])
+    items = torch.cat([raw, known])
     if feasible is None:
-        return raw[values.topk(min(number or _RESTARTS, len(raw))).indices]
-    return raw[spread(values, raw, bounds, number or _CONSTRAINED_RESTARTS)]
+        return _best_of(rule, items, number or _RESTARTS)
+    items = items[all_feasible(feasible, items)]
+    return items[spread(_values(rule, items), items, bounds, number or _CONSTRAINED_RESTARTS)]
+
+
+def _best_of(rule: AcquisitionFunction, items: Tensor, number: int) -> Tensor:
+    return items[_values(rule, items).topk(min(number, len(items))).indices]
+
+
+def _values(rule: AcquisitionFunction, items: Tensor) -> Tensor:
+    return torch.cat([rule(part) for part in items.split(_RAW_CHUNK)])
 
 
 def spread(values: Tensor, items: Tensor, bounds: Tensor, number: int) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
@@ -135,3 +136,25 @@ def test_choices_are_filtered() -> None:
     assert space.maximize(Peak(table[2:]), q=2, feasible=small).indices == (1, 2)
     with pytest.raises(SearchSpaceError, match="`feasible`"):
         space.maximize(Peak(table[3:]), feasible=lambda X: -1.0 - X[..., 0])
+
+
+class _TwoHills(AcquisitionFunction):
+    """A narrow one, and a wide one that is higher."""
+
+    def __init__(self) -> None:
+        super().__init__(model=None)  # type: ignore[arg-type]
+
+    def forward(self, X: Tensor) -> Tensor:
+        wide = 1.0 - 0.15 * (X - 0.9).square().sum(-1)
+        narrow = 0.9 - 5.0 * (X - 0.1).square().sum(-1)
+        return torch.maximum(wide, narrow).squeeze(-1)
+
+
+def test_many_good_starts_around_one_item_do_not_hide_another_hill() -> None:
+    """As where searches start from what was asked, which is crowded around the best so far."""
+    space = SearchSpace(torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, 8))
+    starts = 0.1 + 0.01 * torch.rand(64, 1, 8, dtype=torch.double)
+    found = space.maximize(_TwoHills(), starts=starts, raw_samples=128)
+    assert float(found.value) == pytest.approx(1.0, abs=1e-6)
+    near = space.maximize(_TwoHills(), starts=starts, raw_samples=128, num_restarts=1)
+    assert float(near.value) == pytest.approx(0.9, abs=1e-6)
