@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.space import Feasible, SearchSpace
-from botorch_pref.space.feasible import spread
+from botorch_pref.space.feasible import promising, spread
 from tests.models.common import rand
 from tests.space.test_domain import BOX, Peak
 
@@ -138,23 +137,17 @@ def test_choices_are_filtered() -> None:
         space.maximize(Peak(table[3:]), feasible=lambda X: -1.0 - X[..., 0])
 
 
-class _TwoHills(AcquisitionFunction):
-    """A narrow one, and a wide one that is higher."""
-
-    def __init__(self) -> None:
-        super().__init__(model=None)  # type: ignore[arg-type]
-
-    def forward(self, X: Tensor) -> Tensor:
-        wide = 1.0 - 0.15 * (X - 0.9).square().sum(-1)
-        narrow = 0.9 - 5.0 * (X - 0.1).square().sum(-1)
-        return torch.maximum(wide, narrow).squeeze(-1)
-
-
-def test_many_good_starts_around_one_item_do_not_hide_another_hill() -> None:
-    """As where searches start from what was asked, which is crowded around the best so far."""
-    space = SearchSpace(torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, 8))
-    starts = 0.1 + 0.01 * torch.rand(64, 1, 8, dtype=torch.double)
-    found = space.maximize(_TwoHills(), starts=starts, raw_samples=128)
-    assert float(found.value) == pytest.approx(1.0, abs=1e-6)
-    near = space.maximize(_TwoHills(), starts=starts, raw_samples=128, num_restarts=1)
-    assert float(near.value) == pytest.approx(0.9, abs=1e-6)
+def test_searches_do_not_all_start_at_what_is_known() -> None:
+    """Where all of that is better than a sample: it is crowded around the best so far."""
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, 3)
+    known, raw = 0.5 + 0.01 * rand(20, 1, 3), rand(40, 1, 3, seed=1)
+    rule = Peak(torch.tensor([0.5, 0.5, 0.5], dtype=torch.double))
+    values = [rule(items) for items in (raw, known)]
+    assert values[1].min() > values[0].max()
+    starts = promising(rule, bounds, raw, known, None, None)
+    wanted = [raw[values[0].topk(4).indices], known[values[1].topk(2).indices]]
+    assert torch.equal(starts, torch.cat(wanted))
+    both = torch.cat([raw, known])
+    for number, sample in ((3, raw), (None, raw[:0])):  # as many as asked for, the best of all
+        starts = promising(rule, bounds, sample, known, number, None)
+        assert torch.equal(starts, both[rule(both).topk(number or 4).indices])
