@@ -24,6 +24,18 @@ from botorch_pref.models.moments import safe_deviation
 from botorch_pref.models.utility_model import UtilityModel
 
 
+def given_items(model: Model) -> Tensor:
+    r"""The items of a model as they were given; BoTorch's exact models hold transformed ones.
+
+    Args:
+        model: A model with items.
+    """
+    known = cast(Any, model)
+    swapped = getattr(model, "_has_transformed_inputs", False)
+    items: Tensor = known._original_train_inputs if swapped else known.train_inputs[0]
+    return items
+
+
 class _NoPendingPoints(AcquisitionFunction):
     """A rule in which pending points have no meaning; a subclass says what does."""
 

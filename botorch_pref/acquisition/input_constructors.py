@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
+from botorch_pref.acquisition.base import given_items
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
@@ -238,11 +239,10 @@ def construct_inputs_pair_as_point(
 
 def _items(model: Model) -> Tensor:
     """The ``n x d``-dim items of a model that is not batched; 0 rows for a prior alone."""
-    inputs = cast(Any, model).train_inputs
-    if not inputs:
+    if not cast(Any, model).train_inputs:
         device = next(model.parameters()).device
         return torch.empty(0, 1, dtype=torch.double, device=device)
-    items: Tensor = inputs[0]
+    items = given_items(model)
     if items.dim() != 2:
         raise UnsupportedError("The items of a batched model are no one table; name the items.")
     return items.detach()
@@ -282,7 +282,7 @@ def items_and_sample(
 
 def _box(bounds: list[tuple[float, float]] | Tensor, like: Tensor) -> Tensor:
     """The ``2 x d``-dim box of BoTorch's ``d`` pairs of bounds."""
-    box = torch.as_tensor(bounds).to(like).mT
+    box = torch.as_tensor(bounds, dtype=like.dtype, device=like.device).mT
     columns = like.shape[-1] if len(like) else box.shape[-1]
     if box.shape != (2, columns) or not bool((box[0] < box[1]).all()):
         raise ComparisonDataError(

@@ -2,7 +2,7 @@ r"""A rule for pairs, seen as a rule for points with twice the columns."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -11,7 +11,7 @@ from botorch.posteriors import Posterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Size, Tensor
 
-from botorch_pref.acquisition.base import PairAcquisitionFunction
+from botorch_pref.acquisition.base import PairAcquisitionFunction, given_items
 
 
 class PairAsPoint(AcquisitionFunction):
@@ -37,7 +37,16 @@ class PairAsPoint(AcquisitionFunction):
         """
         super().__init__(model=_FirstItemModel(acq_function.model))
         self.acq_function = acq_function
-        super().set_X_pending(None)
+        self._pending: Tensor | None = None
+
+    @property  # type: ignore[override]
+    def X_pending(self) -> Tensor | None:
+        """``k x 2d``-dim pairs that are pending; wrappers of BoTorch set it as it stands."""
+        return self._pending
+
+    @X_pending.setter
+    def X_pending(self, value: Tensor | None) -> None:
+        self.set_X_pending(value)
 
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -59,10 +68,10 @@ class PairAsPoint(AcquisitionFunction):
         Args:
             X_pending: ``k x 2d``-dim pairs, or ``None``.
         """
-        super().set_X_pending(X_pending)
+        self._pending = None if X_pending is None else X_pending.detach().clone()
         pairs = None
-        if self.X_pending is not None:
-            pairs = self.X_pending.reshape(-1, 2, self.X_pending.shape[-1] // 2)
+        if self._pending is not None:
+            pairs = self._pending.reshape(-1, 2, self._pending.shape[-1] // 2)
         if isinstance(self.acq_function, PairAcquisitionFunction):
             self.acq_function.set_pending_pairs(pairs)
         else:  # BoTorch's own rules know pending points
@@ -94,7 +103,7 @@ class _FirstItemModel(Model):
     @property
     def train_inputs(self) -> tuple[Tensor]:
         """``n x 2d``-dim pairs of observed items."""
-        items = cast(tuple[Tensor], self.item_model.train_inputs)[0]
+        items = given_items(self.item_model)
         return (torch.cat([items, items.roll(1, dims=-2)], dim=-1),)
 
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:

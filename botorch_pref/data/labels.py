@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
+from botorch_pref.data.checks import (
+    Check,
+    check_items,
+    check_like,
+    check_shape,
+    common_batch_shape,
+    finite,
+    refuse,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +40,10 @@ class Labels:
         check_items(items, self.items, "n", "d")
         check_shape(labels, self.labels, self.items.shape[-2], 1)
         check_like(labels, self.labels, self.items)
+        batches = {items: self.items.shape[:-2], labels: self.labels.shape[:-2]}
+        shape = common_batch_shape(**batches)
+        for name, rows in (("items", self.items), ("labels", self.labels)):
+            object.__setattr__(self, name, rows.expand(*shape, *rows.shape[-2:]))
         values = self.labels.squeeze(-1)
         known = (values == 0) | (values == 0.5) | (values == 1)
         reason = "a label is 1 (accept), 0 (reject) or 0.5 (undecided)"

@@ -57,7 +57,7 @@ class BernoulliGP(LaplaceGP):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         data = Labels(train_X, train_Y, ("train_X", "train_Y"))
-        batch_shape = train_X.shape[:-2]
+        batch_shape = data.items.shape[:-2]
         super().__init__(
             covar_module=covar_module or default_covar_module(train_X.shape[-1], batch_shape),
             mean_module=mean_module or ConstantMean(batch_shape=batch_shape),

@@ -179,6 +179,8 @@ class BordaGP(SingleTaskGP):
         del recurse  # which GPyTorch does not know
         super()._apply(fn)
         self.prediction_strategy = None
+        if self._original_train_inputs is not None:
+            self._original_train_inputs = fn(self._original_train_inputs)
         return self
 
     @torch.no_grad()

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Bounds = dict[str, tuple[float | None, float | None]]
 _MAX_RESTARTS = 2  # of a line search that rounding brought to a halt
+# SciPy's names of options that the batched search has, and its own.
+_OPTIONS = {"gtol": "pgtol"} | {
+    name: name for name in ("factr", "ftol", "maxcor", "maxiter", "maxls", "pgtol", "tol")
+}
 
 
 def is_independent(model: LaplaceGP) -> bool:
@@ -36,6 +40,14 @@ def is_independent(model: LaplaceGP) -> bool:
         and is_separable(model, model.items)
         and model.covar_module.batch_shape == shape
         and all(parameter.shape[:1] == shape for parameter in learnt)
+    )
+
+
+def understands(optimizer_kwargs: dict[str, Any]) -> bool:
+    r"""Whether :func:`fit_independently` can do what an optimizer of BoTorch is asked for."""
+    return (
+        optimizer_kwargs.keys() <= {"parameters", "bounds", "options"}
+        and (optimizer_kwargs.get("options") or {}).keys() <= _OPTIONS.keys()
     )
 
 
@@ -57,7 +69,7 @@ def fit_independently(
         parameters: What to optimise, by name; by default all that require gradients.
         bounds: Of ``parameters``, beside those of their constraints.
         closure: Not used: BoTorch hands ``None`` on.
-        options: For ``fmin_l_bfgs_b_batched``, such as ``maxiter``.
+        options: SciPy's, or for ``fmin_l_bfgs_b_batched``, such as ``maxiter``.
 
     Returns:
         The steps of the slowest element and the sum of the objectives.
@@ -66,10 +78,13 @@ def fit_independently(
     search = _Search(mll, parameters or known)
     limits = search.limits({**own_bounds, **(bounds or {})})
     size = piece_size(search.model.items)
+    known_options = {_OPTIONS[name]: value for name, value in (options or {}).items()}
+    if "ftol" in known_options:
+        known_options["factr"] = None  # the same in other units
     value, steps, early = 0.0, 0, []
     for start in range(0, search.size, size):
         rows = list(range(search.size))[start : start + size]
-        found = search.run(rows, limits, options or {})
+        found = search.run(rows, limits, known_options)
         value, steps = value + found.value, max(steps, found.steps)
         early.extend(found.early)
     if early:

@@ -124,4 +124,5 @@ def _merged_rows(blocks: Sequence[Block], num_items: int) -> Block:
         items, group = torch.unique(items, dim=0, return_inverse=True)
         total = count.new_zeros(2, len(items))
         wins, count = total.index_add(1, group, torch.stack([wins, count]))
+        items, wins, count = (rows[count > 0] for rows in (items, wins, count))  # less padding
     return replace(blocks[0], items=items, answer=wins / count, weight=count)

@@ -30,7 +30,7 @@ from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator
 from botorch_pref.models.fitting import log_hyperposterior
-from botorch_pref.models.independent_fit import fit_independently, is_independent
+from botorch_pref.models.independent_fit import fit_independently, is_independent, understands
 from botorch_pref.models.pieces import Pieces, scaled, worth_splitting
 from botorch_pref.models.solved import Solved
 from botorch_pref.models.transformed_items import TransformedItems
@@ -144,7 +144,8 @@ class LaplaceGP(TransformedItems, Model, GP):
     def _fit_elements(
         self, mll: MarginalLogLikelihood, closure: Any = None, **kwargs: Any
     ) -> MarginalLogLikelihood:
-        if closure is None and kwargs.get("closure_kwargs") is None:
+        plain = closure is None and kwargs.get("closure_kwargs") is None
+        if plain and understands(kwargs.get("optimizer_kwargs") or {}):
             kwargs.setdefault("optimizer", fit_independently)
         self._is_fitting = True
         try:

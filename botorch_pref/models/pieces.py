@@ -101,11 +101,17 @@ def worth_splitting(model: LaplaceGP, items: Tensor) -> bool:
 
 def is_separable(model: LaplaceGP, items: Tensor) -> bool:
     r"""Whether a model's batch is one dimension of its items, and can be taken apart."""
-    parts = (part for part in model.covar_module.modules() if isinstance(part, kernels.Kernel))
+    kernel = model.covar_module
+    parts = (part for part in kernel.modules() if isinstance(part, kernels.Kernel))
     return (
         items.dim() == 3
         and model.batch_shape == items.shape[:-2]
         and all(type(part) in _SEPARABLE for part in parts)
+        # Hyperparameters are all of the batch's, or all shared.
+        and (
+            not kernel.batch_shape
+            or all(p.shape[:1] == items.shape[:1] for p in kernel.parameters())
+        )
     )
 
 

@@ -167,7 +167,11 @@ class PreferenceGP(InducingModel):
         return self.with_data(self.data.with_fresh(X, Y), self.values)
 
     def fantasize(
-        self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None
+        self,
+        X: Tensor,
+        sampler: MCSampler,
+        observation_noise: Tensor | None = None,
+        **kwargs: Any,
     ) -> Self:
         r"""Models that have seen one more duel, answered as this model predicts.
 
@@ -181,6 +185,7 @@ class PreferenceGP(InducingModel):
             X: ``b x 2 x d``-dim duels.
             sampler: A sampler with ``sample_shape`` ``S``.
             observation_noise: Must be ``None``; utilities are judged, not measured.
+            **kwargs: Not used; gradients always propagate.
 
         Returns:
             A model of batch shape ``S x b``, differentiable with respect to ``X``.

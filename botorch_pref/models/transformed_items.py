@@ -39,11 +39,13 @@ class TransformedItems(Module):
     def _learn_transform(self) -> None:
         # Bounds that are learnt from data are learnt once, when data are set.
         transform = getattr(self, "input_transform", None)
-        if transform is not None:
+        if transform is not None and self.items.shape[-2]:
             transform.to(self.items)
+            mode = transform.training
             transform.train()
             with torch.no_grad():
                 transform(self.items)
+            transform.train(mode)  # or it would learn from whatever comes next
 
     def _set_transformed_inputs(self) -> None:
         """Nothing: BoTorch's hook swaps the data, ours stay as they were given."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
@@ -173,7 +174,7 @@ class UtilityModel(ComparisonModel):
         first, second = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)
         prior_mean = self.mean_module(first) - self.mean_module(second)
         variance = dueling_variance(self.covar_module, first, second)
-        mean = prior_mean.expand(variance.shape)
+        mean, variance = torch.broadcast_tensors(prior_mean, variance)
         if self.num_observations:
             items, found = self.representer()
             cross = self.cross_covariance(inputs, items)

@@ -80,15 +80,18 @@ def best_apart(
         seed: Of the sample.
         asked: ``n x d``-dim further items that may be taken.
         avoid: ``k x d``-dim items that a person could not tell the result from, if there is
-            any other.
+            any other; else the first of them alone.
 
     Returns:
         The ``d``-dim item.
     """
     items = torch.cat([space.sample(_SAMPLE, seed), asked])
     values = rule(items.unsqueeze(-2))
-    near = same_item(space, items.unsqueeze(-2), avoid).any(-1)
-    return items[int(values.masked_fill(near, -torch.inf).argmax())]
+    near = same_item(space, items.unsqueeze(-2), avoid)
+    barred = near.any(-1)
+    if bool(barred.all()):
+        barred = near[:, 0]
+    return items[int(values.masked_fill(barred, -torch.inf).argmax())]
 
 
 def _around(found: Maximum, space: SearchSpace, seed: int) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -61,6 +62,7 @@ class Strategy(ABC):
             self.seed = operator.index(seed)
         except TypeError as error:
             raise ComparisonDataError(f"`seed` must be a whole number, not {seed!r}.") from error
+        self.round = 0  # of those that count what they choose
         self.history: list[Answered] = []
         self._open: dict[str | None, Query] = {}
         self._next_id = 0
@@ -79,9 +81,15 @@ class Strategy(ABC):
 
         Returns:
             The query to be answered.
+
+        Raises:
+            ComparisonDataError: If ``annotator`` is no string.
         """
+        if annotator is not None and not isinstance(annotator, str):
+            raise ComparisonDataError(f"`annotator` must be a string, not {annotator!r}.")
         if annotator not in self._open:
-            self._open[annotator] = self._choose(self._next_id, annotator)
+            with _put_back(self, "round"):
+                self._open[annotator] = self._choose(self._next_id, annotator)
             self._next_id += 1
         return self._open[annotator]
 
@@ -212,6 +220,17 @@ class Strategy(ABC):
         strategy._next_id = state["next_id"]
         strategy._restore(state["progress"])
         return strategy
+
+
+@contextmanager
+def _put_back(owner: object, name: str) -> Iterator[None]:
+    """Puts an attribute back to what it was, if the block fails."""
+    before = getattr(owner, name)
+    try:
+        yield
+    except BaseException:
+        setattr(owner, name, before)
+        raise
 
 
 def _checked_answer(query: Query, answer: object) -> float | None:

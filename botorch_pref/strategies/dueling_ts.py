@@ -23,7 +23,6 @@ from botorch_pref.strategies.utility import (
     Pair,
     UtilityStrategy,
     difference_table,
-    masked,
 )
 
 _OPPONENTS = 256
@@ -104,8 +103,7 @@ class DTS(UtilityStrategy):
         mean, deviation = difference_table(posterior.mean, posterior.covariance)
         values = win_variance(self._engine().likelihood, mean[first], deviation[first])
         values[first] = -torch.inf
-        if self._open:
-            values = masked(values, self._open_table()[first])
+        values = self._unbarred(values, first)
         return first, self._best_row(values)
 
 

@@ -19,7 +19,6 @@ from botorch_pref.strategies.utility import (
     Pair,
     UtilityStrategy,
     difference_table,
-    masked,
 )
 
 _ANCHORS = (None, "incumbent", "previous_winner")
@@ -111,8 +110,7 @@ class EUBO(UtilityStrategy):
         values = values.masked_fill(own, -torch.inf)
         rows = slice(None) if first is None else slice(first, first + 1)
         values = values[rows]
-        if self._open:
-            values = masked(values, self._open_table()[rows])
+        values = self._unbarred(values, rows)
         row, second = divmod(self._best_row(values.flatten()), len(mean))
         return (row if first is None else first), second
 

@@ -72,7 +72,6 @@ class ExpertBaseline(Strategy):
         super().__init__(bounds, choices, space, seed=seed)
         self.settings = Settings.checked(**options)
         self.beliefs = Beliefs(self.space, self.settings, self.seed)
-        self.round = 0
         self._due: list[tuple[list[float], int | None]] = []  # accepted, to be evaluated
         self._rejections = 0  # since the last evaluation
         self._absent = False  # whether the expert did not answer since

@@ -161,16 +161,13 @@ class GPTS(Strategy):
         paths = DuelingThompsonSampling(self._model(), scale=scale, seed=seed)
         rule = _Normalised(ArmPath(paths, 0), self.space)
         starts, seed = self._asked(), derive_seed(seed, "optimizer", 0)
-        best = self.space.maximize(rule, seed=seed, starts=starts)
-        return Evaluate(query_id, best.items[0], None, annotator)
+        best = self.space.maximize(rule, seed=seed, starts=starts).items[0]
+        return Evaluate(query_id, best, None, annotator)
 
     @property
     def _penalty(self) -> float:
         """The papers' ``lambda``, by which a unit kernel is divided."""
         return 1.0 / self.values.get("outputscale", DEFAULT_OUTPUT_SCALE)
-
-    def _kernel(self) -> ScaleKernel:
-        return kernel_of(self.values, self.space, self.kind)
 
     def _asked(self) -> Tensor:
         """The ``k x 1 x d``-dim items whose values are known."""
@@ -198,15 +195,18 @@ class GPTS(Strategy):
         return torch.tensor([value for _, value in self._told], dtype=torch.double)
 
     def _model(self) -> SingleTaskGP:
-        """The model of all values so far, less the prior mean."""
-        items, values = self._asked().squeeze(-2), self._values() - self.offset
-        return _exact_gp(self.space, items, values, self._kernel(), self.noise).eval()
+        """The model of all values so far, less the prior mean, in the prior's deviations."""
+        kernel = kernel_of(self.values, self.space, self.kind)
+        unit, kernel.outputscale = float(kernel.outputscale.detach()) ** 0.5, 1.0
+        items, values = self._asked().squeeze(-2), (self._values() - self.offset) / unit
+        return _exact_gp(self.space, items, values, kernel, self.noise / unit**2).eval()
 
     def _posterior(self) -> ValuePosterior:
         table = self.space.table
         if self._prior is None:
             with torch.no_grad():
-                covariance = to_dense(self._kernel()(self.space.normalize(table)))
+                kernel = kernel_of(self.values, self.space, self.kind)
+                covariance = to_dense(kernel(self.space.normalize(table)))
             self._prior = covariance, prior_root(covariance)
         rows = torch.tensor([query.indices for query, _ in self._told], dtype=torch.long)
         count, total = table.new_zeros(2, len(table)).unbind()
@@ -259,6 +259,9 @@ def _spread(values: Tensor, noise: float) -> float:
     return spread if spread > _EQUAL * float(values.abs().max()) else noise**0.5
 
 
+_LEAST_NOISE = 1e-6  # GPyTorch's
+
+
 def _exact_gp(
     space: SearchSpace, items: Tensor, values: Tensor, kernel: ScaleKernel, noise: float
 ) -> SingleTaskGP:
@@ -268,7 +271,7 @@ def _exact_gp(
         return SingleTaskGP(
             space.normalize(items),
             targets,
-            torch.full_like(targets, noise),
+            torch.full_like(targets, max(noise, _LEAST_NOISE)),
             covar_module=kernel,
             mean_module=ZeroMean(),
             outcome_transform=None,

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.utils.constraints import LogTransformedInterval
 from gpytorch.kernels import ScaleKernel
 from linear_operator import to_dense
 from torch import Size
@@ -23,6 +24,9 @@ from botorch_pref.space import SearchSpace
 
 REFIT_TENTHS = 11  # data are fitted again when they have grown to so many tenths
 _SPAN = 32  # answers that are added to a posterior before it is found anew
+
+
+_ANY_SCALE = (1e-30, 1e30)  # in single precision, too
 
 
 class UtilityLearner:
@@ -233,8 +237,10 @@ def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> Scale
         space.bounds
     )
     if values:
-        kernel.base_kernel.lengthscale = values["lengthscale"]
-        kernel.outputscale = values["outputscale"]
+        # Bounds are for what is learnt, in standard units; what is given may be in any unit.
+        for owner, name in ((kernel.base_kernel, "lengthscale"), (kernel, "outputscale")):
+            owner.register_constraint(f"raw_{name}", LogTransformedInterval(*_ANY_SCALE))
+            setattr(owner, name, values[name])
     return kernel
 
 

@@ -64,7 +64,6 @@ class LearningStrategy(Strategy):
         self.learner = UtilityLearner(
             self.space, hyperparameters, kappa, regularizer, self.seed, inducing_points
         )
-        self.round = 0
 
     def _refit(self) -> None:
         """Learn hyperparameters anew, if it is time to."""

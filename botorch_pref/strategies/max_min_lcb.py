@@ -126,11 +126,11 @@ class MaxMinLCBStrategy(UtilityStrategy):
         own = torch.eye(len(lower), dtype=torch.bool, device=lower.device)
         if self.diagonal == "exclude" and int(candidates.sum()) > 1:
             pairs = pairs & ~own
-        if not self._open:
+        if not self._barred_duels():
             return pairs
-        # Where the candidates' pairs are all open, a leader meets any other item.
+        # Where the candidates' pairs are all barred, a leader meets any other item.
         others = candidates.unsqueeze(-1) & ~own
-        shut = self._open_table()
+        shut = self._barred_table()
         return next((p for p in (pairs & ~shut, others & ~shut) if bool(p.any())), pairs)
 
     def _candidates(self, lower: Tensor) -> Tensor:

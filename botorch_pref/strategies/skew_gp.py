@@ -25,7 +25,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace.sides import prior_root
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.learning import ModelOptions
-from botorch_pref.strategies.utility import Pair, UtilityStrategy, masked
+from botorch_pref.strategies.utility import Pair, UtilityStrategy
 
 _BETA = 4.0  # BoTorch's, the square of the multiple of the standard deviation
 _VALUE_NOISE = 1e-5  # of believed values, in units of the prior variance
@@ -126,8 +126,7 @@ class SGP(UtilityStrategy):
         with torch.no_grad():
             values = rule(items.unsqueeze(-2))
         values[first] = -torch.inf
-        if self._open:
-            values = masked(values, self._open_table()[first])
+        values = self._unbarred(values, first)
         return self._rows(first, self._best_row(values))
 
     def _challenger(self, rule: AcquisitionFunction, items: Tensor, first: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import takewhile
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
@@ -73,10 +74,23 @@ class UtilityStrategy(LearningStrategy):
         """The open queries, all of them duels."""
         return [query for query in self._open.values() if isinstance(query, Duel)]
 
-    def _open_table(self) -> Tensor:
-        """Which of all ``n x n`` pairs of choices are open, in either order."""
+    def _barred_duels(self) -> list[Duel]:
+        """Those not to be asked now: the open ones, and what was skipped since the last answer.
+
+        What follows from the answers alone would be the same again, and again.
+        """
+        skipped = takewhile(lambda done: done.answer is None, reversed(self.history))
+        queries = (*self._open.values(), *(done.query for done in skipped))
+        return [query for query in queries if isinstance(query, Duel)]
+
+    def _barred_table(self) -> Tensor:
+        """Which of all ``n x n`` pairs of choices are barred, in either order."""
         table = self.space.table
-        return open_table(self._open_duels(), len(table)).to(table.device)
+        return open_table(self._barred_duels(), len(table)).to(table.device)
+
+    def _unbarred(self, values: Tensor, rows: int | slice) -> Tensor:
+        """Some rows of a table of pairs, without those that are barred if others are left."""
+        return masked(values, self._barred_table()[rows]) if self._barred_duels() else values
 
     def _believed_posterior(self) -> FinitePosterior:
         """The posterior of the choices, were the open duels answered as it expects."""
@@ -111,15 +125,15 @@ class UtilityStrategy(LearningStrategy):
         return self._best_item(PosteriorMean(model), seed)
 
     def _opponent(self, rule: AcquisitionFunction, first: Tensor, seed: int) -> Tensor:
-        """Where a rule over a box is largest: neither the first arm nor in an open duel with it."""
+        """Where a rule over a box is largest, but for the first arm and barred duels with it."""
         best = self._best_item(rule, seed)
         taken = self._taken(first)
         return self._best_item(rule, seed, taken) if self._same(best, taken).any() else best
 
     def _taken(self, first: Tensor) -> Tensor:
-        """An item and its opponents in open duels, ``k x d``-dim."""
+        """An item and its opponents in barred duels, ``k x d``-dim."""
         taken = [first]
-        for duel in self._open_duels():
+        for duel in self._barred_duels():
             items = duel.items.to(first)
             taken += [items[1 - arm] for arm in (0, 1) if self._same(items[arm], first)]
         return torch.stack(taken)

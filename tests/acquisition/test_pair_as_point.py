@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from botorch.acquisition.preference import (
     AnalyticExpectedUtilityOfBestOption,
     qExpectedUtilityOfBestOption,
@@ -11,7 +12,7 @@ from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Size, Tensor
 
-from botorch_pref.acquisition import PairAcquisitionFunction, PairAsPoint
+from botorch_pref.acquisition import PairAcquisitionFunction, PairAsPoint, PairVariance
 from botorch_pref.models import PreferenceGP
 from tests.contracts.acquisition import PairAcquisitionContract
 from tests.models.common import make_duels, make_kernel, rand
@@ -99,3 +100,17 @@ def test_rules_of_botorch() -> None:
         point, BOUNDS.repeat(1, 2), q=2, sequential=True, num_restarts=2, raw_samples=32
     )
     assert chosen.shape == (2, 4)
+
+
+def test_pairs_are_pending_under_a_wrapper_of_botorch() -> None:
+    """Which sets an attribute in place of calling a method."""
+    model = PreferenceGP(*make_duels(6, 10, 2), covar_module=make_kernel(2))
+    rule = PairAsPoint(PairVariance(model))
+    wrapped = FixedFeatureAcquisitionFunction(rule, d=4, columns=[0, 2], values=[0.5, 0.5])
+    X = rand(3, 1, 2)
+    before = wrapped(X).detach()
+    wrapped.X_pending = X[:1, 0]
+    assert rule.X_pending is not None
+    assert bool(wrapped(X)[0] < before[0])
+    wrapped.X_pending = None
+    torch.testing.assert_close(wrapped(X).detach(), before)

@@ -350,3 +350,12 @@ def test_the_same_posterior_on_the_device() -> None:
     torch.testing.assert_close(
         moved.log_evidence().cpu(), model.log_evidence(), atol=1e-8, rtol=1e-8
     )
+
+
+def test_items_and_labels_are_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = rand(3, 10, 2), (rand(10, 1, seed=1) > 0.5).double()
+    model = BernoulliGP(X, Y)
+    assert model.train_targets.shape == (3, 10)
+    alone = BernoulliGP(X[1], Y)
+    torch.testing.assert_close(model.element_evidence(torch.tensor([1]))[0], alone.log_evidence())
+    assert BernoulliGP(X[0], Y.expand(3, -1, -1)).posterior(X[0, :2]).mean.shape == (3, 2, 1)

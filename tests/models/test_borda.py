@@ -209,3 +209,13 @@ def test_bad_options() -> None:
         BordaGP.from_duels(X, torch.tensor([1.0, 0, 0.5, 0.7, 1, 1, 1, 1, 1, 1, 1, 1]))
     with pytest.raises(ComparisonDataError, match="3 columns"):
         BordaGP(X, Y).interval(rand(2, 3), 1.0)
+
+
+def test_a_model_that_was_used_can_be_cast() -> None:
+    X = rand(5, 2)
+    model = BordaGP(X, (X[:, :1] > 0.5).double(), input_transform=Normalize(2))
+    model.posterior(X)
+    model.float()
+    assert model.items.dtype == torch.float32
+    model.train()
+    assert model.train_inputs[0].dtype == torch.float32

@@ -20,6 +20,7 @@ from torch import Size, Tensor
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP, independent_fit, pieces
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.independent_fit import fit_independently, is_independent
+from tests.models.common import rand
 
 BATCH, DUELS, DIM = 5, 12, 2
 
@@ -161,3 +162,24 @@ def test_an_abnormal_end_is_searched_from_again_and_then_warned_of(
         warnings.simplefilter("ignore", OptimizationWarning)
         with pytest.raises(ModelFittingError):
             fit_gpytorch_mll(mll_of(PreferenceGP(*duels())), max_attempts=1)
+
+
+@pytest.mark.parametrize(
+    "optimizer_kwargs",
+    [
+        {"options": {"gtol": 1e-4, "maxiter": 5}},
+        {"options": {"ftol": 1e-6}},
+        {"timeout_sec": 100.0},
+        {"options": {"maxfun": 20}},
+    ],
+)
+def test_options_of_botorch_are_understood(optimizer_kwargs: dict[str, Any]) -> None:
+    X = rand(2, 6, 2)
+    comparisons = torch.tensor([[0, 1], [2, 1], [3, 0], [4, 5]]).expand(2, -1, -1)
+    model = PreferenceGP(X, comparisons)
+    before = model.log_evidence().detach()
+    mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OptimizationWarning)
+        fit_gpytorch_mll(mll, optimizer_kwargs=optimizer_kwargs)
+    assert not torch.equal(model.log_evidence(), before)

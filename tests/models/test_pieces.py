@@ -16,6 +16,7 @@ from torch import Size, Tensor
 from botorch_pref.data import Comparisons
 from botorch_pref.models import PreferenceGP, pieces
 from botorch_pref.models.fitting import default_covar_module
+from tests.models.common import rand
 
 BATCH, ITEMS, ROWS = 5, 6, 4
 
@@ -147,3 +148,20 @@ def test_some_elements_of_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     (wanted,) = torch.autograd.grad(gp.log_evidence()[chosen].sum(), scale)
     torch.testing.assert_close(grad, wanted, rtol=1e-10, atol=1e-12)
     assert (grad[[1, 2]] == 0.0).all()
+
+
+@pytest.mark.parametrize("shared", ["scale", "base"])
+def test_a_kernel_of_which_a_part_is_shared_is_not_split(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = torch.Size([3])
+    kernel = kernels.ScaleKernel(
+        kernels.RBFKernel(batch_shape=torch.Size() if shared == "base" else batch),
+        batch_shape=torch.Size() if shared == "scale" else batch,
+    ).double()
+    comparisons = torch.tensor([[0, 1], [2, 1], [3, 0]]).expand(3, -1, -1)
+    model = PreferenceGP(rand(3, 4, 2), comparisons, covar_module=kernel)
+    whole = model.log_evidence()
+    monkeypatch.setattr(pieces, "_CACHED_ENTRIES", 1)
+    torch.testing.assert_close(model.log_evidence(), whole)
+    assert model.posterior(rand(3, 2, 2)).mean.shape == (3, 2, 1)

@@ -18,7 +18,7 @@ from botorch.models import PairwiseGP
 from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood, PairwiseProbitLikelihood
 from botorch.models.pairwise_gp import PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import Normalize, Round
-from botorch.sampling import IIDNormalSampler
+from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from gpytorch.priors import LogNormalPrior
@@ -822,3 +822,33 @@ def test_the_same_posterior_on_the_device(num_items: int, num_duels: int) -> Non
     torch.testing.assert_close(built.posterior(Z.cuda()).mean.cpu(), expected.mean)
     fantasies = built.fantasize(pairs.cuda(), IIDNormalSampler(Size([3]), seed=0))
     assert fantasies.posterior(Z.cuda()).mean.shape == (3, 5, 6, 1)
+
+
+def test_new_data_do_not_leave_a_transform_learning() -> None:
+    X, comparisons = rand(6, 2), torch.tensor([[0, 1], [2, 3], [4, 5]])
+    model = PreferenceGP(X, comparisons, input_transform=Normalize(2))
+    model.set_train_data(2.0 * X, comparisons)
+    bounds = model.input_transform.bounds.clone()
+    model.transform_inputs(10.0 * X)
+    assert torch.equal(model.input_transform.bounds, bounds)
+
+
+def test_no_items_teach_a_transform_nothing() -> None:
+    model = PreferenceGP(
+        torch.empty(0, 2).double(), torch.empty(0, 2).long(), input_transform=Normalize(2)
+    )
+    assert model.posterior(rand(3, 2)).mean.shape == (3, 1)
+
+
+def test_botorch_may_ask_for_gradients_of_fantasies() -> None:
+    model = PreferenceGP(rand(6, 2), torch.tensor([[0, 1], [2, 3]]))
+    sampler = SobolQMCNormalSampler(torch.Size([2]), seed=0)
+    fantasies = model.fantasize(rand(3, 2, 2), sampler, propagate_grads=True)
+    assert fantasies.posterior(rand(1, 2)).mean.shape == (2, 3, 1, 1)
+
+
+def test_win_probability_where_the_mean_alone_is_batched() -> None:
+    comparisons = torch.tensor([[0, 1], [2, 3]]).expand(3, -1, -1)
+    kernel = ScaleKernel(RBFKernel()).double()
+    model = PreferenceGP(rand(3, 4, 2), comparisons, covar_module=kernel)
+    assert model.win_probability(rand(2, 2)).shape == (3,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,10 +14,12 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import Strategy
+from botorch_pref.strategies import DTS, EUBO, MRLPF, POPBO, SGP, MaxMinLCBStrategy, Strategy
 from botorch_pref.strategies.base import Answered
 from tests.contracts.strategy import StrategyContract, play
 from tests.models.common import rand
+
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
 class RandomDuels(Strategy):
@@ -141,3 +145,45 @@ def test_answers_to_a_choice() -> None:
     assert again.state_dict() == strategy.state_dict()
     assert again.ask() == strategy.ask()
     assert strategy.asked_items().shape == (12, 2)
+
+
+@pytest.mark.parametrize("kind", [EUBO, MaxMinLCBStrategy])
+@pytest.mark.parametrize("domain", [{"choices": rand(6, 2)}, {"bounds": BOX}])
+def test_what_was_skipped_is_not_asked_again_at_once(
+    kind: Callable[..., Strategy], domain: dict[str, Tensor]
+) -> None:
+    strategy = kind(**domain, seed=1)
+    for answer in (1.0, 0.0, 1.0):
+        strategy.tell(strategy.ask(), answer)
+    pairs = []
+    for _ in range(3):
+        query = strategy.ask()
+        pairs.append(query.items.unique(dim=0))
+        strategy.tell(query, None)
+    assert all((a - b).abs().max() > 1e-6 for a, b in itertools.combinations(pairs, 2))
+
+
+def test_a_failed_ask_counts_no_round() -> None:
+    strategy = MRLPF(choices=rand(8, 2), horizon=20)
+    for _ in range(3):
+        strategy.tell(strategy.ask(), 1.0)
+    with pytest.raises(ComparisonDataError, match="`annotator` must be a string"):
+        strategy.ask(3)  # type: ignore[arg-type]
+    for _ in range(17):
+        strategy.tell(strategy.ask(), 1.0)
+    assert strategy.num_answers == 20
+
+
+def test_a_recommendation_where_all_was_skipped() -> None:
+    strategy = MRLPF(bounds=BOX, horizon=20)
+    strategy.tell(strategy.ask(), None)
+    assert strategy.space.contains(strategy.recommend())
+
+
+@pytest.mark.parametrize("kind", [EUBO, DTS, SGP, POPBO, MaxMinLCBStrategy])
+def test_an_item_meets_another_where_two_are_all(kind: Callable[..., Strategy]) -> None:
+    space = SearchSpace(torch.tensor([[0.0], [1.0]], dtype=torch.float64), integer=[0])
+    strategy = kind(space=space)
+    for annotator in ("ann", "bob", "eve"):
+        first, second = strategy.ask(annotator).items
+        assert not torch.equal(first, second)

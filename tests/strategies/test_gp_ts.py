@@ -11,6 +11,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import BotorchError
 from scipy import stats
+from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.problems import Ackley, Catalyst
@@ -21,6 +22,8 @@ from tests.contracts.strategy import BoxContract, StrategyContract, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE, Array
+
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
 def on_grid(**kwargs: Any) -> GPTS:
@@ -244,3 +247,17 @@ def test_regret_as_in_the_paper() -> None:
             num_seeds=20,
         )
         assert least <= statistics.mean(totals) <= most
+
+
+@pytest.mark.parametrize("domain", [{"choices": rand(8, 2)}, {"bounds": BOX}])
+@pytest.mark.parametrize(("unit", "noise"), [(250.0, 0.01), (1e-4, 1e-10), (1.0, 1e5)])
+def test_values_may_be_in_any_unit(domain: dict[str, Tensor], unit: float, noise: float) -> None:
+    """Also those far from what the learnt output scale is bounded by."""
+    strategy = GPTS(**domain, noise=noise)
+    for value in (1.0, 1.9, 0.7):
+        strategy.tell(strategy.ask(), unit * value)
+    assert strategy.recommend().shape == (2,)
+    fixed = {"lengthscale": 0.3, "outputscale": 250_000.0}
+    other = GPTS(**domain, hyperparameters=fixed, noise=100.0)
+    other.tell(other.ask(), 480.0)
+    assert other.ask().items.shape == (2,)

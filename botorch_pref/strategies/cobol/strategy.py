@@ -79,7 +79,6 @@ class COBOL(Strategy):
             raise ComparisonDataError('`candidate` must not be "pinpoint": only labels count here.')
         self.beliefs = Beliefs(self.space, self.settings, self.seed)
         self.weight = self.settings.trust_weight
-        self.round = 0
         self.decisions: list[Decision] = []
         self._memory = Memory()
 

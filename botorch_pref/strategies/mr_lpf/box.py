@@ -79,6 +79,8 @@ class ActiveBox(ActiveSet):
                 active are left out.
         """
         items = torch.cat([self.pool, self._active(starts)])
+        if not model.num_observations:  # all was skipped, and nothing is known
+            return self.pool[0]
         best = self.space.maximize(
             PosteriorMean(model),
             seed=seed,

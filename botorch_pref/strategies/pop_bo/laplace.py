@@ -7,7 +7,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition import AdvantageUCB
 from botorch_pref.strategies.pop_bo.last_item import LastItemStrategy
-from botorch_pref.strategies.utility import difference_table, masked
+from botorch_pref.strategies.utility import difference_table
 
 
 class LaplaceAdvantage(LastItemStrategy):
@@ -28,7 +28,7 @@ class LaplaceAdvantage(LastItemStrategy):
         index = (mean + self._width() * deviation)[:, row]
         # Also in the last digit, as it is tied with duplicates.
         index[row] = -torch.inf if self.exclude_identical else 0.0
-        return self._best_row(masked(index, self._open_table()[row]) if self._open else index)
+        return self._best_row(self._unbarred(index, row))
 
     def _on_a_box(self, reference: Tensor) -> Tensor:
         seed = self._seed("optimizer")

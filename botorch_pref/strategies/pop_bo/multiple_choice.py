@@ -77,10 +77,11 @@ class MultipleChoicePOPBO(LearningStrategy):
             self.num_new = 0
         if self.num_new < 1:
             raise ComparisonDataError(f"`num_new` must be at least 1, not {num_new!r}.")
-        if self.space.choices is not None and len(self.space.choices) < 2 * self.num_new:
+        choices = self.space.choices
+        if choices is not None and len(choices.unique(dim=0)) < 2 * self.num_new:
             raise ComparisonDataError(
                 f"`num_new` is {num_new}, but a question of {2 * self.num_new} items needs as many "
-                f"`choices`, not {len(self.space.choices)}."
+                f"different `choices`, not {len(choices.unique(dim=0))}."
             )
         self.set = ChoiceConfidence(self.learner, norm_bound, slack, adapt_norm_bound, value_bound)
         self.num_deadlocks = 0

@@ -62,7 +62,8 @@ def challenger_among(
     """
     same = (table.unsqueeze(-2) == opponents).all(-1).any(-1)
     refused = same | taken
-    refused = same if bool(refused.all()) else refused
+    if bool(refused.all()):
+        refused = taken if bool(same.all()) else same
     values = _advantages(model, table, opponents).masked_fill(refused, -torch.inf)
     largest = values.amax()
     # Far from all answers the values are one number up to the solver's gap: a tie.
@@ -105,7 +106,10 @@ def challenger_on_box(
         return Challenger(None, found.items[0], False)
     if deadlock:
         values = _widths(model, pool, opponents)
-    values = values.masked_fill(taken(pool), -torch.inf)
+    refused = taken(pool)
+    if bool(refused.all()):  # but an item never meets itself
+        refused = (pool.unsqueeze(-2) == opponents).all(-1).any(-1)
+    values = values.masked_fill(refused, -torch.inf)
     return Challenger(None, pool[int(values.argmax())], deadlock)
 
 

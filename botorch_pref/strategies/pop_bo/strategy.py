@@ -174,7 +174,7 @@ class POPBO(LaplaceAdvantage):
     def _among_choices(self, row: int) -> int:
         if self.confidence == "laplace":
             return super()._among_choices(row)
-        table, taken = self.space.table, self._open_table()[row]
+        table, taken = self.space.table, self._barred_table()[row]
         model = self.set.believed(self._open_duels())
         found = challenger_among(model, table, table[row : row + 1], taken, self._best_row)
         self._note(model, found, table[row])
