@@ -20,6 +20,7 @@ from botorch_pref.benchmarks.cobol_claims import (
     robustness_claims,
     variant_claims,
 )
+from botorch_pref.benchmarks.cobol_pinpoint import PinpointCOBOL
 from botorch_pref.benchmarks.expert_runs import LCB, LCB_PAPER, PAPER, ExpertExperiment, Group
 from botorch_pref.problems import (
     EXPERT_BENCHMARKS,
@@ -44,6 +45,7 @@ PRACTICAL = "cobol"
 EI = "ei"
 PRIMAL_DUAL = "cobol, weight = 1"
 LAST_LABELS = "last 5 labels"
+PINPOINT = "pinpoint"
 ACCURACIES = (2, 1, 0, -1, -2)
 TRUSTS = (5, 10, 100)
 _VARIED: Mapping[str, CobolOptions] = {
@@ -129,10 +131,13 @@ def strategies() -> Mapping[str, StrategyFactory]:
         LAST_LABELS: partial(COBOL, label_window=5),
         **{f"cobol, {name}": partial(COBOL, **options) for name, options in _VARIED.items()},
     }
-    return {name: _with_settings(maker) for name, maker in makers.items()}
+    made = {name: _with_settings(maker) for name, maker in makers.items()}
+    named: dict[str, Any] = {"function": _ACKLEY, "accuracy": 1.0}
+    own = _with_settings(partial(COBOL, candidate="pinpoint")).keywords
+    return {**made, PINPOINT: partial(PinpointCOBOL, **named, **own)}
 
 
-def _with_settings(maker: Any) -> StrategyFactory:
+def _with_settings(maker: Any) -> partial[Strategy]:
     made = maker(bounds=torch.tensor([[0.0], [1.0]], dtype=torch.double))
     options: dict[str, Any] = made.settings.to_json()
     kind: Callable[..., Strategy] = type(made)
@@ -250,7 +255,8 @@ def _no_harm() -> ExpertExperiment:
 def _variants() -> ExpertExperiment:
     helpful = synthetic(_ACKLEY, 1)
     candidates = {LCB: LCB, "hcei": PRACTICAL}
-    candidates |= {"primal-dual": PRIMAL_DUAL} | _same(EI, "constrained", "belief", "no intercept")
+    others = _same(EI, PINPOINT, "constrained", "belief", "no intercept")
+    candidates |= {"primal-dual": PRIMAL_DUAL} | others
     groups = [_group("candidates", _ACKLEY, helpful, candidates)]
     for mean in ("strong", "weak", "wrong"):
         expert = (f"mvn-{mean}", partial(MVNExpert, mean=mean, covariance=_IDENTITY))
@@ -271,9 +277,9 @@ def _variants() -> ExpertExperiment:
             *_NOTES,
             "hcei is the practical preset, which the others change: ei has no expert, no intercept "
             "has the objective's lengthscales in the belief and no constant.",
-            "belief takes the largest upper end of the belief as the augmented candidate, in place "
-            "of an item that a person points at; constrained is what the paper's Fig. 3 calls a "
-            "first weight of 0.",
+            "pinpoint takes an item that the expert names at every step, drawn from what he "
+            "accepts, and asks for no labels after the initial ones; belief takes the item of the "
+            "largest upper end; constrained is what the paper's Fig. 3 calls a first weight of 0.",
             "Normal beliefs have the identity as covariance in the function's own coordinates; the "
             "paper names neither coordinates nor function.",
             f"Changing accuracy: 2 (1 - exp(-{_RATE:g} n)) after n values (rising), or as printed, "

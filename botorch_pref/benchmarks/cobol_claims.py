@@ -143,9 +143,8 @@ def variant_claims() -> tuple[Claim, ...]:
     plain = "candidates: primal-dual"
     return (
         Claim(
-            "Pointing at an item is worse than the primal-dual rule (here: the largest upper end "
-            "of the belief).",
-            lower("simple", plain, "candidates: belief"),
+            "Pointing at an item is worse than the primal-dual rule.",
+            lower("simple", plain, "candidates: pinpoint"),
         ),
         Claim(
             "The constrained candidate is worse than the primal-dual one.",

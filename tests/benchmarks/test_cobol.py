@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from botorch_pref.benchmarks.cobol import strategies, synthetic
+from botorch_pref.benchmarks.cobol_pinpoint import PinpointCOBOL
 from botorch_pref.benchmarks.expert_runs import ExpertExperiment, Group, recorded
 from botorch_pref.benchmarks.papers import experiments
 from botorch_pref.benchmarks.report import claims_table, report, summary
@@ -251,3 +252,23 @@ def test_folders_of_groups() -> None:
     group = Group(panel="a panel", function="holder2", key="x y", expert=SyntheticExpert, arms={})
     assert group.folder == "holder2-x_y-6"
     assert group.row("arm") == "a panel: arm"
+
+
+def test_the_expert_names_what_he_accepts() -> None:
+    """In the proportion of his probabilities; what he names is measured, or dropped."""
+    bounds = ExpertBenchmark("ackley4").bounds
+    strategy = PinpointCOBOL(bounds=bounds, function="ackley4", accuracy=1.0, seed=3)
+    expert = synthetic("ackley4", 1)[1](ExpertBenchmark("ackley4"), seed=0)
+    named = torch.stack([strategy._drawn(seed) for seed in range(400)])
+    uniform = torch.rand(20_000, 4, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    likely = expert.probability(torch.lerp(bounds[0], bounds[1], uniform))
+    # Under a density in proportion to p the mean of p is E[p^2] / E[p].
+    wanted = float(likely.square().mean() / likely.mean())
+    found = expert.probability(named)
+    assert abs(float(found.mean()) - wanted) < 4 * float(found.std()) / 20
+    for _ in range(20):
+        query = strategy.ask()
+        strategy.tell(query, float(-query.items.abs().sum() > -3.0))
+    kinds = {decision.source for decision in strategy.decisions[13:]}
+    assert "augmented" in kinds
+    assert not any(decision.asks for decision in strategy.decisions[13:])
