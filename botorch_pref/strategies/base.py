@@ -26,7 +26,7 @@ class Answered(NamedTuple):
 
     Attributes:
         query: The query.
-        answer: As in :meth:`Strategy.tell`.
+        answer: As in :meth:`~botorch_pref.strategies.Strategy.tell`.
     """
 
     query: Query
