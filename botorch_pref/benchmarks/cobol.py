@@ -278,8 +278,8 @@ def _variants() -> ExpertExperiment:
             "hcei is the practical preset, which the others change: ei has no expert, no intercept "
             "has the objective's lengthscales in the belief and no constant.",
             "pinpoint takes an item that the expert names at every step, drawn from what he "
-            "accepts, and asks for no labels after the initial ones; belief takes the item of the "
-            "largest upper end; constrained is what the paper's Fig. 3 calls a first weight of 0.",
+            "accepts, and asks for no labels; belief takes the item of the largest upper end; "
+            "constrained is what the paper's Fig. 3 calls a first weight of 0.",
             "Normal beliefs have the identity as covariance in the function's own coordinates; the "
             "paper names neither coordinates nor function.",
             f"Changing accuracy: 2 (1 - exp(-{_RATE:g} n)) after n values (rising), or as printed, "
