@@ -72,6 +72,9 @@ def _check_agrees(args: argparse.Namespace, study: Study, name: str) -> None:
         raise UsageError(f"{name} is one of {kind.__name__}, which asks not only duels.")
     if args.strategy is not None and type(_strategy(args, study.space)) is not kind:
         raise UsageError(f"{name} was not begun with --strategy {args.strategy}.")
+    planned = getattr(study.strategy, "horizon", args.horizon)  # others plan for none
+    if args.horizon not in (None, planned):
+        raise UsageError(f"{name} was begun with --horizon {planned}, not {args.horizon}.")
 
 
 def _domain(args: argparse.Namespace) -> Domain | None:

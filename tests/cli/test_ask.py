@@ -133,6 +133,14 @@ def test_what_it_was_begun_with(
     assert Path("study.json").read_bytes() == before
 
 
+def test_another_horizon(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("q", *BEGIN, "--strategy", "mr-lpf", "--horizon", "7") == 0
+    with pytest.raises(SystemExit):
+        typed("1", "--horizon", "8")
+    assert "was begun with --horizon 7, not 8." in capsys.readouterr().err
+    assert typed("q", "--horizon", "7") == 0
+
+
 def test_a_second_writer(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
     assert typed("q", *BEGIN) == 0
     with Study.load("study.json"), pytest.raises(SystemExit) as stopped:
