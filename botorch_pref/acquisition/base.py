@@ -157,13 +157,14 @@ def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikeliho
     )
 
 
-def checked_beta(beta: float) -> float:
+def checked_beta(beta: float, argument: str = "beta") -> float:
     r"""The multiple of a standard deviation.
 
     Raises:
-        ComparisonDataError: If it is neither zero nor a positive, finite number.
+        ComparisonDataError: If it is neither zero nor a positive, finite number; names the
+            argument.
     """
-    return 0.0 if beta == 0 else checked_positive("beta", beta)
+    return 0.0 if beta == 0 else checked_positive(argument, beta)
 
 
 def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:

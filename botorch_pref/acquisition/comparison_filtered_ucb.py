@@ -2,6 +2,8 @@ r"""COMP-GP-UCB's rule: optimistic values, where cheap duels leave hope."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
@@ -9,7 +11,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
 from botorch_pref.data.options import checked_positive
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import BordaGP
 
 
@@ -29,7 +31,8 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
 
     Example:
         >>> rule = ComparisonFilteredUCB(gp, borda, beta=2.0, borda_slack=0.02)
-        >>> found = SearchSpace(bounds).maximize(rule, feasible=rule.feasibility)
+        >>> space, starts = SearchSpace(bounds), rule.starts()
+        >>> found = space.maximize(rule, starts=starts, feasible=rule.feasibility)
     """
 
     _instead = (
@@ -76,21 +79,19 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
             raise UnsupportedError(
                 f"`value_model` must have one output, but has {value_model.num_outputs}."
             )
-        if not isinstance(borda_model, BordaGP):
-            raise UnsupportedError(f"`borda_model` must be a BordaGP, not {type(borda_model)}.")
-        if borda_model.batch_shape:
-            raise UnsupportedError("`borda_model` must not be batched.")
+        if not isinstance(borda_model, BordaGP) or borda_model.batch_shape:
+            raise UnsupportedError("`borda_model` must be a BordaGP, and not a batch of them.")
         self.borda_model = borda_model
         slack = 0.0 if borda_slack == 0 else checked_positive("borda_slack", borda_slack)
         betas = {"beta": beta, "borda_beta": beta if borda_beta is None else borda_beta}
         for name, value in betas.items():
-            self.register_buffer(name, torch.tensor(checked_beta(value), dtype=torch.double))
+            self.register_buffer(name, torch.tensor(checked_beta(value, name), dtype=torch.double))
         self.register_buffer("borda_slack", torch.tensor(slack, dtype=torch.double))
         if lower_bound is None:
-            lower = largest_lower_bound(borda_model, float(self.borda_beta))
-        else:
-            lower = torch.tensor(float(lower_bound), dtype=torch.double)
-        self.register_buffer("lower_bound", lower)
+            lower_bound = float(largest_lower_bound(borda_model, float(self.borda_beta)))
+        elif math.isnan(lower_bound):
+            raise ComparisonDataError("`lower_bound` must be a number, not nan.")
+        self.register_buffer("lower_bound", torch.tensor(lower_bound, dtype=torch.double))
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -115,6 +116,19 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         """
         _, upper = self.borda_model.interval(X, self.borda_beta)
         return upper - self.lower_bound + self.borda_slack
+
+    @torch.no_grad()
+    def starts(self) -> Tensor:
+        r"""Where a search may start: a sample of the domain may hold no feasible item.
+
+        Returns:
+            ``k x 1 x d``-dim items of ``borda_model`` that are feasible, the one that surely
+            reaches most first; with the default lower bound there is at least one.
+        """
+        items = self.borda_model.items
+        feasible = items[self.feasibility(items) >= 0]
+        lower, _ = self.borda_model.interval(feasible, self.borda_beta)
+        return feasible[lower.argsort(descending=True)].unsqueeze(-2)
 
 
 @torch.no_grad()

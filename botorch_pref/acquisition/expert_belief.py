@@ -82,7 +82,7 @@ class ExpertBelief(Module):
             refuse(finite("x_ref", x_ref.unsqueeze(0)))
             x_ref = x_ref.detach().clone()
         self.model = model
-        self.label_beta = checked_beta(label_beta)
+        self.label_beta = checked_beta(label_beta, "label_beta")
         rough = tolerance == math.inf
         self.tolerance = tolerance if rough else checked_positive("tolerance", tolerance)
         self.register_buffer("x_ref", x_ref)

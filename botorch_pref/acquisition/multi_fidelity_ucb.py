@@ -68,7 +68,7 @@ class MultiFidelityUCB(ItemAcquisitionFunction):
         self.cheap_model = cheap_model
         options = {
             "beta": checked_beta(beta),
-            "cheap_beta": checked_beta(beta if cheap_beta is None else cheap_beta),
+            "cheap_beta": checked_beta(beta if cheap_beta is None else cheap_beta, "cheap_beta"),
             "zeta": 0.0 if zeta == 0 else checked_positive("zeta", zeta),
         }
         for name, value in options.items():

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -30,6 +30,7 @@ _KEPT = [
     *("panel", "task", "arm", "ratio", "strategy", "seed", "step", "kind", "cost", "regret"),
     *("duel_regret", "value_regret", "recommendation_regret", "seconds", *_COUNTS),
 ]
+_Metric: TypeAlias = "pd.Series[float]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +40,12 @@ class CostExperiment(Experiment):
     Attributes:
         groups: Who is played where, and with whom.
         references: Whose regrets are subtracted, seed by seed, from those on the same problem.
+        settled: Those of them of which it is the regret at the end, at all costs.
     """
 
     groups: tuple[Group, ...]
     references: tuple[str, ...] = (GP_UCB,)
+    settled: tuple[str, ...] = ()
 
     @property
     def runs_folder(self) -> str:
@@ -67,8 +70,8 @@ class CostExperiment(Experiment):
     @property
     def columns(self) -> tuple[Column, ...]:
         """See the base class."""
-        regret = self._at_costs("regret")
-        return (*regret, Column("recommendation", "recommendation's at the end"))
+        end = Column("recommendation", "recommendation's at the end")
+        return (*self._at_costs("regret"), end)
 
     @property
     def further_columns(self) -> Mapping[str, tuple[Column, ...]]:
@@ -146,7 +149,9 @@ class CostExperiment(Experiment):
                 found[f"{metric} at {cost}"] = wide[cost]
         for name in self.references:
             for cost in self.costs:
-                found[f"minus {name} at {cost}"] = self.excess(found[f"regret at {cost}"], name)
+                regret, at = found[f"regret at {cost}"], self.costs[-1]
+                other = found[f"regret at {at}"] if name in self.settled else regret
+                found[f"minus {name} at {cost}"] = self.excess(regret, name, other)
         return found.reset_index()
 
     def _counts(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -169,17 +174,18 @@ class CostExperiment(Experiment):
         found = pd.DataFrame(columns).fillna({"seconds": runs["seconds"].mean()}).fillna(0.0)
         return found.loc[runs.size().index].rename_axis(_RUN)
 
-    def excess(self, metric: pd.Series[float], name: str) -> pd.Series[float]:
+    def excess(self, metric: _Metric, name: str, other: _Metric | None = None) -> _Metric:
         r"""By how much a metric exceeds that of another strategy under the same seed.
 
         Args:
             metric: The metric by row and seed.
             name: The other strategy: that of the same panel, else of the same problem.
+            other: That of the other strategy, by row and seed; the same metric if omitted.
 
         Returns:
             The differences by row and seed; 0 where both are infinite.
         """
-        rows, of_run = self._rows_of(name), metric.to_dict()
+        rows, of_run = self._rows_of(name), (metric if other is None else other).to_dict()
         others = [of_run[rows[row], seed] for row, seed in metric.index]
         return (metric - others).where(metric != others, 0.0)
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Literal, TypeGuard
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Literal, TypeGuard
+
+import numpy as np
 
 from botorch_pref.exceptions import ComparisonDataError
+
+ENDLESS = "inf"
 
 
 def is_positive(value: object) -> TypeGuard[float]:
@@ -56,3 +62,39 @@ def check_count(argument: str, value: object, least: int) -> None:
         raise ComparisonDataError(
             f"`{argument}` must be a whole number, at least {least}, not {value!r}."
         )
+
+
+def checked_seed(value: object) -> int:
+    """A whole number, also of NumPy's, as an ``int``.
+
+    Raises:
+        ComparisonDataError: If it is none.
+    """
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ComparisonDataError(f"`seed` must be a whole number, not {value!r}.") from error
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, and fractions, as Python's numbers, which JSON knows."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Fraction):
+        return float(value)
+    if type(value) in (list, tuple):
+        return type(value)(map(plain, value))
+    return value
+
+
+def endless_to_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with a word for what is infinite, for which JSON has no number."""
+    return {name: ENDLESS if value == math.inf else value for name, value in options.items()}
+
+
+def endless_from_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads what :func:`endless_to_json` wrote."""
+    return {
+        name: math.inf if isinstance(value, str) and value == ENDLESS else value
+        for name, value in options.items()
+    }

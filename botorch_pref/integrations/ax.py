@@ -1,6 +1,7 @@
 r"""Ax: duels as batch trials of two arms, judged on Ax's ``pairwise_pref_query`` metric.
 
-Importing this module teaches Ax's ``BoTorchGenerator`` to build and fit this package's models.
+Importing this module teaches Ax's ``BoTorchGenerator`` to build and fit this package's models,
+and Ax's storage to save and load what they suggested; import it before you load an experiment.
 :func:`preference_surrogate_spec` says which model, :class:`PairAcquisition` lets any rule for
 pairs choose both arms of a trial at once, and :func:`attach_answer` writes an answer down. What Ax
 offers but duels cannot have is refused by an ``UnsupportedError`` that names the argument.
@@ -22,8 +23,10 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
+from botorch_pref.acquisition import ItemAcquisitionFunction
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
 from botorch_pref.integrations.ax_models import PREFERENCE_METRIC
+from botorch_pref.integrations.ax_storage import register_classes
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 
 __all__ = [
@@ -157,8 +160,8 @@ class PairAcquisition(Acquisition):
 
         Raises:
             UnsupportedError: If the objective is not to maximise the preference metric, if there
-                are outcome constraints or pending observations, or if ``model_configs`` asks for
-                a model that Ax has not taken.
+                are outcome constraints or pending observations, if ``model_configs`` asks for
+                a model that Ax has not taken, or if ``botorch_acqf_class`` values single items.
         """
         _check_objective(torch_opt_config, surrogate.outcomes)
         pending = torch_opt_config.pending_observations
@@ -216,6 +219,11 @@ class PairAcquisition(Acquisition):
         botorch_acqf_options: dict[str, Any],
         model: Model,
     ) -> AcquisitionFunction:
+        if issubclass(botorch_acqf_class, ItemAcquisitionFunction):
+            raise UnsupportedError(
+                f"`botorch_acqf_class` {botorch_acqf_class.__name__} values single items, not "
+                "the two arms of a duel."
+            )
         # Ax keeps a model that it has looked up by its metric in a list, also if it is the only
         # one; a rule needs the model itself.
         if isinstance(model, ModelList) and model.num_outputs == 1:
@@ -252,3 +260,6 @@ def _check_model_is_used(surrogate: Surrogate) -> None:
             "`model_configs` of SurrogateSpec is not what Ax models comparisons by: use "
             "preference_surrogate_spec(model_config)."
         )
+
+
+register_classes(PairAcquisition)

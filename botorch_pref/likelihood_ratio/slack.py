@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol
 
+from botorch_pref.data.options import endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.theory import beta1, beta_ville
 
@@ -121,9 +122,9 @@ def slack_rule(slack: float | str | Mapping[str, Any] | SlackRule) -> SlackRule:
         return slack
     if isinstance(slack, str):
         slack = {"rule": slack}
-    elif isinstance(slack, int | float) and not isinstance(slack, bool):
+    elif isinstance(slack := plain(slack), int | float) and not isinstance(slack, bool):
         slack = {"rule": "constant", "value": float(slack)}
-    options = dict(slack) if isinstance(slack, Mapping) else {}
+    options = endless_from_json(slack) if isinstance(slack, Mapping) else {}
     name = options.pop("rule", None)
     unknown = ComparisonDataError(
         f"`slack` must be a number, one of {', '.join(_RULES)}, a mapping of that `rule` and its "
@@ -150,4 +151,4 @@ def slack_to_json(rule: SlackRule) -> dict[str, Any]:
     kind = _RULES.get(str(getattr(rule, "rule", None)))
     if kind is None or not isinstance(rule, kind):
         raise ComparisonDataError(f"`slack` {rule!r} cannot be written as JSON; use a named rule.")
-    return {"rule": kind.rule, **asdict(rule)}
+    return endless_to_json({"rule": kind.rule, **asdict(rule)})

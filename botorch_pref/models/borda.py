@@ -210,7 +210,8 @@ def _checked_variances(
         return variance
     check_shape("counts", counts, train_X.shape[-2], 1)
     counted = counts.squeeze(-1)
-    refuse(Check("counts", counted, ~(counted > 0), "a row stands for one duel or more"))
+    wrong = ~(counted >= 1) | counted.isinf()
+    refuse(Check("counts", counted, wrong, "a row stands for one duel or more"))
     return variance / counts.to(variance)
 
 

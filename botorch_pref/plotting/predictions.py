@@ -132,6 +132,8 @@ def plot_cross_validation(predictions: PairwisePredictions, *, ax: Axes | None =
     counts = np.histogram(given, edges, weights=weights)[0]
     axes = given_or_new(ax)
     middle = len(counts) // 2
+    even = 0.5 * weights[given == 0.5].sum()  # is right as often as wrong
+    counts[middle - 1 : middle + 1] += even, -even
     look: dict[str, Any] = {"width": 0.1, "align": "edge", "edgecolor": "white", "lw": 0.7}
     wrong: dict[str, Any] = {"color": VERMILION, "hatch": "////", "label": "predicted wrongly"}
     axes.bar(edges[:middle], counts[:middle], **look, **wrong)

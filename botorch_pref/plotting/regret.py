@@ -100,7 +100,9 @@ def plot_experiment(
     r"""The mean of every strategy over its seeds, with a band of one standard error.
 
     Args:
-        table: What :func:`~botorch_pref.runner.run_experiment` returns.
+        table: What :func:`~botorch_pref.runner.run_experiment` returns. Of runs that end earlier
+            than others, as budgets may, the last recommendation stands; sums are drawn as far
+            as all runs of a strategy go.
         metrics: A panel each: regrets of duels or of recommendations, their sums, or
             ``"identical_share"``.
         title: The title; the problem's name if omitted.
@@ -112,18 +114,12 @@ def plot_experiment(
         The figure, which belongs to no window.
 
     Raises:
-        UnsupportedError: If the table is empty, there is no metric or one cannot be drawn,
-            or ``window`` is below 1.
+        UnsupportedError: If the table is empty or of several problems, there is no metric or
+            one cannot be drawn, or ``window`` is below 1.
     """
-    known = [name for name in _METRICS if name in table]
-    if not metrics or not {*metrics} <= {*known}:
-        raise UnsupportedError(f"metrics must be of {known}, got {[*metrics]}.")
-    if not len(table):
-        raise UnsupportedError("table has no rows.")
-    if window < 1:
-        raise UnsupportedError(f"window must be at least 1, got {window!r}.")
+    _check_experiment(table, metrics, window)
     last = int(table["step"].max())
-    title = title or ", ".join(table["problem"].unique())
+    title = title or str(table["problem"].iloc[0])
     # Labels and values may be among what was asked.
     asked = "duels" if "kind" not in table or table["kind"].eq("duel").all() else "queries"
     figure, panels = _panels(len(metrics), last, title, 3.3, asked)
@@ -139,6 +135,20 @@ def plot_experiment(
             axes.plot([0, last], [start, end], color=GREY, ls="--", lw=1.2, label="random play")
     _plot_legend(figure, panels, table.groupby("strategy")["seed"].nunique())
     return figure
+
+
+def _check_experiment(table: pd.DataFrame, metrics: Sequence[str], window: int) -> None:
+    """Raises an ``UnsupportedError`` if it cannot be drawn."""
+    known = [name for name in _METRICS if name in table]
+    if not metrics or not {*metrics} <= {*known}:
+        raise UnsupportedError(f"metrics must be of {known}, got {[*metrics]}.")
+    if not len(table):
+        raise UnsupportedError("table has no rows.")
+    if window < 1:
+        raise UnsupportedError(f"window must be at least 1, got {window!r}.")
+    problems = table["problem"].unique()
+    if len(problems) > 1:
+        raise UnsupportedError(f"table must be of one problem, got {', '.join(problems)}.")
 
 
 def _panels(
@@ -161,15 +171,20 @@ def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> Non
     for number, strategy in enumerate(table["strategy"].unique()):
         rows = table[table["strategy"] == strategy]
         runs = rows.pivot(index="step", columns="seed", values=name).dropna(how="all")
+        if not len(runs):  # it has none of these
+            continue
+        # A recommendation stands until the next one.
+        stands = not (metric.each or metric.total)
         if metric.each:
             runs = runs.rolling(window, min_periods=1).mean()
-        if metric.total:
+        if metric.total:  # of sums that go on and sums that have ended there is no mean
+            runs = runs.loc[: runs.apply(pd.Series.last_valid_index).min()]
             runs = pd.concat([pd.DataFrame(0.0, index=[0], columns=runs.columns), runs])
+        if stands:
+            runs = runs.ffill()
         mean, error = runs.mean(axis=1), runs.sem(axis=1).fillna(0.0)
         colour = COLOURS[number % len(COLOURS)]
         style = DASHES[number % len(DASHES)]
-        # A recommendation stands until the next one.
-        stands = not (metric.each or metric.total)
         curve = axes.plot(mean.index, mean, color=colour, ls=style, lw=1.5, label=strategy)[0]
         curve.set_drawstyle("steps-post" if stands else "default")
         curve.set(marker=MARKERS[number % len(MARKERS)], ms=3.5, mew=0)

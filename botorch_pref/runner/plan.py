@@ -10,13 +10,13 @@ import torch
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import LogisticJudge, PreferenceProblem
+from botorch_pref.runner.described import described, digest
 from botorch_pref.runner.limits import checked_count
 from botorch_pref.runner.run import (
     JudgeFactory,
     ProblemFactory,
     Run,
     StrategyFactory,
-    described,
     factory_name,
 )
 from botorch_pref.runner.simulation import Link, Record, random_play
@@ -94,9 +94,15 @@ def shared_settings(run: Run) -> dict[str, Any]:
     problem = run.problem
     if not isinstance(problem, PreferenceProblem):
         return {"problem": described(problem), **settings}
-    # A mean over all utilities: problems that share a name are told apart by it.
-    random = _rounded(random_play(problem, run.link))
-    return {"problem": problem.name, "dim": problem.dim, "random_regret": random, **settings}
+    # Of items and of all utilities: problems that share a name are told apart by these.
+    items = problem.bounds if problem.choices is None else problem.choices
+    own = {
+        "problem": problem.name,
+        "dim": problem.dim,
+        "random_regret": _rounded(random_play(problem, run.link)),
+        "items": digest(items, _DIGITS),
+    }
+    return {**own, **settings}
 
 
 def _rounded(value: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -142,16 +141,6 @@ def build_strategy(
 def factory_name(factory: StrategyFactory) -> str | None:
     """The name of what a factory calls, if it has one."""
     return getattr(_unwrapped(factory)[0], "__name__", None)
-
-
-def described(factory: Callable[..., Any]) -> str:
-    """What a factory calls and with which arguments, the same in every process."""
-    if isinstance(factory, partial):
-        keywords = [f"{name}={value!r}" for name, value in factory.keywords.items()]
-        text = f"{described(factory.func)}({', '.join([*map(repr, factory.args), *keywords])})"
-    else:
-        text = getattr(factory, "__qualname__", None) or repr(factory)
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
 def _unwrapped(factory: StrategyFactory) -> tuple[Callable[..., Any], set[str]]:

@@ -16,8 +16,9 @@ from typing import Any
 import pandas as pd
 
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.runner.described import described
 from botorch_pref.runner.history import column_type, replacing
-from botorch_pref.runner.run import Run, described
+from botorch_pref.runner.run import Run
 
 MANIFEST = "experiment.json"
 _VERSION = 1

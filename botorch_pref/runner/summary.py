@@ -17,7 +17,7 @@ def summarise(
     Args:
         table: What :func:`~botorch_pref.runner.run_experiment` returns.
         metric: A column of numbers.
-        at: The step; the last one if omitted.
+        at: The step; the last one if omitted. Of a run that ended before it, its own last one.
 
     Returns:
         A row for each strategy, in the order of the table, with ``strategy``, ``step``,
@@ -32,9 +32,11 @@ def summarise(
     if metric not in table or not pd.api.types.is_numeric_dtype(table[metric]):
         raise UnsupportedError(f"metric must be a column of numbers, got {metric!r}.")
     step = table["step"].max() if at is None else at
-    rows = table[table["step"] == step]
-    if not len(rows):
+    if not (table["step"] == step).any():
         raise UnsupportedError(f"at must be a step of the table, got {at!r}.")
+    # What ended before, as budgets may, keeps what it had in the end.
+    until = table[table["step"] <= step]
+    rows = until.loc[until.groupby(["strategy", "seed"], sort=False)["step"].idxmax()]
     if rows[metric].isna().any():
         raise UnsupportedError(f"{metric} was not recorded for every run at step {step}.")
     values = rows.groupby("strategy", sort=False)[metric]

@@ -85,7 +85,7 @@ class SearchSpace(Box):
         if choices is not None:
             choices = checked_table("choices", choices)
             if len(choices) < 2:
-                raise SearchSpaceError("`choices` needs two rows at least: a duel has two items.")
+                raise SearchSpaceError("`choices` needs two rows at least, to choose between.")
         super().__init__(
             bounding_box(choices) if bounds is None else bounds,
             integer=integer,

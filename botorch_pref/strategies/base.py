@@ -3,7 +3,6 @@ r"""Ask, tell, recommend, and a state of plain JSON."""
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from botorch_pref.data.options import checked_seed
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
 from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 from botorch_pref.space import SearchSpace
@@ -58,10 +58,7 @@ class Strategy(ABC):
         if space is not None and (bounds is not None or choices is not None):
             raise ComparisonDataError("Give either `space`, or `bounds` and `choices`.")
         self.space = space if space is not None else SearchSpace(bounds, choices)
-        try:
-            self.seed = operator.index(seed)
-        except TypeError as error:
-            raise ComparisonDataError(f"`seed` must be a whole number, not {seed!r}.") from error
+        self.seed = checked_seed(seed)
         self.round = 0  # of those that count what they choose
         self.history: list[Answered] = []
         self._open: dict[str | None, Query] = {}

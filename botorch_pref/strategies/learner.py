@@ -64,6 +64,7 @@ class UtilityLearner:
             raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
         if inducing_points is not None:
             check_count("inducing_points", inducing_points, 1)
+            inducing_points = int(inducing_points)
             if space.choices is not None:
                 raise UnsupportedError(
                     "`inducing_points` are for boxes: on choices inference lives on their rows."

@@ -195,7 +195,8 @@ def test_copies_and_constructors() -> None:
     ("options", "match"),
     [
         ({"borda_slack": -0.1}, "`borda_slack`"),
-        ({"borda_beta": -1.0}, "`beta`"),
+        ({"borda_beta": -1.0}, "`borda_beta`"),
+        ({"lower_bound": float("nan")}, "`lower_bound`"),
     ],
 )
 def test_bad_options(options: Any, match: str) -> None:
@@ -221,3 +222,28 @@ def test_cuda() -> None:
         there(at.unsqueeze(-2)).cpu(), rule(AT.unsqueeze(-2)), atol=1e-8, rtol=0
     )
     torch.testing.assert_close(there.feasibility(at).cpu(), rule.feasibility(AT), atol=1e-8, rtol=0)
+
+
+def test_optimize_acqf_takes_the_filter_as_a_constraint() -> None:
+    """And the rule says where a search may start, where a sample has no feasible item."""
+    rule = made(borda_slack=0.0)
+    starts = rule.starts()
+    assert len(starts)
+    assert bool((rule.feasibility(starts.squeeze(-2)) >= 0).all())
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, starts.shape[-1])
+    found, value = optimize_acqf(
+        rule,
+        bounds,
+        q=1,
+        num_restarts=1,
+        batch_initial_conditions=starts[:1],
+        nonlinear_inequality_constraints=[(rule.feasibility, True)],
+        options={"batch_limit": 1},
+    )
+    with torch.no_grad():
+        assert float(rule.feasibility(found)) >= -1e-6
+        assert float(value) >= float(rule(starts[:1])) - 1e-6
+    space = SearchSpace(bounds)
+    other = space.maximize(rule, starts=starts, feasible=rule.feasibility)
+    with torch.no_grad():
+        assert float(rule.feasibility(other.items[0])) >= -1e-6

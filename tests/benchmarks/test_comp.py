@@ -192,6 +192,18 @@ def test_what_is_counted() -> None:
     assert sorted(at_ratio[at_ratio["arm"] == "kss"]["ratio"]) == [1, 1, 2, 2, 5, 5, 10, 10]
 
 
+def test_of_the_grid_the_best_item_of_all_is_subtracted() -> None:
+    """Also while only a part of it was paid for."""
+    experiment = experiment_of("comp-svm")
+    table = made_up(experiment)
+    grid = table["arm"] == GRID
+    table.loc[grid, "regret"] = 3.0
+    table.loc[grid & (table["cost"] == 100.0), "regret"] = 0.5
+    found = experiment.measures(table).set_index(["strategy", "seed"]).loc[("budget: comp", 1)]
+    for cost in (10, 20, 40, 60, 100):
+        assert found[f"minus {GRID} at {cost}"] == found[f"regret at {cost}"] - 0.5
+
+
 @pytest.mark.parametrize(
     ("name", "panels"),
     [("comp-currin", 6), ("comp-borehole", 6), ("comp-svm", 4), ("comp-unbiased", 2)],

@@ -25,7 +25,7 @@ from ax.adapter.cross_validation import (
     compute_pairwise_accuracy,
     cross_validate,
 )
-from ax.adapter.registry import Cont_X_trans, Mixed_transforms
+from ax.adapter.registry import Cont_X_trans, Generators, Mixed_transforms
 from ax.adapter.torch import TorchAdapter
 from ax.core import (
     Arm,
@@ -315,6 +315,33 @@ def test_an_experiment_is_saved_with_its_suggestions(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("rule", [PairVariance, AnalyticExpectedUtilityOfBestOption])
+def test_what_comes_of_axs_registry_is_saved(rule: type[Any], tmp_path: Path) -> None:
+    """Ax then keeps the classes of model, objective, likelihood and rules with a suggestion."""
+    experiment = answered(duels=4)
+    config = preference_model_config(likelihood_class=ProbitLikelihood)
+    adapter = Generators.BOTORCH_MODULAR(
+        experiment=experiment,
+        surrogate_spec=preference_surrogate_spec(config),
+        acquisition_class=PairAcquisition,
+        botorch_acqf_class=rule,
+        transforms=Cont_X_trans,
+    )
+    trial = experiment.new_batch_trial(adapter.gen(n=2, model_gen_options=OPTIONS))
+    trial.mark_running(no_runner_required=True)
+    attach_answer(trial, 1)
+    path = str(tmp_path / "experiment.json")
+    save_experiment(experiment, path)
+    (run,) = load_experiment(path).trials[4].generator_runs
+    kept = run._generator_kwargs
+    assert kept is not None
+    assert (kept["acquisition_class"], kept["botorch_acqf_class"]) == (PairAcquisition, rule)
+    ((loaded,),) = kept["surrogate_spec"].metric_to_model_configs.values()
+    assert loaded.botorch_model_class is PreferenceGP
+    assert loaded.mll_class is LaplaceMarginalLogLikelihood
+    assert loaded.likelihood_class is ProbitLikelihood
+
+
 @pytest.mark.parametrize(
     ("argument", "arguments"),
     [
@@ -379,8 +406,8 @@ def test_other_models_options_and_metrics_are_refused(experiment: Experiment) ->
         adapter_of(answered(metric="liking"), spec=spec)
 
 
-def test_a_rule_for_single_items_says_what_it_values(experiment: Experiment) -> None:
-    with pytest.raises(AssertionError, match="q=1"):
+def test_a_rule_for_single_items_is_refused(experiment: Experiment) -> None:
+    with pytest.raises(UnsupportedError, match="`botorch_acqf_class` MaxMinLCB values single"):
         adapter_of(experiment, MaxMinLCB).gen(n=2, model_gen_options=OPTIONS)
 
 

@@ -61,8 +61,9 @@ def test_calibration(predictions: PairwisePredictions) -> None:
 def test_what_was_given_to_the_answers(predictions: PairwisePredictions) -> None:
     axes = plot_cross_validation(predictions).axes[0]
     heights = [bar.get_height() for container in axes.containers for bar in container]
-    # The tie at 0.5 is half an answer and half another, both at 0.5.
-    assert heights == pytest.approx([1, 0, 0, 0, 0, 3, 0, 0, 0, 5])
+    # What was predicted at 0.5 is half of it right, half of it wrong, as in the accuracy.
+    assert heights == pytest.approx([1, 0, 0, 0, 0.5, 2.5, 0, 0, 0, 5])
+    assert sum(heights[5:]) / sum(heights) == pytest.approx(predictions.accuracy.value)
     assert sum(heights) == predictions.num_answers
     title = axes.get_title(loc="left")
     assert f"Accuracy {predictions.accuracy.value:.3f} ± " in title

@@ -119,6 +119,25 @@ def test_what_is_drawn_of_an_experiment(experiment: pd.DataFrame) -> None:
     assert all(low == pytest.approx(high) for low, high in band(figure, 1, 1))
 
 
+def test_runs_that_end_earlier(experiment: pd.DataFrame) -> None:
+    """The last recommendation stands; a sum of fewer runs would be another's mean."""
+    ended = experiment[(experiment["seed"] == 0) | (experiment["step"] <= 2)]
+    figure = plot_experiment(ended)
+    _, total, recommended = (lines(figure, panel) for panel in range(3))
+    assert [x for x, _ in total["second"]] == [0, 1, 2]
+    assert recommended["second"] == [(step, pytest.approx(0.2)) for step in (2, 4)]
+    assert recommended["first"] == [(step, pytest.approx(0.2)) for step in (2, 4)]
+
+
+def test_a_strategy_without_the_metric(experiment: pd.DataFrame) -> None:
+    never = experiment["strategy"].eq("second")
+    other = experiment.assign(
+        recommendation_regret=experiment["recommendation_regret"].mask(never, math.nan)
+    )
+    recommended = lines(plot_experiment(other), 2)
+    assert [*recommended] == ["first"]
+
+
 def test_an_experiment_is_labelled(experiment: pd.DataFrame) -> None:
     figure = plot_experiment(experiment)
     assert figure.get_suptitle() == "ackley"
@@ -174,6 +193,9 @@ def test_what_cannot_be_drawn(experiment: pd.DataFrame) -> None:
         plot_experiment(experiment, metrics=[])
     with pytest.raises(UnsupportedError, match="table has no rows"):
         plot_experiment(experiment[:0])
+    two = pd.concat([experiment, experiment.assign(problem="branin")])
+    with pytest.raises(UnsupportedError, match="table must be of one problem, got ackley, branin"):
+        plot_experiment(two)
     with pytest.raises(UnsupportedError, match="window must be at least 1, got 0"):
         plot_experiment(experiment, window=0)
 

@@ -10,7 +10,7 @@ import torch
 
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
 from botorch_pref.runner import RunError, simulate
-from botorch_pref.runner.run import Run, build_strategy, described, factory_name
+from botorch_pref.runner.run import Run, build_strategy, factory_name
 from botorch_pref.runner.threads import num_threads
 from botorch_pref.strategies import PFTS
 from tests.runner.common import Failing, RandomPairs
@@ -87,16 +87,10 @@ def test_a_function_that_names_the_problem_gets_it() -> None:
     assert build_strategy(partial(told, 3, problem=other), problem, 1, 2) == (3, other, 1)
 
 
-def test_names_and_descriptions() -> None:
+def test_names() -> None:
     assert factory_name(Base) == factory_name(partial(Base, seed=1)) == "Base"
     assert factory_name(PFTS.paper) == "paper"
     assert factory_name(Base("space")) is None
-    assert described(PFTS.paper) == "PFTS.paper"
-    text = described(partial(PFTS.paper, kappa=4.0, hyperparameters={"penalty": 0.1}))
-    assert text == "PFTS.paper(kappa=4.0, hyperparameters={'penalty': 0.1})"
-    # An address would differ in the next process.
-    assert "0x" not in described(partial(Base, Base("space")))
-    assert "0x" not in described(Base("space"))
 
 
 def run_of(factory: Any = RandomPairs, seed: int = 3, **options: Any) -> Run:

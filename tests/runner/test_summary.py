@@ -51,6 +51,15 @@ def test_another_metric_and_step(table: pd.DataFrame) -> None:
     assert summarise(table, "recommendation_regret")["mean"].tolist() == [4.0, 3.0]
 
 
+def test_runs_that_ended_earlier_count(table: pd.DataFrame) -> None:
+    ended = table[(table["step"] == 1) | ((table["strategy"] == "b") & (table["seed"] > 0))]
+    for at in (None, 2):
+        summary = summarise(ended, at=at)
+        assert summary["strategy"].tolist() == ["b", "a"]
+        assert summary["seeds"].tolist() == [4, 1]
+        assert summary["mean"].tolist() == [(4.0 + 2 * (1.0 + 2.0 + 9.0)) / 4, 3.0]
+
+
 def test_what_cannot_be_summarised(table: pd.DataFrame) -> None:
     for metric in ("regret", "answer"):
         with pytest.raises(UnsupportedError, match="metric must be a column of numbers"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.strategies import (
     COBOL,
     GPUCB,
@@ -181,3 +181,34 @@ def test_what_cannot_be_measured_any_more_is_duelled() -> None:
     assert {record.kind for record in strategy.records[3:]} == {"duel"}
     assert strategy.schedule.level_values == 0
     assert strategy.schedule.streak == 4
+
+
+@pytest.mark.parametrize("domain", [{"choices": torch.linspace(0, 1, 21).double()[:, None]}, {}])
+def test_two_experts_are_not_asked_the_same(domain: dict[str, Any]) -> None:
+    """Nor is an item measured twice at once, if both accept."""
+    space = domain or {"bounds": BOX}
+    strategy = COBOL(**space, num_initial_values=3, num_initial_labels=0, threshold=0.01)
+    for _ in range(3):
+        query = strategy.ask()
+        strategy.tell(query, -float((query.items - 0.37).square().sum()))
+    first, second = strategy.ask("a"), strategy.ask("b")
+    assert isinstance(first, Label)
+    assert (first.items - second.items).abs().max() > 1e-3
+    if isinstance(second, Label):
+        strategy.tell(second, 1.0)
+    strategy.tell(first, 1.0)
+    one, two = strategy.ask("a"), strategy.ask("b")
+    assert (one.items - two.items).abs().max() > 1e-3
+
+
+def test_an_item_that_two_accept_is_measured_once() -> None:
+    strategy = COBOL(bounds=BOX, num_initial_values=1, num_initial_labels=0)
+    space, memory = strategy.space, strategy._memory
+    item = torch.tensor([0.25, 0.5], dtype=torch.float64)
+    memory.plan(Label(3, item, None, "a"), space, [Evaluate(2, item, None, "c")])
+    assert len(memory.due) == 1  # it was measured before anyone accepted it
+    memory.plan(Label(4, item + 1e-9, None, "b"), space, [])
+    assert len(memory.due) == 1
+    memory.due.clear()
+    memory.plan(Label(4, item, None, "b"), space, [Evaluate(5, item, None, "a")])
+    assert not memory.due

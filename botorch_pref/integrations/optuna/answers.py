@@ -44,16 +44,19 @@ class Answers(NamedTuple):
         return [found[number] for number in sorted(found)]
 
     def distributions(self) -> dict[str, BaseDistribution]:
-        r"""What is searched: the parameters that all compared trials have.
+        r"""What is searched: the parameters that all trials have that have won.
 
-        Before any comparison it is those of all active trials. Ranges are those of the latest
-        trial; parameters of a single value are left to Optuna.
+        A trial that broke off before it had them all is only ever found worse. Before any
+        comparison it is those of all active trials. Ranges are those of the latest trial that has
+        them all; parameters of a single value are left to Optuna.
         """
+        won = {better.number for better, _ in self.preferences}
         trials = [trial for trial in self.judged() or self.active if trial.distributions]
-        if not trials:
+        shared = [{*trial.distributions} for trial in trials if not won or trial.number in won]
+        if not shared:
             return {}
-        names = set.intersection(*({*trial.distributions} for trial in trials))
-        latest = trials[-1].distributions
+        names = set.intersection(*shared)
+        latest = next(t.distributions for t in trials[::-1] if names <= {*t.distributions})
         return {name: latest[name] for name in sorted(names) if not latest[name].single()}
 
     def pairs(self, parameters: Parameters) -> Tensor:

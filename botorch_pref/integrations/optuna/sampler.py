@@ -18,7 +18,7 @@ from optuna_dashboard.preferential import PreferentialStudy
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.options import checked_positive, checked_seed
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.integrations.optuna.answers import items_of, read_answers
 from botorch_pref.integrations.optuna.kept import Kept, told
@@ -39,7 +39,8 @@ class PreferentialSampler(BaseSampler):
     The page shows the trials still in play and asks for the worst of them; the others win against
     it, and the sampler proposes one in its place. What it proposes follows from its seed, the
     number of the trial and what the study's storage holds, so that a study may be resumed, or
-    shared by several processes. Until there is an answer, trials fill the space.
+    shared by several processes. Two trials that are asked for before either has its parameters are
+    the same ones with ``"eubo"``. Until there is an answer, trials fill the space.
 
     Show two at a time (``n_generate=2``). The worst of more is read as as many duels, which a
     person has not judged one by one, and a warning says so.
@@ -76,12 +77,12 @@ class PreferentialSampler(BaseSampler):
 
         Raises:
             UnsupportedError: If there is no such rule.
-            ComparisonDataError: If ``scale`` is not a positive number.
+            ComparisonDataError: If ``scale`` is not a positive number, or ``seed`` no whole one.
         """
         if rule not in _RULES:
             raise UnsupportedError(f"`rule` must be one of {_RULES}, got {rule!r}.")
         self.rule = rule
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.scale = checked_positive("scale", scale)
         self._kept: Kept | None = None
 
@@ -91,7 +92,7 @@ class PreferentialSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        r"""The parameters that are proposed together: those of the study's trials so far.
+        r"""The parameters that are proposed together: those that the study's trials share.
 
         Args:
             study: The study.

@@ -3,15 +3,20 @@ r"""What strategies with a budget are set to, checked."""
 from __future__ import annotations
 
 import math
-import numbers
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypedDict, get_args
 
-from botorch_pref.data.options import check_count, checked_positive, is_positive
+from botorch_pref.data.options import (
+    check_count,
+    checked_positive,
+    endless_from_json,
+    endless_to_json,
+    is_positive,
+    plain,
+)
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted.costs import Amount, Costs, exact
-from botorch_pref.strategies.budgeted.record import ENDLESS
 
 Multiple = Literal["log", "dimension"]
 _LEAST_GAMMA = 0.02
@@ -88,9 +93,7 @@ class BudgetSettings:
             # Only a budget may be left open.
             if name in options and (name != "budget" or options[name] is not None):
                 options[name] = str(exact(name, options[name]))
-        options = {name: _plain(value) for name, value in options.items()}
-        endless = {name: math.inf for name, value in options.items() if value == ENDLESS}
-        new = cls(**{**options, **endless})
+        new = cls(**endless_from_json({name: plain(value) for name, value in options.items()}))
         new._check()
         return new
 
@@ -107,9 +110,7 @@ class BudgetSettings:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, which :meth:`checked` reads."""
-        return {
-            name: ENDLESS if value == math.inf else value for name, value in asdict(self).items()
-        }
+        return endless_to_json(asdict(self))
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,9 @@ class ModelSettings(BudgetSettings):
     r"""Settings of strategies with a model of duels and one of values.
 
     The defaults are those of Xu, Joshi, Singh and Dubrawski (2020), App. B; both kinds of noise
-    are not stated there.
+    are not stated there. Hyperparameters maximise the marginal likelihood with BoTorch's
+    dimension-scaled prior of the lengthscale and a log-normal prior of the variance, not, as there,
+    the likelihood alone, which after a few duels may be largest at an end of its range.
 
     Attributes:
         beta: Multiplies standard deviations at step ``t``: ``"log"``, the paper's
@@ -140,10 +143,7 @@ class ModelSettings(BudgetSettings):
         for name in ("refit_duels", "refit_values"):
             check_count(name, getattr(self, name), 1)
         for name in ("borda_noise", "noise"):
-            if checked_positive(name, getattr(self, name)) < _LEAST_NOISE:
-                raise ComparisonDataError(
-                    f"`{name}` must be at least {_LEAST_NOISE:g}, not {getattr(self, name)!r}."
-                )
+            check_noise(name, getattr(self, name))
         if not isinstance(self.beta, str):
             checked_positive("beta", self.beta)
         elif self.beta not in get_args(Multiple):
@@ -199,8 +199,11 @@ class WidthSettings(ModelSettings, ABC):
             )
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, which JSON knows."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return value
-    return int(value) if isinstance(value, numbers.Integral) else float(value)
+def check_noise(argument: str, value: object) -> None:
+    """Checks the variance of a noise, which GPyTorch would round up.
+
+    Raises:
+        ComparisonDataError: If it is too small, or no number; names the argument.
+    """
+    if checked_positive(argument, value) < _LEAST_NOISE:
+        raise ComparisonDataError(f"`{argument}` must be at least {_LEAST_NOISE:g}, not {value!r}.")

@@ -6,9 +6,10 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
+from botorch_pref.data.options import endless_from_json, endless_to_json
+
 Kind = Literal["duel", "value"]
 """What a query is."""
-ENDLESS = "inf"  # JSON has no word for it
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,14 @@ class QueryRecord:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON; what is not a number is null, and what is infinite a word."""
-        return {
-            name: None if value != value else ENDLESS if value == math.inf else value
-            for name, value in asdict(self).items()
-        }
+        known = endless_to_json(asdict(self))
+        return {name: None if value != value else value for name, value in known.items()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         """Reads what :meth:`to_json` wrote."""
-        words: dict[Any, Any] = {None: math.nan, ENDLESS: math.inf}
-        return cls(**{name: words.get(value, value) for name, value in data.items()})
+        known = {name: math.nan if value is None else value for name, value in data.items()}
+        return cls(**endless_from_json(known))
 
 
 @dataclass(frozen=True)

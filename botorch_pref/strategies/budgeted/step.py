@@ -48,24 +48,37 @@ class OptimisticStep:
         return ExpertAugmentedLCB(self.beliefs.objective(), None, self.beta, 0.0)  # no expert
 
     @torch.no_grad()
-    def maximum(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:
-        """Where a rule is largest, but for items that are not to be measured now."""
-        found = self.searched(rule, feasible)
+    def maximum(
+        self,
+        rule: AcquisitionFunction,
+        feasible: Feasible | None = None,
+        known: Tensor | None = None,
+    ) -> Maximum:
+        """Where a rule is largest, but for items not to be measured now; ``known`` ones pass."""
+        found = self.searched(rule, feasible, known)
         avoid = self.beliefs.unmeasured_items()
         return apart(found, self.space, rule, self.seed, avoid, feasible)
 
     def to_duel(self) -> Maximum:
         """Where the upper bound of how often an item wins is largest."""
-        return self.searched(self.of_duels(), None)
+        return self.searched(self.of_duels())
 
     @torch.no_grad()
-    def searched(self, rule: AcquisitionFunction, feasible: Feasible | None) -> Maximum:
+    def searched(
+        self,
+        rule: AcquisitionFunction,
+        feasible: Feasible | None = None,
+        known: Tensor | None = None,
+    ) -> Maximum:
         """See :meth:`~botorch_pref.space.SearchSpace.maximize`."""
+        starts = self._starts(rule, feasible is not None)
+        if known is not None:
+            starts = torch.cat([starts, known.unsqueeze(-2)])
         with torch.enable_grad():
             return self.space.maximize(
                 rule,
                 seed=self.seed,
-                starts=self._starts(rule, feasible is not None),
+                starts=starts,
                 raw_samples=RAW_SAMPLES,
                 feasible=feasible,
             )

@@ -8,7 +8,14 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypedDict, get_args
 
 from botorch_pref.acquisition.log_human_constrained_ei import Acceptance
-from botorch_pref.data.options import check_count, checked_positive, is_positive
+from botorch_pref.data.options import (
+    check_count,
+    checked_positive,
+    endless_from_json,
+    endless_to_json,
+    is_positive,
+    plain,
+)
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
 from botorch_pref.strategies.cobol.decision import Scale
@@ -137,6 +144,7 @@ class Settings:
         names = [field.name for field in fields(cls)]
         if unknown := sorted(options.keys() - set(names)):
             raise ComparisonDataError(f"Unknown options {unknown}; there are {', '.join(names)}.")
+        options = endless_from_json({name: plain(value) for name, value in options.items()})
         new = cls(**{**options, "slack": slack_to_json(slack_rule(options.get("slack", _SLACK)))})
         for name, words in _WORDS.items():
             if (value := getattr(new, name)) not in get_args(words):
@@ -173,4 +181,4 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, which :meth:`checked` reads."""
-        return asdict(self)
+        return endless_to_json(asdict(self))

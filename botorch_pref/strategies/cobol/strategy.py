@@ -16,7 +16,7 @@ from botorch_pref.strategies.cobol.beliefs import Beliefs
 from botorch_pref.strategies.cobol.candidates import Candidate, named_item
 from botorch_pref.strategies.cobol.decision import Decision, next_weight
 from botorch_pref.strategies.cobol.initial import initial_query
-from botorch_pref.strategies.cobol.memory import Due, Memory, Named
+from botorch_pref.strategies.cobol.memory import Memory, Named, candidates
 from botorch_pref.strategies.cobol.options import PAPER, CobolOptions, Settings
 from botorch_pref.strategies.cobol.step import Asked, Step
 
@@ -132,7 +132,8 @@ class COBOL(Strategy):
             if told is not None:
                 memory.rejections = 0 if told else memory.rejections + 1
             if told and self.measures_accepted:
-                memory.due.append(Due.of(query))
+                others = (*self._open.values(), *(past.query for past in self.history))
+                memory.plan(query, self.space, others)
 
     def suggest(self, item: Tensor) -> None:
         r"""Name the next augmented candidate, with ``candidate="pinpoint"``.
@@ -158,8 +159,7 @@ class COBOL(Strategy):
             due = self._memory.due.pop(0)
             why = self.decisions[due.query_id]
             self.decisions.append(replace(why, asks=False, reason="accepted"))
-            item = self.space.bounds.new_tensor(due.item)
-            return Evaluate(query_id, item, due.row, annotator)
+            return due.evaluation(query_id, self.space.bounds, annotator)
         self.round += 1
         measured, plan = bool(self.beliefs.measured), (self.space, self.settings, self.seed)
         if initial := initial_query(*plan, self.decisions, measured=measured):
@@ -180,6 +180,10 @@ class COBOL(Strategy):
         if decision.asks:
             kind = Label if item.dim() == 1 else Duel
         return cast(Query, kind(query_id, item, row, annotator))
+
+    def _unmeasured(self) -> list[Evaluate]:
+        """See the base class; what others are asked about may be measured next."""
+        return [*super()._unmeasured(), *candidates(self._open.values(), self.decisions)]
 
     def _decide(self, step: Step) -> Asked:
         if self.settings.candidate != "pinpoint":

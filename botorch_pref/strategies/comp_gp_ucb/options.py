@@ -29,7 +29,9 @@ class CompGPUCBOptions(WidthOptions, total=False):
 class Settings(WidthSettings):
     r"""What a COMP-GP-UCB strategy is set to; for ``gamma`` and the others see the bases.
 
-    With a ``gamma`` of 0 there are no values after the initial ones.
+    With a ``gamma`` of 0 there are no values after the initial ones. Slack and ``gamma`` are given
+    as probabilities; to have the paper's formulas as printed, give ``borda_slack=L_2 * zeta`` and
+    ``gamma=(f_max - f_min) * zeta`` in units of the values.
 
     Attributes:
         borda_slack: ``L_2 zeta``, at least 0: by how much, as a probability, the best item by
@@ -62,6 +64,10 @@ class Settings(WidthSettings):
                 raise ComparisonDataError(
                     f"`{name}` must be one of {', '.join(get_args(words))}, not {value!r}."
                 )
+        if not isinstance(self.gamma_in_phase_1, bool):
+            raise ComparisonDataError(
+                f"`gamma_in_phase_1` must be True or False, not {self.gamma_in_phase_1!r}."
+            )
         limit = self.slack_limit
         if limit is not None and not (is_positive(limit) and limit >= self.borda_slack > 0):
             raise ComparisonDataError(

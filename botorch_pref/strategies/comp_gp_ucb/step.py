@@ -88,7 +88,7 @@ class Step(OptimisticStep):
     Args:
         beliefs: Both models.
         settings: The options.
-        schedule: What moves; it is moved on by :meth:`choose`.
+        schedule: What moves; it is moved on here.
         seed: Of the strategy.
     """
 
@@ -143,8 +143,8 @@ class Step(OptimisticStep):
         if self.beliefs.values:
             try:  # the rule's own bound, in units in which searches and ties have theirs
                 found = self.maximum(self.of_values(), self._rule(slack, bound).feasibility)
-            except SearchSpaceError:  # nothing passes; possible with a frozen bound alone
-                found, empty = self.maximum(self.of_duels()), True
+            except SearchSpaceError:  # no item that is looked at passes an older bound
+                found, empty = self._nearly_empty(self._rule(slack, bound))
         else:
             found = self.maximum(self.of_duels())
         lower, upper = self.ends(found.items[0])
@@ -160,6 +160,14 @@ class Step(OptimisticStep):
             empty,
         )
         return record, found
+
+    @torch.no_grad()
+    def _nearly_empty(self, rule: ComparisonFilteredUCB) -> tuple[Maximum, bool]:
+        """By value from the most promising item by duels if that passes; else that item."""
+        found = self.to_duel()
+        if float(rule.feasibility(found.items[0])) < 0:
+            return self.maximum(self.of_duels()), True
+        return self.maximum(self.of_values(), rule.feasibility, found.items), False
 
     def _rule(self, slack: float, bound: float) -> ComparisonFilteredUCB:
         return ComparisonFilteredUCB(

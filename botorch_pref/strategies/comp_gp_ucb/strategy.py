@@ -2,6 +2,7 @@ r"""COMP-GP-UCB: cheap duels say where dear values are worth their price."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
@@ -73,10 +74,14 @@ class CompGPUCB(TwoModelStrategy):
     def _next(self) -> Chosen:
         self.beliefs.learn()
         beliefs = self.beliefs.without(self._unmeasured())
-        step = Step(beliefs, self.settings, self.schedule, self.seed)
-        if not self.beliefs.duels:
-            return Chosen(step.first(), *self._uniform("first", len(self.records)))
-        return step.choose(self._can_pay("value"))
+        # A search that fails, or is interrupted, moves nothing on.
+        step = Step(beliefs, self.settings, replace(self.schedule), self.seed)
+        if self.beliefs.duels:
+            chosen = step.choose(self._can_pay("value"))
+        else:
+            chosen = Chosen(step.first(), *self._uniform("first", len(self.records)))
+        self.schedule = step.schedule
+        return chosen
 
     @torch.no_grad()
     def _recommended(self) -> tuple[Tensor, int | None] | None:

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from botorch_pref.data.options import check_count, checked_positive
+from botorch_pref.data.options import check_count
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
@@ -17,6 +17,7 @@ from botorch_pref.strategies.budgeted import (
     BudgetSettings,
     Chosen,
     QueryRecord,
+    check_noise,
 )
 from botorch_pref.strategies.kernel_self_sparring.regression import SparringRegression
 
@@ -45,7 +46,7 @@ class SparringSettings(BudgetSettings):
 
     def _check(self) -> None:
         super()._check()
-        checked_positive("borda_noise", self.borda_noise)
+        check_noise("borda_noise", self.borda_noise)
         check_count("refit_duels", self.refit_duels, 1)
 
 

@@ -135,9 +135,9 @@ class ActiveBox(ActiveSet):
         """See the base class."""
         pairs, answers = [duel.items for duel in answered], [duel.answer for duel in answered]
         model = self._model(kernel, setting.kappa, pairs, answers)
-        before, sigma = self.pool, self._sigma(model, setting.penalty)
+        before = self.pool
         if not pairs:  # nothing was learnt
-            return _outcome(sigma, sigma[0] >= 0, sigma[0, :0], self.share)
+            return self._outcome(model, setting.penalty, before, before.new_zeros(0))
         if setting.full:
             self.predictor = model
         asked = self._active(torch.cat(pairs))
@@ -148,9 +148,23 @@ class ActiveBox(ActiveSet):
         self._sample = self._active(self._sample)
         self.pool = self._refill(best, self._active(asked), seed)
         with torch.no_grad():
-            keep = self.slack(before) >= 0
             difference = model.pair_posterior(torch.stack(pairs)).mean.flatten()
-        return _outcome(sigma, keep, difference, self.share)
+        return self._outcome(model, setting.penalty, before, difference)
+
+    def _outcome(
+        self, model: PreferenceGP, penalty: float, before: Tensor, difference: Tensor
+    ) -> Outcome:
+        """What the round leaves: the pool as it is now, against that ``before`` and itself."""
+        sigma = self._sigma(model, penalty, torch.cat([before, self.pool]))
+        size = len(before)
+        return Outcome(
+            max_sigma=float(sigma[:size, :size].max()),
+            left_sigma=float(sigma[size:, size:].max()),
+            width=float(sigma[size:].max()),
+            steepness=steepness(difference),
+            share=self.share,
+            num_left=None,
+        )
 
     def _active(self, items: Tensor) -> Tensor:
         with torch.no_grad():
@@ -176,16 +190,16 @@ class ActiveBox(ActiveSet):
         """Pairs of the pool that are largest by a table of their variances, the best one first."""
         size, device = len(self.pool), self.pool.device
         rows = torch.triu_indices(size, size, 1, device=device)
-        values = self._sigma(model, 1.0)[rows[0], rows[1]]
+        values = self._sigma(model, 1.0, self.pool)[rows[0], rows[1]]
         noise = torch.rand(len(values), generator=torch.Generator().manual_seed(seed))
         best = argmax_with_random_ties(values, noise.to(values)).unsqueeze(0)
         top = values.topk(min(_PAIR_STARTS, len(values))).indices
         return self.pool[rows[:, torch.cat([best, top])].T]
 
-    def _sigma(self, model: PreferenceGP, penalty: float) -> Tensor:
-        """The ``p x p``-dim table of ``sigma`` on the pool."""
+    def _sigma(self, model: PreferenceGP, penalty: float, items: Tensor) -> Tensor:
+        """The ``p x p``-dim table of ``sigma`` on ``p x d``-dim items."""
         with torch.no_grad():
-            covariance = model.posterior(self.pool).covariance_matrix
+            covariance = model.posterior(items).covariance_matrix
         own = covariance.diagonal()
         variance = own.unsqueeze(-1) + own - 2.0 * covariance
         return (penalty * variance).clamp_min(0.0).sqrt()
@@ -200,16 +214,3 @@ class ActiveBox(ActiveSet):
         shown = torch.stack(pairs)
         told = torch.tensor(answers, dtype=shown.dtype, device=shown.device)
         return PreferenceGP.from_pairs(shown, told, variance=kappa, **options)
-
-
-def _outcome(sigma: Tensor, keep: Tensor, difference: Tensor, share: float) -> Outcome:
-    """From the table on a sample of the active set, and which of it is left."""
-    left = sigma[keep]
-    return Outcome(
-        max_sigma=float(sigma.max()),
-        left_sigma=float(left[:, keep].max()) if len(left) else 0.0,
-        width=float(left.max()) if len(left) else 0.0,
-        steepness=steepness(difference),
-        share=share,
-        num_left=None,
-    )

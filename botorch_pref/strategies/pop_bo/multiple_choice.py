@@ -120,12 +120,12 @@ class MultipleChoicePOPBO(LearningStrategy):
         return Choice(query_id, torch.cat([self._new_items(model, shown), shown]), None, annotator)
 
     def _first_rows(self) -> list[int]:
-        """Distinct rows to begin with."""
+        """Rows of different items to begin with."""
         generator = torch.Generator().manual_seed(self._seed("pair"))
-        size = len(self.space.table)
-        first = int(torch.randint(size, (), generator=generator))
-        steps = torch.randperm(size - 1, generator=generator)[: self.num_new - 1]
-        return [first, *((first + 1 + steps) % size).tolist()]
+        rows: dict[tuple[float, ...], int] = {}
+        for row in torch.randperm(len(self.space.table), generator=generator).tolist():
+            rows.setdefault(tuple(self.space.table[row].tolist()), row)
+        return [*rows.values()][: self.num_new]
 
     def _new_rows(self, model: LikelihoodRatioModel, old: list[int]) -> list[int]:
         """Rows of the new items beside those of the old ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, Unsup
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.strategies import CompGPUCB
 from botorch_pref.strategies.base import Answered
+from botorch_pref.strategies.comp_gp_ucb.step import Step
 from tests.models.common import rand
 
 BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
@@ -218,3 +220,44 @@ def test_an_empty_set_falls_back_to_the_most_promising_in_duels(make: Any) -> No
     record = strategy.records[-1]
     assert record.empty
     assert record.feasibility < 0.0
+
+
+def test_an_interrupted_choice_moves_nothing_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy, twin = on_a_box(), on_a_box()
+    for one in (strategy, twin):
+        play(one, 9)
+        one.schedule.phase = 2
+
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(strategy.space), "maximize", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            strategy.ask()
+    for _ in range(3):
+        query, other = strategy.ask(), twin.ask()
+        assert torch.equal(query.items, other.items)
+        assert strategy.records[-1] == twin.records[-1]
+        strategy.tell(query, answer(query))
+        twin.tell(other, answer(other))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_small_set_is_not_taken_for_an_empty_one(seed: int) -> None:
+    """A frozen bound may leave less than any sample hits."""
+    strategy = on_a_box(
+        lower_bound="frozen", borda_slack=0.0, num_initial_duels=40, budget=20, seed=seed
+    )
+    play(strategy, 45)
+    strategy.schedule.phase = 2
+    step = Step(strategy.beliefs, strategy.settings, replace(strategy.schedule), strategy.seed)
+    highest = step.ends(step.to_duel().items[0])[1]
+    items = torch.cat([strategy.space.sample(512, step.seed), step.asked()])
+    of_sample = max(step.ends(item)[1] for item in items)
+    assert of_sample < highest
+    strategy.schedule.frozen = 0.5 * (of_sample + highest)
+    strategy.ask()
+    record = strategy.records[-1]
+    assert not record.empty
+    assert record.feasibility >= -1e-8

@@ -445,6 +445,32 @@ def test_selected_pairs_are_the_most_uncertain(refine: bool, share: float) -> No
     assert strategy.steps[-1].sigma == pytest.approx(float(variance[-1]) ** 0.5, rel=1e-5)
 
 
+def test_the_certificate_holds_for_the_pool_that_a_round_leaves() -> None:
+    """Also where nothing of the pool before is left."""
+    known = {"kernel": "rbf", "lengthscale": 0.4, "outputscale": 20.0}
+    bounds = torch.tensor([[0.0] * 4, [1.0] * 4], dtype=torch.float64)
+    strategy = MRLPF(bounds=bounds, horizon=60, seed=1, beta=0.05, hyperparameters=known)
+    judge = torch.Generator().manual_seed(1)
+    for size in round_sizes(60)[:2]:
+        before = strategy.active.pool
+        for _ in range(size):
+            query = strategy.ask()
+            utility = -30.0 * (query.items - 0.437).square().sum(-1)
+            chance = torch.sigmoid(utility[0] - utility[1])
+            strategy.tell(query, float(torch.rand((), generator=judge) < chance))
+        model, pool = strategy.active.eliminations[-1].model, strategy.active.pool
+        pairs = torch.stack(
+            [pool.unsqueeze(1).expand(-1, len(before), -1), before.expand(len(pool), -1, -1)], -2
+        )
+        with torch.no_grad():
+            widest = 0.05**0.5 * float(PairVariance(model)(pairs.flatten(0, 1)).max()) ** 0.5
+        record = strategy.records[-1]
+        assert widest > 0.0
+        assert record.outcome.width >= widest * (1 - 1e-6)
+        assert record.certificate >= min(0.5, 2.0 * record.closing.beta * widest) * (1 - 1e-6)
+        assert 0.0 < record.outcome.left_sigma <= record.outcome.width
+
+
 # Regret.
 
 

@@ -169,3 +169,11 @@ def test_lengthscales_are_learnt_from_the_favourites() -> None:
 def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(BotorchError, match=argument):
         on_items(**options)
+
+
+def test_no_item_is_shown_twice_at_first() -> None:
+    """Where a table holds one more than once, its rows are one item."""
+    table = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.3, 0.6, 1.0], dtype=torch.float64).unsqueeze(-1)
+    for seed in range(8):
+        query = MultipleChoicePOPBO(choices=table, num_new=2, seed=seed).ask()
+        assert len(query.items.unique(dim=0)) == 4

@@ -1,0 +1,63 @@
+"""Options that are not Python's own numbers: a state is plain JSON whatever was given."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.strategies import (
+    COBOL,
+    PFTS,
+    POPBO,
+    CompGPUCB,
+    CostAwareKG,
+    KernelSelfSparring,
+    Strategy,
+)
+
+BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (COBOL, {"num_initial_values": np.int64(3), "noise": np.float32(0.5)}),
+        (COBOL, {"threshold": math.inf}),
+        (COBOL, {"slack": np.float64(0.5)}),
+        (COBOL, {"slack": math.inf}),
+        (POPBO, {"slack": math.inf}),
+        (PFTS, {"inducing_points": np.int64(9)}),
+        (CostAwareKG, {"repeats": [np.int64(1), np.int64(4)], "budget": Fraction(41, 2)}),
+        (CostAwareKG, {"repeats": np.array([1, 2])}),
+        (CompGPUCB, {"gamma": Fraction(1, 10), "num_initial_duels": np.int64(4)}),
+        (CompGPUCB, {"gamma": math.inf}),
+    ],
+)
+def test_a_state_is_plain_json(kind: type[Strategy], options: dict[str, Any]) -> None:
+    strategy = kind(bounds=BOX, seed=np.int64(3), **options)  # type: ignore[call-arg]
+    text = json.dumps(strategy.state_dict(), allow_nan=False)
+    read = kind.from_state_dict(json.loads(text))
+    assert json.dumps(read.state_dict(), allow_nan=False) == text
+    assert torch.equal(read.ask().items, strategy.ask().items)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "name"),
+    [
+        (CompGPUCB, {"gamma_in_phase_1": "no"}, "gamma_in_phase_1"),
+        (KernelSelfSparring, {"borda_noise": 1e-9}, "borda_noise"),
+        (CostAwareKG, {"repeats": np.array([])}, "repeats"),
+        (PFTS, {"seed": 1.5}, "seed"),
+        (PFTS, {"seed": None}, "seed"),
+    ],
+)
+def test_what_is_out_of_range(kind: Any, options: dict[str, Any], name: str) -> None:
+    with pytest.raises(ComparisonDataError, match=f"`{name}`"):
+        kind(bounds=BOX, **options)
