@@ -149,8 +149,8 @@ class CostExperiment(Experiment):
                 found[f"{metric} at {cost}"] = wide[cost]
         for name in self.references:
             for cost in self.costs:
-                regret, at = found[f"regret at {cost}"], self.costs[-1]
-                other = found[f"regret at {at}"] if name in self.settled else regret
+                regret, end = found[f"regret at {cost}"], self.costs[-1]
+                other = found[f"regret at {end}"] if name in self.settled else regret
                 found[f"minus {name} at {cost}"] = self.excess(regret, name, other)
         return found.reset_index()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -18,7 +18,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.plotting import plot_win_probabilities, save_figure
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import Strategy
+from botorch_pref.strategies import MRLPF, Strategy
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from botorch_pref.strategies.utility import UtilityStrategy
 from botorch_pref.study import Recommendation, Study
@@ -26,8 +26,10 @@ from botorch_pref.study.dimensions import value_text
 
 _ANSWERS = {"1": 1.0, "2": 0.0, "=": 0.5}
 _PROMPT = "1, 2, = (no preference), [s]kip, [u]ndo, [q]uit: "
+_AT_THE_END = "[u]ndo, [q]uit: "
 _AGAIN = "type 1 or 2 for the better one, = for no preference, or s, u or q"
 _DEFAULT, _HORIZON = "pf-ts", 50
+_NO_DOUBT = 1e-9  # a certificate that is reached with a single choice alone
 _DIFFERS = "*"
 _BAR = 20
 _WIDTH = 88
@@ -63,7 +65,12 @@ def _strategy(args: argparse.Namespace, space: SearchSpace) -> Strategy:
     name = args.strategy or _DEFAULT
     if name not in (names := strategy_names(UtilityStrategy)):
         raise UsageError(f"--strategy: {name!r} is none of {', '.join(names)}.")
-    return get_strategy(name, space, seed=args.seed or 0, horizon=args.horizon or _HORIZON)
+    options: dict[str, Any] = {"seed": args.seed or 0, "horizon": args.horizon or _HORIZON}
+    if name == "mr-lpf":  # a choice that is left alone would meet itself up to the horizon
+        return MRLPF(space=space, epsilon=_NO_DOUBT, **options)
+    if args.horizon is not None:
+        raise UsageError(f"--horizon: {name} does not plan for a number of duels.")
+    return get_strategy(name, space, **options)
 
 
 def _check_agrees(args: argparse.Namespace, study: Study, name: str) -> None:
@@ -72,9 +79,10 @@ def _check_agrees(args: argparse.Namespace, study: Study, name: str) -> None:
         raise UsageError(f"{name} is one of {kind.__name__}, which asks not only duels.")
     if args.strategy is not None and type(_strategy(args, study.space)) is not kind:
         raise UsageError(f"{name} was not begun with --strategy {args.strategy}.")
-    planned = getattr(study.strategy, "horizon", args.horizon)  # others plan for none
+    planned = getattr(study.strategy, "horizon", None)
     if args.horizon not in (None, planned):
-        raise UsageError(f"{name} was begun with --horizon {planned}, not {args.horizon}.")
+        other = f"with --horizon {planned}" if planned else "without --horizon"
+        raise UsageError(f"{name} was begun {other}, not with {args.horizon}.")
 
 
 def _domain(args: argparse.Namespace) -> Domain | None:
@@ -93,9 +101,17 @@ def _play(study: Study) -> None:
     while True:
         try:
             query = study.ask()
-        except UnsupportedError as error:  # what was planned is over
-            print(f"\n{error}")
-            return
+        except UnsupportedError as error:
+            if not getattr(study.strategy, "finished", False):
+                raise
+            print(f"\n{error}")  # what was planned is over
+            while (said := reply(_AT_THE_END, lambda _: None, "type u or q")) == "skip":
+                print("Nothing is left to skip.")
+            if said == "quit":
+                return
+            study.undo()
+            print("The last answer is taken back.")
+            continue
         assert isinstance(query, Duel)
         print(f"\n[{len(study.history) + 1}]\n{_side_by_side(study, query)}")
         said = reply(_PROMPT, _ANSWERS.get, _AGAIN)

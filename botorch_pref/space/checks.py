@@ -54,11 +54,14 @@ def checked_bounds(bounds: object) -> Tensor:
     return checked
 
 
-def bounding_box(choices: Tensor | None) -> Tensor:
-    """The bounds of a table where none are given."""
+def bounding_box(choices: Tensor | None, categorical: Sequence[int]) -> Tensor:
+    """The bounds of a table where none are given; the first level of a category is 0."""
     if choices is None:
         raise SearchSpaceError("Give `bounds`, `choices`, or both.")
     lower, upper = choices.amin(0), choices.amax(0)
+    levels = list(checked_dimensions("categorical", categorical, choices.shape[-1]))
+    lower[levels] = lower[levels].clamp_max(0.0)
+    upper[levels] = upper[levels].clamp_min(1.0)
     # A constant column stays a dimension, of unit width.
     return torch.stack([lower, torch.where(lower == upper, lower + 1.0, upper)])
 

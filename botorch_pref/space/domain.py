@@ -14,7 +14,7 @@ from botorch_pref.finite import argmax_with_random_ties
 from botorch_pref.randomness import seeded
 from botorch_pref.space.box import Box, Constraints
 from botorch_pref.space.checks import bounding_box, checked_table
-from botorch_pref.space.feasible import Feasible, all_feasible, promising, refine
+from botorch_pref.space.feasible import Feasible, feasible_rows, promising, refine
 from botorch_pref.space.mixed import MixedSearch
 
 _PAIR_CHUNK = 4096
@@ -39,7 +39,7 @@ class SearchSpace(Box):
 
     Items are in the user's own units throughout, a category being the index of its level. All
     that is returned is feasible: within the bounds, whole where it should be, and to 1e-9 (of a
-    right-hand side above 1, relative to it) within the linear constraints.
+    right-hand side above 1, relative to it; or to rounding) within the linear constraints.
 
     Example:
         >>> bounds = torch.tensor([[0.0, 1.0, 1e-4, 0.0], [1.0, 9.0, 1.0, 2.0]])
@@ -87,7 +87,7 @@ class SearchSpace(Box):
             if len(choices) < 2:
                 raise SearchSpaceError("`choices` needs two rows at least, to choose between.")
         super().__init__(
-            bounding_box(choices) if bounds is None else bounds,
+            bounding_box(choices, categorical) if bounds is None else bounds,
             integer=integer,
             categorical=categorical,
             log=log,
@@ -206,7 +206,7 @@ class SearchSpace(Box):
         rows = torch.arange(n, device=device).unsqueeze(-1) if q == 1 else pairs
         with torch.no_grad():
             if feasible is not None:
-                rows = rows[all_feasible(feasible, self.table.unsqueeze(-2))[rows].all(-1)]
+                rows = feasible_rows(feasible, self.table, rows)
             values = torch.cat([acq_function(self.table[part]) for part in rows.split(_PAIR_CHUNK)])
         noise = torch.rand(len(values), generator=torch.Generator().manual_seed(seed))
         best = argmax_with_random_ties(values, noise.to(values))

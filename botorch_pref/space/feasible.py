@@ -50,6 +50,14 @@ def all_feasible(feasible: Feasible | None, items: Tensor) -> Tensor:
     return found
 
 
+def feasible_rows(feasible: Feasible, table: Tensor, rows: Tensor) -> Tensor:
+    """Those of ``k x q``-dim rows of a table whose items are all feasible; as above."""
+    found = rows[all_feasible(feasible, table.unsqueeze(-2))[rows].all(-1)]
+    if not len(found):
+        raise SearchSpaceError(f"`feasible` holds at less than {rows.shape[-1]} of the choices.")
+    return found
+
+
 class _Remembered:
     """A slack of single items: BoTorch asks for value and gradient one after the other."""
 

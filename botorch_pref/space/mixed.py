@@ -143,6 +143,8 @@ class MixedSearch:
             constraints = self.polytope.botorch_form(size)
         if constraints:  # SLSQP knows few of the options of L-BFGS-B
             options = {name: options[name] for name in _OF_SLSQP if name in options}
+        elif fixed:  # where BoTorch cannot search from all starts at once, it is to take each alone
+            options = {"max_optimization_problem_aggregation_size": 1, **options}
         ends = []
         # With constraints BoTorch takes fixed values that all searches share.
         parts = columns.split(1) if constraints else [columns]

@@ -20,9 +20,10 @@ from torch import Tensor
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.space.checks import LinearConstraint
 
-FEASIBILITY = 1e-9  # of a constraint, relative to its right-hand side where that is above 1
+FEASIBILITY = 1e-9  # of a constraint, relative to a right-hand side above 1; see _tolerance
 _STEPS, _STEPS_A_DIMENSION = 32, 16
-_ROUNDS, _SURPLUS = 8, 2  # of draws where whole numbers were rounded
+_ROUNDS, _SURPLUS, _LEAST = 8, 2, 256  # of draws where whole numbers were rounded
+_ROUNDING = 64 * torch.finfo(torch.double).eps  # of a sum, relative to its terms
 _FLAT = 1e-9
 
 
@@ -68,10 +69,15 @@ class Polytope:
     def slack(self, items: Tensor) -> Tensor:
         """The ``...``-dim least slack of ``... x d`` items; feasible where not below 0."""
         above = items @ self._at_least.mT - self._least
-        above = above + FEASIBILITY * self._least.abs().clamp_min(1.0)
-        off = FEASIBILITY * self._rhs.abs().clamp_min(1.0)
+        above = above + self._tolerance(self._at_least, self._least)
+        off = self._tolerance(self._equal, self._rhs)
         within = off - (items @ self._equal.mT - self._rhs).abs()
         return torch.cat([above, within], dim=-1).amin(-1)
+
+    def _tolerance(self, rows: Tensor, sides: Tensor) -> Tensor:
+        """By how much each may be missed: no less than sums of numbers of the box round by."""
+        terms = (rows.abs() @ self.bounds.abs().amax(0)).to(sides)
+        return torch.maximum(FEASIBILITY * sides.abs().clamp_min(1.0), _ROUNDING * terms)
 
     def sample(self, n: int, seed: int) -> Tensor:
         """``n x c``-dim feasible values of the coupled dimensions."""
@@ -80,7 +86,7 @@ class Polytope:
             return self._chains(n, generator)[:, self.coupled]
         found = self._reference.expand(0, -1)
         for _ in range(_ROUNDS):
-            drawn = self._chains(_SURPLUS * n, generator)
+            drawn = self._chains(max(_SURPLUS * n, _LEAST), generator)
             whole = self.coupled_integers
             drawn[:, whole] = drawn[:, whole].round() + 0.0  # no -0
             drawn = self.onto_equalities(drawn)
@@ -156,7 +162,7 @@ class Polytope:
             raise SearchSpaceError("No item satisfies the constraints within the bounds.")
         item = torch.tensor(found.x).to(self.bounds)
         whole = self.coupled_integers
-        item[whole] = item[whole].round()
+        item[whole] = item[whole].round() + 0.0  # no -0
         return self._with_reals_inside(item)
 
     def _with_reals_inside(self, item: Tensor) -> Tensor:

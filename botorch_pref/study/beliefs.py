@@ -38,6 +38,7 @@ class Beliefs:
         space: The domain.
         items: ``n x d``-dim distinct items that were asked.
         measured: Whether it is a model of values.
+        num_answers: How many answers it is of.
         seed: Of the draws.
     """
 
@@ -45,6 +46,7 @@ class Beliefs:
     space: SearchSpace
     items: Tensor
     measured: bool
+    num_answers: int
     seed: int
 
     @classmethod
@@ -59,16 +61,18 @@ class Beliefs:
         if values:
             items = torch.stack([item for item, _ in values])
             model = PreferenceGP(None, None, values=(items, _standard(values).to(items)), **options)
+            number = len(values)
         else:
             pairs, answers = _pairs(told)
             if not len(pairs):
                 return None
             items = pairs.flatten(end_dim=1)
             model = PreferenceGP.from_pairs(pairs, answers, **options)
+            number = min(len(pairs), sum(isinstance(query, Duel | Choice) for query, _ in told))
         with seeded(derive_seed(strategy.seed, "fit beliefs", len(told))):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         seed = derive_seed(strategy.seed, "draws of beliefs", len(told))
-        return cls(model.eval(), strategy.space, items.unique(dim=0), bool(values), seed)
+        return cls(model.eval(), strategy.space, items.unique(dim=0), bool(values), number, seed)
 
     @cached_property
     def mean(self) -> Tensor:

@@ -83,7 +83,8 @@ def recommendation(
         if len(rows := beliefs.distinct(2, row)) > 1:
             found["runner_up"] = beliefs.items[rows[1]]
             found["win_probability"] = beliefs.win_probability(*rows)
-        progress = rule.progress(found["good_enough"], num_answers)
+        if number > 1:  # of a single item there is nothing to be sure of
+            progress = rule.progress(found["good_enough"], beliefs.num_answers)
         statement = _statement(item, beliefs, rule, found, describe)
     return Recommendation(
         item=item,

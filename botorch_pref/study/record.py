@@ -81,9 +81,10 @@ class Record:
         except BaseException as error:
             strategy = self.content.strategy
             # A wrong answer has changed nothing, and what found its budget spent stays finished;
-            # anything else may have stopped half-way.
+            # anything else may have stopped half-way, or could not be saved.
             known = isinstance(error, BotorchError)
-            ended = known and getattr(strategy, "finished", False)
+            agrees = len(strategy.history) == len(self.content.told)
+            ended = known and agrees and getattr(strategy, "finished", False)
             if not ended and (not known or snapshot(strategy) != before):
                 device = strategy.space.bounds.device
                 strategy = type(strategy).from_state_dict(before, device)

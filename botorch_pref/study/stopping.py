@@ -21,7 +21,8 @@ class StoppingRule:
         probability: How sure it has to be.
         margin: What is noticeable: the win probability above 1/2. Where values were measured,
             the difference in their standard deviations.
-        min_answers: So many answers are wanted in any case: few may agree by chance.
+        min_answers: So many answers are wanted in any case: few may agree by chance. Where values
+            were measured, so many of these, else so many comparisons of different items.
 
     Raises:
         StudyError: If a number is out of range.

@@ -27,18 +27,13 @@ def history_table(
     Returns:
         The table that :attr:`~botorch_pref.study.Study.history` describes.
     """
-    rows = [
-        {
-            "step": step,
-            "kind": query.kind,
-            **_items(query, dimensions),
-            "answer": answer,
-        }
-        for step, (query, answer) in enumerate(history, start=1)
-    ]
-    items = {name: None for row in rows for name in row if name not in ("step", "kind", "answer")}
+    rows, items, indices = [], dict[str, None](), dict[str, str]()
+    for step, (query, answer) in enumerate(history, start=1):
+        shown, numbers = _items(query, dimensions)
+        rows.append({"step": step, "kind": query.kind, **shown, "answer": answer})
+        items |= dict.fromkeys(shown)
+        indices |= dict.fromkeys(numbers, "Int64")
     table = pd.DataFrame(rows, columns=["step", "kind", *items, "answer"])
-    indices = {name: "Int64" for name in items if name.endswith("index")}
     table = table.astype({"step": "int64", "kind": "str", "answer": "float64", **indices})
     annotators = [query.annotator for query, _ in history]
     table["annotator"] = pd.Series(annotators, dtype="object")
@@ -46,8 +41,8 @@ def history_table(
     return table
 
 
-def _items(query: Query, dimensions: Sequence[Dimension]) -> dict[str, Any]:
-    """The columns of a query's items: their names alone where there is one item."""
+def _items(query: Query, dimensions: Sequence[Dimension]) -> tuple[dict[str, Any], list[str]]:
+    """The columns of a query's items, their names alone where there is one; which are indices."""
     if query.items.dim() == 1:
         slots, rows, indices = [""], [query.items], [query.indices]
     else:
@@ -56,8 +51,9 @@ def _items(query: Query, dimensions: Sequence[Dimension]) -> dict[str, Any]:
         slots += [f"item{number}_" for number in range(3, len(rows) + 1)]
         indices = query.indices or [None] * len(rows)
     columns: dict[str, Any] = {}
+    numbers = [f"{slot}index" for slot in slots] if query.indices is not None else []
     for slot, row, index in zip(slots, rows, indices, strict=True):
         columns |= {} if index is None else {f"{slot}index": index}
         values = item_values(row, dimensions)
         columns |= {slot + name: value for name, value in values.items()}
-    return columns
+    return columns, numbers

@@ -12,6 +12,7 @@ import torch
 from botorch_pref.cli import main
 from botorch_pref.cli.domain import parse_bounds, read_choices
 from botorch_pref.cli.errors import UsageError
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.strategies import PFTS, RandomPairs
 from botorch_pref.study import Study
 from tests.cli.common import Type, assert_refused, saved, typing
@@ -137,8 +138,51 @@ def test_another_horizon(typed: Type, capsys: pytest.CaptureFixture[str]) -> Non
     assert typed("q", *BEGIN, "--strategy", "mr-lpf", "--horizon", "7") == 0
     with pytest.raises(SystemExit):
         typed("1", "--horizon", "8")
-    assert "was begun with --horizon 7, not 8." in capsys.readouterr().err
+    assert "was begun with --horizon 7, not with 8." in capsys.readouterr().err
     assert typed("q", "--horizon", "7") == 0
+
+
+def test_what_plans_for_nothing(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    for strategy in (("--strategy", "eubo"), ()):
+        assert_refused(
+            typed, ["--bounds", "x:0:1", *strategy, "--horizon", "7"], "--horizon: ", "ask", capsys
+        )
+    assert typed("q", *BEGIN) == 0
+    with pytest.raises(SystemExit):
+        typed("1", "--horizon", "8")
+    assert "was begun without --horizon, not with 8." in capsys.readouterr().err
+
+
+def test_the_last_answer_of_a_plan_is_taken_back(
+    typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = ("--bounds", "x:0:1", "--strategy", "mr-lpf", "--horizon", "2")
+    assert typed("1 2 s u 1 q", *plan) == 0
+    shown = capsys.readouterr().out
+    assert "The last answer is taken back." in shown
+    assert saved().history["answer"].tolist() == [1.0, 1.0]
+    assert typed("u q", *plan) == 0
+    assert saved().history["answer"].tolist() == [1.0]
+
+
+def test_nobody_compares_a_choice_with_itself(typed: Type, tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("x\n" + "\n".join(map(str, range(4))))
+    told = " ".join(["1"] * 50)
+    assert typed(told, "--choices", "places.csv", "--strategy", "mr-lpf", "--seed", "1") == 0
+    history = saved().history
+    assert (history["first_index"] != history["second_index"]).all()
+
+
+def test_a_failure_is_no_end_of_a_plan(
+    typed: Type, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(self: Study) -> None:
+        raise UnsupportedError("a search that cannot be done")
+
+    monkeypatch.setattr(Study, "ask", failing)
+    with pytest.raises(SystemExit):
+        typed("q", *BEGIN)
+    assert "a search that cannot be done" in capsys.readouterr().err
 
 
 def test_a_second_writer(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:

@@ -240,3 +240,40 @@ def test_seed_decides_and_leaves_the_generators_alone(space: SearchSpace) -> Non
     assert torch.equal(one.value, two.value)
     assert one.indices == two.indices
     assert global_states() == states
+
+
+def test_few_whole_items_are_drawn_evenly() -> None:
+    """3 x + 7 y + 11 z = 100 has 25 of them; a draw of one is not the same one again and again."""
+    bounds = torch.tensor([[0.0] * 3, [30.0] * 3], dtype=torch.float64)
+    equality = [([0, 1, 2], [3.0, 7.0, 11.0], 100.0)]
+    space = SearchSpace(bounds, integer=[0, 1, 2], equality_constraints=equality)
+    items = torch.cat([space.sample(1, seed) for seed in range(200)])
+    assert bool(space.contains(items).all())
+    counts = items.unique(dim=0, return_counts=True)[1]
+    assert len(counts) >= 20
+    assert int(counts.max()) <= 40
+    assert not bool((torch.signbit(items) & (items == 0)).any())
+
+
+@pytest.mark.parametrize("size", [1e7, 1e8])
+def test_constraints_on_large_numbers(size: float) -> None:
+    """A sum of such numbers rounds by more than 1e-9."""
+    bounds = torch.tensor([[0.0] * 3, [size] * 3], dtype=torch.float64)
+    space = SearchSpace(bounds, equality_constraints=[([0, 1, 2], [1.0, -1.0, 1.0], 0.0)])
+    items = space.sample(1000, seed=0)
+    assert bool(space.contains(items).all())
+    assert float((items[:, 0] - items[:, 1] + items[:, 2]).abs().max()) <= 1e-13 * size
+
+
+def test_a_table_that_lacks_the_first_level_of_a_category() -> None:
+    table = torch.tensor([[1.0, 0.0], [2.0, 3.0]], dtype=torch.float64)
+    space = SearchSpace(choices=table, categorical=[0])
+    assert space.bounds[:, 0].tolist() == [0.0, 2.0]
+    assert space.parameters.levels[0] == 3
+
+
+def test_no_pair_of_choices_is_feasible() -> None:
+    table = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
+    rule, space = Peak(torch.tensor([[0.2], [0.7]])), SearchSpace(choices=table)
+    with pytest.raises(SearchSpaceError, match="`feasible` holds at less than 2"):
+        space.maximize(rule, q=2, feasible=lambda items: 0.1 - items.squeeze(-1))

@@ -13,7 +13,7 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, RandomPairs, Strategy
 from botorch_pref.strategies.budgeted.strategy import BudgetedStrategy
 from botorch_pref.strategies.registry import get_strategy, strategy_names
-from tests.space.test_mixed import everything, is_feasible
+from tests.space.test_mixed import SPACES, everything, is_feasible
 
 BOX = everything()
 TABLE = SearchSpace(BOX.bounds, BOX.sample(20, seed=5), integer=[3, 6], log=[4], categorical=[5])
@@ -69,6 +69,17 @@ def test_every_strategy(name: str, space: SearchSpace) -> None:
     if name != "mr-lpf":  # whose horizon is reached
         assert resumed.ask() == strategy.ask()
     assert torch.equal(resumed.recommend(), strategy.recommend())
+
+
+@pytest.mark.parametrize("name", ["max-min-lcb", "eubo"])
+@pytest.mark.parametrize("space", ["mixed", "log scales"])
+def test_kinds_of_numbers_without_constraints(name: str, space: str) -> None:
+    """Where BoTorch searches without constraints, whole numbers of each start are its own."""
+    strategy = get_strategy(name, SPACES[space], seed=1, horizon=4)
+    for number in range(4):
+        query = strategy.ask()
+        assert bool(SPACES[space].contains(query.items).all())
+        strategy.tell(query, float(number % 2))
 
 
 def test_random_pairs() -> None:

@@ -19,7 +19,7 @@ import torch
 
 from botorch_pref.exceptions import StudyFileError, StudyLockedError
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import RandomPairs
+from botorch_pref.strategies import MRLPF, RandomPairs
 from botorch_pref.study import Study
 
 SPACE = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
@@ -213,6 +213,25 @@ def test_a_disk_that_fails(step: str, tmp_path: Path, monkeypatch: pytest.Monkey
         assert study.undo() == query
         play(study, 1)
     assert len(Study.load(path, read_only=True).history) == 4
+
+
+def test_a_disk_that_fails_at_the_last_answer_of_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Study.create(tmp_path / "study.json", SPACE, partial(MRLPF, horizon=2)) as study:
+        play(study, 1)
+        query = study.ask()
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fsync", full)
+            with pytest.raises(StudyFileError, match="cannot be saved"):
+                study.tell(query, 1.0)
+        assert study.ask() == query
+        study.tell(query, 1.0)
+        assert study.strategy.finished
+        assert len(study.history) == 2
 
 
 def test_a_file_that_another_program_changed(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import torch
 from botorch_pref.exceptions import ComparisonDataError, StudyError
 from botorch_pref.models import PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.queries import Duel, Evaluate, Label
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import RandomPairs
+from botorch_pref.strategies import COBOL, CompGPUCB, RandomPairs
 from botorch_pref.strategies.gp_ts import GPTS
 from botorch_pref.study import StoppingRule, Study
 from botorch_pref.study.beliefs import Beliefs
@@ -129,13 +129,33 @@ def test_items_that_are_alike() -> None:
     won, seen = torch.ones(3, dtype=torch.float64), SPACE.input_transform()
     kernel = default_covar_module(SPACE.num_features, torch.Size())
     model = PreferenceGP.from_pairs(pairs, won, covar_module=kernel, input_transform=seen)
-    beliefs = Beliefs(model, SPACE, items.double(), False, 0)
+    beliefs = Beliefs(model, SPACE, items.double(), False, 3, 0)
     assert beliefs.alike(0).tolist() == [True, True, False, False]
     assert beliefs.distinct(9, 1)[0] == 1
     assert sorted(beliefs.distinct(9, 1)) == [1, 2, 3]
     assert len(beliefs.distinct(2, 1)) == 2
     table = SearchSpace(choices=torch.tensor([[0.0], [0.01], [1.0]]))
-    assert Beliefs(model, table, table.table, False, 0).alike(0).tolist() == [True, False, False]
+    assert Beliefs(model, table, table.table, False, 3, 0).alike(0).tolist() == [True, False, False]
+
+
+def test_a_stopping_rule_counts_what_speaks(tmp_path: Path) -> None:
+    """Labels say nothing here, nor duels where there is a value; of one item nothing is sure."""
+    options = {"budget": 40, "num_initial_duels": 15, "num_initial_values": 1}
+    priced = partial(CompGPUCB, seed=1, **options)
+    with Study.create(tmp_path / "priced.json", SPACE, priced, names=NAMES, levels=LEVELS) as study:
+        for number in range(16):
+            query = study.ask()
+            study.tell(query, 3.0 if isinstance(query, Evaluate) else float(number % 2))
+        found = study.recommend()
+    assert (found.num_items, found.progress, found.is_settled) == (1, 0.0, False)
+    advised = partial(COBOL, seed=1, num_initial_values=5, num_initial_labels=10)
+    with Study.create(tmp_path / "cobol.json", SPACE, advised, names=NAMES, levels=LEVELS) as study:
+        for _ in range(15):
+            query = study.ask()
+            study.tell(query, 1.0 if isinstance(query, Label) else float(query.items[0]))
+        found = study.recommend()
+    assert found.progress <= 5 / 15
+    assert not found.is_settled
 
 
 def test_values_alone_count_where_there_are_values() -> None:

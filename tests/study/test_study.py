@@ -240,6 +240,17 @@ def test_history_of_single_items_and_of_choices(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_that_ends_like_a_column_of_indices(tmp_path: Path) -> None:
+    """It holds numbers of its own, which need not be whole."""
+    bounds = torch.tensor([[0.0, 0.0], [100.0, 1.0]], dtype=torch.float64)
+    names, kind = ["glycemic index", "x"], partial(RandomPairs, seed=1)
+    with Study.create(tmp_path / "s.json", SearchSpace(bounds), kind, names=names) as study:
+        query = study.ask()
+        study.tell(query, 1.0)
+        history = study.history
+    assert history["first_glycemic index"].tolist() == [pytest.approx(float(query.items[0, 0]))]
+
+
 def test_names_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     on_pairs(path, names=["milk (ml)", " roast "], description="Coffee, für drei.").close()
