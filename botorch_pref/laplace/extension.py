@@ -33,6 +33,7 @@ from botorch_pref.laplace.sides import (
 )
 
 _MOST_ROWS = 8  # beyond which a start near the mode gains nothing over a search anew
+_LEAST_LEFT = 1e-3  # of a prior variance, for a covariance to be updated
 
 
 @torch.no_grad()
@@ -78,7 +79,8 @@ def extend(
     elif type(side) is type(before):
         wide = _padded(former.gamma, rows if isinstance(side, AnswerSide) else items, side)
         further = variance_weight[changed] * news.weight / observations.weight[changed]
-        gamma = _grown_gamma(wide, side, changed, further)
+        grown = _grown_gamma(wide, side, changed, further)
+        gamma = side.factor(variance_weight).gamma() if grown is None else grown
     else:
         gamma = side.factor(variance_weight).gamma()
     return Representer(side, side.map.adjoint(mode.weights), gamma, mode)
@@ -186,13 +188,18 @@ def _latent(side: ExactSide, weights: Tensor) -> Tensor:
     return side.map.apply(matvec(side.covariance, side.map.adjoint(weights)))
 
 
-def _grown_gamma(gamma: Tensor, side: ExactSide, changed: Tensor, further: Tensor) -> Tensor:
-    """``Gamma`` after further curvature of some rows."""
+def _grown_gamma(gamma: Tensor, side: ExactSide, changed: Tensor, further: Tensor) -> Tensor | None:
+    """``Gamma`` after further curvature of some rows; None if too many digits would be lost."""
     picked = side.map.adjoint(_picks(side, changed))
     columns = picked @ side.covariance
     moved = picked - columns @ gamma
     inner = torch.diag(further.reciprocal()) + columns @ moved.mT
-    half = solve_triangular(torch.linalg.cholesky(inner), moved, upper=False)
+    root, info = torch.linalg.cholesky_ex(inner)
+    # What is left of prior variances: the rest cancelled.
+    left = inner.diagonal() / (columns * picked).sum(-1)
+    if bool((info > 0) | (left < _LEAST_LEFT).any()):
+        return None
+    half = solve_triangular(root, moved, upper=False)
     return gamma + half.mT @ half
 
 

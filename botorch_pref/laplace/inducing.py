@@ -36,7 +36,9 @@ from botorch_pref.laplace.mode import locate
 from botorch_pref.laplace.observations import Observations
 
 JITTER = 1e-10  # of the mean prior variance of the inducing items; more in single precision
+_JITTER_A_POINT = 4  # times the precision, by which a factorisation rounds
 _DEAR_TOLERANCE = 1e-4  # of the mode, in posterior standard deviations
+_EVIDENCE_TOLERANCE = 1e-6  # likewise
 _START_TOLERANCE = 1.0  # likewise, of that of a part of the rows
 _SLOW = 0.3  # the share of its distance that a step may leave before there is a new Hessian
 _FEW_ROWS = 2**14  # below which no subsample is worth its mode
@@ -61,7 +63,8 @@ class InducingSide(Side):
     ) -> None:
         super().__init__(kernel.inducing(), prior_latent, observations)
         self.kernel = kernel
-        self.jitter_share = max(JITTER, 100 * torch.finfo(self.covariance.dtype).eps)
+        eps, size = torch.finfo(self.covariance.dtype).eps, len(self.covariance)
+        self.jitter_share = max(JITTER, max(100, _JITTER_A_POINT * size) * eps)
         self.cholesky = inducing_root(self.covariance, self.jitter_share)
         self._set_rows(InducingRows(kernel, observations))
 
@@ -73,6 +76,10 @@ class InducingSide(Side):
         self._whitened: list[Tensor] = []
         self.is_dear = not self._is_stored
         self._tolerance = _DEAR_TOLERANCE if self.is_dear else super().tolerance
+
+    def tighten(self) -> None:
+        """Find the mode as an evidence needs it, whose determinant moves with it."""
+        self._tolerance = min(self._tolerance, _EVIDENCE_TOLERANCE)
 
     @property
     def tolerance(self) -> float:

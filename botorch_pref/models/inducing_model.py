@@ -10,7 +10,7 @@ from torch import Tensor
 from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import check_items, check_like, finite, refuse
 from botorch_pref.data.options import check_count
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.laplace import InducingSide, Representer, represent
 from botorch_pref.laplace.base import Side
 from botorch_pref.models.comparison_model import shape_of
@@ -121,6 +121,8 @@ class InducingModel(UtilityModel):
         if given is not None:
             check_items("inducing_points", given, "p", "d" if dim is None else dim, batch=False)
             refuse(finite("inducing_points", given))
+            if not len(given):
+                raise ComparisonDataError("`inducing_points` must hold one item at least.")
             like = values.items if data is None and values is not None else None
             like = like if data is None else data.datapoints
             if like is not None:

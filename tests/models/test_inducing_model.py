@@ -239,6 +239,13 @@ class TestData:
         found = single.posterior(POINTS.float()).mean.double()
         torch.testing.assert_close(found, model.posterior(POINTS).mean, atol=1e-2, rtol=0)
 
+    def test_many_points_in_single_precision(self) -> None:
+        """A factorisation of more rows rounds by more."""
+        model = make_model(inducing_points=rand(1500, 2))
+        model.covar_module.base_kernel.lengthscale = 50.0
+        model = model.float()
+        assert bool(model.posterior(POINTS.float()).mean.isfinite().all())
+
     @pytest.mark.cuda
     def test_on_a_device(self) -> None:
         model = make_model(inducing_points=6)
@@ -269,6 +276,7 @@ class TestData:
             (2.5, "whole number, at least 1"),
             (rand(3, 4), "`inducing_points` must have shape p x 2"),
             (rand(3), "`inducing_points` must have shape p x 2"),
+            (rand(0, 2), "`inducing_points` must hold one item at least"),
             (torch.tensor([[0.0, 1.0], [torch.nan, 0.0]]).double(), "row 1"),
             (torch.ones(3, 2, dtype=torch.long), "floating point"),
         ],

@@ -382,3 +382,28 @@ def test_on_the_device(
     expected = anew(model).cpu().posterior(Z)
     torch.testing.assert_close(posterior.mean.cpu(), expected.mean, atol=1e-8, rtol=1e-8)
     assert isinstance(side_of(model), side)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kappa"), [(torch.float64, 1e-6), (torch.float64, 1e-9), (torch.float32, 1e-3)]
+)
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+def test_answers_far_more_precise_than_the_prior(dtype: torch.dtype, kappa: float) -> None:
+    """Updates of the covariance would lose its digits, one answer after another."""
+    items, pick = rand(12, 2).to(dtype), torch.Generator().manual_seed(0)
+    rows = torch.stack([torch.randperm(12, generator=pick)[:2] for _ in range(60)])
+    answers = torch.ones(60, dtype=dtype)
+    kernel = make_kernel(2).to(dtype)
+    model = PreferenceGP.from_pairs(
+        items[rows[:1]], answers[:1], covar_module=kernel, variance=kappa
+    )
+    with torch.no_grad():
+        for number in range(1, 60):
+            model.posterior(items)
+            model = model.condition_on_pairs(items[rows[number : number + 1]], answers[:1])
+        found = model.posterior(items).covariance_matrix
+        anew = PreferenceGP.from_pairs(items[rows], answers, covar_module=kernel, variance=kappa)
+        expected = anew.posterior(items).covariance_matrix
+    torch.testing.assert_close(
+        found, expected, atol=1e-8 if dtype == torch.float64 else 1e-3, rtol=0
+    )
