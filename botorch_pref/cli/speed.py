@@ -19,8 +19,9 @@ _FOLDER = Path("botorch_pref_runs") / "speed"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 _DESCRIPTION = """\
-Time this package beside others, in one process and with the same data, kernel, priors, link and
-start. Prints the seconds and their ratios, and saves them with a log-log plot and its slopes.
+Time this package beside others, in one process and with the same data; beside PairwiseGP also with
+the same kernel, priors, link and start. Prints seconds, ratios and which aims were met, and saves
+them with a log-log plot and its slopes.
 """
 _EPILOG = """\
 sections:
@@ -31,7 +32,7 @@ sections:
                     suggestion beside Optuna's preferential sampler (botorch-pref[optuna]); fit and
                     predictions beside a variational classifier of GPyTorch
   batches           16 models at once beside a loop over them, and beside one
-  ask               a suggestion of every strategy after 100 answers in 6 dimensions
+  ask               from the 100th answer to the next suggestion, every strategy, 6 dimensions
   likelihood-ratio  bounds beside CVXPY with Clarabel and CasADi with IPOPT (botorch-pref[bench])
 
 Closed loops of all strategies are timed by `botorch-pref bench ackley` and `bench catalyst`.

@@ -9,7 +9,7 @@ from botorch_pref.benchmarks.speed.duels import DIM
 from botorch_pref.benchmarks.speed.timing import Case, Run, Side
 from botorch_pref.problems import LogisticJudge, get_problem
 from botorch_pref.problems.judges import item_utility
-from botorch_pref.queries import Label
+from botorch_pref.queries import Label, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL
 from botorch_pref.strategies.base import Strategy
@@ -51,7 +51,7 @@ def ask_cases(section: str, size: int, device: torch.device) -> list[Case]:
     cases = []
     for name in STRATEGIES:
         ours = Side(name, Loop(name, size, device).prepare, _REPEATS)
-        cases.append(Case(section, "one suggestion (ask)", data, size, ours))
+        cases.append(Case(section, "an answer and a suggestion (tell, ask)", data, size, ours))
     return cases
 
 
@@ -61,7 +61,7 @@ class Loop:
     Args:
         name: The strategy's, of :func:`~botorch_pref.strategies.registry.get_strategy`; or COBOL's,
             whose expert accepts what is better than an average item.
-        size: How many answers it has had when it is first timed.
+        size: How many answers it has when it is first timed, the last of them told then.
         device: Where it computes.
     """
 
@@ -70,24 +70,29 @@ class Loop:
         self.strategy: Strategy | None = None
 
     def prepare(self) -> Run:
-        """Plays up to the next suggestion, which it returns."""
-        strategy, problem = self.strategy, StandardisedProblem(get_problem("hartmann6"))
+        """Plays up to an answer; to tell it and to ask on is what is returned."""
+        problem = StandardisedProblem(get_problem("hartmann6"))
         judge = LogisticJudge(problem)
 
-        def go_on(strategy: Strategy) -> None:
-            query = strategy.ask()
+        def answer(query: Query, number: int) -> float:
             if isinstance(query, Label):
-                strategy.tell(query, float(item_utility(problem, query) > 0.0))
-            else:
-                strategy.tell(query, judge(query, len(strategy.history)))
+                return float(item_utility(problem, query) > 0.0)
+            return judge(query, number)
 
-        if strategy is None:
-            strategy = self.strategy = self._made(SearchSpace(problem.bounds.to(self.device)))
-            for _ in range(self.size):
-                go_on(strategy)
-        else:  # the open query is the one that was timed last
-            go_on(strategy)
-        return strategy.ask
+        if self.strategy is None:
+            self.strategy = self._made(SearchSpace(problem.bounds.to(self.device)))
+            for number in range(self.size - 1):
+                query = self.strategy.ask()
+                self.strategy.tell(query, answer(query, number))
+        strategy = self.strategy
+        query = strategy.ask()  # if it was timed, it is open
+        told = answer(query, len(strategy.history))
+
+        def run() -> Query:
+            strategy.tell(query, told)  # what some learn, and plan, then
+            return strategy.ask()
+
+        return run
 
     def _made(self, space: SearchSpace) -> Strategy:
         if self.name == COBOL_NAME:

@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
+from botorch_pref.benchmarks.speed.aims import reached
 from botorch_pref.benchmarks.speed.timing import write_table
 from botorch_pref.plotting import COLOURS, MARKERS, save_figure
 from botorch_pref.runner import replacing
@@ -50,7 +51,7 @@ class Curve(NamedTuple):
 
 
 def speed_text(table: pd.DataFrame) -> str:
-    r"""The table as text, with the slopes of the curves.
+    r"""The table as text, with the slopes of the curves, and which aims were met.
 
     Args:
         table: What :func:`~botorch_pref.benchmarks.speed.timing.time_cases` returns.
@@ -68,6 +69,12 @@ def speed_text(table: pd.DataFrame) -> str:
     if slopes:
         heading = "slopes: seconds grow as this power of m, over the larger half of sizes"
         text += "\n\n" + "\n".join([heading, *slopes])
+    ours = {*table["ours"]}
+    own = [(_title(curve), curve.slope) for curve in curves(table) if curve.package in ours]
+    if aims := reached(table, own):
+        lines = [f"  {one}  {one.name}" for one in aims]
+        missed = sum(not one.met for one in aims)
+        text += "\n\n" + "\n".join([f"aims: {missed} of {len(aims)} missed", *lines])
     return text
 
 

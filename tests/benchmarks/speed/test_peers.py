@@ -99,7 +99,9 @@ def test_a_loop_goes_on(name: str) -> None:
     first = loop.prepare()()
     assert loop.strategy is not None
     assert len(loop.strategy.history) == 4
-    second = loop.prepare()()
+    run = loop.prepare()
+    assert len(loop.strategy.history) == 4  # to tell is timed as well
+    second = run()
     assert loop.strategy.history[-1].query == first
     assert second != first
 
