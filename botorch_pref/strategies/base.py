@@ -85,7 +85,7 @@ class Strategy(ABC):
         if annotator is not None and not isinstance(annotator, str):
             raise ComparisonDataError(f"`annotator` must be a string, not {annotator!r}.")
         if annotator not in self._open:
-            with _put_back(self, "round"):
+            with _put_back(self, "round"), torch.enable_grad():  # models are fitted, whoever asks
                 self._open[annotator] = self._choose(self._next_id, annotator)
             self._next_id += 1
         return self._open[annotator]
@@ -112,7 +112,8 @@ class Strategy(ABC):
         # Its own query, not an equal one, which may have come from a file, or another device.
         own = self._open[query.annotator]
         answered = Answered(own, _checked_answer(own, answer))
-        self._learn(answered)
+        with torch.enable_grad():
+            self._learn(answered)
         self.history.append(answered)
         del self._open[query.annotator]
 

@@ -183,3 +183,14 @@ def test_a_study_knows_that_its_budget_is_spent(tmp_path: Path) -> None:
             assert asked < 60
         assert study.strategy.finished
         assert len(study.history) == len(study.strategy.history)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_caller_without_gradients(kind: type[BudgetedStrategy]) -> None:
+    """Models are fitted, and searched, all the same."""
+    found, expected = (kind(bounds=BOX, **DESIGN) for _ in range(2))
+    with torch.no_grad():
+        play(found, 12)
+    play(expected, 12)
+    asked = [[one.query for one in strategy.history] for strategy in (found, expected)]
+    assert asked[0] == asked[1]
