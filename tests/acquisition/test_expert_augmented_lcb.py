@@ -464,7 +464,7 @@ def test_bad_arguments() -> None:
     for tolerance in (0.0, -1.0, math.nan):
         with pytest.raises(ComparisonDataError, match="`tolerance`"):
             rule(1.0, 1.0, tolerance=tolerance)
-    with pytest.raises(ComparisonDataError, match="`beta`"):
+    with pytest.raises(ComparisonDataError, match="`label_beta`"):
         rule(1.0, 1.0, label_beta=-1.0)
     for x_ref in (REF.unsqueeze(0), REF[:1], REF * math.nan):
         with pytest.raises(ComparisonDataError, match="`x_ref`"):

@@ -68,7 +68,7 @@ def test_copies_and_constructors() -> None:
 
 
 def test_bad_arguments() -> None:
-    for options, match in (({"zeta": -0.1}, "`zeta`"), ({"cheap_beta": -1.0}, "`beta`")):
+    for options, match in (({"zeta": -0.1}, "`zeta`"), ({"cheap_beta": -1.0}, "`cheap_beta`")):
         with pytest.raises(ComparisonDataError, match=match):
             made(**options)
     both = ModelListGP(objective(), objective())

@@ -8,7 +8,6 @@ from botorch_pref.strategies.budgeted.options import (
     ModelSettings,
     WidthOptions,
     WidthSettings,
-    check_noise,
 )
 from botorch_pref.strategies.budgeted.record import Kind, QueryRecord, WidthRecord
 from botorch_pref.strategies.budgeted.strategy import BudgetedStrategy, Chosen
@@ -29,5 +28,4 @@ __all__ = [
     "WidthOptions",
     "WidthRecord",
     "WidthSettings",
-    "check_noise",
 ]

@@ -17,8 +17,8 @@ from botorch_pref.strategies.budgeted import (
     BudgetSettings,
     Chosen,
     QueryRecord,
-    check_noise,
 )
+from botorch_pref.strategies.budgeted.options import check_noise
 from botorch_pref.strategies.kernel_self_sparring.regression import SparringRegression
 
 
