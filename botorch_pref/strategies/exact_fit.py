@@ -36,7 +36,7 @@ def fit_exactly(model: SingleTaskGP, seed: int) -> bool:
         try:
             fit_gpytorch_mll_scipy(ExactMarginalLogLikelihood(model.likelihood, model))
             fitted = all(bool(one.isfinite().all()) for one in model.parameters())
-        except (NanError, NotPSDError):
+        except (NanError, NotPSDError, ValueError):  # a prior refuses what a search rounds to 0
             fitted = False
     if not fitted:
         model.load_state_dict(before)
