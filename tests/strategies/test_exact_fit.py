@@ -14,7 +14,7 @@ def test_a_search_that_rounds_a_scale_to_zero() -> None:
     model = BordaGP.from_duels(rand(12, 2), torch.arange(12).double() % 2)
     with torch.no_grad():
         model.covar_module.raw_outputscale.fill_(-800.0)
-    assert float(model.covar_module.outputscale) == 0.0
+    assert model.covar_module.outputscale.item() == 0.0
     before = {name: value.clone() for name, value in model.state_dict().items()}
     assert not fit_exactly(model, seed=0)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -23,6 +23,6 @@ def test_a_search_that_rounds_a_scale_to_zero() -> None:
 
 def test_a_fit() -> None:
     model = BordaGP.from_duels(rand(12, 2), torch.arange(12).double() % 2)
-    before = float(model.covar_module.outputscale)
+    before = model.covar_module.outputscale.item()
     assert fit_exactly(model, seed=0)
-    assert float(model.covar_module.outputscale) != before
+    assert model.covar_module.outputscale.item() != before
