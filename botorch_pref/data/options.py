@@ -98,3 +98,8 @@ def endless_from_json(options: Mapping[str, Any]) -> dict[str, Any]:
         name: math.inf if isinstance(value, str) and value == ENDLESS else value
         for name, value in options.items()
     }
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a user gave them, or as :func:`endless_to_json` wrote them."""
+    return endless_from_json({name: plain(value) for name, value in options.items()})

@@ -10,10 +10,9 @@ from typing import Any, Literal, Self, TypedDict, get_args
 from botorch_pref.data.options import (
     check_count,
     checked_positive,
-    endless_from_json,
     endless_to_json,
     is_positive,
-    plain,
+    plain_options,
 )
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted.costs import Amount, Costs, exact
@@ -93,7 +92,7 @@ class BudgetSettings:
             # Only a budget may be left open.
             if name in options and (name != "budget" or options[name] is not None):
                 options[name] = str(exact(name, options[name]))
-        new = cls(**endless_from_json({name: plain(value) for name, value in options.items()}))
+        new = cls(**plain_options(options))
         new._check()
         return new
 

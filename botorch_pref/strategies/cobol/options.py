@@ -11,10 +11,9 @@ from botorch_pref.acquisition.log_human_constrained_ei import Acceptance
 from botorch_pref.data.options import (
     check_count,
     checked_positive,
-    endless_from_json,
     endless_to_json,
     is_positive,
-    plain,
+    plain_options,
 )
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
@@ -144,7 +143,7 @@ class Settings:
         names = [field.name for field in fields(cls)]
         if unknown := sorted(options.keys() - set(names)):
             raise ComparisonDataError(f"Unknown options {unknown}; there are {', '.join(names)}.")
-        options = endless_from_json({name: plain(value) for name, value in options.items()})
+        options = plain_options(options)
         new = cls(**{**options, "slack": slack_to_json(slack_rule(options.get("slack", _SLACK)))})
         for name, words in _WORDS.items():
             if (value := getattr(new, name)) not in get_args(words):
