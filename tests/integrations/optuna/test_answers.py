@@ -81,6 +81,17 @@ def test_the_space_is_what_compared_trials_share(study: PreferentialStudy) -> No
     assert pairs.tolist() == [[[0.5], [0.4]]]
 
 
+def test_a_trial_that_broke_off_takes_no_parameter_away(study: PreferentialStudy) -> None:
+    """It lacks some, and is only ever found worse."""
+    trials = study.get_trials()
+    study.report_preference(trials[0], trials[1])
+    half = {"x": UNIT["x"]}
+    study.add_trial(optuna.trial.create_trial(params={"x": 0.5}, distributions=half, value=0.0))
+    trials = study.get_trials()
+    study.report_preference(trials[0], trials[-1])
+    assert read(study).distributions() == UNIT
+
+
 def test_trials_that_differ_in_nothing_make_no_pair(study: PreferentialStudy) -> None:
     study.enqueue_trial({"x": 0.1, "y": 0.5})
     study.ask(UNIT)
