@@ -78,9 +78,10 @@ def synthetic_task(problem: CurrinExp | Borehole) -> Task:
     least, most = problem.facts().utility_range
     zeta, width = problem.zeta("paper"), most - least
     tight = problem.zeta("tight") / width
+    bias = {"zeta": zeta, "l2": SLOPE, "value_range": width}
     filters: Mapping[str, Mapping[str, Any]] = {
-        "comp": {"borda_slack": SLOPE * zeta / width, "gamma": zeta / width},
-        "comp (literal)": {"borda_slack": SLOPE * zeta, "gamma": width * zeta},
+        "comp": bias,
+        "comp (literal)": {**bias, "literal": True},
         "comp (tight)": {"borda_slack": SLOPE * tight, "gamma": max(tight, _LEAST_GAMMA)},
     }
     arms = {
@@ -90,7 +91,7 @@ def synthetic_task(problem: CurrinExp | Borehole) -> Task:
     arms["mf-gp-ucb"] = Arm(
         kind=MFGPUCB, duels=0.5, values=0.5, options={"zeta": zeta, "gamma": width * zeta}
     )
-    known = {"problem": problem.name, "borda_slack": filters["comp"]["borda_slack"]}
+    known = {"problem": problem.name, "borda_slack": SLOPE * zeta / width}
     arms[_ORACLE] = Arm(kind=OracleGPUCB, values=1.0, options=known)
     return Task(
         name=problem.name,

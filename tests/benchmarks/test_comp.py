@@ -22,6 +22,7 @@ from botorch_pref.problems import Borehole, CurrinExp, DuelingChoiceJudge
 from botorch_pref.queries import Evaluate
 from botorch_pref.runner.run import Run, build_strategy
 from botorch_pref.strategies import CompGPUCB
+from botorch_pref.strategies.comp_gp_ucb.options import Settings
 
 NAMES = ("comp-currin", "comp-borehole", "comp-svm", "comp-unbiased")
 BOX = torch.tensor([[0.0] * 2, [1.0] * 2], dtype=torch.float64)
@@ -92,20 +93,23 @@ def test_initial_designs_cost_ten() -> None:
 
 
 def test_filters_are_the_papers() -> None:
+    def filter_of(group: Group, arm: str) -> Settings:
+        return Settings.checked(**settings_of(group, arm))
+
     currin = group_of("comp-currin")
-    comp, literal = (settings_of(currin, arm) for arm in ("comp", "comp (literal)"))
-    assert comp["gamma"] == pytest.approx(0.02, abs=1e-4)
-    assert comp["borda_slack"] == pytest.approx(0.005, abs=1e-5)
-    assert literal["gamma"] == pytest.approx(3.18, abs=5e-3)
-    assert literal["borda_slack"] == pytest.approx(0.063, abs=1e-4)
+    comp, literal = (filter_of(currin, arm) for arm in ("comp", "comp (literal)"))
+    assert comp.first_gamma == pytest.approx(0.02, abs=1e-4)
+    assert comp.first_slack == pytest.approx(0.005, abs=1e-5)
+    assert literal.first_gamma == pytest.approx(3.18, abs=5e-3)
+    assert literal.first_slack == pytest.approx(0.063, abs=1e-4)
     fidelity = settings_of(currin, "mf-gp-ucb")
     assert fidelity["zeta"] == pytest.approx(0.252, abs=1e-3)
-    assert fidelity["gamma"] == literal["gamma"]
+    assert fidelity["gamma"] == literal.first_gamma
     borehole = group_of("comp-borehole")
-    assert settings_of(borehole, "comp (literal)")["gamma"] == pytest.approx(19078, rel=1e-4)
-    assert settings_of(borehole, "comp")["gamma"] == pytest.approx(0.2095, abs=1e-4)
-    tight = settings_of(borehole, "comp (tight)")
-    assert (tight["borda_slack"], tight["gamma"]) == (0.0, 0.02)
+    assert filter_of(borehole, "comp (literal)").first_gamma == pytest.approx(19078, rel=1e-4)
+    assert filter_of(borehole, "comp").first_gamma == pytest.approx(0.2095, abs=1e-4)
+    tight = filter_of(borehole, "comp (tight)")
+    assert (tight.first_slack, tight.first_gamma) == (0.0, 0.02)
     for panel, problem in (("currinexp", CurrinExp), ("borehole", Borehole)):
         group = group_of("comp-unbiased", panel)
         always = settings_of(group, "comp")

@@ -1,6 +1,7 @@
 r"""What every strategy shares that pays for duels and values out of one budget."""
 
 from botorch_pref.strategies.budgeted.costs import Amount, Costs
+from botorch_pref.strategies.budgeted.multiples import BetaWord, LogBeta
 from botorch_pref.strategies.budgeted.options import (
     BudgetOptions,
     BudgetSettings,
@@ -15,12 +16,14 @@ from botorch_pref.strategies.budgeted.two_models import TwoModelStrategy
 
 __all__ = [
     "Amount",
+    "BetaWord",
     "BudgetOptions",
     "BudgetSettings",
     "BudgetedStrategy",
     "Chosen",
     "Costs",
     "Kind",
+    "LogBeta",
     "ModelOptions",
     "ModelSettings",
     "QueryRecord",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, TypedDict, get_args
+from typing import Any, Self, TypedDict, get_args
 
 from botorch_pref.data.options import (
     check_count,
@@ -16,8 +17,8 @@ from botorch_pref.data.options import (
 )
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted.costs import Amount, Costs, exact
+from botorch_pref.strategies.budgeted.multiples import BetaWord, LogBeta, named
 
-Multiple = Literal["log", "dimension"]
 _LEAST_GAMMA = 0.02
 _LEAST_NOISE = 1e-6  # GPyTorch's
 
@@ -41,7 +42,7 @@ class ModelOptions(BudgetOptions, total=False):
     See :class:`~botorch_pref.strategies.budgeted.ModelSettings`.
     """
 
-    beta: Multiple | float
+    beta: BetaWord | LogBeta | float
     borda_noise: float
     noise: float
     refit_duels: int
@@ -123,7 +124,8 @@ class ModelSettings(BudgetSettings):
 
     Attributes:
         beta: Multiplies standard deviations at step ``t``: ``"log"``, the paper's
-            ``0.5 log(2 t)``; ``"dimension"``, ``sqrt(0.2 d log(2 d t))``; or a number.
+            ``0.5 log(2 t)``; ``"dimension"``, ``sqrt(0.2 d log(2 d t))``; another
+            :class:`~botorch_pref.strategies.budgeted.LogBeta`, also as a mapping; or a number.
         borda_noise: The variance of an answer, at least 1e-6.
         noise: The variance of the noise of a value, in squared standard deviations of all; at
             least 1e-6.
@@ -131,11 +133,18 @@ class ModelSettings(BudgetSettings):
         refit_values: After how many more values those of the other model are.
     """
 
-    beta: Multiple | float = "log"
+    beta: BetaWord | LogBeta | float = "log"
     borda_noise: float = 0.25
     noise: float = 1e-4
     refit_duels: int = 20
     refit_values: int = 5
+
+    @classmethod
+    def checked(cls, **options: Any) -> Self:
+        """See the base; a schedule may be a mapping."""
+        if isinstance(beta := options.get("beta"), Mapping):
+            options["beta"] = LogBeta.read(beta)
+        return super().checked(**options)
 
     def _check(self) -> None:
         super()._check()
@@ -143,18 +152,18 @@ class ModelSettings(BudgetSettings):
             check_count(name, getattr(self, name), 1)
         for name in ("borda_noise", "noise"):
             check_noise(name, getattr(self, name))
-        if not isinstance(self.beta, str):
+        if not isinstance(self.beta, str | LogBeta):
             checked_positive("beta", self.beta)
-        elif self.beta not in get_args(Multiple):
-            raise ComparisonDataError(f"`beta` must be a number, log or dimension: {self.beta!r}.")
+        elif isinstance(self.beta, str) and self.beta not in get_args(BetaWord):
+            raise ComparisonDataError(
+                f"`beta` must be a number, a LogBeta, log or dimension: {self.beta!r}."
+            )
 
     def beta_at(self, t: int, dim: int) -> float:
         """The multiple of standard deviations at step ``t = 1, 2, ...`` in ``dim`` dimensions."""
-        if not isinstance(self.beta, str):
-            return float(self.beta)
-        if self.beta == "log":
-            return 0.5 * math.log(2 * t)
-        return math.sqrt(0.2 * dim * math.log(2 * dim * t))
+        if isinstance(self.beta, str):
+            return named(self.beta, dim).at(t)
+        return self.beta.at(t) if isinstance(self.beta, LogBeta) else float(self.beta)
 
 
 @dataclass(frozen=True)

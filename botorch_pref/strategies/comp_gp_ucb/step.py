@@ -76,7 +76,7 @@ class Schedule:
         limit = settings.slack_limit
         if limit is None:
             return
-        levels = max(1, math.ceil(math.log2(limit / settings.borda_slack)))
+        levels = max(1, math.ceil(math.log2(limit / settings.first_slack)))
         if 2 * levels * self.level_values >= settings.costs.most_values and 2 * self.slack <= limit:
             self.slack *= 2
             self.level_values = 0

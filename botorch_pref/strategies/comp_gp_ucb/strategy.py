@@ -69,7 +69,7 @@ class CompGPUCB(TwoModelStrategy):
             SearchSpaceError: If the domain cannot be used.
         """
         super().__init__(bounds, choices, space, seed=seed, **options)
-        self.schedule = Schedule(self.settings.first_gamma, self.settings.borda_slack)
+        self.schedule = Schedule(self.settings.first_gamma, self.settings.first_slack)
 
     def _next(self) -> Chosen:
         self.beliefs.learn()

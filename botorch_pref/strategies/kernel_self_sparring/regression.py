@@ -53,11 +53,18 @@ class SparringRegression:
         self._grown: Rows | None = None
         self._prior: tuple[Tensor, Tensor] | None = None
 
-    def add(self, duel: Duel, answer: float) -> None:
-        """Adds a duel, as two values."""
+    def add(self, duel: Duel, answer: float) -> bool:
+        r"""Adds a duel, as two values.
+
+        Returns:
+            Whether it was added, as that of an item with itself is not.
+        """
+        if torch.equal(duel.items[0], duel.items[1]):
+            return False
         self.items += duel.items.to(self.space.bounds).unbind()
         self.rows += duel.indices or (None, None)
         self.values += [answer, 1.0 - answer]
+        return True
 
     def learn(self) -> None:
         """Learn the hyperparameters if it is time to, from where they were."""

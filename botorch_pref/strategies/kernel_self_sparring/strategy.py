@@ -62,8 +62,8 @@ class KernelSelfSparring(BudgetedStrategy):
 
     Prior and noise are those of :class:`~botorch_pref.models.BordaGP`. On choices draws are exact
     and joint; on a box they are differentiable paths. Two draws may have one maximiser, and then
-    an item duels itself. The recommendation is the item of the largest posterior mean of those
-    that were in a duel.
+    an item duels itself, which is counted and adds no values. The recommendation is the item of the
+    largest posterior mean of those that were in a duel.
 
     Example:
         >>> strategy = KernelSelfSparring(bounds=bounds, duel_cost=0.1, budget=100)
@@ -71,6 +71,7 @@ class KernelSelfSparring(BudgetedStrategy):
 
     Attributes:
         regression: The data and their model.
+        num_identical: The number of answered duels in which an item met itself.
     """
 
     settings_type = SparringSettings
@@ -101,6 +102,7 @@ class KernelSelfSparring(BudgetedStrategy):
             SearchSpaceError: If the domain cannot be used.
         """
         super().__init__(bounds, choices, space, seed=seed, **options)
+        self.num_identical = 0
         self.regression = SparringRegression(
             self.space, self.settings.borda_noise, self.settings.refit_duels, self.seed
         )
@@ -116,7 +118,7 @@ class KernelSelfSparring(BudgetedStrategy):
 
     def _add(self, query: Duel | Evaluate, answer: float) -> None:
         if isinstance(query, Duel):
-            self.regression.add(query, answer)
+            self.num_identical += not self.regression.add(query, answer)
 
     def _recommended(self) -> tuple[Tensor, int | None] | None:
         return self.regression.best()

@@ -70,8 +70,10 @@ def unit(strategy: BudgetedStrategy, items: torch.Tensor) -> Array:
 
 
 def duels_at_choices(strategy: TwoModelStrategy, *, mirrored: bool = False) -> tuple[Array, Array]:
-    """The regression on answers, a row a duel; or on both items of each, the second mirrored."""
+    """The regression on answers, a row a duel; or on both items, which differ, one mirrored."""
     known = [(q.items, y) for q, y in strategy.history if isinstance(q, Duel)]
+    if mirrored:
+        known = [(pair, y) for pair, y in known if (pair[0] != pair[1]).any()]
     items = [unit(strategy, pair[:1]) for pair, _ in known]
     targets = [y for _, y in known]
     if mirrored:

@@ -94,8 +94,10 @@ def test_an_item_may_duel_itself() -> None:
     own = [query for query in queries[40:] if query.indices[0] == query.indices[1]]
     assert own
     assert all(isinstance(query, Duel) for query in own)
-    assert len(strategy.regression.values) == 120
+    assert strategy.num_identical == len(own)
+    assert len(strategy.regression.values) == 2 * (60 - len(own))
     assert strategy.regression.values[1::2] == [1 - z for z in strategy.regression.values[::2]]
+    assert stored(strategy).num_identical == len(own)
 
 
 def test_resumes_exactly() -> None:
@@ -113,7 +115,7 @@ def test_times_of_refits(monkeypatch: pytest.MonkeyPatch) -> None:
     """After so many duels and a tenth more."""
     module = "botorch_pref.strategies.kernel_self_sparring.regression.fit_exactly"
     monkeypatch.setattr(module, lambda model, seed: False)
-    strategy, times = on_a_box(refit_duels=5, bounds=None, choices=TABLE), []
+    strategy, times = on_a_box(refit_duels=5, num_initial_duels=120), []
     for number in range(120):
         strategy.regression.learn()
         if strategy.regression.progress()["fitted"]["size"] == number >= 2:
