@@ -237,7 +237,7 @@ def test_one_value_a_newton_step_is_brought_to_the_cpu(
         if isinstance(side, ItemSide):
             assert len(side.root)  # is taken when first asked for
         if isinstance(side, ExactSide):
-            side.keeps_hessian = keeps
+            side.patience = 0.1 * keeps
         before = counts.transfers
         mode = find_mode(side)
         taken = counts.transfers - before

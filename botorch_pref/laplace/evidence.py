@@ -26,6 +26,7 @@ from botorch_pref.laplace.mode import LaplaceMode, find_mode
 from botorch_pref.laplace.sides import ExactSide
 
 _LARGE = 256  # coordinates
+_PATIENCE = 0.1
 
 
 @singledispatch
@@ -43,7 +44,8 @@ def log_evidence(side: Side, *, start: Tensor | None = None) -> tuple[Tensor, La
     assert isinstance(side, ExactSide)  # other kinds are registered
     # From a start that is close by most steps can go by one Hessian; a look more is cheaper than
     # another factorisation only where matrices are large.
-    side.keeps_hessian = start is not None and side.covariance.shape[-1] >= _LARGE
+    near = start is not None and side.covariance.shape[-1] >= _LARGE
+    side.patience = _PATIENCE if near else 0.0
     mode = find_mode(side, start=start)
     side.forget()
     return _Evidence.apply(side.covariance, side.prior_latent, side, mode), mode

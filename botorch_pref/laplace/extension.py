@@ -4,7 +4,8 @@ Notation as in :mod:`botorch_pref.laplace.sides`; ``E`` picks the rows ``c`` tha
 The former posterior is their prior: with the Hessian of the former rows, ``T = (I + W P)^-1 E``,
 
 * their latent values have covariance ``E^T P T`` and take the weights ``a_c`` of a mode of their
-  own, in as many dimensions, and all weights move by ``T a_c``, which is where Newton starts;
+  own, in as many dimensions, and all weights move by ``T a_c``, which is where Newton starts; of
+  Laplace's ``Gamma`` there is no need to factor that Hessian, as ``P T = (P - P Gamma P) E``;
 * with further curvature ``w_c`` an answer-free ``Gamma`` moves by one rank for each of these rows,
   by ``V (diag(1 / w_c) + E^T G C V)^-1 V^T`` with ``V = (I - Gamma C) G^T E``.
 
@@ -33,6 +34,7 @@ from botorch_pref.laplace.sides import (
 )
 
 _MOST_ROWS = 8  # beyond which a start near the mode gains nothing over a search anew
+_PATIENCE = 0.3
 _LEAST_LEFT = 1e-3  # of a prior variance, for a covariance to be updated
 
 
@@ -69,20 +71,20 @@ def extend(
     changed = weight.nonzero().squeeze(-1)
     if not 0 < len(changed) <= _MOST_ROWS:
         return represent(side, variance_weight)
-    news = _news(observations, changed, weight, wins)
-    side.keeps_hessian = True
-    mode = find_mode(side, start=_start(former, side, rows, changed, news))
-    side.forget()
-    if variance_weight is None:
-        _, curvature, _ = observations.derivatives(mode.latent)
-        gamma = side.factor(curvature).gamma()
-    elif type(side) is type(before):
+    news, wide = _news(observations, changed, weight, wins), None
+    if type(side) is type(before):
         wide = _padded(former.gamma, rows if isinstance(side, AnswerSide) else items, side)
+    side.patience = _PATIENCE
+    at_mode = wide if variance_weight is None else None
+    mode = find_mode(side, start=_start(former, side, rows, changed, news, at_mode))
+    side.forget()
+    gamma = None
+    if variance_weight is None:
+        _, variance_weight, _ = observations.derivatives(mode.latent)
+    elif wide is not None:
         further = variance_weight[changed] * news.weight / observations.weight[changed]
-        grown = _grown_gamma(wide, side, changed, further)
-        gamma = side.factor(variance_weight).gamma() if grown is None else grown
-    else:
-        gamma = side.factor(variance_weight).gamma()
+        gamma = _grown_gamma(wide, side, changed, further)
+    gamma = side.factor(variance_weight).gamma() if gamma is None else gamma
     return Representer(side, side.map.adjoint(mode.weights), gamma, mode)
 
 
@@ -164,14 +166,26 @@ def _news(now: Observations, changed: Tensor, weight: Tensor, wins: Tensor) -> O
 
 
 def _start(
-    former: Representer, side: ExactSide, rows: Tensor, changed: Tensor, news: Observations
+    former: Representer,
+    side: ExactSide,
+    rows: Tensor,
+    changed: Tensor,
+    news: Observations,
+    gamma: Tensor | None,
 ) -> Tensor:
-    """Weights near those of the mode."""
+    """Weights near those of the mode; ``gamma`` of the former mode's own curvature, if known."""
     known, curvature = side.prior_latent.new_zeros(2, side.observations.num_rows)
     known[rows] = former.mode.weights
     curvature[rows] = former.side.observations.derivatives(former.mode.latent)[1]
-    moves = side.factor(curvature).solve_adjoint(_picks(side, changed))
-    covariance = _latent(side, moves)[:, changed]
+    moves = _picks(side, changed)
+    if gamma is None:
+        moves = side.factor(curvature).solve_adjoint(moves)
+        spread = _latent(side, moves)
+    else:
+        columns = side.map.adjoint(moves) @ side.covariance
+        spread = side.map.apply(columns - columns @ gamma @ side.covariance)
+        moves = moves - curvature * spread
+    covariance = spread[:, changed]
     latent = (side.prior_latent + _latent(side, known))[changed]
     found = find_mode(AnswerSide(0.5 * (covariance + covariance.mT), latent, news))
     return known + found.weights @ moves

@@ -15,7 +15,7 @@ from botorch_pref.laplace.sides import ExactSide
 
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4
-_DONE, _SLOW = 1, 2
+_DONE, _SLOW, _RISING = 1, 2, 4
 _TRIALS_A_STEP = 5  # on average; a hard problem halves many a step
 
 
@@ -47,8 +47,8 @@ def find_mode(
 
     Every batch element takes full Newton steps and halves one that does not increase
     the objective enough. An element that has converged is frozen; the only value that
-    leaves the device is one number a step, which says whether all are done, and whether a
-    Hessian that was kept is too old.
+    leaves the device is one number a step, which says whether all are done, whether any
+    aims anew, and whether a Hessian that was kept is too old for that.
 
     Args:
         side: The prior and the observations.
@@ -72,7 +72,9 @@ def locate(
         state = int(newton.state())
         if state & _DONE:
             break
-        newton.advance(slow=bool(state & _SLOW))
+        if state & _RISING:
+            newton.aim(slow=bool(state & _SLOW))
+        newton.move()
     mode = newton.result()
     if side.observations.has_residuals and isinstance(side, ExactSide):
         mode = _with_solved_weights(side, mode)
@@ -121,22 +123,26 @@ class _Newton:
         self.done = self.done | (self.rising & (settled | spent)) | ~torch.isfinite(distance)
 
     def state(self) -> Tensor:
-        """A scalar: :data:`_DONE` if all elements are, plus :data:`_SLOW` if the look is."""
-        state = _DONE * self.done.all().to(torch.long)
+        """A scalar: whether all are :data:`_DONE`, any is :data:`_RISING`, the look is slow."""
+        self.moving = self.rising & ~self.done
+        state = torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
         return state if self.look.is_slow is None else state + _SLOW * self.look.is_slow
 
-    def advance(self, slow: bool) -> None:
-        """Aim anew from the candidates that rose, halve the step of the others."""
+    def aim(self, slow: bool) -> None:
+        """Aim anew from the candidates that rose."""
         direction, slope = self.side.newton(self.look, slow)
-        move = self.rising & ~self.done
-        self.base = torch.where(move.unsqueeze(-1), self.z, self.base)
-        self.direction = torch.where(move.unsqueeze(-1), direction, self.direction)
-        self.base_objective = torch.where(move, self.look.objective, self.base_objective)
-        self.base_distance = torch.where(move, self.look.distance, self.base_distance)
-        self.slope = torch.where(move, slope, self.slope)
+        move = self.moving.unsqueeze(-1)
+        self.base = torch.where(move, self.z, self.base)
+        self.direction = torch.where(move, direction, self.direction)
+        self.base_objective = torch.where(self.moving, self.look.objective, self.base_objective)
+        self.base_distance = torch.where(self.moving, self.look.distance, self.base_distance)
+        self.slope = torch.where(self.moving, slope, self.slope)
+
+    def move(self) -> None:
+        """A full step where there is a new aim; half of the last one where it rose too little."""
         halved = torch.where(self.done, self.step, 0.5 * self.step)
-        self.step = torch.where(move, 1.0, halved)
-        self.num_steps = self.num_steps + move
+        self.step = torch.where(self.moving, 1.0, halved)
+        self.num_steps = self.num_steps + self.moving
 
     def result(self) -> LaplaceMode:
         """The candidates as they stand, or their base where a trial was the last thing."""

@@ -29,20 +29,18 @@ from botorch_pref.laplace.factors import AnswerFactor, ExactFactor, ItemFactor, 
 from botorch_pref.laplace.maps import IdentityMap, SparseMap
 from botorch_pref.laplace.observations import Observations
 
-_SLOW = 0.1  # what a step must leave of the gradient for another by the same Hessian
-
 
 class ExactSide(Side):
     r"""A side that loses nothing of the prior.
 
     Attributes:
         map: The map from the side's coordinates to the latent values.
-        keeps_hessian: Whether steps go on by one Hessian while they shrink the gradient tenfold,
-            which saves most factorisations from a start that is close by.
+        patience: What share of the gradient a step may leave for another by the same Hessian,
+            which saves most factorisations from a start that is close by; 0 to keep none.
     """
 
     map: SparseMap | IdentityMap
-    keeps_hessian = False
+    patience = 0.0
     _kept: tuple[ExactFactor, Tensor] | None = None  # a Hessian, and the distance of the last step
     _scale: Tensor  # of the gradient, in this search
 
@@ -72,7 +70,7 @@ class ExactSide(Side):
         gradient = self.gradient(score, z)
         distance = gradient.abs().amax(-1) / self._scale
         kept = self._kept
-        slow = None if kept is None else (distance > _SLOW * kept[1]).any()
+        slow = None if kept is None else (distance > self.patience * kept[1]).any()
         return Look(latent, score, objective, curvature, gradient, distance, is_slow=slow)
 
     def _objective(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,13 +80,13 @@ class ExactSide(Side):
 
     def forget(self) -> None:
         """Let go of the Hessian that was kept, and keep none from now on."""
-        self.keeps_hessian, self._kept = False, None
+        self.patience, self._kept = 0.0, None
 
     def _hessian(self, look: Look, slow: bool) -> ExactFactor:
         """What a step is taken by: the factored Hessian here, or a kept one while it serves."""
         kept = self._kept
         factor = self.factor(look.curvature) if kept is None or slow else kept[0]
-        if self.keeps_hessian:
+        if self.patience:
             self._kept = factor, look.distance
         return factor
 

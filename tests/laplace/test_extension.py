@@ -93,7 +93,7 @@ def test_the_hessian_is_let_go_of(wanted: type[Side]) -> None:
     found = extend(former, *grown, torch.arange(size[0] + 2), torch.arange(size[1]))
     assert isinstance(found.side, wanted)
     assert found.side._kept is None
-    assert not found.side.keeps_hessian
+    assert found.side.patience == 0
 
 
 def test_bordered() -> None:

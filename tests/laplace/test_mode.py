@@ -169,8 +169,12 @@ def test_the_objective_rises_step_by_step(
         evaluate(newton)
 
     monkeypatch.setattr(_Newton, "evaluate", counted)
-    find_mode(side)
-    assert evaluations > steps + 1
+    factor, factored = side.factor, []
+    monkeypatch.setattr(side, "factor", lambda w: (factored.append(w), factor(w))[1])
+    taken = int(find_mode(side).num_steps)
+    assert evaluations > taken + 1
+    # Of candidates that are refused no Hessian is taken.
+    assert len(factored) == taken
 
 
 @both_sides

@@ -209,7 +209,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> Costs:
 
 @both_variances
 @sizes
-@pytest.mark.parametrize("outputscale", [4.0, 40.0])
+@pytest.mark.parametrize("outputscale", [4.0, 40.0, 100.0])
 def test_what_an_answer_costs(
     num_items: int,
     num_duels: int,
@@ -221,8 +221,6 @@ def test_what_an_answer_costs(
     kernel = make_kernel(2, outputscale=outputscale)
     model = make_model(num_items, num_duels, covar_module=kernel, variance=variance)
     stored, new = model.datapoints, rand(6, 2, seed=3)
-    # Newton's, and for the curvature at the mode that of the covariance.
-    most = 4 if variance != "laplace" else 5
     for pair, fresh in (
         (new[:2], 2),
         (stored[[0, 1]], 0),
@@ -236,9 +234,33 @@ def test_what_an_answer_costs(
             told.representer()
             entries, factorisations = costs.read()
             assert entries == fresh * before + fresh**2
-            assert 1 <= factorisations <= most
+            # Newton's, and for the curvature at the mode that of the covariance.
+            assert 1 <= factorisations <= 4
         model = told
     assert isinstance(side_of(model), side)
+
+
+@both_variances
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("outputscale", [4.0, 40.0])
+def test_what_a_surprising_answer_costs(
+    variance: str | float, fresh: bool, outputscale: float, costs: Costs
+) -> None:
+    """The item wins of which that was the least likely."""
+    items, at = rand(60, 2), rand(60, 2, seed=4)
+    pairs = torch.arange(60).view(-1, 2)
+    utility = 2.0 * outputscale**0.5 * (items.sin().sum(-1) - items[:, 0].square())
+    better = utility[pairs[:, 0]] > utility[pairs[:, 1]]
+    comparisons = torch.where(better.unsqueeze(-1), pairs, pairs.flip(-1))
+    kernel = make_kernel(2, outputscale=outputscale)
+    model = PreferenceGP(items, comparisons, covar_module=kernel, variance=variance)
+    where = at if fresh else items
+    with torch.no_grad():
+        order = model.posterior(where).mean.squeeze(-1).argsort()
+    for loser, winner in ((-1, 0), (-2, 1), (-3, 0)):
+        costs.read()
+        tell(model, where[order[[winner, loser]]], 1.0).representer()
+        assert 1 <= costs.read()[1] <= 4
 
 
 @both_variances
