@@ -19,6 +19,8 @@ from botorch_pref.acquisition.base import (
 )
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models.moments import safe_deviation
+from botorch_pref.models.rivals import Rivals
+from botorch_pref.models.utility_model import UtilityModel
 
 _CHUNK = 128  # leaders whose joint posterior with the followers is worth a call
 
@@ -84,6 +86,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
         self.likelihood = link_of(model, likelihood)
         self.diagonal = diagonal
         self.register_buffer("followers", followers.detach().clone())
+        self._rivals = Rivals(model) if isinstance(model, UtilityModel) else None
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -131,6 +134,16 @@ class MaxMinLCB(ItemAcquisitionFunction):
         return index.movedim(-1, 0).reshape(shape)
 
     def _best_answers(self, leaders: Tensor) -> Tensor:
+        mean, variance = self._differences(leaders)
+        bound = self._lower_bound(mean, variance.clamp_min(0.0))
+        same = (leaders.unsqueeze(-2) == self.followers).all(dim=-1)
+        bound = bound.masked_fill(same, 0.5 if self.diagonal == "keep" else torch.inf)
+        return bound.argmin(dim=-1)
+
+    def _differences(self, leaders: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each leader's utility minus each follower's."""
+        if self._rivals is not None:
+            return self._rivals.differences(leaders, self.followers)
         num = leaders.shape[-2]
         followers = self.followers.expand(*leaders.shape[:-2], *self.followers.shape)
         items = torch.cat([leaders, followers], dim=-2)
@@ -138,11 +151,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
         mean, covariance = joint.mean.squeeze(-1), joint.covariance_matrix
         own = covariance.diagonal(dim1=-2, dim2=-1)
         variance = own[..., :num, None] + own[..., None, num:] - 2 * covariance[..., :num, num:]
-        mean = mean[..., :num, None] - mean[..., None, num:]
-        bound = self._lower_bound(mean, variance.clamp_min(0.0))
-        same = (leaders.unsqueeze(-2) == followers.unsqueeze(-3)).all(dim=-1)
-        bound = bound.masked_fill(same, 0.5 if self.diagonal == "keep" else torch.inf)
-        return bound.argmin(dim=-1)
+        return mean[..., :num, None] - mean[..., None, num:], variance
 
     def _lower_bound(self, mean: Tensor, variance: Tensor) -> Tensor:
         return self.likelihood(mean) - self.beta * safe_deviation(variance)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from botorch.models import SingleTaskGP
+from botorch.models import PairwiseGP, SingleTaskGP
 from botorch.models.likelihoods.pairwise import PairwiseLikelihood, PairwiseProbitLikelihood
 from botorch.optim import optimize_acqf
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from botorch_pref.acquisition import MaxMinLCB
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
+from botorch_pref.models.rivals import Rivals
 from tests.acquisition.common import (
     botorch_model,
     make_batched_model,
@@ -160,26 +161,22 @@ def test_optimum_is_that_of_a_dense_grid() -> None:
         assert float(value) == pytest.approx(float(rule(leader.unsqueeze(0))), abs=1e-8)
 
 
-def test_no_table_of_pairs_meets_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is one joint posterior a block; of pairs only the chosen ones are built."""
-    model, followers = make_model(), rand(300, 2, seed=11)
-    asked: dict[str, list[int]] = {"posterior": [], "difference_moments": []}
-    for name, sizes in asked.items():
-        method = getattr(PreferenceGP, name)
+@pytest.mark.parametrize("ours", [True, False])
+def test_no_table_of_pairs_meets_the_kernel(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is by blocks of items; of pairs only the chosen ones are built."""
+    model, followers = make_model() if ours else make_botorch_model(), rand(300, 2, seed=11)
+    kind, name = (Rivals, "differences") if ours else (PairwiseGP, "posterior")
+    method, sizes = getattr(kind, name), []
 
-        def spy(
-            self: PreferenceGP,
-            X: Tensor,
-            method: Callable[..., object] = method,
-            sizes: list[int] = sizes,
-        ) -> object:
-            sizes.append(X.shape[:-1].numel())
-            return method(self, X)
+    def spy(self: object, X: Tensor, *args: Tensor) -> object:
+        sizes.append(tuple(X.shape[:-1]))
+        return method(self, X, *args)
 
-        monkeypatch.setattr(PreferenceGP, name, spy)
+    monkeypatch.setattr(kind, name, spy)
     with torch.no_grad():
         MaxMinLCB(model, 1.0, followers)(rand(700, 1, 2))
-    assert asked == {"posterior": [600, 600, 400], "difference_moments": [1400]}
+    blocks = [(300,), (300,), (100,)]
+    assert sizes == (blocks if ours else [(600,), (600,), (400,), (700, 2)])
 
 
 @torch.no_grad()
