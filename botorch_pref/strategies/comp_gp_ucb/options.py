@@ -46,7 +46,7 @@ class Settings(WidthSettings):
             for what follows from ``zeta``, or for 0.08 without that.
         zeta: The bias of duels in units of the values, Assumption 1; at least 0. Sets the slack
             and, where that is None, ``gamma``; needs ``value_range``. Of a test problem see
-            :meth:`~botorch_pref.problems.DuelingChoiceProblem.zeta`.
+            :meth:`~botorch_pref.problems.FidelityProblem.zeta`.
         l2: ``L_2``, by how much at most, as a probability, an item wins more often when it is
             better by one unit; 1/4 for logistic duels, see
             :meth:`~botorch_pref.problems.DuelLink.constants`. The unit is ``value_range``, or
