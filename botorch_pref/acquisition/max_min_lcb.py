@@ -86,7 +86,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
         self.likelihood = link_of(model, likelihood)
         self.diagonal = diagonal
         self.register_buffer("followers", followers.detach().clone())
-        self._rivals = Rivals(model) if isinstance(model, UtilityModel) else None
+        self._rivals = Rivals()
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ class MaxMinLCB(ItemAcquisitionFunction):
 
     def _differences(self, leaders: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each leader's utility minus each follower's."""
-        if self._rivals is not None:
-            return self._rivals.differences(leaders, self.followers)
+        if isinstance(self.model, UtilityModel):
+            return self._rivals.differences(self.model, leaders, self.followers)
         num = leaders.shape[-2]
         followers = self.followers.expand(*leaders.shape[:-2], *self.followers.shape)
         items = torch.cat([leaders, followers], dim=-2)

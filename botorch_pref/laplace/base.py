@@ -24,8 +24,8 @@ class Look:
         gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
         distance: ``...``-dim size of the gradient, in the side's own measure.
         cholesky: ``... x r x r``-dim factor of the Hessian, or of one near by, if the side has it.
-        is_slow: A scalar boolean: whether a Hessian that the side kept has become a poor one, and a
-            step is to be taken by a new one; ``None`` if it kept none.
+        is_slow: ``...``-dim booleans: whether a Hessian that the side kept has become a poor one,
+            and a step is to be taken by a new one; ``None`` if it kept none.
     """
 
     latent: Tensor

@@ -35,6 +35,7 @@ from botorch_pref.laplace.sides import (
 
 _MOST_ROWS = 8  # beyond which a start near the mode gains nothing over a search anew
 _PATIENCE = 0.3
+_CANCELLED = 1e3  # times the rounding error of a variance, which must be left of it
 _LEAST_LEFT = 1e-3  # of a prior variance, for a covariance to be updated
 
 
@@ -177,18 +178,27 @@ def _start(
     known, curvature = side.prior_latent.new_zeros(2, side.observations.num_rows)
     known[rows] = former.mode.weights
     curvature[rows] = former.side.observations.derivatives(former.mode.latent)[1]
-    moves = _picks(side, changed)
-    if gamma is None:
-        moves = side.factor(curvature).solve_adjoint(moves)
+    picks = _picks(side, changed)
+    spread = None if gamma is None else _explained(side, gamma, picks, changed)
+    if spread is None:
+        moves = side.factor(curvature).solve_adjoint(picks)
         spread = _latent(side, moves)
     else:
-        columns = side.map.adjoint(moves) @ side.covariance
-        spread = side.map.apply(columns - columns @ gamma @ side.covariance)
-        moves = moves - curvature * spread
+        moves = picks - curvature * spread
     covariance = spread[:, changed]
     latent = (side.prior_latent + _latent(side, known))[changed]
     found = find_mode(AnswerSide(0.5 * (covariance + covariance.mT), latent, news))
     return known + found.weights @ moves
+
+
+def _explained(side: ExactSide, gamma: Tensor, picks: Tensor, changed: Tensor) -> Tensor | None:
+    """``(P - P Gamma P) E``, by rows; None if too many digits would be lost."""
+    columns = side.map.adjoint(picks) @ side.covariance
+    prior = side.map.apply(columns)
+    spread = prior - side.map.apply(columns @ gamma @ side.covariance)
+    before, left = (part[:, changed].diagonal() for part in (prior, spread))
+    rounding = torch.finfo(spread.dtype).eps * before.square()
+    return None if bool((left <= _CANCELLED * rounding).any()) else spread
 
 
 def _picks(side: ExactSide, changed: Tensor) -> Tensor:

@@ -146,12 +146,12 @@ class InducingSide(Side):
         distance = _decrement(cholesky, gradient)
         slow = None if held is None else distance > _SLOW * self._last
         # What is stored is cheap to look at, and each step is Newton's own.
-        self._held, self._last = None if stored else cholesky, distance
+        self._held = None if stored else cholesky
         return Look(latent, z, objective, curvature, gradient, distance, cholesky, slow)
 
     def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        cholesky = look.cholesky
+        cholesky, self._last = look.cholesky, look.distance
         assert cholesky is not None  # every look of this side has one
         if slow:
             cholesky = self.factor(look.curvature).cholesky

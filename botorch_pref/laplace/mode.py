@@ -126,7 +126,8 @@ class _Newton:
         """A scalar: whether all are :data:`_DONE`, any is :data:`_RISING`, the look is slow."""
         self.moving = self.rising & ~self.done
         state = torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
-        return state if self.look.is_slow is None else state + _SLOW * self.look.is_slow
+        slow = self.look.is_slow
+        return state if slow is None else state + _SLOW * (slow & self.moving).any()
 
     def aim(self, slow: bool) -> None:
         """Aim anew from the candidates that rose."""

@@ -70,7 +70,7 @@ class ExactSide(Side):
         gradient = self.gradient(score, z)
         distance = gradient.abs().amax(-1) / self._scale
         kept = self._kept
-        slow = None if kept is None else (distance > self.patience * kept[1]).any()
+        slow = None if kept is None else distance > self.patience * kept[1]
         return Look(latent, score, objective, curvature, gradient, distance, is_slow=slow)
 
     def _objective(self, z: Tensor) -> tuple[Tensor, Tensor]:

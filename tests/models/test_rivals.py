@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from botorch_pref.models import PreferenceGP
 from botorch_pref.models.rivals import Rivals
-from tests.acquisition.common import make_batched_model, tables
+from tests.acquisition.common import tables
 from tests.models.common import make_duels, make_kernel, rand
 from tests.models.mixed import make_mixed
 
@@ -24,12 +26,14 @@ def make(num_items: int = 20, num_duels: int = 25, **options: Any) -> Preference
     return PreferenceGP(items, duels, **{"covar_module": make_kernel(2), **options})
 
 
-def assert_as_joint(model: PreferenceGP, rivals: Rivals, X: Tensor, atol: float = 1e-10) -> None:
+def assert_as_joint(
+    model: PreferenceGP, rivals: Rivals, X: Tensor, table: Tensor = TABLE, atol: float = 1e-10
+) -> None:
     num = X.shape[-2]
     with torch.no_grad():
-        joint = model.posterior(torch.cat([X, TABLE]))
+        joint = model.posterior(torch.cat([X, table]))
         mean, deviation = tables(joint.mean.squeeze(-1), joint.covariance_matrix)
-    found, variance = rivals.differences(X, TABLE)
+    found, variance = rivals.differences(model, X, table)
     torch.testing.assert_close(found, mean[:num, num:], atol=atol, rtol=0)
     torch.testing.assert_close(variance, deviation[:num, num:].square(), atol=atol, rtol=0)
 
@@ -48,20 +52,45 @@ def assert_as_joint(model: PreferenceGP, rivals: Rivals, X: Tensor, atol: float 
     ids=["answers", "kappa", "items", "inducing", "transformed", "values", "no data"],
 )
 def test_they_are_those_of_the_joint_posterior(model: PreferenceGP) -> None:
-    rivals, X = Rivals(model), rand(5, 2, seed=3)
-    assert_as_joint(model, rivals, X)
+    rivals, X, table = Rivals(), rand(5, 2, seed=3), TABLE.clone()
+    assert_as_joint(model, rivals, X, table)
     # Also by what is known from the first time, and after a change.
-    assert_as_joint(model, rivals, X.flip(0))
+    assert_as_joint(model, rivals, X.flip(0), table)
     model.covar_module.outputscale = 9.0
-    assert_as_joint(model, rivals, X)
+    assert_as_joint(model, rivals, X, table)
+    table[0] += 0.3
+    assert_as_joint(model, rivals, X, table)
+    for again in (copy.deepcopy(rivals), pickle.loads(pickle.dumps(rivals))):
+        assert not again._known
+        assert_as_joint(model, again, X, table)
 
 
-def test_of_a_batch_of_models() -> None:
-    model, alone = make_batched_model()
-    X = rand(4, 3, 5, 2, seed=3)
-    mean, variance = Rivals(model).differences(X, TABLE)
-    for number, element in enumerate(alone):
-        own = Rivals(element).differences(X[:, number], TABLE)
+@pytest.mark.parametrize("num_rivals", [3, 9])
+@pytest.mark.parametrize("transformed", [False, True])
+def test_of_a_batch_of_models(num_rivals: int, transformed: bool) -> None:
+    """Also of as many models as rivals, whose output scales and transforms differ."""
+    least = torch.tensor([[[0.0, 0.0]], [[-1.0, 0.0]], [[0.0, -2.0]]]).double()
+    bounds = torch.cat([least, least + torch.tensor([1.0, 3.0]).double()], dim=-2)
+
+    def options(number: int | None) -> dict[str, Any]:
+        batch = [3] if number is None else []
+        if not transformed:
+            return {}
+        own = bounds if number is None else bounds[number]
+        return {"input_transform": Normalize(2, bounds=own, batch_shape=torch.Size(batch))}
+
+    scales = torch.tensor([1.0, 4.0, 9.0]).double()
+    data = [make_duels(6, 9, 2, seed=seed) for seed in range(3)]
+    items, duels = (torch.stack(parts) for parts in zip(*data, strict=True))
+    kernel = make_kernel(2, batch_shape=(3,))
+    kernel.outputscale = scales
+    model = PreferenceGP(items, duels, covar_module=kernel, **options(None))
+    X, table = rand(4, 3, 5, 2, seed=3), TABLE[:num_rivals]
+    mean, variance = Rivals().differences(model, X, table)
+    for number, (own_items, own_duels) in enumerate(data):
+        own_kernel = make_kernel(2, outputscale=float(scales[number]))
+        alone = PreferenceGP(own_items, own_duels, covar_module=own_kernel, **options(number))
+        own = Rivals().differences(alone, X[:, number], table)
         torch.testing.assert_close(mean[:, number], own[0], atol=1e-9, rtol=0)
         torch.testing.assert_close(variance[:, number], own[1], atol=1e-9, rtol=0)
 
@@ -75,12 +104,12 @@ def test_the_table_meets_the_items_once(monkeypatch: pytest.MonkeyPatch) -> None
 
     model, X = make(), rand(5, 2, seed=3)
     items = len(model.representer()[0])
-    rivals = Rivals(model)
+    rivals = Rivals()
     monkeypatch.setattr(MaternKernel, "forward", counting)
     taken = []
     for table in (TABLE, TABLE, TABLE.clone()):
         entries[0] = 0
-        rivals.differences(X, table)
+        rivals.differences(model, X, table)
         taken.append(entries[0])
     each = 5 * (items + 9)
     assert taken == [each + 9 * items, each, each + 9 * items]

@@ -133,6 +133,23 @@ def test_comparisons_and_values(
     assert len(extended) == 8
 
 
+@pytest.mark.parametrize("variance", [1e-6, 1e-8, 1e-10])
+def test_a_precise_value_beside_others(variance: float, extended: list[int]) -> None:
+    """What is left of its variance is less than the rounding of what it is the difference of."""
+    X, Y = measure(5, noise=0.0)
+    known = torch.full_like(Y, variance)
+    model = PreferenceGP(
+        *make_duels(6, 5, 2), values=(X, Y, known), covar_module=make_kernel(2), link_scale=1.5
+    )
+    model.representer()
+    for shift in (0.0, 1e-3):
+        more = model.condition_on_values(X[:1] + shift, Y[:1], known[:1])
+        assert more.representer()[1].mode.converged
+        # Of the prior's variance, divided by that of the noise, as many digits are lost.
+        assert_as_anew(more, atol=max(1e-9, 1e-14 / variance))
+    assert extended
+
+
 def test_values_alone_and_then_a_comparison(extended: list[int]) -> None:
     X, Y = measure(5)
     model = PreferenceGP(None, None, values=(X, Y), covar_module=make_kernel(2), link_scale=1.5)
