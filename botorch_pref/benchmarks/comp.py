@@ -52,7 +52,8 @@ _NOTES = (
     "query after the initial design.",
     "The paper states neither L_2, nor how duels are decided, nor noise variances and prior means. "
     "Here L_2 = 1/4, and the item with the larger f_c wins for certain; the panels of logistic "
-    "duels have the scale 1 and the standard deviation of f_c.",
+    "duels have the scale 1 and the standard deviation of f_c, and the slack of the others, which "
+    "is L_2 zeta for no scale but 1, and the range of f.",
     "comp has the paper's zeta = f(x*) - f_c(x*) and gamma after f and f_c were divided by the "
     "range of f: gamma = zeta, and a slack of zeta / 4. comp (literal) has them as printed, gamma "
     "= range(f) zeta, which no width reaches, so that it duels once after the initial design.",
@@ -78,9 +79,9 @@ def synthetic_task(problem: CurrinExp | Borehole) -> Task:
     least, most = problem.facts().utility_range
     zeta, width = problem.zeta("paper"), most - least
     tight = problem.zeta("tight") / width
-    bias = {"zeta": zeta, "l2": SLOPE, "value_range": width}
+    bias = {"zeta": zeta, "value_range": width}
     filters: Mapping[str, Mapping[str, Any]] = {
-        "comp": bias,
+        "comp": {**bias, "gamma": zeta / width},
         "comp (literal)": {**bias, "literal": True},
         "comp (tight)": {"borda_slack": SLOPE * tight, "gamma": max(tight, _LEAST_GAMMA)},
     }

@@ -71,6 +71,8 @@ class OracleGPUCB(GPUCB):
         return self._problem.low_fidelity(items) - self._least
 
     def _next(self) -> Chosen:
+        if not self.beliefs.values:
+            return super()._next()
         step = self._step()
         with torch.enable_grad():
             found = self.space.maximize(

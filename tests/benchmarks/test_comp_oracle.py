@@ -44,6 +44,16 @@ def test_values_are_asked_where_the_filter_would_end(
     assert torch.equal(again.recommend(), strategy.recommend())
 
 
+def test_without_a_value_it_begins_anywhere() -> None:
+    problem = CurrinExp()
+    strategy = OracleGPUCB(
+        bounds=problem.bounds, num_initial_values=1, problem="currinexp", borda_slack=0.005
+    )
+    for answer in (None, None, 1.0, 2.0):
+        strategy.tell(strategy.ask(), answer)
+    assert strategy.num_answers == 2
+
+
 def test_a_problem_with_one_fidelity_is_refused() -> None:
     box = torch.tensor([[0.0] * 2, [1.0] * 2], dtype=torch.float64)
     with pytest.raises(UnsupportedError, match="branin has no second fidelity"):

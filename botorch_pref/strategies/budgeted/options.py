@@ -19,7 +19,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted.costs import Amount, Costs, exact
 from botorch_pref.strategies.budgeted.multiples import BetaWord, LogBeta, named
 
-_LEAST_GAMMA = 0.02
+LEAST_GAMMA = 0.02
 _LEAST_NOISE = 1e-6  # GPyTorch's
 
 
@@ -184,7 +184,7 @@ class WidthSettings(ModelSettings, ABC):
     @property
     def first_gamma(self) -> float:
         """``gamma`` before it is multiplied."""
-        return max(self._disagreement() / 4, _LEAST_GAMMA) if self.gamma is None else self.gamma
+        return max(self._disagreement() / 4, LEAST_GAMMA) if self.gamma is None else self.gamma
 
     def after_duel(self, gamma: float, streak: int) -> tuple[float, int]:
         """``gamma`` and the duels in a row, after one more."""

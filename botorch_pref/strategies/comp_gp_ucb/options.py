@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from botorch_pref.data.options import checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted import WidthOptions, WidthSettings
+from botorch_pref.strategies.budgeted.options import LEAST_GAMMA
 
 LowerBound = Literal["running", "frozen", "cummax"]
 Remainder = Literal["stop", "duel"]
@@ -21,7 +22,7 @@ class CompGPUCBOptions(WidthOptions, total=False):
 
     borda_slack: float | None
     zeta: float | None
-    l2: float
+    l2: float | None
     value_range: float | None
     literal: bool
     slack_limit: float | None
@@ -45,16 +46,14 @@ class Settings(WidthSettings):
             value may fall short of the best in duels. 0 if duels are judged by the objective. None
             for what follows from ``zeta``, or for 0.08 without that.
         zeta: The bias of duels in units of the values, Assumption 1; at least 0. Sets the slack
-            and, where that is None, ``gamma``; needs ``value_range``. Of a test problem see
-            :meth:`~botorch_pref.problems.FidelityProblem.zeta`.
-        l2: ``L_2``, by how much at most, as a probability, an item wins more often when it is
-            better by one unit; 1/4 for logistic duels, see
-            :meth:`~botorch_pref.problems.DuelLink.constants`. The unit is ``value_range``, or
-            that of the values if ``literal``. Used with ``zeta`` alone.
+            and, where that is None, ``gamma``, to at least 0.02; needs ``value_range``. Of a test
+            problem see :meth:`~botorch_pref.problems.FidelityProblem.zeta`.
+        l2: ``L_2``, by how much at most, as a probability, an item wins more often that is better
+            by one unit of the values; see :meth:`~botorch_pref.problems.DuelLink.constants`. None
+            for 1/4, that of logistic duels, per ``value_range``, or per unit if ``literal``.
         value_range: The largest minus the smallest value of the objective.
-        literal: Whether slack and ``gamma`` follow from ``zeta`` as printed, without a division.
-            With a large range no width reaches such a ``gamma``, and a large slack lets all items
-            pass. For the paper's lower bound see there.
+        literal: Whether ``gamma`` is ``range(f) zeta`` as printed, without a division. With a large
+            range no width reaches it. For the paper's lower bound see there.
         slack_limit: Algorithm 2: ``L_2 zeta_max``, up to which the slack is doubled; None for
             Algorithm 1, which takes the slack for known. Needs a ``budget``.
         slack_factor: What Algorithm 2 multiplies each slack by; 2 in the paper, 1 is enough.
@@ -68,7 +67,7 @@ class Settings(WidthSettings):
 
     borda_slack: float | None = None
     zeta: float | None = None
-    l2: float = _STEEPEST
+    l2: float | None = None
     value_range: float | None = None
     literal: bool = False
     slack_limit: float | None = None
@@ -82,14 +81,17 @@ class Settings(WidthSettings):
         """``L_2 zeta`` before Algorithm 2 raises it."""
         if self.borda_slack is not None:
             return self.borda_slack
-        return _SLACK if self.zeta is None else self.l2 * self.zeta / self._unit
+        if self.zeta is None:
+            return _SLACK
+        return self.l2 * self.zeta if self.l2 is not None else _STEEPEST * self.zeta / self._unit
 
     @property
     def first_gamma(self) -> float:
         """``gamma`` before it is multiplied."""
         if self.gamma is not None or self.zeta is None or self.value_range is None:
             return super().first_gamma
-        return self.value_range / self._unit * self.zeta / self._unit
+        gamma = self.value_range / self._unit * self.zeta / self._unit
+        return gamma if self.literal else max(gamma, LEAST_GAMMA)
 
     @property
     def _unit(self) -> float:
@@ -121,9 +123,10 @@ class Settings(WidthSettings):
 
     def _check_bias(self) -> None:
         """Raises unless ``zeta`` comes with what it needs, and what needs it with ``zeta``."""
-        checked_positive("l2", self.l2)
+        if self.l2 is not None:
+            checked_positive("l2", self.l2)
         if self.zeta is None:
-            if self.literal or self.value_range is not None or self.l2 != _STEEPEST:
+            if self.literal or self.value_range is not None or self.l2 is not None:
                 raise ComparisonDataError(
                     "`l2`, `value_range` and `literal` say what `zeta` amounts to, so give that."
                 )

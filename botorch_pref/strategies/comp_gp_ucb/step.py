@@ -126,6 +126,8 @@ class Step(OptimisticStep):
         schedule.count(record.kind, self.settings)
         if schedule.phase == 1 and record.width <= record.gamma:
             schedule.phase, schedule.frozen = 2, lower
+            # The largest so far begins with the bound that the paper freezes.
+            schedule.largest, schedule.num_fits = lower, self.beliefs.num_fits
 
     def _of_duels(self) -> tuple[FilterRecord, Maximum]:
         """Phase 1: the most promising item in duels, which is always duelled."""

@@ -48,6 +48,7 @@ class SparringRegression:
         self.items: list[Tensor] = []
         self.rows: list[int | None] = []
         self.values: list[float] = []
+        self._alone: list[Found] = []  # items that met themselves
         self._fitted: dict[str, Any] = {"size": 0}
         self._kernel: ScaleKernel | None = None
         self._grown: Rows | None = None
@@ -59,10 +60,13 @@ class SparringRegression:
         Returns:
             Whether it was added, as that of an item with itself is not.
         """
-        if torch.equal(duel.items[0], duel.items[1]):
+        items, rows = duel.items.to(self.space.bounds), duel.indices or (None, None)
+        same = torch.equal(*items) if duel.indices is None else rows[0] == rows[1]
+        if same:
+            self._alone.append((items[0], rows[0]))
             return False
-        self.items += duel.items.to(self.space.bounds).unbind()
-        self.rows += duel.indices or (None, None)
+        self.items += items.unbind()
+        self.rows += rows
         self.values += [answer, 1.0 - answer]
         return True
 
@@ -99,14 +103,17 @@ class SparringRegression:
     @torch.no_grad()
     def best(self) -> Found | None:
         """The item of the largest posterior mean of those in duels, and its row."""
+        met = [*zip(self.items, self.rows, strict=True), *self._alone]
         if not self.values:
-            return None
-        if self.space.choices is None:
-            mean = self._rows().mean()
+            return met[0] if met else None
+        if self.space.choices is not None:
+            mean = self._on_table().mean[torch.tensor([row for _, row in met])]
         else:
-            mean = self._on_table().mean[torch.tensor(self.rows)]
-        best = int(mean.argmax())
-        return self.items[best], self.rows[best]
+            mean = self._rows().mean()
+            if self._alone:
+                alone = self.space.normalize(torch.stack([item for item, _ in self._alone]))
+                mean = torch.cat([mean, self._rows().mean_at(alone)])
+        return met[int(mean.argmax())]
 
     def progress(self) -> dict[str, Any]:
         """What is not in the answers, as plain JSON."""

@@ -52,6 +52,13 @@ class Rows:
         return self._smoothed(self.values.unsqueeze(-1)).squeeze(-1)
 
     @torch.no_grad()
+    def mean_at(self, items: Tensor) -> Tensor:
+        """The ``k``-dim posterior mean at ``k x d``-dim items."""
+        weights = torch.cholesky_solve(self.values.unsqueeze(-1), self.factor)
+        mean: Tensor = to_dense(self.kernel(items, self.items)) @ weights
+        return mean.squeeze(-1)
+
+    @torch.no_grad()
     def draw(self, number: int, seed: int) -> Draws:
         r"""Independent draws of the posterior, by pathwise conditioning.
 

@@ -73,7 +73,8 @@ def duels_at_choices(strategy: TwoModelStrategy, *, mirrored: bool = False) -> t
     """The regression on answers, a row a duel; or on both items, which differ, one mirrored."""
     known = [(q.items, y) for q, y in strategy.history if isinstance(q, Duel)]
     if mirrored:
-        known = [(pair, y) for pair, y in known if (pair[0] != pair[1]).any()]
+        rows = [q.indices for q, _ in strategy.history if isinstance(q, Duel)]
+        known = [one for one, pair in zip(known, rows, strict=True) if pair[0] != pair[1]]
     items = [unit(strategy, pair[:1]) for pair, _ in known]
     targets = [y for _, y in known]
     if mirrored:

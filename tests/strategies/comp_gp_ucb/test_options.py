@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.problems import Borehole, CurrinExp
+from botorch_pref.problems import Borehole, CurrinExp, DuelLink
 from botorch_pref.strategies import CompGPUCB
 from botorch_pref.strategies.budgeted import LogBeta
 from botorch_pref.strategies.comp_gp_ucb.options import Settings
@@ -42,12 +42,17 @@ def test_slack_and_gamma_follow_from_the_bias(problem: Any, printed: float) -> N
     literal = Settings.checked(**bias, literal=True, l2=0.5)
     assert literal.first_gamma == pytest.approx(printed, rel=2e-3)
     assert literal.first_slack == 0.5 * bias["zeta"]
+    assert Settings.checked(**bias, literal=True).first_slack == 0.25 * bias["zeta"]
     settings = Settings.checked(**bias)
     scaled = Settings.checked(zeta=bias["zeta"] / bias["value_range"], value_range=1, literal=True)
-    assert settings.first_gamma == pytest.approx(scaled.first_gamma, rel=1e-14)
+    assert settings.first_gamma == pytest.approx(max(scaled.first_gamma, 0.02), rel=1e-14)
     assert settings.first_slack == pytest.approx(scaled.first_slack, rel=1e-14)
+    # A product has no unit: the helper's constant is per unit of the values, whatever their range.
+    l2 = DuelLink("logistic", 2.0).constants(bias["value_range"]).l2
+    assert Settings.checked(**bias, l2=l2).first_slack == 0.125 * bias["zeta"]
     assert Settings.checked(**bias, gamma=0.3).first_gamma == 0.3
-    assert Settings.checked(zeta=0, value_range=2).first_gamma == 0
+    assert Settings.checked(zeta=0, value_range=2).first_gamma == 0.02
+    assert Settings.checked(zeta=0, value_range=2, literal=True).first_gamma == 0
     strategy = CompGPUCB(bounds=problem.bounds, **bias, literal=True, l2=0.5)
     assert strategy.schedule.gamma == literal.first_gamma
     assert strategy.schedule.slack == literal.first_slack

@@ -210,6 +210,43 @@ def test_skipped_queries_are_paid_and_not_learnt() -> None:
         none.recommend_index()
 
 
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_bounds_of_the_best_in_duels(factor: float) -> None:
+    """Frozen is that of the last item of phase 1, before its duel; the largest starts there."""
+    options: dict[str, Any] = {"gamma": 0.25, "gamma_factor": 1.0, "refit_duels": 99, "budget": 9}
+    options |= {"borda_slack": 0.05, "slack_limit": 0.1, "slack_factor": factor, "seed": 0}
+    frozen, largest = (on_a_box(lower_bound=a, **options) for a in ("frozen", "cummax"))
+    for strategy in (frozen, largest):
+        bounds: list[float] = []
+        while not strategy.finished:
+            before = strategy.schedule.phase
+            try:
+                query = strategy.ask()
+            except UnsupportedError:
+                break
+            if before != strategy.schedule.phase:  # the model has not seen this duel yet
+                step = Step(
+                    strategy.beliefs,
+                    strategy.settings,
+                    replace(strategy.schedule, step=strategy.schedule.step - 1),
+                    strategy.seed,
+                )
+                expected = step.ends(query.items[0])[0]
+            record = strategy.records[-1]
+            if record.phase == "filtered":
+                bounds.append(record.lower_bound)
+                assert record.slack == factor * strategy.schedule.slack
+            strategy.tell(query, answer(query))
+        assert len(bounds) > 4
+        assert strategy.schedule.frozen == pytest.approx(expected, abs=1e-12)
+        if strategy is frozen:
+            assert set(bounds) == {strategy.schedule.frozen}
+        else:
+            assert bounds == sorted(bounds)
+            assert bounds[0] >= strategy.schedule.frozen
+            assert bounds[-1] > bounds[0]
+
+
 @pytest.mark.parametrize("make", [on_a_box, on_items])
 def test_an_empty_set_falls_back_to_the_most_promising_in_duels(make: Any) -> None:
     """A frozen bound may be out of reach; it is recorded, and nothing is lost."""

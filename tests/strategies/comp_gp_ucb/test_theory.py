@@ -65,9 +65,9 @@ def test_duels_of_one_item_narrow_the_width_around_it() -> None:
     generator = torch.Generator().manual_seed(1)
     tightest = 0.0
     for _ in range(40):
-        draws = torch.rand(3, generator=generator, dtype=torch.float64)
+        draws = torch.rand(4, generator=generator, dtype=torch.float64)
         lengthscale, variance = 0.1 + float(draws[0]), 0.05 + float(draws[1])
-        diameter, repeats = 0.5 * float(draws[2]), int(10 ** (3 * float(draws[2])))
+        diameter, repeats = 0.5 * float(draws[2]), int(10 ** (3 * float(draws[3])))
         kernel = ScaleKernel(RBFKernel()).double()
         kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, variance
         centre = torch.full((2,), 0.5, dtype=torch.float64)

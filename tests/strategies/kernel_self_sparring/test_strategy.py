@@ -11,6 +11,7 @@ import torch
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import BordaUCB, KernelSelfSparring
+from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.kernel_self_sparring.rows import DrawnPath
 from tests.contracts.strategy import StrategyContract, stored
 from tests.strategies.budgeted import oracle
@@ -98,6 +99,31 @@ def test_an_item_may_duel_itself() -> None:
     assert len(strategy.regression.values) == 2 * (60 - len(own))
     assert strategy.regression.values[1::2] == [1 - z for z in strategy.regression.values[::2]]
     assert stored(strategy).num_identical == len(own)
+
+
+def test_an_item_that_met_only_itself_may_be_the_best() -> None:
+    """On a box by its own posterior mean, beside those that met others."""
+    strategy = on_a_box()
+    play(strategy, 8)
+    best = strategy.recommend()
+    apart = best + 1e-3 * (BOX.mean(0) - best)
+    strategy._learn(Answered(Duel(99, torch.stack([apart, apart]), None, None), 1.0))
+    rows = strategy.regression._rows()
+    found = rows.mean_at(strategy.space.normalize(torch.stack([best, apart])))
+    assert float(found[0]) == pytest.approx(float(rows.mean().max()), abs=1e-9)
+    assert torch.equal(strategy.recommend(), torch.stack([best, apart])[int(found.argmax())])
+    alone = on_a_box(num_initial_duels=0)
+    alone._learn(Answered(Duel(0, BOX[[0, 0]], None, None), 1.0))
+    assert torch.equal(alone.recommend(), BOX[0])
+
+
+def test_equal_rows_of_a_table_are_two_items() -> None:
+    strategy = KernelSelfSparring(choices=TABLE[[0, 1, 0]])
+    strategy._learn(Answered(Duel(0, TABLE[[0, 0]], (0, 2), None), 1.0))
+    assert len(strategy.regression.values) == 2
+    assert strategy.num_identical == 0
+    strategy._learn(Answered(Duel(1, TABLE[[0, 0]], (2, 2), None), 1.0))
+    assert strategy.num_identical == 1
 
 
 def test_resumes_exactly() -> None:
