@@ -6,6 +6,7 @@ What takes long to import is imported where it is used, so that help is immediat
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments; those of the process if omitted.
 
     Returns:
-        The exit status, 0, or 130 after Ctrl-C.
+        The exit status, 0, 130 after Ctrl-C, or 1 where nobody reads the output any more.
 
     Raises:
         SystemExit: With status 2, after one line on standard error, if something cannot
@@ -67,6 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # as of `| head`; nor can what is buffered be written on the way out
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return status
 
 

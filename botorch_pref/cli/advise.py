@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from botorch_pref.cli.dialogue import carry_out, reply, session
+from botorch_pref.cli.dialogue import carry_out, counted, reply, session
 from botorch_pref.cli.domain import parse_bounds
 from botorch_pref.cli.errors import UsageError
 from botorch_pref.cli.opening import open_study
@@ -68,7 +68,7 @@ def _check_agrees(args: argparse.Namespace, study: Study, name: str) -> None:
 
 def _play(study: Study) -> None:
     """Ask until the person quits, or no more input is there."""
-    print(f"{study.path.name}: {len(study.history)} answers so far. Large values are good.")
+    print(f"{study.path.name}: {counted(study)} so far. Large values are good.")
     while True:
         query = study.ask()
         print(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from botorch_pref.cli.dialogue import carry_out, reply, session
+from botorch_pref.cli.dialogue import carry_out, counted, reply, session
 from botorch_pref.cli.domain import Domain, parse_bounds, read_choices
 from botorch_pref.cli.errors import UsageError
 from botorch_pref.cli.opening import open_study
@@ -18,7 +18,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.plotting import plot_win_probabilities, save_figure
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import MRLPF, Strategy
+from botorch_pref.strategies import MRLPF, MaxMinLCBStrategy, Strategy
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from botorch_pref.strategies.utility import UtilityStrategy
 from botorch_pref.study import Recommendation, Study
@@ -70,6 +70,8 @@ def _strategy(args: argparse.Namespace, space: SearchSpace) -> Strategy:
         return MRLPF(space=space, epsilon=_NO_DOUBT, **options)
     if args.horizon is not None:
         raise UsageError(f"--horizon: {name} does not plan for a number of duels.")
+    if name == "max-min-lcb":  # and a candidate that is left alone, for ever
+        return MaxMinLCBStrategy(space=space, seed=options["seed"], candidate_filter=False)
     return get_strategy(name, space, **options)
 
 
@@ -96,7 +98,7 @@ def _domain(args: argparse.Namespace) -> Domain | None:
 def _play(study: Study) -> None:
     """Ask until the person quits, or no more input is there."""
     kind = type(study.strategy).__name__
-    print(f"{study.path.name}: {kind}, {len(study.history)} answers so far. Which is better?")
+    print(f"{study.path.name}: {kind}, {counted(study)} so far. Which is better?")
     settled = False
     while True:
         try:

@@ -50,13 +50,20 @@ def session(
             try:
                 play(study)
             except KeyboardInterrupt:
-                saved = f"{len(study.history)} answers are saved in {study.path}"
+                saved = f"{counted(study)} are saved in {study.path}"
                 print(f"\ninterrupted; {saved}", file=sys.stderr)
                 return INTERRUPTED
             report(study)
     except BotorchError as error:
         raise UsageError(str(error)) from error
     return 0
+
+
+def counted(study: Study) -> str:
+    """How many answers a study has, and how many of its questions were skipped."""
+    answers = study.strategy.num_answers
+    skips = len(study.history) - answers
+    return f"{answers} answers" + (f" and {skips} skip{'s' * (skips > 1)}" if skips else "")
 
 
 def reply(prompt: str, read: Callable[[str], float | None], again: str) -> float | Command:
@@ -72,6 +79,8 @@ def reply(prompt: str, read: Callable[[str], float | None], again: str) -> float
     """
     while True:
         try:
+            if sys.stdin is None:  # closed, as in a program of the background
+                raise EOFError
             text = input(prompt).strip()
         except EOFError:
             print()

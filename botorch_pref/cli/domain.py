@@ -16,6 +16,7 @@ from botorch_pref.cli.errors import UsageError
 from botorch_pref.space import SearchSpace
 from botorch_pref.study import Dimension, Study
 
+_UNNAMED = "Unnamed: "  # what pandas calls a column without a name
 _KIND = re.compile(r"(?P<number>.*):\s*(?P<kind>int|log)\s*")
 _CATEGORY = re.compile(r"(?P<name>.+):\s*\{(?P<levels>[^{}]*)\}")
 
@@ -141,6 +142,13 @@ def _read_table(path: Path) -> pd.DataFrame:
         ) from error
     if not len(table):
         raise UsageError(f"--choices: {str(path)!r} has no rows below its header.")
+    if len(table.columns) == 1 and set(";\t") & set(str(table.columns[0])):
+        raise UsageError(f"--choices: the columns of {str(path)!r} are not separated by commas.")
+    if any(str(name).startswith(_UNNAMED) for name in table.columns):
+        raise UsageError(
+            f"--choices: a column of {str(path)!r} has no name. If it only counts the rows, leave "
+            "it out (pandas: to_csv(..., index=False))."
+        )
     if all(_is_number(str(name)) for name in table.columns):
         raise UsageError(f"--choices: the first row of {str(path)!r} has no names but numbers.")
     return table

@@ -12,6 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
+try:
+    import ax  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"botorch_pref.integrations.ax needs {error.name}, which the extra `ax` installs: "
+        "pip install 'botorch-pref[ax]'"
+    ) from error
+
 from ax.core.batch_trial import BatchTrial
 from ax.core.search_space import SearchSpaceDigest
 from ax.generators.torch.botorch_modular.acquisition import Acquisition

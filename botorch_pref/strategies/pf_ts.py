@@ -14,7 +14,7 @@ from botorch_pref.finite import Regularizer, argmax_with_random_ties
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.schedules import Schedule, as_schedule
-from botorch_pref.strategies.utility import ArmPath, Pair, UtilityStrategy
+from botorch_pref.strategies.utility import ArmPath, Pair, UtilityStrategy, masked
 
 MAX_RESAMPLES = 10
 MAX_PATH_RESAMPLES = 3
@@ -110,18 +110,21 @@ class PFTS(UtilityStrategy):
         for attempt in range(MAX_SKIPPED_ROUNDS):
             self.round += attempt > 0
             first, second = self._draw_paths(annotator, 0)
-            if self.on_identical == "keep" or not self._same(first, second):
+            if self.on_identical == "keep":
+                return torch.stack([first, second]), None
+            taken = self._taken(first)
+            if not self._same(second, taken).any():
                 return torch.stack([first, second]), None
             if self.on_identical == "resample":
                 break
-        return torch.stack([first, self._another(first, annotator)]), None
+        return torch.stack([first, self._another(taken, annotator)]), None
 
-    def _another(self, first: Tensor, annotator: str | None) -> Tensor:
+    def _another(self, taken: Tensor, annotator: str | None) -> Tensor:
         for attempt in range(1, MAX_PATH_RESAMPLES + 1):
             second = self._draw_paths(annotator, attempt)[1]
-            if not self._same(first, second):
+            if not self._same(second, taken).any():
                 return second
-        return self._draw_paths(annotator, MAX_PATH_RESAMPLES + 1, avoid=first)[1]
+        return self._draw_paths(annotator, MAX_PATH_RESAMPLES + 1, avoid=taken)[1]
 
     def _draw_rows(self, annotator: str | None) -> tuple[int, int]:
         """The maximisers of two draws over choices, as ``on_identical`` wants them."""
@@ -130,14 +133,21 @@ class PFTS(UtilityStrategy):
         for attempt in range(MAX_SKIPPED_ROUNDS):
             self.round += attempt > 0
             draws, ties = self._draw(self._seed("pair", annotator), 2 + spare)
+            if spare and self._barred_duels():  # who has met all others leads nobody
+                own = torch.eye(draws.shape[-1], dtype=torch.bool, device=draws.device)
+                draws[0] = masked(draws[0], (self._barred_table() | own).all(-1))
             first, second, *others = argmax_with_random_ties(draws, ties).tolist()
-            if self.on_identical == "keep" or first != second:
+            if self.on_identical == "keep":
+                return first, second
+            values = draws[-1].clone()
+            values[first] = -torch.inf
+            values = self._unbarred(values, first)
+            if values[second] > -torch.inf:
                 return first, second
             if self.on_identical == "resample":
                 break
-        draws[-1, first] = -torch.inf
-        others[-1] = int(argmax_with_random_ties(draws[-1], ties[-1]))
-        return first, next(row for row in others if row != first)
+        others[-1] = int(argmax_with_random_ties(values, ties[-1]))
+        return first, next(row for row in others if values[row] > -torch.inf)
 
     def _draw(self, seed: int, num: int) -> tuple[Tensor, Tensor]:
         """So many draws over choices, and noise that breaks ties, both ``num x n``-dim."""
@@ -163,9 +173,8 @@ class PFTS(UtilityStrategy):
         if weight is not None and model.num_observations:
             gain = model.representer()[1].side.factor(weight).log_det
         rule = DuelingThompsonSampling(model, scale=self._scale(gain), seed=seed)
-        away = None if avoid is None else avoid.unsqueeze(0)
         best = [
-            self._best_item(ArmPath(rule, arm), derive_seed(seed, "optimizer", arm), away)
+            self._best_item(ArmPath(rule, arm), derive_seed(seed, "optimizer", arm), avoid)
             for arm in ((1,) if attempt else (0, 1))
         ]
         return best[0], best[-1]

@@ -14,6 +14,7 @@ from botorch_pref.space import SearchSpace
 
 _DIGITS = 3  # a shown number is exact to so many digits of its range
 _MOST_DECIMALS = 12
+_MOST_DIGITS = 6
 _NAME = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
 # Columns of a study's history that are no dimension.
 RESERVED = ("step", "kind", "index", "answer", "annotator", "told")
@@ -112,11 +113,14 @@ def value_text(value: float, dimension: Dimension, i: int, space: SearchSpace) -
         value: Of the dimension.
         dimension: Its name and levels.
         i: Its number.
-        space: Tells how many digits are of use: to a thousandth of the range or finer.
+        space: Tells how many digits are of use: to a thousandth of the range or finer; of choices
+            the first six.
     """
     parameters = space.parameters
     if dimension.levels:
         return dimension.levels[int(value)]
+    if space.choices is not None:  # as they were given: ranges tell nothing of their digits
+        return f"{value + 0.0:.{_MOST_DIGITS}g}"
     if i in parameters.integer:
         return f"{value + 0.0:.0f}"  # 0 for -0
     if i in parameters.log:

@@ -35,6 +35,18 @@ class _Stamp(NamedTuple):
     modified: int
 
 
+def is_there(path: str | os.PathLike[str]) -> bool:
+    r"""Whether there is a file.
+
+    Raises:
+        StudyFileError: If that cannot be found out, as in a folder that is closed to the user.
+    """
+    try:
+        return Path(path).exists()
+    except (OSError, RuntimeError) as error:
+        raise StudyFileError(f"{str(path)!r} cannot be looked up: {error}.") from error
+
+
 class StudyFile:
     r"""A study's file, and the right to write it.
 
@@ -45,11 +57,16 @@ class StudyFile:
 
     Raises:
         StudyLockedError: If another holds the right to write it; names the holder.
-        StudyFileError: If nothing can be written beside it.
+        StudyFileError: If nothing can be written beside it, or it is there and write-protected.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, writable: bool) -> None:
-        self.path, self.writable = Path(path).resolve(), writable
+        try:
+            self.path, self.writable = Path(path).resolve(), writable
+        except (OSError, RuntimeError) as error:
+            raise StudyFileError(f"{str(path)!r} leads nowhere: {error}.") from error
+        if writable and is_there(self.path) and not os.access(self.path, os.W_OK):
+            raise StudyFileError(f"Study {str(path)!r} is write-protected.")
         lock = WriterLock(self.path) if writable else None
         self._release = weakref.finalize(self, lock.release if lock else lambda: None)
         # As it was when it was last read or written here.

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -14,7 +13,7 @@ from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.exceptions import StudyError, StudyFileError
 from botorch_pref.study.content import Content, snapshot
-from botorch_pref.study.file import StudyFile
+from botorch_pref.study.file import StudyFile, is_there
 
 
 class Record:
@@ -33,7 +32,7 @@ class Record:
         """Save a content in a new file; raises StudyFileError if there is one."""
         file = StudyFile(path, writable=True)
         try:
-            if file.path.exists():
+            if is_there(file.path):
                 raise StudyFileError(
                     f"{str(file.path)!r} exists already; Study.load goes on with a study."
                 )
@@ -53,7 +52,7 @@ class Record:
         device: torch.device | None = None,
     ) -> Self:
         """Read a file; raises StudyFileError if it is missing or cannot be used."""
-        if not Path(path).exists():
+        if not is_there(path):
             raise StudyFileError(f"There is no study {str(path)!r}.")
         file = StudyFile(path, writable=not read_only)
         try:

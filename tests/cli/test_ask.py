@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -165,10 +169,14 @@ def test_the_last_answer_of_a_plan_is_taken_back(
     assert saved().history["answer"].tolist() == [1.0]
 
 
-def test_nobody_compares_a_choice_with_itself(typed: Type, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("strategy", "seed"), [("mr-lpf", "1"), ("max-min-lcb", "0")])
+def test_nobody_compares_a_choice_with_itself(
+    strategy: str, seed: str, typed: Type, tmp_path: Path
+) -> None:
+    """Also where one candidate is left, as after answers that never contradict another."""
     (tmp_path / "places.csv").write_text("x\n" + "\n".join(map(str, range(4))))
     told = " ".join(["1"] * 50)
-    assert typed(told, "--choices", "places.csv", "--strategy", "mr-lpf", "--seed", "1") == 0
+    assert typed(told, "--choices", "places.csv", "--strategy", strategy, "--seed", seed) == 0
     history = saved().history
     assert (history["first_index"] != history["second_index"]).all()
 
@@ -220,6 +228,8 @@ def test_names_are_read_as_the_study_reads_them(typed: Type) -> None:
         ("name,milk\nflat,white,10\nlatte,,3\n", "cannot be read: Length of header"),
         ("a,b\n1,2\n3,4,5\n", "cannot be read: Error tokenizing data.* saw 3$"),
         ("1,2\n3,4\n5,6\n", "has no names but numbers"),
+        ("milk;sugar\n1;2\n3;4\n", "are not separated by commas"),
+        (",milk\n0,10\n1,20\n", "a column of .* has no name"),
         ("", "cannot be read"),
     ],
 )
@@ -236,12 +246,46 @@ def test_what_looks_missing_may_be_a_level(tmp_path: Path) -> None:
     assert read_choices(path).levels == {"sweetener": ("NA", "None", "honey")}
 
 
+def test_choices_are_shown_as_they_were_given(
+    typed: Type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "table.csv").write_text("dose,year\n0.001,2020\n0.01,2021\n100,2022\n")
+    assert typed("1 1 1", "--choices", "table.csv", "--strategy", "random") == 0
+    lines = map(str.split, capsys.readouterr().out.splitlines())
+    shown = {line[0]: line[1:] for line in lines if line}
+    assert set(shown["dose"]) <= {"0.001", "0.01", "100", "*"}
+    assert set(shown["year"]) <= {"2020", "2021", "2022", "*"}
+
+
+def test_a_closed_input_is_an_end(typed: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert typed("1", *BEGIN) == 0
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["ask", "study.json"]) == 0
+    assert len(saved().history) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe that nobody reads")
+def test_nobody_reads_the_output(tmp_path: Path) -> None:
+    code = "import sys; from botorch_pref.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "ask", "study.json", *BEGIN]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as process:
+        process.stdout.close()
+        process.stdin.write("1\n")
+        process.stdin.close()
+        error = process.stderr.read()
+    assert process.returncode == 1
+    assert error == ""
+
+
 def test_nothing_is_recommended_of_what_was_skipped(
     typed: Type, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert typed("s s", *BEGIN) == 0
     assert "Nothing is recommended" in capsys.readouterr().out
     assert not Path("study.json.png").exists()
+    assert typed("q") == 0
+    assert "0 answers and 2 skips so far." in capsys.readouterr().out
 
 
 def test_what_is_no_text_is_no_answer(

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -460,3 +462,10 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
     assert lines[-1].startswith("Your coffee: {'temperature': ")
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ax", None)
+    monkeypatch.delitem(sys.modules, "botorch_pref.integrations.ax")
+    with pytest.raises(ImportError, match=r"needs ax.*botorch-pref\[ax\]"):
+        importlib.import_module("botorch_pref.integrations.ax")

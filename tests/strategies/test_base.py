@@ -14,7 +14,7 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import DTS, EUBO, MRLPF, POPBO, SGP, MaxMinLCBStrategy, Strategy
+from botorch_pref.strategies import DTS, EUBO, MRLPF, PFTS, POPBO, SGP, MaxMinLCBStrategy, Strategy
 from botorch_pref.strategies.base import Answered
 from tests.contracts.strategy import StrategyContract, play
 from tests.models.common import rand
@@ -147,7 +147,7 @@ def test_answers_to_a_choice() -> None:
     assert strategy.asked_items().shape == (12, 2)
 
 
-@pytest.mark.parametrize("kind", [EUBO, MaxMinLCBStrategy])
+@pytest.mark.parametrize("kind", [EUBO, MaxMinLCBStrategy, PFTS])
 @pytest.mark.parametrize("domain", [{"choices": rand(6, 2)}, {"bounds": BOX}])
 def test_what_was_skipped_is_not_asked_again_at_once(
     kind: Callable[..., Strategy], domain: dict[str, Tensor]
@@ -161,6 +161,21 @@ def test_what_was_skipped_is_not_asked_again_at_once(
         pairs.append(query.items.unique(dim=0))
         strategy.tell(query, None)
     assert all((a - b).abs().max() > 1e-6 for a, b in itertools.combinations(pairs, 2))
+
+
+@pytest.mark.parametrize("on_identical", ["resample", "skip_query"])
+def test_draws_do_not_bring_back_what_was_skipped(on_identical: Any) -> None:
+    """Of three items there are three pairs, whatever the posterior favours."""
+    for seed in range(4):
+        strategy = PFTS(choices=rand(3, 2), seed=seed, on_identical=on_identical)
+        for _ in range(4):
+            strategy.tell(strategy.ask(), 1.0)
+        pairs = set()
+        for _ in range(3):
+            query = strategy.ask()
+            pairs.add(frozenset(map(tuple, query.items.tolist())))
+            strategy.tell(query, None)
+        assert len(pairs) == 3
 
 
 def test_a_failed_ask_counts_no_round() -> None:

@@ -303,6 +303,29 @@ def test_permissions_are_kept(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_write_protected_study_is_only_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.json"
+    created(path).close()
+    monkeypatch.setattr(os, "access", lambda *args: False)  # root may write anywhere
+    with pytest.raises(StudyFileError, match="is write-protected"):
+        Study.load(path)
+    assert len(Study.load(path, read_only=True).history) == 0
+
+
+def test_a_path_that_cannot_be_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(StudyFileError):
+        created(tmp_path / "loop" / "study.json")
+    monkeypatch.setattr(Path, "exists", closed)
+    with pytest.raises(StudyFileError, match=r"cannot be looked up.*Permission denied"):
+        Study.load(tmp_path / "study.json")
+
+
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission(tmp_path: Path) -> None:
     path = tmp_path / "study.json"

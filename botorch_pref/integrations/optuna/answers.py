@@ -109,7 +109,7 @@ def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
     worse = {loser for _, loser in preferences}
     active, refused = [], []
     for trial in trials:
-        if trial._trial_id in skipped or trial.state == TrialState.FAIL:
+        if trial._trial_id in skipped or trial.state in (TrialState.FAIL, TrialState.PRUNED):
             refused.append(trial)
         elif (
             trial.number not in worse

@@ -162,23 +162,23 @@ class PreferentialSampler(BaseSampler):
         item = parameters.space.parameters.from_unit(torch.tensor([unit], dtype=torch.double))
         return parameters.values(item)[param_name]
 
-    def best_trial(self, study: PreferentialStudy) -> FrozenTrial:
+    def best_trial(self, study: PreferentialStudy | Study) -> FrozenTrial:
         r"""The compared trial with the largest posterior mean.
 
         ``study.best_trials`` has the last survivors, whom a single wrong answer may have put
         there; this one all answers speak for.
 
         Args:
-            study: The study.
+            study: The study, also as Optuna loads it.
 
         Returns:
-            A trial that was neither skipped nor failed.
+            A trial that was neither skipped nor failed or pruned.
 
         Raises:
             UnsupportedError: If the study is not preferential, has several objectives, or has no
                 answers yet.
         """
-        answers = read_answers(study._study)
+        answers = read_answers(getattr(study, "_study", study))
         distributions = answers.distributions()
         if answers.preferences and distributions:
             parameters = Parameters(distributions)

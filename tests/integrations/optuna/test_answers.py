@@ -51,11 +51,14 @@ def test_clicks_are_pairs_and_can_be_undone(study: PreferentialStudy) -> None:
     assert [trial.number for trial in read(study).active] == [1, 2, 3]
 
 
-def test_skipped_failed_and_asked_trials_are_not_in_play(study: PreferentialStudy) -> None:
+@pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.PRUNED])
+def test_skipped_failed_and_asked_trials_are_not_in_play(
+    study: PreferentialStudy, state: TrialState
+) -> None:
     study_id, storage = study._study._study_id, study._study._storage
     trials = study.get_trials()
     report_skip(study_id, trials[1]._trial_id, storage)
-    storage.set_trial_state_values(trials[2]._trial_id, TrialState.FAIL)
+    storage.set_trial_state_values(trials[2]._trial_id, state)
     answers = read(study, asked=3)
     assert [trial.number for trial in answers.active] == [0]
     assert [trial.number for trial in answers.refused] == [1, 2]

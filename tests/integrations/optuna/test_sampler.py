@@ -73,6 +73,7 @@ def test_the_best_trial_is_that_of_the_largest_mean() -> None:
     study.report_preference(others[3], best)  # a slip of the person
     assert [trial.number for trial in study.best_trials] == [4]
     assert sampler.best_trial(study).number == 0
+    assert sampler.best_trial(study._study).number == 0  # as optuna.load_study has it
     report_skip(study._study._study_id, best._trial_id, study._study._storage)
     assert sampler.best_trial(study).number != 0
 
