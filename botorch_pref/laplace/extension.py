@@ -131,7 +131,9 @@ def _grown_side(
         return choose_side(item_covariance, prior_latent, observations)
     tensors = {"prior_latent": prior_latent, "covariance": item_covariance}
     if isinstance(before, ItemSide):
-        tensors["root"] = _grown_root(before.root, item_covariance, items)
+        order = torch.arange(len(items), device=items.device)
+        order = order if before.order is None else before.order
+        tensors["root"], tensors["order"] = _grown_root(before.root, order, item_covariance, items)
     else:
         new = others(rows, observations.num_rows)
         gram = before.covariance
@@ -234,15 +236,24 @@ def _padded(gamma: Tensor, kept: Tensor, side: ExactSide) -> Tensor:
     return bordered(gamma, kept, new, *none.tensor_split([len(gamma)], dim=-1))
 
 
-def _grown_root(root: Tensor, covariance: Tensor, items: Tensor) -> Tensor:
-    """A root of a covariance, by new rows of the one of former items where these allow it."""
-    n = len(root)
-    if n == len(covariance):
-        return root
-    if torch.equal(items, torch.arange(n, device=items.device)) and torch.equal(root, root.tril()):
-        row = solve_triangular(root, covariance[:n, n:], upper=False).mT
-        corner, info = torch.linalg.cholesky_ex(covariance[n:, n:] - row @ row.mT)
+def _grown_root(
+    root: Tensor, order: Tensor, covariance: Tensor, items: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A root of a covariance, by new rows of the one of former items where these allow it.
+
+    New items may come between former ones: ``order`` is that of rows in which a root is triangular.
+    """
+    if len(root) == len(covariance):
+        return root, order
+    triangle, known, new = root[order], items[order], others(items, len(covariance))
+    if torch.equal(triangle, triangle.tril()):
+        row = solve_triangular(triangle, covariance[known][:, new], upper=False).mT
+        corner, info = torch.linalg.cholesky_ex(covariance[new][:, new] - row @ row.mT)
         if not bool(info):
-            none = row.new_zeros(n, len(corner))
-            return torch.cat([torch.cat([root, none], -1), torch.cat([row, corner], -1)])
-    return prior_root(covariance)
+            none, order = row.new_zeros(len(root), len(new)), torch.cat([known, new])
+            grown = torch.empty_like(covariance)
+            grown[order] = torch.cat(
+                [torch.cat([triangle, none], -1), torch.cat([row, corner], -1)]
+            )
+            return grown, order
+    return prior_root(covariance), torch.arange(len(covariance), device=order.device)

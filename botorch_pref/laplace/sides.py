@@ -161,9 +161,14 @@ class AnswerSide(ExactSide):
 
 
 class ItemSide(ExactSide):
-    """Coordinates are the utilities; the representer weights are one an item."""
+    r"""Coordinates are the utilities; the representer weights are one an item.
+
+    Attributes:
+        order: That of rows in which the root is triangular, if it is in any; None for their own.
+    """
 
     map: SparseMap
+    order: Tensor | None = None
 
     def __init__(
         self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations

@@ -112,8 +112,9 @@ def test_a_root_gets_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     root = prior_root(K[:9, :9])
     with monkeypatch.context() as patch:
         patch.setattr("botorch_pref.laplace.extension.prior_root", None)
-        grown = _grown_root(root, K, first)
-        assert _grown_root(grown, K, torch.arange(12)) is grown
+        grown, order = _grown_root(root, first, K, first)
+        assert _grown_root(grown, order, K, torch.arange(12))[0] is grown
+    assert torch.equal(order, torch.arange(12))
     assert torch.equal(grown, grown.tril())
     assert torch.equal(grown[:9, :9], root)
     assert_equal(grown @ grown.mT, K, 1e-14)
@@ -128,11 +129,19 @@ def test_a_root_gets_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_singular_covariance_has_a_root_all_the_same(items: Tensor) -> None:
     K = matern(X[items])
-    root = _grown_root(prior_root(K[:5, :5]), K, torch.arange(5))
+    root, _ = _grown_root(prior_root(K[:5, :5]), torch.arange(5), K, torch.arange(5))
     assert_equal(root @ root.mT, K, 1e-13)
 
 
-def test_new_items_between_former_ones() -> None:
-    K, items = matern(X), torch.tensor([0, 1, 2, 6, 7])
-    root = _grown_root(prior_root(K[items][:, items]), K, items)
-    assert_equal(root @ root.mT, K, 1e-14)
+def test_new_items_between_former_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time and again, without another factorisation of the whole."""
+    K, known = matern(X), torch.tensor([1, 4, 6, 7])
+    root, order = prior_root(K[known][:, known]), torch.arange(4)
+    monkeypatch.setattr("botorch_pref.laplace.extension.prior_root", None)
+    for now in ([0, 1, 2, 4, 6, 7], [0, 1, 2, 3, 4, 6, 7, 9], list(range(12))):
+        whole = torch.tensor(now)
+        items = torch.searchsorted(whole, known)
+        root, order = _grown_root(root, order, K[whole][:, whole], items)
+        assert_equal(root @ root.mT, K[whole][:, whole], 1e-13)
+        assert torch.equal(root[order], root[order].tril())
+        known = whole

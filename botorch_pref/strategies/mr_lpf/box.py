@@ -59,9 +59,11 @@ class ActiveBox(ActiveSet):
         return len(self._sample) / _SAMPLE
 
     @property
-    def num_items(self) -> None:
-        """See the base class."""
-        return None
+    def num_items(self) -> int | None:
+        """See the base class: of whole numbers and categories alone it is seen when one is left."""
+        kinds = self.space.parameters
+        discrete = len({*kinds.integer, *kinds.categorical}) == self.space.dim
+        return 1 if discrete and len(self.pool.unique(dim=0)) == 1 else None
 
     def slack(self, X: Tensor) -> Tensor:
         r"""The ``...``-dim slack of ``... x d`` items; those of 0 at least are active."""
@@ -99,8 +101,8 @@ class ActiveBox(ActiveSet):
 
     def select(self, seed: int) -> Pair:
         """See the base class: the best pair of the pool, possibly refined."""
-        if len(self.pool) == 1:
-            return self.pool.expand(2, -1), None
+        if len(self.pool) == 1 or self.num_items == 1:
+            return self.pool[:1].expand(2, -1), None
         pairs = self._pairs
         answers = [0.5] * len(pairs)  # any would do: the variance does not depend on them
         model = self._model(self._kernel, self._kappa, pairs, answers)

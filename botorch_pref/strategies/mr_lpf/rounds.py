@@ -118,7 +118,8 @@ class RoundRecord(NamedTuple):
         closing: What it was closed with: the same but for hyperparameters that are learnt.
         outcome: What its elimination found.
         share: The share of all items that were active in it.
-        num_items: The number of choices that were active in it; ``None`` on a box.
+        num_items: The number of choices that were active in it; ``None`` on a box, unless one
+            item alone was left there.
     """
 
     setting: RoundSetting

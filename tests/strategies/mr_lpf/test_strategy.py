@@ -20,6 +20,7 @@ from botorch_pref.exceptions import (
 from botorch_pref.models import PreferenceGP
 from botorch_pref.problems import Ackley, RKHSFunction, dueling_regret
 from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import MRLPF
 from botorch_pref.strategies.mr_lpf import Width, bounds, round_sizes
 from tests.contracts.strategy import StrategyContract, answer, play, stored
@@ -496,3 +497,18 @@ def test_regret_of_the_papers_experiment() -> None:
     table = problem.utilities
     random = dueling_regret(problem.optimal_value, table.unsqueeze(-1), table).mean()
     assert 300 * float(random) > 95.0
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_a_level_that_is_left_alone_ends_a_plan(levels: int) -> None:
+    """A box of categories has few items, each of them many times in the pool."""
+    bounds = torch.tensor([[0.0], [levels - 1.0]], dtype=torch.float64)
+    space = SearchSpace(bounds, categorical=[0])
+    strategy = MRLPF(space=space, horizon=60, epsilon=1e-9)
+    while not strategy.finished:
+        query = strategy.ask()
+        assert not torch.equal(query.items[0], query.items[1])
+        strategy.tell(query, float(query.items[0] < query.items[1]))
+    assert strategy.num_answers < 60
+    assert strategy.active.num_items == 1
+    assert strategy.recommend().tolist() == [0.0]
