@@ -177,9 +177,10 @@ def _report(study: Study) -> None:
         return
     path = study.path.with_name(study.path.name + ".png")  # nobody else's, nor the study
     try:
-        print(f"plot: {save_figure(figure, path)}")
+        saved = save_figure(figure, path)
     except OSError as error:
         raise UsageError(f"cannot write to {str(path)!r}: {error.strerror}") from error
+    print(f"plot: {saved}")
 
 
 def _figure(study: Study, found: Recommendation) -> Figure | None:
