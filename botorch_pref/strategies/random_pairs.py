@@ -7,7 +7,7 @@ from torch import Tensor
 
 from botorch_pref.strategies.utility import Pair, UtilityStrategy
 
-_ATTEMPTS = 100  # to draw another item than the first
+_ATTEMPTS = 100  # to draw another item than the first, and another pair than was skipped
 
 
 class RandomPairs(UtilityStrategy):
@@ -27,15 +27,18 @@ class RandomPairs(UtilityStrategy):
             # One point of a scrambled sequence each: two of one sequence would repel each other.
             item, opponent = (self._item(f"pair {arm}", annotator) for arm in (0, 1))
             for attempt in range(_ATTEMPTS):  # of whole numbers and categories
-                if not torch.equal(item, opponent):
+                if not self._same(opponent, self._taken(item)).any():
                     break
                 opponent = self._item(f"pair 1, attempt {attempt}", annotator)
             return torch.stack([item, opponent]), None
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
-        n = len(self.space.table)
-        first = int(torch.randint(n, (), generator=generator))
-        step = int(torch.randint(1, n, (), generator=generator))
-        return self._rows(first, (first + step) % n)
+        n, barred = len(self.space.table), self._barred_table() if self._barred_duels() else None
+        for _ in range(_ATTEMPTS):
+            first = int(torch.randint(n, (), generator=generator))
+            second = (first + int(torch.randint(1, n, (), generator=generator))) % n
+            if barred is None or not barred[first, second]:
+                break
+        return self._rows(first, second)
 
     def _item(self, stream: str, annotator: str | None) -> Tensor:
         return self.space.sample(1, self._seed(stream, annotator))[0]

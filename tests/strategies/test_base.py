@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,17 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import DTS, EUBO, MRLPF, PFTS, POPBO, SGP, MaxMinLCBStrategy, Strategy
+from botorch_pref.strategies import (
+    DTS,
+    EUBO,
+    MRLPF,
+    PFTS,
+    POPBO,
+    SGP,
+    MaxMinLCBStrategy,
+    RandomPairs,
+    Strategy,
+)
 from botorch_pref.strategies.base import Answered
 from tests.contracts.strategy import StrategyContract, play
 from tests.models.common import rand
@@ -163,11 +174,15 @@ def test_what_was_skipped_is_not_asked_again_at_once(
     assert all((a - b).abs().max() > 1e-6 for a, b in itertools.combinations(pairs, 2))
 
 
-@pytest.mark.parametrize("on_identical", ["resample", "skip_query"])
-def test_draws_do_not_bring_back_what_was_skipped(on_identical: Any) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [PFTS, partial(PFTS, on_identical="skip_query"), RandomPairs],
+    ids=["resample", "skip a query", "random"],
+)
+def test_draws_do_not_bring_back_what_was_skipped(kind: Callable[..., Strategy]) -> None:
     """Of three items there are three pairs, whatever the posterior favours."""
     for seed in range(4):
-        strategy = PFTS(choices=rand(3, 2), seed=seed, on_identical=on_identical)
+        strategy = kind(choices=rand(3, 2), seed=seed)
         for _ in range(4):
             strategy.tell(strategy.ask(), 1.0)
         pairs = set()
