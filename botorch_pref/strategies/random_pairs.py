@@ -26,7 +26,8 @@ class RandomPairs(UtilityStrategy):
         if self.space.choices is None:
             # One point of a scrambled sequence each: two of one sequence would repel each other.
             item, opponent = (self._item(f"pair {arm}", annotator) for arm in (0, 1))
-            for attempt in range(_ATTEMPTS):  # of whole numbers and categories
+            few = not self.space.parameters.real
+            for attempt in range(_ATTEMPTS if few else 0):  # of whole numbers and categories
                 if not self._same(opponent, self._taken(item)).any():
                     break
                 opponent = self._item(f"pair 1, attempt {attempt}", annotator)

@@ -61,9 +61,8 @@ class ActiveBox(ActiveSet):
     @property
     def num_items(self) -> int | None:
         """See the base class: of whole numbers and categories alone it is seen when one is left."""
-        kinds = self.space.parameters
-        discrete = len({*kinds.integer, *kinds.categorical}) == self.space.dim
-        return 1 if discrete and len(self.pool.unique(dim=0)) == 1 else None
+        few = not self.space.parameters.real
+        return 1 if few and len(self.pool.unique(dim=0)) == 1 else None
 
     def slack(self, X: Tensor) -> Tensor:
         r"""The ``...``-dim slack of ``... x d`` items; those of 0 at least are active."""
