@@ -23,17 +23,19 @@ class RandomPairs(UtilityStrategy):
     """
 
     def _pair(self, annotator: str | None) -> Pair:
+        skipped = bool(self.history) and self.history[-1].answer is None
         if self.space.choices is None:
             # One point of a scrambled sequence each: two of one sequence would repel each other.
             item, opponent = (self._item(f"pair {arm}", annotator) for arm in (0, 1))
             few = not self.space.parameters.real
             for attempt in range(_ATTEMPTS if few else 0):  # of whole numbers and categories
-                if not self._same(opponent, self._taken(item)).any():
+                taken = self._taken(item) if skipped else item.unsqueeze(0)
+                if not self._same(opponent, taken).any():
                     break
                 opponent = self._item(f"pair 1, attempt {attempt}", annotator)
             return torch.stack([item, opponent]), None
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
-        n, barred = len(self.space.table), self._barred_table() if self._barred_duels() else None
+        n, barred = len(self.space.table), self._barred_table() if skipped else None
         for _ in range(_ATTEMPTS):
             first = int(torch.randint(n, (), generator=generator))
             second = (first + int(torch.randint(1, n, (), generator=generator))) % n
