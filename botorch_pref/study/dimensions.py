@@ -114,15 +114,15 @@ def value_text(value: float, dimension: Dimension, i: int, space: SearchSpace) -
         dimension: Its name and levels.
         i: Its number.
         space: Tells how many digits are of use: to a thousandth of the range or finer; of choices
-            the first six.
+            the first six, or all of a whole number.
     """
     parameters = space.parameters
     if dimension.levels:
         return dimension.levels[int(value)]
-    if space.choices is not None:  # as they were given: ranges tell nothing of their digits
-        return f"{value + 0.0:.{_MOST_DIGITS}g}"
-    if i in parameters.integer:
+    if i in parameters.integer or (space.choices is not None and value.is_integer()):
         return f"{value + 0.0:.0f}"  # 0 for -0
+    if space.choices is not None:  # as they were given: ranges tell nothing of their digits
+        return f"{value:.{_MOST_DIGITS}g}"
     if i in parameters.log:
         return f"{value:#.{_DIGITS + 1}g}".rstrip(".")
     lower, upper = space.bounds[:, i].tolist()

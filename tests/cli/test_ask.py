@@ -249,12 +249,14 @@ def test_what_looks_missing_may_be_a_level(tmp_path: Path) -> None:
 def test_choices_are_shown_as_they_were_given(
     typed: Type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "table.csv").write_text("dose,year\n0.001,2020\n0.01,2021\n100,2022\n")
+    rows = ("dose,year,price", "0.001,2020,1234567", "0.01,2021,9000000", "100,2022,0")
+    (tmp_path / "table.csv").write_text("\n".join(rows))
     assert typed("1 1 1", "--choices", "table.csv", "--strategy", "random") == 0
     lines = map(str.split, capsys.readouterr().out.splitlines())
     shown = {line[0]: line[1:] for line in lines if line}
     assert set(shown["dose"]) <= {"0.001", "0.01", "100", "*"}
     assert set(shown["year"]) <= {"2020", "2021", "2022", "*"}
+    assert set(shown["price"]) <= {"1234567", "9000000", "0", "*"}
 
 
 def test_a_closed_input_is_an_end(typed: Type, monkeypatch: pytest.MonkeyPatch) -> None:
