@@ -52,8 +52,8 @@ _NOTES = (
     "query after the initial design.",
     "The paper states neither L_2, nor how duels are decided, nor noise variances and prior means. "
     "Here L_2 = 1/4, and the item with the larger f_c wins for certain; the panels of logistic "
-    "duels have the scale 1 and the standard deviation of f_c, and the slack of the others. That is "
-    "L_2 zeta where the scale is the range of f, and for comp (literal) where it is 1.",
+    "duels have the scale 1 and the standard deviation of f_c, and the slack of the others. That "
+    "is L_2 zeta where the scale is the range of f, and for comp (literal) where it is 1.",
     "comp has the paper's zeta = f(x*) - f_c(x*) and gamma after f and f_c were divided by the "
     "range of f: gamma = zeta, and a slack of zeta / 4. comp (literal) has them as printed, gamma "
     "= range(f) zeta, which no width reaches, so that it duels once after the initial design.",
