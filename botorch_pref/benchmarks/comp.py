@@ -31,10 +31,10 @@ from botorch_pref.strategies import (
     KernelSelfSparring,
     RandomDuels,
 )
+from botorch_pref.strategies.budgeted.options import LEAST_GAMMA
 
 SLOPE = 0.25  # L_2 of the logistic link with a scale of 1; the paper states none
 RATIOS = (1, 2, 5)  # and 10
-_LEAST_GAMMA = 0.02
 _DEVIATIONS = {"currinexp": 2.616, "borehole": 36.2}  # of f_c, of uniform items
 _SOURCE = "Xu et al. (2020)"
 _DUELS = ("deterministic", partial(DuelingChoiceJudge, link=DuelLink("deterministic")))
@@ -83,7 +83,7 @@ def synthetic_task(problem: CurrinExp | Borehole) -> Task:
     filters: Mapping[str, Mapping[str, Any]] = {
         "comp": {**bias, "gamma": zeta / width},
         "comp (literal)": {**bias, "literal": True},
-        "comp (tight)": {"borda_slack": SLOPE * tight, "gamma": max(tight, _LEAST_GAMMA)},
+        "comp (tight)": {"borda_slack": SLOPE * tight, "gamma": max(tight, LEAST_GAMMA)},
     }
     arms = {
         name: Arm(kind=CompGPUCB, duels=0.5, values=0.5, options=options)

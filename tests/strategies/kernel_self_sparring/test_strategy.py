@@ -141,7 +141,7 @@ def test_times_of_refits(monkeypatch: pytest.MonkeyPatch) -> None:
     """After so many duels and a tenth more."""
     module = "botorch_pref.strategies.kernel_self_sparring.regression.fit_exactly"
     monkeypatch.setattr(module, lambda model, seed: False)
-    strategy, times = on_a_box(refit_duels=5, num_initial_duels=120), []
+    strategy, times = KernelSelfSparring(choices=TABLE, refit_duels=5, num_initial_duels=120), []
     for number in range(120):
         strategy.regression.learn()
         if strategy.regression.progress()["fitted"]["size"] == number >= 2:
