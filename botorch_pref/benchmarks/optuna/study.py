@@ -27,6 +27,7 @@ from torch import Tensor
 from botorch_pref.benchmarks.optuna.problems import LEVELS, LOG_RANGE, WHOLE, Kind, ShownProblem
 from botorch_pref.integrations.optuna import PreferentialSampler
 from botorch_pref.queries import Duel
+from botorch_pref.randomness import derive_seed
 
 _SEEDS = 2**32  # NumPy knows no more
 _DISTRIBUTIONS: dict[Kind, BaseDistribution] = {
@@ -51,6 +52,12 @@ def new_study(sampler: BaseSampler, n_generate: int = 2) -> PreferentialStudy:
     return study
 
 
+def survivor(study: PreferentialStudy) -> FrozenTrial:
+    """The trial that won last: all that Optuna tells of what is best."""
+    (trial,) = study.best_trials
+    return trial
+
+
 class PlayedStudy:
     r"""A study that shows two trials at a time, as the page does, until one is found worse.
 
@@ -62,7 +69,7 @@ class PlayedStudy:
         self,
         problem: ShownProblem,
         sampler: BaseSampler,
-        best: Callable[[PreferentialStudy], FrozenTrial],
+        best: Callable[[PreferentialStudy], FrozenTrial] = survivor,
     ) -> None:
         r"""Make a study.
 
@@ -104,7 +111,7 @@ class PlayedStudy:
 
 
 def played_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
-    r"""A study with one of the samplers.
+    r"""A study with one of the samplers, whose first two trials follow from the seed alone.
 
     Args:
         sampler: ``"ts"`` or ``"eubo"`` of this package, Optuna Dashboard's ``"built-in"`` one, or
@@ -112,20 +119,24 @@ def played_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
         problem: The problem.
         seed: The sampler's seed.
     """
+    played = _unbegun(sampler, problem, seed)
+    # Uniform draws, as the built-in sampler and the random one begin by themselves.
+    start = PlayedStudy(problem, RandomSampler(seed=derive_seed(seed, "start", 0) % _SEEDS))
+    start.ask()
+    for trial in start.study.get_trials():
+        played.study.enqueue_trial(trial.params)
+    return played
+
+
+def _unbegun(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
     if sampler == "built-in":
-        return PlayedStudy(problem, PreferentialGPSampler(seed=seed % _SEEDS), survivor)
+        return PlayedStudy(problem, PreferentialGPSampler(seed=seed % _SEEDS))
     if sampler == "random":
-        return PlayedStudy(problem, RandomSampler(seed=seed % _SEEDS), survivor)
+        return PlayedStudy(problem, RandomSampler(seed=seed % _SEEDS))
     rule: Any = sampler
     # Of two samplers, so that what is learnt for a proposal counts as time of the proposal.
     best = PreferentialSampler(rule, seed=seed).best_trial
     return PlayedStudy(problem, PreferentialSampler(rule, seed=seed), best)
-
-
-def survivor(study: PreferentialStudy) -> FrozenTrial:
-    """The trial that won last: all that Optuna tells of what is best."""
-    (trial,) = study.best_trials
-    return trial
 
 
 def _coordinate(kind: Kind, value: Any) -> float:

@@ -49,23 +49,27 @@ def test_what_is_measured(table: pd.DataFrame) -> None:
     eubo = measures.loc[("eubo", 1)]
     assert eubo["branin"] == 0.0
     assert eubo["branin at 10"] == pytest.approx(1.0 - 11 / 40)
-    assert (eubo["branin answers"], eubo["branin reached"]) == (29.0, 1.0)
+    assert (eubo["branin answers 0.5"], eubo["branin answers 0.25"]) == (19.0, 29.0)
+    assert (eubo["branin reached 0.5"], eubo["branin reached 0.25"]) == (1.0, 1.0)
     assert eubo["hartmann6 survivor"] == 0.75
     assert eubo["mixed-levy seconds"] == pytest.approx(0.5)
     assert eubo["mixed-levy speed"] == pytest.approx(4.0)
     late = measures.loc[("built-in", 0)]
-    assert (late["branin answers"], late["branin reached"], late["step"]) == (41.0, 0.0, 40.0)
+    assert (late["branin answers 0.5"], late["branin reached 0.5"]) == (40.0, 1.0)
+    assert (late["branin answers 0.25"], late["branin reached 0.25"]) == (41.0, 0.0)
+    assert late["step"] == 40.0
 
 
 def test_aims_and_the_figure(table: pd.DataFrame) -> None:
     full = experiment()
     measures = full.measures(table)
     claims = claims_table(full, measures)
-    assert len(claims) == 2 * 3 * 3
+    assert len(claims) == 2 * 4 * 3
     assert (claims["verdict"] == "seen").all()
     text = report(full, measures)
     assert "What was aimed at" in text
-    assert "Answers until a regret of 0.25" in text
+    assert "Answers until a regret of 0.5" in text
+    assert "Runs until a regret of 0.25, %" in text
     titles = [axes.get_title(loc="left") for axes in full.figure(table).axes[:3]]
     assert titles == ["Branin", "Hartmann-6", "Levy, mixed"]
 

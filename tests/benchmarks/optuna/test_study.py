@@ -10,7 +10,10 @@ from botorch_pref.queries import Duel
 
 pytest.importorskip("optuna_dashboard")
 
+from optuna.samplers import RandomSampler
+
 from botorch_pref.benchmarks.optuna.study import PlayedStudy, played_study, survivor
+from botorch_pref.integrations.optuna import PreferentialSampler
 
 BEST = {"x1": 0.55, "x2": 10**-2.8, "x3": 11, "x4": "cedar"}
 
@@ -19,16 +22,19 @@ def mixed() -> ShownProblem:
     return shown_problems()[2]
 
 
-def enqueued(sampler: str) -> tuple[PlayedStudy, Duel]:
+def by_chance() -> PlayedStudy:
+    return PlayedStudy(mixed(), RandomSampler(seed=0))
+
+
+def enqueued(played: PlayedStudy) -> tuple[PlayedStudy, Duel]:
     """A study whose first two trials are the best item and another one."""
-    played = played_study(sampler, mixed(), seed=0)
     played.study.enqueue_trial(BEST)
     played.study.enqueue_trial({"x1": 0.0, "x2": 1e-5, "x3": 20, "x4": "birch"})
     return played, played.ask()
 
 
 def test_items_are_what_is_shown() -> None:
-    query = enqueued("random")[1]
+    query = enqueued(by_chance())[1]
     expected = [[0.55, 0.55, 0.55, 0.55], [0.0, 0.0, 1.0, 0.95]]
     torch.testing.assert_close(query.items, torch.tensor(expected, dtype=torch.double))
     problem = mixed()
@@ -38,7 +44,7 @@ def test_items_are_what_is_shown() -> None:
 
 @pytest.mark.parametrize("answer", [1.0, 0.0])
 def test_the_worse_one_goes(answer: float) -> None:
-    played, query = enqueued("random")
+    played, query = enqueued(by_chance())
     played.tell(query, answer)
     winner = query.items[0 if answer else 1]
     assert torch.equal(played.recommend(), winner)
@@ -50,10 +56,32 @@ def test_the_worse_one_goes(answer: float) -> None:
 
 
 def test_recommending_changes_no_proposal() -> None:
-    played = [enqueued("eubo") for _ in range(2)]
+    rule = PreferentialSampler("eubo")
+    played = [enqueued(PlayedStudy(mixed(), rule, rule.best_trial)) for _ in range(2)]
     for study, query in played:
         study.tell(query, 1.0)
     best = played[0][0].recommend()
     assert torch.equal(best, played[0][1].items[0])
     first, second = (study.ask().items for study, _ in played)
     assert torch.equal(first, second)
+
+
+def test_all_samplers_begin_alike() -> None:
+    starts = {
+        seed: [
+            played_study(name, mixed(), seed).ask().items
+            for name in ("ts", "eubo", "built-in", "random")
+        ]
+        for seed in (0, 1)
+    }
+    for first, *others in starts.values():
+        assert all(torch.equal(first, other) for other in others)
+        assert not torch.equal(first[0], first[1])
+    assert not torch.equal(starts[0][0], starts[1][0])
+
+
+def test_no_start_is_proposed_again_by_chance() -> None:
+    played = played_study("random", mixed(), 0)
+    seen = played.ask()
+    played.tell(seen, 1.0)
+    assert not (played.ask().items[1] == seen.items).all(-1).any()
