@@ -66,7 +66,10 @@ class EvidenceEvaluator:
             found.append(start.view_as(starts[i]))
             return value.view(len(parts[0]))
 
-        value = _Pieces.apply(value_of, pieces.size, *pieces.inputs)
+        if len(starts) == 1:
+            value = value_of(0, *pieces.inputs)
+        else:
+            value = _Pieces.apply(value_of, pieces.size, *pieces.inputs)
         self._starts[rows] = torch.cat(found)
         return value
 
