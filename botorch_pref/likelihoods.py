@@ -57,7 +57,7 @@ class BernoulliLikelihood(Module, ABC):
 
     def log_cdf(self, difference: Tensor) -> Tensor:
         """``g(h) = log mu(h)``."""
-        return self._log_link(self.scale * difference)
+        return self._log_link(_times(self.scale, difference))
 
     def log_cdf_derivatives(self, difference: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``g'(h), g''(h), g'''(h)``, with respect to the unscaled difference."""
@@ -131,11 +131,11 @@ class LogitLikelihood(BernoulliLikelihood):
         self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See the base class; the curvature does not depend on the answer."""
-        value = self.scale * difference
+        value = _times(self.scale, difference)
         won, lost = torch.sigmoid(value), torch.sigmoid(-value)
-        score = weight * (self.scale * (answer * lost - (1.0 - answer) * won))
-        curvature = weight * (self.scale**2 * won * lost)
-        return score, curvature, curvature * (self.scale * torch.tanh(value / 2))
+        score = weight * _times(self.scale, answer * lost - (1.0 - answer) * won)
+        curvature = weight * _times(self.scale**2, won * lost)
+        return score, curvature, curvature * _times(self.scale, torch.tanh(value / 2))
 
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         """See the base class."""
@@ -200,6 +200,11 @@ class ProbitLikelihood(BernoulliLikelihood):
             torch.where(tail, series[1], second),
             torch.where(tail, series[2], third),
         )
+
+
+def _times(factor: float, value: Tensor) -> Tensor:
+    """Their product; a factor of one, which is the usual one, costs nothing."""
+    return value if factor == 1.0 else factor * value
 
 
 def _normal_cdf(value: Tensor) -> Tensor:

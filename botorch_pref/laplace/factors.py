@@ -3,6 +3,7 @@ r"""The factored Hessian of a side. Notation as in :mod:`botorch_pref.laplace.si
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,10 +18,15 @@ class Factor(ABC):
     r"""The factored Hessian of a side at one curvature.
 
     Attributes:
-        log_det: ``...``-dim ``log det(I + W P)``.
+        cholesky: ``... x p x p``-dim factor of the Hessian in Newton's coordinates, scaled.
     """
 
-    log_det: Tensor
+    cholesky: Tensor
+
+    @cached_property
+    def log_det(self) -> Tensor:
+        """``...``-dim ``log det(I + W P)``; a step of a search has no need of it."""
+        return 2.0 * self.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     @abstractmethod
     def gamma(self) -> Tensor:
@@ -28,13 +34,7 @@ class Factor(ABC):
 
 
 class ExactFactor(Factor):
-    r"""That of a side which loses nothing of the prior.
-
-    Attributes:
-        cholesky: ``... x p x p``-dim factor of the Hessian in Newton's coordinates, scaled.
-    """
-
-    cholesky: Tensor
+    """That of a side which loses nothing of the prior."""
 
     @abstractmethod
     def solve_adjoint(self, x: Tensor) -> Tensor:
@@ -55,7 +55,6 @@ class AnswerFactor(ExactFactor):
         scaled = self.root.unsqueeze(-1) * covariance * self.root.unsqueeze(-2)
         scaled.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(scaled).L
-        self.log_det = log_det_of(self.cholesky)
 
     def gamma(self) -> Tensor:
         """See the base class."""
@@ -89,7 +88,6 @@ class ItemFactor(ExactFactor):
         hessian = side.root.transpose(-1, -2) @ self.laplacian @ side.root
         hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(hessian).L
-        self.log_det = log_det_of(self.cholesky)
 
     def gamma(self) -> Tensor:
         """See the base class."""
@@ -115,8 +113,3 @@ class ItemFactor(ExactFactor):
 def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
     """``A v`` for ``... x p x q`` and ``... x q``."""
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
-
-
-def log_det_of(cholesky: Tensor) -> Tensor:
-    """``log det(L L^T)`` for ``L: ... x p x p``."""
-    return 2.0 * cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)

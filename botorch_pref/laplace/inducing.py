@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from botorch_pref.laplace.base import Look, Side
-from botorch_pref.laplace.factors import Factor, log_det_of
+from botorch_pref.laplace.factors import Factor
 from botorch_pref.laplace.inducing_rows import (
     KEPT_ENTRIES,
     InducingRows,
@@ -195,7 +195,6 @@ class InducingFactor(Factor):
 
     def __init__(self, cholesky: Tensor) -> None:
         self.cholesky = cholesky
-        self.log_det = log_det_of(cholesky)
 
     def solve(self, x: Tensor) -> Tensor:
         """``M^-1 x`` for ``x: p``."""

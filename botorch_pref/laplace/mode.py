@@ -94,33 +94,32 @@ class _Newton:
         shape, new = self.base.shape[:-1], self.base.new_full
         self.eps = torch.finfo(self.base.dtype).eps
         self.direction = torch.zeros_like(self.base)
-        self.step, self.slope = new(shape, 1.0), new(shape, 0.0)
+        self.step, self.sufficient = new(shape, 1.0), new(shape, 0.0)
         self.base_objective = new(shape, -torch.inf)
-        self.base_distance = new(shape, torch.inf)
+        self.half_distance = new(shape, torch.inf)
         self.done = torch.zeros(shape, dtype=torch.bool, device=self.base.device)
         self.num_steps = torch.zeros(shape, dtype=torch.long, device=self.base.device)
 
     def evaluate(self) -> None:
         """Look at the current candidates, and find out which elements are done."""
-        self.z = self.base + self.step.unsqueeze(-1) * self.direction
+        self.z = torch.addcmul(self.base, self.step.unsqueeze(-1), self.direction)
         self.look = self.side.look(self.z)
         objective, distance = self.look.objective, self.look.distance
-        noise = 10 * self.eps * (1.0 + objective.abs())
-        gain = _SUFFICIENT_INCREASE * self.step * self.slope
-        self.rising = objective >= self.base_objective + gain - noise
+        size = 1.0 + objective.abs()
+        falling = distance <= self.half_distance
         # Rounding hides the last increase where answers are many and nearly the same;
         # a gradient that falls tells as much.
-        level = objective >= self.base_objective - self.eps**0.5 * (1.0 + objective.abs())
-        self.rising |= level & (distance <= 0.5 * self.base_distance)
-        self.rising |= self.step < self.eps
+        gain = self.step * self.sufficient - 10 * self.eps * size
+        least = self.base_objective + torch.where(falling, -(self.eps**0.5) * size, gain)
+        self.rising = (objective >= least) | (self.step < self.eps)
         # Newton converges quadratically: below the tolerance it goes on for as long as the
         # gradient still falls, that is to the rounding floor, unless a look is dear.
-        settled = distance <= 100 * self.eps
-        falling = distance <= 0.5 * self.base_distance
-        near = distance <= self.side.tolerance
-        settled |= near if self.side.is_dear else near & ~falling
+        tolerance = self.side.tolerance
+        floor = tolerance if self.side.is_dear else 100 * self.eps
+        settled = distance <= torch.where(falling, floor, tolerance)
         spent = self.num_steps >= self.max_steps
-        self.done = self.done | (self.rising & (settled | spent)) | ~torch.isfinite(distance)
+        lost = ~(distance < torch.inf)
+        self.done = self.done | (self.rising & (settled | spent)) | lost
 
     def state(self) -> Tensor:
         """A scalar: whether all are :data:`_DONE`, any is :data:`_RISING`, the look is slow."""
@@ -136,8 +135,8 @@ class _Newton:
         self.base = torch.where(move, self.z, self.base)
         self.direction = torch.where(move, direction, self.direction)
         self.base_objective = torch.where(self.moving, self.look.objective, self.base_objective)
-        self.base_distance = torch.where(self.moving, self.look.distance, self.base_distance)
-        self.slope = torch.where(self.moving, slope, self.slope)
+        self.half_distance = torch.where(self.moving, 0.5 * self.look.distance, self.half_distance)
+        self.sufficient = torch.where(self.moving, _SUFFICIENT_INCREASE * slope, self.sufficient)
 
     def move(self) -> None:
         """A full step where there is a new aim; half of the last one where it rose too little."""
