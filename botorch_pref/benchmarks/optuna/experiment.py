@@ -41,6 +41,8 @@ _NOTES = (
     "Levy, mixed: Levy's function in 4 dimensions, shown as a real number, one on a logarithmic "
     "scale, a whole number from 0 to 20 and a category of 5 levels. The built-in sampler warns "
     "that it searches such a space badly; with steps for all parameters it would enumerate them.",
+    "The fit of the built-in sampler can end in hyperparameters that are no numbers. It is then "
+    "begun anew, after a uniform draw; a line in the log says so.",
     "s a suggestion: the new trial and the answer, of the clock, on one thread.",
 )
 

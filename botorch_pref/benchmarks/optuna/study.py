@@ -5,6 +5,7 @@ Importing this module needs the extra ``optuna``.
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from botorch_pref.integrations.optuna import PreferentialSampler
 from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed
 
+_LOG = logging.getLogger(__name__)
 _SEEDS = 2**32  # NumPy knows no more
 _DISTRIBUTIONS: dict[Kind, BaseDistribution] = {
     "real": FloatDistribution(0.0, 1.0),
@@ -56,6 +58,45 @@ def survivor(study: PreferentialStudy) -> FrozenTrial:
     """The trial that won last: all that Optuna tells of what is best."""
     (trial,) = study.best_trials
     return trial
+
+
+class BuiltInSampler(BaseSampler):
+    r"""Optuna Dashboard's sampler, begun anew where its own mathematics fail.
+
+    Its fit can end in hyperparameters that are no numbers, from which it does not recover. Its
+    user would start the program again; the trial that was asked for is then a uniform draw.
+    """
+
+    def __init__(self, seed: int) -> None:
+        r"""Make a sampler.
+
+        Args:
+            seed: Of its draws.
+        """
+        self._seed, self._starts = seed, 0
+        self._begin()
+
+    def _begin(self) -> None:
+        seed = derive_seed(self._seed, "start", self._starts) if self._starts else self._seed
+        self._sampler = PreferentialGPSampler(seed=seed % _SEEDS)
+        self._starts += 1
+
+    def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, BaseDistribution]:
+        """See the base class."""
+        return self._sampler.infer_relative_search_space(study, trial)
+
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
+        """See the base class."""
+        try:
+            return self._sampler.sample_relative(study, trial, search_space)
+        except torch.linalg.LinAlgError as error:
+            _LOG.warning("Optuna's sampler failed at trial %d: %s", trial.number, error)
+            self._begin()
+            return {}
+
+    def sample_independent(self, study: Any, trial: Any, *parameter: Any) -> Any:
+        """See the base class."""
+        return self._sampler.sample_independent(study, trial, *parameter)
 
 
 class PlayedStudy:
@@ -130,7 +171,7 @@ def played_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
 
 def _unbegun(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
     if sampler == "built-in":
-        return PlayedStudy(problem, PreferentialGPSampler(seed=seed % _SEEDS))
+        return PlayedStudy(problem, BuiltInSampler(seed))
     if sampler == "random":
         return PlayedStudy(problem, RandomSampler(seed=seed % _SEEDS))
     rule: Any = sampler

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from botorch_pref.queries import Duel
 pytest.importorskip("optuna_dashboard")
 
 from optuna.samplers import RandomSampler
+from optuna_dashboard.preferential.samplers.gp import PreferentialGPSampler
 
 from botorch_pref.benchmarks.optuna.study import PlayedStudy, played_study, survivor
 from botorch_pref.integrations.optuna import PreferentialSampler
@@ -85,3 +88,26 @@ def test_no_start_is_proposed_again_by_chance() -> None:
     seen = played.ask()
     played.tell(seen, 1.0)
     assert not (played.ask().items[1] == seen.items).all(-1).any()
+
+
+def test_a_built_in_sampler_that_fails_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[PreferentialGPSampler] = []
+    healthy = PreferentialGPSampler.sample_relative
+
+    def fails_once(self: PreferentialGPSampler, *args: Any) -> Any:
+        calls.append(self)
+        if len(calls) == 3:
+            raise torch.linalg.LinAlgError("not positive-definite")
+        return healthy(self, *args)
+
+    monkeypatch.setattr(PreferentialGPSampler, "sample_relative", fails_once)
+    played = played_study("built-in", mixed(), 0)
+    for _ in range(3):
+        query = played.ask()
+        played.tell(query, 1.0)
+    last = played.ask().items[1]
+    assert bool(((last >= 0.0) & (last <= 1.0)).all())
+    assert "failed at trial 4: not positive-definite" in capsys.readouterr().err
+    assert len({id(sampler) for sampler in calls}) == 2
