@@ -89,7 +89,7 @@ class BuiltInSampler(BaseSampler):
         """See the base class."""
         try:
             return self._sampler.sample_relative(study, trial, search_space)
-        except torch.linalg.LinAlgError as error:
+        except RuntimeError as error:
             _LOG.warning("Optuna's sampler failed at trial %d: %s", trial.number, error)
             self._begin()
             return {}
