@@ -21,7 +21,12 @@ from botorch_pref.benchmarks.optuna.problems import ShownProblem, shown_problems
 from botorch_pref.runner import run_experiment
 
 BUILT_IN = "built-in"
-OURS = ("ts", "eubo")
+OURS = {
+    "ts": "PreferentialSampler('ts')",
+    "eubo": "PreferentialSampler('eubo')",
+    "ts-10": "PreferentialSampler('ts', n_startup_trials=10)",
+    "eubo-10": "PreferentialSampler('eubo', n_startup_trials=10)",
+}
 ANSWERS, SEEDS = 40, 20
 NAMED = (0.5, 0.25)  # relative regrets: a half and a quarter of an average item's
 _MARKS = (10, 20, 30)
@@ -33,7 +38,8 @@ _NOTES = (
     "f has a standard deviation of 3 over the cube. Under one seed all samplers meet the same "
     "noise of answers and begin with the same two trials, which are uniform draws.",
     "Regrets are relative to that of the mean utility: 0 is the best item, 1 an average one. "
-    "ts and eubo recommend the trial of the largest posterior mean (best_trial). Optuna's own "
+    "ts and eubo recommend the trial of the largest posterior mean (best_trial); ts-10 and eubo-10 "
+    "begin with 10 trials that fill the space, the two first ones included. Optuna's own "
     "sampler recommends nothing; its users, and those of random trials, have study.best_trials, "
     "the trial that won last. The last regret of that one is shown for all.",
     "Answers until a regret: until the recommendation's is that low for the first time; runs that "
@@ -223,14 +229,14 @@ def optuna_experiment() -> SamplerExperiment:
         samplers=(*OURS, BUILT_IN, "random"),
         claims=tuple(
             Claim(
-                f"PreferentialSampler({rule!r}) {aim}.",
+                f"{sampler} {aim}.",
                 tuple(
                     comparison
                     for name in names
                     for comparison in lower(name + metric, rule, BUILT_IN)
                 ),
             )
-            for rule in OURS
+            for rule, sampler in OURS.items()
             for aim, metric in aims.items()
         ),
         notes=_NOTES,

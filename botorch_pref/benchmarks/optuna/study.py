@@ -155,8 +155,8 @@ def played_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
     r"""A study with one of the samplers, whose first two trials follow from the seed alone.
 
     Args:
-        sampler: ``"ts"`` or ``"eubo"`` of this package, Optuna Dashboard's ``"built-in"`` one, or
-            ``"random"``.
+        sampler: ``"ts"`` or ``"eubo"`` of this package, with ``"-10"`` behind it for as many trials
+            that fill the space; Optuna Dashboard's ``"built-in"`` one, or ``"random"``.
         problem: The problem.
         seed: The sampler's seed.
     """
@@ -174,10 +174,12 @@ def _unbegun(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
         return PlayedStudy(problem, BuiltInSampler(seed))
     if sampler == "random":
         return PlayedStudy(problem, RandomSampler(seed=seed % _SEEDS))
-    rule: Any = sampler
+    rule: Any
+    rule, _, filling = sampler.partition("-")
     # Of two samplers, so that what is learnt for a proposal counts as time of the proposal.
     best = PreferentialSampler(rule, seed=seed).best_trial
-    return PlayedStudy(problem, PreferentialSampler(rule, seed=seed), best)
+    proposing = PreferentialSampler(rule, seed=seed, n_startup_trials=int(filling or 0))
+    return PlayedStudy(problem, proposing, best)
 
 
 def _coordinate(kind: Kind, value: Any) -> float:

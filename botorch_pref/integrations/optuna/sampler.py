@@ -18,7 +18,7 @@ from optuna_dashboard.preferential import PreferentialStudy
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
-from botorch_pref.data.options import checked_positive, checked_seed
+from botorch_pref.data.options import check_count, checked_positive, checked_seed
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.integrations.optuna.answers import items_of, read_answers
 from botorch_pref.integrations.optuna.kept import Kept, told
@@ -42,6 +42,9 @@ class PreferentialSampler(BaseSampler):
     shared by several processes. Two trials that are asked for before either has its parameters are
     the same ones with ``"eubo"``. Until there is an answer, trials fill the space.
 
+    ``"eubo"`` may settle where the first answers happen to lead, above all in many dimensions. With
+    ``n_startup_trials=10``, say, it begins with a sample of the whole space.
+
     Show two at a time (``n_generate=2``). The worst of more is read as as many duels, which a
     person has not judged one by one, and a warning says so.
 
@@ -57,6 +60,7 @@ class PreferentialSampler(BaseSampler):
         rule: As it was given.
         seed: As it was given.
         scale: As it was given.
+        n_startup_trials: As it was given.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class PreferentialSampler(BaseSampler):
         *,
         seed: int = 0,
         scale: float = TEMPERED.value,
+        n_startup_trials: int = 0,
     ) -> None:
         r"""Set the rule.
 
@@ -74,16 +79,21 @@ class PreferentialSampler(BaseSampler):
                 largest expected utility of the better one (Lin et al. 2022).
             seed: The seed of all draws.
             scale: What the standard deviation of the path is multiplied by, for ``"ts"``.
+            n_startup_trials: How many trials fill the space, whatever the answers; with 0 the rule
+                is followed from the first answer on.
 
         Raises:
             UnsupportedError: If there is no such rule.
-            ComparisonDataError: If ``scale`` is not a positive number, or ``seed`` no whole one.
+            ComparisonDataError: If ``scale`` is not a positive number, ``seed`` no whole one, or
+                ``n_startup_trials`` no count.
         """
         if rule not in _RULES:
             raise UnsupportedError(f"`rule` must be one of {_RULES}, got {rule!r}.")
         self.rule = rule
         self.seed = checked_seed(seed)
         self.scale = checked_positive("scale", scale)
+        check_count("n_startup_trials", n_startup_trials, 0)
+        self.n_startup_trials = n_startup_trials
         self._kept: Kept | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -133,10 +143,11 @@ class PreferentialSampler(BaseSampler):
         active = items_of(answers.active, parameters)
         avoid = torch.cat([active, items_of(answers.refused, parameters)])
         pairs = answers.pairs(parameters)
-        if len(pairs):
+        if len(pairs) and trial.number >= self.n_startup_trials:
             item = self._proposal(parameters, pairs, active, avoid, trial.number)
         else:
-            item = self._filling(parameters.space, avoid, trial.number)
+            asked, seed = pairs.flatten(0, 1), derive_seed(self.seed, "start", 0)
+            item = _filling(parameters.space, seed, trial.number, avoid, asked)
         return parameters.values(item)
 
     def sample_independent(
@@ -192,12 +203,6 @@ class PreferentialSampler(BaseSampler):
                 return found[int(means.argmax())][0]
         raise UnsupportedError("There are no answers yet that tell which trial is best.")
 
-    def _filling(self, space: SearchSpace, avoid: Tensor, number: int) -> Tensor:
-        """The next item of a sequence that fills the space, none of those to avoid if possible."""
-        items = space.sample(number + 1 + len(avoid), derive_seed(self.seed, "start", 0))[number:]
-        near = same_item(space, items.unsqueeze(-2), avoid).any(-1)
-        return items[int(near.to(torch.long).argmin())]
-
     def _proposal(
         self, parameters: Parameters, pairs: Tensor, active: Tensor, avoid: Tensor, number: int
     ) -> Tensor:
@@ -228,3 +233,11 @@ class PreferentialSampler(BaseSampler):
         kept, self._kept = self._kept, None  # in case it is interrupted
         self._kept = told(kept, parameters, pairs, self.seed)
         return self._kept.learner.model()
+
+
+def _filling(space: SearchSpace, seed: int, number: int, avoid: Tensor, asked: Tensor) -> Tensor:
+    """The next item of a sequence that fills the space, a new one if possible."""
+    count = number + 1 + len(avoid) + len(asked)
+    items = space.sample(count, seed)[number:].unsqueeze(-2)
+    known = 2 * same_item(space, items, avoid).any(-1) + same_item(space, items, asked).any(-1)
+    return items[int(known.argmin()), 0]

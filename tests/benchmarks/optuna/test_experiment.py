@@ -24,8 +24,15 @@ def experiment() -> SamplerExperiment:
 @pytest.fixture(name="table", scope="module")
 def made_up() -> pd.DataFrame:
     """Two seeds of every sampler on every problem, 40 answers each, without a simulation."""
-    speeds = {"ts": 0.5, "eubo": 0.25, "built-in": 1.0, "random": 0.01}
-    pace = {"ts": 20.0, "eubo": 40.0, "built-in": 80.0, "random": 800.0}
+    speeds = {
+        "ts": 0.5,
+        "eubo": 0.25,
+        "ts-10": 0.5,
+        "eubo-10": 0.25,
+        "built-in": 1.0,
+        "random": 0.1,
+    }
+    pace = {"ts": 20, "eubo": 40, "ts-10": 20, "eubo-10": 40, "built-in": 80, "random": 800}
     return pd.DataFrame(
         {
             "problem": problem.name,
@@ -64,7 +71,7 @@ def test_aims_and_the_figure(table: pd.DataFrame) -> None:
     full = experiment()
     measures = full.measures(table)
     claims = claims_table(full, measures)
-    assert len(claims) == 2 * 4 * 3
+    assert len(claims) == 4 * 4 * 3
     assert (claims["verdict"] == "seen").all()
     text = report(full, measures)
     assert "What was aimed at" in text

@@ -73,7 +73,7 @@ def test_all_samplers_begin_alike() -> None:
     starts = {
         seed: [
             played_study(name, mixed(), seed).ask().items
-            for name in ("ts", "eubo", "built-in", "random")
+            for name in ("ts", "eubo", "eubo-10", "built-in", "random")
         ]
         for seed in (0, 1)
     }

@@ -59,6 +59,32 @@ def test_the_next_trial_depends_on_the_answer(rule: Any) -> None:
     assert (point(proposed[0][2]) - point(proposed[1][2])).abs().max() > 0.01
 
 
+@pytest.mark.parametrize("rule", ["ts", "eubo"])
+def test_the_first_trials_fill_the_space(rule: Any) -> None:
+    plain, first, second = (
+        play(new_study(PreferentialSampler(rule, n_startup_trials=count)), UNIT, u, 7)
+        for count, u in ((0, utility), (4, utility), (4, lambda params: -utility(params)))
+    )
+    alike = [one == other for one, other in zip(first, second, strict=True)]
+    assert alike == [True] * 4 + [False] * 5
+    assert first[:2] == plain[:2]
+    filled = torch.stack([point(params) for params in first[:4]])
+    # Quarters of the square: a sequence that fills it has one item in each.
+    assert len((2 * filled).floor().unique(dim=0)) == 4
+
+
+def test_what_fills_the_space_is_new_while_it_can_be() -> None:
+    names = ["a", "b", "c", "d", "e", "f"]
+    few: dict[str, BaseDistribution] = {"c": CategoricalDistribution(names)}
+    sampler = PreferentialSampler("eubo", n_startup_trials=10**6)
+    asked = play(new_study(sampler), few, lambda params: -ord(params["c"]), 12)
+    seen: set[str] = set()
+    for params in asked:
+        assert params["c"] not in seen or len(seen) == len(names)
+        seen.add(params["c"])
+    assert seen == set(names)
+
+
 def test_the_best_trial_is_that_of_the_largest_mean() -> None:
     sampler = PreferentialSampler("eubo")
     study = new_study(sampler)
@@ -197,6 +223,8 @@ def test_bad_options_are_refused() -> None:
         PreferentialSampler("ucb")  # type: ignore[arg-type]
     with pytest.raises(ComparisonDataError, match="`scale`"):
         PreferentialSampler(scale=0.0)
+    with pytest.raises(ComparisonDataError, match="`n_startup_trials`"):
+        PreferentialSampler(n_startup_trials=-1)
 
 
 def test_a_pickle_holds_no_data() -> None:
