@@ -64,16 +64,18 @@ def derive_uniform(seed: int, stream: str, step: int, annotator: str | None = No
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     r"""Run a block under seeded global generators, and put them back afterwards.
 
     BoTorch's optimizers draw from the global generators of torch, and here and there
     from those of NumPy and of Python. Inside the block all three start from ``seed``;
-    after it, also when it raises, they are where they were. On CUDA this covers the
-    current device, once CUDA is in use.
+    after it, also when it raises, they are where they were. On CUDA this covers one
+    device, once CUDA is in use.
 
     Args:
         seed: A seed in ``[0, 2**63)``, as :func:`derive_seed` returns.
+        device: Where the block computes; that of CUDA's devices that is the current one,
+            where it is none of them.
 
     Yields:
         Nothing.
@@ -81,15 +83,16 @@ def seeded(seed: int) -> Iterator[None]:
     # Asking for the current device would start CUDA in a process that never uses it.
     started = torch.cuda.is_initialized()
     cuda = torch.cuda.is_available() and started
-    devices = [torch.cuda.current_device()] if cuda else []
+    index = None if device is None or device.type != "cuda" else device.index
+    devices = [torch.cuda.current_device() if index is None else index] if cuda else []
     python_state = random.getstate()
     numpy_state = np.random.get_state()  # noqa: NPY002 (kept, to be put back)
     try:
         with torch.random.fork_rng(devices=devices):
             # torch.manual_seed would also reseed the devices that are not forked.
             torch.default_generator.manual_seed(seed)
-            if cuda:
-                torch.cuda.manual_seed(seed)
+            for each in devices:
+                torch.cuda.default_generators[each].manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002 (BoTorch draws from it)
             yield

@@ -103,3 +103,16 @@ def test_seeded_on_cuda() -> None:
     with seeded(7):
         assert torch.equal(torch.rand(3, device="cuda"), first)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_seeded_on_another_device_than_the_current_one() -> None:
+    device = torch.device("cuda", 1)
+    torch.zeros(1, device=device)
+    before = torch.cuda.get_rng_state(device)
+    with seeded(7, device):
+        first = torch.rand(3, device=device)
+    with seeded(7, device):
+        assert torch.equal(torch.rand(3, device=device), first)
+    assert torch.equal(torch.cuda.get_rng_state(device), before)

@@ -39,7 +39,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
             scale: What the posterior standard deviation is multiplied by; 1 is Bayesian
                 Thompson sampling.
             seed: The seed of the draws; by default they come from torch's global
-                generator.
+                generator. Draws of this package's models are the same on every device.
         """
         super().__init__(model=model)
         self.scale = scale
@@ -54,7 +54,8 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         """
         self._draw = draw
         seed = None if self.seed is None else derive_seed(self.seed, "pair", draw)
-        with nullcontext() if seed is None else seeded(seed):
+        device = next(self.model.parameters()).device
+        with nullcontext() if seed is None else seeded(seed, device):
             self.paths = [draw_matheron_paths(self.model, Size()) for _ in range(2)]
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:

@@ -182,7 +182,7 @@ def _predict_alone(
         rest = Comparisons.unchecked(data.datapoints, *(row[~held] for row in rows))
         own = model.with_data(rest, model.values)
         if seed is not None:
-            with seeded(derive_seed(seed, "fit", number)):
+            with seeded(derive_seed(seed, "fit", number), own.items.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(own.likelihood, own))
         with torch.no_grad():
             yield held, own.win_probability(data.datapoints[data.pairs[held]])

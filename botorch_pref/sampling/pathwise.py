@@ -16,6 +16,7 @@ module registers the draws with BoTorch.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -63,11 +64,7 @@ def draw_prior_paths(
     covar_module = model.covar_module
     feature_map: FeatureMap
     try:
-        features = gen_kernel_features(
-            kernel=covar_module,
-            num_inputs=model.transformed_items().shape[-1],
-            num_outputs=num_features,
-        )
+        features = _features(covar_module, model.transformed_items().shape[-1], num_features)
     except NotImplementedError:
         feature_map, weight = _nystrom(model, sample_shape)
     else:
@@ -175,8 +172,20 @@ def _warn_of_residual(kernel: Kernel, points: Tensor, root: Tensor, probes: Tens
     )
 
 
+def _features(kernel: Kernel, num_inputs: int, num_features: int) -> FeatureMap:
+    """Random Fourier features; on another device those that the CPU draws."""
+    there = kernel.device.type != "cpu"
+    drawn: FeatureMap = gen_kernel_features(
+        kernel=copy.deepcopy(kernel).cpu() if there else kernel,
+        num_inputs=num_inputs,
+        num_outputs=num_features,
+    )
+    return drawn.to(kernel.device) if there else drawn
+
+
 def _normal(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    return torch.randn(shape, dtype=like.dtype, device=like.device)
+    """Independent standard normals, the same ones on every device."""
+    return torch.randn(shape, dtype=like.dtype, device="cpu").to(like.device)
 
 
 def _transform(model: LaplaceGP) -> InputTransform | None:

@@ -183,7 +183,7 @@ class SearchSpace(Box):
         """
         if q not in (1, 2):
             raise SearchSpaceError(f"`q` must be 1 or 2, got {q}.")
-        with seeded(seed):
+        with seeded(seed, self.bounds.device):
             if self.choices is not None:
                 return self._best_choice(acq_function, q, seed, feasible)
             raw = self.filling(raw_samples, q, seed)

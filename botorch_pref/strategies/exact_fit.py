@@ -30,7 +30,7 @@ def fit_exactly(model: SingleTaskGP, seed: int) -> bool:
     """
     before = deepcopy(model.state_dict())
     model.train()
-    with seeded(seed), warnings.catch_warnings():
+    with seeded(seed, model.train_targets.device), warnings.catch_warnings():
         for category in (OptimizationWarning, NumericalWarning):  # of lengthscales on the way
             warnings.simplefilter("ignore", category)
         try:

@@ -185,7 +185,7 @@ class GPTS(Strategy):
         values = (values - self.offset) / spread
         items = self._asked().squeeze(-2)
         model = _exact_gp(self.space, items, values, kernel, self.noise / spread**2)
-        with seeded(derive_seed(self.seed, "fit", size)):
+        with seeded(derive_seed(self.seed, "fit", size), items.device):
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         self.values = fitted_values(model.covar_module, self.kind)
         self.values["outputscale"] *= spread**2

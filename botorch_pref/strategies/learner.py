@@ -148,7 +148,7 @@ class UtilityLearner:
         if not self.learns or not refit_is_due(size, self.num_fitted):
             return False
         model = self._build(kernel_of({}, self.space, self.kind), self.data)
-        with seeded(derive_seed(self.seed, "fit", size)):
+        with seeded(derive_seed(self.seed, "fit", size), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         self.values = fitted_values(model.covar_module, self.kind)
         self.num_fitted = size

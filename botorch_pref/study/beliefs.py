@@ -69,7 +69,7 @@ class Beliefs:
             items = pairs.flatten(end_dim=1)
             model = PreferenceGP.from_pairs(pairs, answers, **options)
             number = min(len(pairs), sum(isinstance(query, Duel | Choice) for query, _ in told))
-        with seeded(derive_seed(strategy.seed, "fit beliefs", len(told))):
+        with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         seed = derive_seed(strategy.seed, "draws of beliefs", len(told))
         return cls(model.eval(), strategy.space, items.unique(dim=0), bool(values), number, seed)

@@ -2,14 +2,14 @@
 
 Its tensors say that they are on ``second:0`` and refuse whatever a real device refuses: to be
 mixed with tensors of the CPU (numbers and indices excepted), to be drawn with a generator of the
-CPU, to become NumPy arrays. What is computed is the same to the last bit. Every value that is
-brought to the CPU is counted.
+CPU, to become NumPy arrays. What is computed is the same to the last bit, but random numbers, of
+which a device has its own. Every value that is brought to the CPU is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -154,11 +154,21 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         stays = isinstance(args[0], _Remote)
     else:
         stays = bool(remote) and kwargs.get("device") is None
-    found = func(*tree_map(_held, args), **tree_map(_held, kwargs))
+    drawn = stays and torch.Tag.nondeterministic_seeded in func.tags
+    with _other_numbers() if drawn else nullcontext():
+        found = func(*tree_map(_held, args), **tree_map(_held, kwargs))
     if not stays:
         return found
     found = tree_map(lambda leaf: _Remote(leaf) if isinstance(leaf, Tensor) else leaf, found)
     return return_and_correct_aliasing(func, args, kwargs, found) if remote else found
+
+
+@contextmanager
+def _other_numbers() -> Iterator[None]:
+    """Draws that follow from the seed, but are not those of the CPU."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(~int(torch.randint(2**31, ())) % 2**62)
+        yield
 
 
 def _by_mask(func: Any, args: Any) -> bool:

@@ -69,7 +69,7 @@ class Beliefs:
             return
         self.units = _units([value for _, value in self.values])
         model = self._build({})
-        with seeded(derive_seed(self.seed, "fit", sum(sizes))):
+        with seeded(derive_seed(self.seed, "fit", sum(sizes)), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         self._known = _hyperparameters(model)
         self._fitted = sizes
