@@ -9,6 +9,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import (
     ItemAcquisitionFunction,
+    check_columns,
     checked_beta,
     difference_moments,
 )
@@ -46,6 +47,7 @@ class AdvantageUCB(ItemAcquisitionFunction):
         super().__init__(model=model)
         if x_ref.dim() != 1:
             raise ComparisonDataError(f"`x_ref` must be d-dim, got {tuple(x_ref.shape)}.")
+        check_columns(model, "x_ref", x_ref.unsqueeze(0))
         self.beta = checked_beta(beta)
         self.register_buffer("x_ref", x_ref.detach().clone())
 

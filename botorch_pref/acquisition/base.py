@@ -6,20 +6,17 @@ from abc import abstractmethod
 from typing import Any, ClassVar, cast
 
 from botorch.acquisition import AcquisitionFunction
-from botorch.models.likelihoods.pairwise import (
-    PairwiseLogitLikelihood,
-    PairwiseProbitLikelihood,
-)
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from torch import Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.data.options import checked_positive
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import Bound
-from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models import BordaGP, LikelihoodRatioModel
+from botorch_pref.models.links import known_link
 from botorch_pref.models.moments import safe_deviation
 from botorch_pref.models.utility_model import UtilityModel
 
@@ -145,16 +142,27 @@ def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikeliho
     if likelihood is None and isinstance(model, UtilityModel):
         return model.link
     found = getattr(model, "likelihood", None) if likelihood is None else likelihood
-    if isinstance(found, BernoulliLikelihood):
-        return found
-    if isinstance(found, PairwiseLogitLikelihood):
-        return LogitLikelihood()
-    if isinstance(found, PairwiseProbitLikelihood):
-        return ProbitLikelihood(scale=2**-0.5)
+    if (link := known_link(found)) is not None:
+        return link
     raise UnsupportedError(
         f"{type(found).__name__} of {type(model).__name__} has no known link: give "
         "`likelihood`, for instance LogitLikelihood()."
     )
+
+
+def check_columns(model: Model, argument: str, items: Tensor) -> None:
+    r"""Check ``... x d``-dim items against those of a model that has any.
+
+    Raises:
+        ComparisonDataError: If they have another number of columns; names the argument.
+    """
+    inputs = getattr(model, "train_inputs", None)
+    known = given_items(model) if inputs else items[..., :0, :]
+    if known.shape[-2] and known.shape[-1] != items.shape[-1]:
+        raise ComparisonDataError(
+            f"`{argument}` must have {known.shape[-1]} columns, as the model's items, not "
+            f"{items.shape[-1]}."
+        )
 
 
 def checked_beta(beta: float, argument: str = "beta") -> float:

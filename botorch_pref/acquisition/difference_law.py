@@ -85,7 +85,7 @@ class DifferenceLaw:
 
     def _slopes(self, X: Tensor) -> Tensor:
         """``b x m``-dim posterior covariances of answers' latents and the difference."""
-        inputs = self.model.transform_inputs(X)
+        inputs = self.model.transform_rows(X)
         cross = self.model.cross_covariance(inputs, self.items)
         columns = self.side.columns(cross[..., 0, :] - cross[..., 1, :])
         return self.side.map.apply(columns @ self.rest)[..., self.rows]

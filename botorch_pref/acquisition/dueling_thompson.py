@@ -3,9 +3,9 @@ r"""PF-TS: one Thompson path of the utility for each arm."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Self, cast
 
+import torch
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
@@ -44,23 +44,24 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         super().__init__(model=model)
         self.scale = scale
         self.seed = seed
+        self._base = int(torch.randint(2**62, ())) if seed is None else seed
         self.redraw()
 
     def redraw(self, draw: int = 0) -> None:
         r"""Replace both paths.
 
         Args:
-            draw: The number of the draw. With a seed the same number is the same draw.
+            draw: The number of the draw; of one rule the same number is the same draw.
         """
         self._draw = draw
-        seed = None if self.seed is None else derive_seed(self.seed, "pair", draw)
         device = next(self.model.parameters()).device
-        with nullcontext() if seed is None else seeded(seed, device):
+        with seeded(derive_seed(self._base, "pair", draw), device):
             self.paths = [draw_matheron_paths(self.model, Size()) for _ in range(2)]
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         """Draw anew: pairs of one batch are independent of each other."""
-        self.redraw(0 if pairs is None else len(pairs))
+        # A batch that is improved pair by pair has one pair less than itself pending, each time.
+        self.redraw(0 if pairs is None else max(len(pairs), self._draw + 1))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Torch's, of what moves a module; the paths are drawn again, as they cannot be moved."""

@@ -13,6 +13,7 @@ from torch.nn import Module
 
 from botorch_pref.acquisition.base import (
     ItemAcquisitionFunction,
+    check_columns,
     checked_beta,
     difference_moments,
     link_of,
@@ -71,8 +72,8 @@ class MaxMinLCB(ItemAcquisitionFunction):
                 ``"exclude"`` nothing, unless it is the only one.
 
         Raises:
-            ComparisonDataError: If ``followers`` is not a table of one row at least, ``beta``
-                is negative, or ``diagonal`` is another word.
+            ComparisonDataError: If ``followers`` is not a table of items of one row at least,
+                ``beta`` is negative, or ``diagonal`` is another word.
             UnsupportedError: If the model's link is unknown and ``likelihood`` not given.
         """
         super().__init__(model=model)
@@ -80,6 +81,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
             raise ComparisonDataError(
                 f"`followers` must be w x d with w at least 1, got {tuple(followers.shape)}."
             )
+        check_columns(model, "followers", followers)
         if diagonal not in ("keep", "exclude"):
             raise ComparisonDataError(f"`diagonal` must be keep or exclude, got {diagonal!r}.")
         self.beta = checked_beta(beta)

@@ -12,6 +12,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Size, Tensor
 
 from botorch_pref.acquisition.base import PairAcquisitionFunction, given_items
+from botorch_pref.exceptions import ComparisonDataError
 
 
 class PairAsPoint(AcquisitionFunction):
@@ -59,6 +60,8 @@ class PairAsPoint(AcquisitionFunction):
         Returns:
             ``b``-dim values, the sum over the ``q`` pairs.
         """
+        if X.shape[-1] % 2:
+            raise ComparisonDataError(f"`X` must be b x q x 2d pairs, got {tuple(X.shape)}.")
         pairs = X.reshape(-1, 2, X.shape[-1] // 2)
         return self.acq_function(pairs).view(X.shape[:-1]).sum(-1)
 

@@ -7,12 +7,13 @@ from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean
 from torch import Tensor
+from torch.nn import Module
 
 from botorch_pref.data import Labels
 from botorch_pref.laplace import Block, Observations
-from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.transformed_items import num_columns
 
 
 class BernoulliGP(LaplaceGP):
@@ -39,7 +40,7 @@ class BernoulliGP(LaplaceGP):
         *,
         covar_module: Kernel | None = None,
         mean_module: Mean | None = None,
-        likelihood: BernoulliLikelihood | None = None,
+        likelihood: Module | None = None,
         input_transform: InputTransform | None = None,
     ) -> None:
         r"""Validate the data and set up the prior.
@@ -50,18 +51,18 @@ class BernoulliGP(LaplaceGP):
             covar_module: Any kernel; by default that of
                 :class:`~botorch_pref.models.PreferenceGP`.
             mean_module: The prior mean; by default a constant that is learnt.
-            likelihood: The link; logit by default.
+            likelihood: The link, of this package or one of BoTorch's two; logit by default.
             input_transform: Applied where inputs meet the kernel, with gradients.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         data = Labels(train_X, train_Y, ("train_X", "train_Y"))
-        batch_shape = data.items.shape[:-2]
+        batch_shape, dim = data.items.shape[:-2], num_columns(data.items, input_transform)
         super().__init__(
-            covar_module=covar_module or default_covar_module(train_X.shape[-1], batch_shape),
+            covar_module=covar_module or default_covar_module(dim, batch_shape),
             mean_module=mean_module or ConstantMean(batch_shape=batch_shape),
-            likelihood=likelihood or LogitLikelihood(),
+            likelihood=likelihood,
             input_transform=input_transform,
         )
         self.register_buffer("_train_X", data.items, persistent=False)

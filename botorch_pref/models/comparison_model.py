@@ -89,8 +89,7 @@ class ComparisonModel(LaplaceGP):
         parts = [part for part in (self._datapoints, self._value_items) if part is not None]
         if parts:
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
-        kernels = (k for k in self.covar_module.modules() if isinstance(k, Kernel))
-        dims = (kernel.ard_num_dims for kernel in kernels)
+        dims = (k.ard_num_dims for k in self.covar_module.modules() if isinstance(k, Kernel))
         dim = next((d for d in dims if d is not None), 1)
         like = next(self.covar_module.parameters(), torch.empty(0))
         return torch.empty(0, dim, dtype=like.dtype, device=like.device)
@@ -220,7 +219,9 @@ class ComparisonModel(LaplaceGP):
         memo: dict[int, Any] = {}
         new = copy.deepcopy(self, memo)
         new._set_data(data, values)
-        if begins_with(data, self.data) and begins_with(values, self.values):
+        if not self.items.shape[-2]:
+            new._learn_transform()  # from the first data, as a constructor does
+        elif begins_with(data, self.data) and begins_with(values, self.values):
             new._posterior_cache = self._posterior_cache.handed_on(memo)
         return new
 
@@ -266,18 +267,18 @@ def ranking_inputs(
     return {"datapoints": ranked.values, "comparisons": comparisons}
 
 
-def shape_of(data: Comparisons | None, values: Values | None) -> tuple[Size, int | None]:
-    """The batch shape of all data, and the number of dimensions of an item, if there are any.
+def shape_of(data: Comparisons | None, values: Values | None) -> tuple[Size, Tensor | None]:
+    """The batch shape of all data, and some of the items, if there are any.
 
     Raises:
         ComparisonDataError: If the batch shapes do not broadcast.
     """
-    shapes, dim = {}, None
+    shapes, items = {}, None
     if values is not None:
-        shapes[values.names[0]], dim = values.batch_shape, values.items.shape[-1]
+        shapes[values.names[0]], items = values.batch_shape, values.items
     if data is not None:
-        shapes["datapoints"], dim = data.batch_shape, data.datapoints.shape[-1]
-    return common_batch_shape(**shapes), dim
+        shapes["datapoints"], items = data.batch_shape, data.datapoints
+    return common_batch_shape(**shapes), items
 
 
 def as_comparisons(

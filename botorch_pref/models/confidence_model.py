@@ -155,7 +155,7 @@ class ConfidenceModel(JudgedItems):
             )
         rows = X.reshape(-1, X.shape[-1])  # a transform takes no single item
         refuse(finite("X", rows))
-        found = self.transform_inputs(rows)
+        found = self.transform_rows(rows)
         return found.view(*X.shape[:-1], found.shape[-1])
 
     def _within_box(self, value: Tensor) -> Tensor:

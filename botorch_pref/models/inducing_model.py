@@ -117,16 +117,15 @@ class InducingModel(UtilityModel):
 
     def _check_inducing(self, data: Comparisons | None, values: Values | None) -> None:
         number, given = self._num_inducing, self._inducing
-        batch, dim = shape_of(data, values)
+        batch, items = shape_of(data, values)
         if given is not None:
-            check_items("inducing_points", given, "p", "d" if dim is None else dim, batch=False)
+            dim = "d" if items is None else items.shape[-1]
+            check_items("inducing_points", given, "p", dim, batch=False)
             refuse(finite("inducing_points", given))
             if not len(given):
                 raise ComparisonDataError("`inducing_points` must hold one item at least.")
-            like = values.items if data is None and values is not None else None
-            like = like if data is None else data.datapoints
-            if like is not None:
-                check_like("inducing_points", given, like)
+            if items is not None:
+                check_like("inducing_points", given, items)
         size = 0 if data is None else data.datapoints.shape[-2]
         size += 0 if values is None else values.num_values
         batch = torch.broadcast_shapes(batch, self.covar_module.batch_shape)

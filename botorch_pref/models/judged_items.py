@@ -13,6 +13,7 @@ from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
+from torch.nn import Module
 
 from botorch_pref.data import Comparisons
 from botorch_pref.data.checks import check_like, check_shape
@@ -28,6 +29,7 @@ from botorch_pref.models.judgement_blocks import (
     labels_block,
     number_of_answers,
 )
+from botorch_pref.models.links import checked_link
 from botorch_pref.models.transformed_items import TransformedItems
 
 
@@ -67,7 +69,7 @@ class JudgedItems(TransformedItems, Model):
         datapoints: Tensor,
         comparisons: Tensor | Comparisons,
         *,
-        likelihood: BernoulliLikelihood | None = None,
+        likelihood: Module | None = None,
         **options: Any,
     ) -> Self:
         r"""The set of utilities, from duels.
@@ -88,7 +90,7 @@ class JudgedItems(TransformedItems, Model):
         data = as_comparisons(datapoints, comparisons)
         if data is None:
             raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
-        items, block = distinct_items(data, duels_block(data, likelihood or LogitLikelihood()))
+        items, block = distinct_items(data, duels_block(data, checked_link(likelihood)))
         return cls(items, [block], **options)
 
     @classmethod
@@ -97,7 +99,7 @@ class JudgedItems(TransformedItems, Model):
         X: Tensor,
         accept: Tensor,
         *,
-        likelihood: BernoulliLikelihood | None = None,
+        likelihood: Module | None = None,
         **options: Any,
     ) -> Self:
         r"""The set of latent functions whose sign accepts or rejects.
@@ -116,7 +118,7 @@ class JudgedItems(TransformedItems, Model):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         data = as_labels(X, accept)
-        items, block = labels_block(X[:0], data, likelihood or LogitLikelihood())
+        items, block = labels_block(X[:0], data, checked_link(likelihood))
         return cls(items, [block], **{"jitter_points": False, **options})
 
     @property

@@ -26,11 +26,11 @@ from torch.nn import Module
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Observations, Representer, choose_side, represent
 from botorch_pref.laplace.base import Side
-from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator
 from botorch_pref.models.fitting import log_hyperposterior
 from botorch_pref.models.independent_fit import fit_independently, is_independent, understands
+from botorch_pref.models.links import checked_link
 from botorch_pref.models.pieces import Pieces, scaled, worth_splitting
 from botorch_pref.models.solved import Solved
 from botorch_pref.models.transformed_items import TransformedItems
@@ -50,13 +50,13 @@ class LaplaceGP(TransformedItems, Model, GP):
         self,
         covar_module: Kernel,
         mean_module: Mean,
-        likelihood: BernoulliLikelihood,
+        likelihood: Module | None,
         input_transform: InputTransform | None,
     ) -> None:
         super().__init__()
         self.covar_module = covar_module
         self.mean_module = mean_module
-        self.likelihood = likelihood
+        self.likelihood = checked_link(likelihood)
         if input_transform is not None:
             self.input_transform = input_transform
         self._posterior_cache: HyperparameterCache[Solved] = HyperparameterCache()
@@ -262,6 +262,8 @@ def _check_outputs(
 
 def check_dimension(model: LaplaceGP, X: Tensor) -> None:
     """Raises ``ComparisonDataError`` if points have other dimensions than a model's items."""
+    if X.dim() < 2:
+        raise ComparisonDataError(f"`X` must be b x q x d points, got {tuple(X.shape)}.")
     if model.num_observations and X.shape[-1] != model.items.shape[-1]:
         raise ComparisonDataError(
             f"`X` has {X.shape[-1]} columns, but the items have {model.items.shape[-1]}."

@@ -14,13 +14,14 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
+from torch.nn import Module
 
 from botorch_pref.data import Comparisons, Values
-from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.comparison_model import ValuesArgument, as_comparisons, shape_of
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.inducing_model import InducingModel
 from botorch_pref.models.measured_values import calibration_of
+from botorch_pref.models.transformed_items import num_columns
 
 
 class PreferenceGP(InducingModel):
@@ -48,7 +49,7 @@ class PreferenceGP(InducingModel):
         self,
         datapoints: Tensor | None,
         comparisons: Tensor | Comparisons | None,
-        likelihood: BernoulliLikelihood | None = None,
+        likelihood: Module | None = None,
         covar_module: Kernel | None = None,
         input_transform: InputTransform | None = None,
         *,
@@ -65,13 +66,12 @@ class PreferenceGP(InducingModel):
                 after ``input_transform``. ``None``, like ``comparisons``, for values or the prior.
             comparisons: ``batch_shape x m x 2``-dim integer rows ``[winner, loser]`` that index
                 the items; or :class:`~botorch_pref.data.Comparisons`, with ties, of these items.
-            likelihood: The link; logit by default.
+            likelihood: The link, of this package or one of BoTorch's two; logit by default.
             covar_module: The prior covariance, in squared units of the values or else of the
                 link. By default a scaled RBF kernel with ARD and log-normal priors.
             input_transform: Applied where items meet the kernel, with gradients.
             values: ``(X, Y)`` or ``(X, Y, Yvar)``, ``batch_shape x k x d`` and twice ``... x 1``:
-                items, values and variances of their noise. ``Y`` is used as it is, and should
-                be standardised under the default prior.
+                items, values, variances of noise; ``Y`` standardised under the default prior.
             mean_module: The prior mean; by default zero, or a learnt constant with values.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
@@ -82,7 +82,8 @@ class PreferenceGP(InducingModel):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
-        batch_shape, dim = shape_of(data, measured)
+        batch_shape, items = shape_of(data, measured)
+        dim = num_columns(items, input_transform)
         super().__init__(
             data,
             measured,
@@ -90,7 +91,7 @@ class PreferenceGP(InducingModel):
             calibration_of(data, measured, batch_shape, link_scale),
             covar_module=covar_module or default_covar_module(dim, batch_shape),
             mean_module=mean_module or _default_mean(measured, batch_shape),
-            likelihood=likelihood or LogitLikelihood(),
+            likelihood=likelihood,
             input_transform=input_transform,
             inducing_points=inducing_points,
         )

@@ -42,12 +42,12 @@ class Rivals:
         """
         model.eval()
         check_dimension(model, X)
-        inputs, kernel = model.transform_inputs(X), model.covar_module
+        inputs, kernel = model.transform_rows(X), model.covar_module
         mean, variance = model.mean_module(inputs), to_dense(kernel(inputs, diag=True))
         # Moments of the table have a row an element, as GPyTorch may take others for a matrix.
         rivals = table.expand(*X.shape[:-2], *table.shape)
         if not model.num_observations:
-            rivals = model.transform_inputs(rivals)
+            rivals = model.transform_rows(rivals)
             own_mean, own_variance = model.mean_module(rivals), to_dense(kernel(rivals, diag=True))
             explained: Tensor | float = 0.0
         else:
@@ -71,7 +71,7 @@ class Rivals:
             known, before, *rest = self._of
             if known is table and before is found and rest == [version, rivals.shape]:
                 return
-        inputs = model.transform_inputs(rivals)
+        inputs = model.transform_rows(rivals)
         columns = found.side.columns(model.cross_covariance(inputs, items))
         weights = found.gamma @ columns.mT
         mean = model.mean_module(inputs) + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)

@@ -170,7 +170,7 @@ class UtilityModel(ComparisonModel):
             raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
         check_dimension(self, X)
         self.eval()
-        inputs = self.transform_inputs(X)
+        inputs = self.transform_rows(X)
         first, second = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)
         prior_mean = self.mean_module(first) - self.mean_module(second)
         variance = dueling_variance(self.covar_module, first, second)

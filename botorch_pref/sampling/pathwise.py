@@ -60,11 +60,14 @@ def draw_prior_paths(
 
     Returns:
         A differentiable path from items to ``sample_shape x batch_shape x ...`` values.
+
+    Raises:
+        UnsupportedError: If nothing says how many dimensions an item has, or the input transform
+            makes several rows of one.
     """
-    covar_module = model.covar_module
     feature_map: FeatureMap
     try:
-        features = _features(covar_module, model.transformed_items().shape[-1], num_features)
+        features = _features(model.covar_module, _num_inputs(model), num_features)
     except NotImplementedError:
         feature_map, weight = _nystrom(model, sample_shape)
     else:
@@ -172,6 +175,16 @@ def _warn_of_residual(kernel: Kernel, points: Tensor, root: Tensor, probes: Tens
     )
 
 
+def _num_inputs(model: LaplaceGP) -> int:
+    kernels = (part for part in model.covar_module.modules() if isinstance(part, Kernel))
+    if not model.items.shape[-2] and all(kernel.ard_num_dims is None for kernel in kernels):
+        raise UnsupportedError(
+            "A path of a model without data needs to know how many dimensions an item has: give "
+            "a `covar_module` with `ard_num_dims`."
+        )
+    return model.transformed_items().shape[-1]
+
+
 def _features(kernel: Kernel, num_inputs: int, num_features: int) -> FeatureMap:
     """Random Fourier features; on another device those that the CPU draws."""
     there = kernel.device.type != "cpu"
@@ -189,8 +202,13 @@ def _normal(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def _transform(model: LaplaceGP) -> InputTransform | None:
+    """A copy of the model's transform, as a path is a fixed function, whatever mode that is in."""
     transform: InputTransform | None = getattr(model, "input_transform", None)
-    return transform
+    if transform is None:
+        return None
+    if model.items.shape[-2]:
+        model.transform_rows(model.items[..., :1, :])  # which raises where a path would be no path
+    return copy.deepcopy(transform).eval()
 
 
 @GetTrainInputs.register(LaplaceGP)  # type: ignore[untyped-decorator]

@@ -11,6 +11,7 @@ from botorch.models.likelihoods.pairwise import (
 )
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
+from botorch_pref.acquisition import AdvantageUCB, MaxMinLCB, PairAsPoint, PairVariance
 from botorch_pref.acquisition.base import checked_beta, difference_moments, link_of
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
@@ -91,3 +92,17 @@ def test_items_that_the_kernel_cannot_tell_apart_do_not_differ() -> None:
     mean, variance = difference_moments(model, pair.unsqueeze(0))
     assert mean.abs().max() < 1e-12
     assert variance.max() < 1e-14
+
+
+def test_other_columns_than_the_models_are_refused_by_name() -> None:
+    model = PreferenceGP(rand(4, 2), torch.tensor([[0, 1], [2, 3]]))
+    with pytest.raises(ComparisonDataError, match="`followers` must have 2 columns"):
+        MaxMinLCB(model, 1.0, rand(5, 3))
+    with pytest.raises(ComparisonDataError, match="`x_ref` must have 2 columns"):
+        AdvantageUCB(model, rand(3), 1.0)
+    with pytest.raises(ComparisonDataError, match="`X` must be b x q x 2d pairs"):
+        PairAsPoint(PairVariance(model))(rand(3, 1, 3))
+    with pytest.raises(ComparisonDataError, match="`X` must be b x q x d points"):
+        model.posterior(rand(2))
+    # Without data a model knows no columns.
+    assert AdvantageUCB(PreferenceGP(None, None), rand(3), 1.0)(rand(2, 1, 3)).shape == (2,)

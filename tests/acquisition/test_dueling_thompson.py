@@ -169,3 +169,23 @@ def test_prior_alone_can_be_drawn_from() -> None:
     rule, pairs = DuelingThompsonSampling(model, scale=2.0, seed=0), rand(4, 2, 2)
     once = DuelingThompsonSampling(model, seed=0)
     torch.testing.assert_close(rule(pairs), 2.0 * once(pairs))
+
+
+def test_every_pair_of_a_batch_that_is_improved_in_turns_is_another_draw() -> None:
+    """As ``optimize_acqf_cyclic`` does, with the others of the batch pending each time."""
+    rule, pairs = DuelingThompsonSampling(make_model(), seed=5), rand(4, 2, 2)
+    point = PairAsPoint(rule)
+    found = []
+    for number in (1, 2, 2, 2):
+        point.set_X_pending(rand(number, 4))
+        found.append(rule(pairs))
+    point.set_X_pending(None)
+    found.append(rule(pairs))
+    for i, one in enumerate(found):
+        assert not any(torch.allclose(one, other, atol=1e-2) for other in found[:i])
+
+
+def test_an_unseeded_draw_survives_a_move() -> None:
+    rule, pairs = DuelingThompsonSampling(make_model()), rand(4, 2, 2)
+    before = rule(pairs)
+    assert torch.equal(rule.to("cpu")(pairs), before)

@@ -267,6 +267,13 @@ def test_prior_only_model(dim: int) -> None:
     assert largest_error(draws, covariance) < 0.15
 
 
+def test_a_prior_that_does_not_know_its_dimensions_says_so() -> None:
+    model = PreferenceGP(None, None)
+    with pytest.raises(UnsupportedError, match="ard_num_dims"):
+        draw_matheron_paths(model, Size([]))
+    assert model.posterior(rand(3, 2)).mean.shape == (3, 1)
+
+
 @torch.no_grad()
 def test_items_without_duels_are_the_prior() -> None:
     items = rand(4, 2)
