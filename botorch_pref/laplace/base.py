@@ -85,6 +85,10 @@ class Side(ABC):
     def look(self, z: Tensor) -> Look:
         """The objective and its derivatives at Newton's coordinates ``z``."""
 
+    def is_small(self, look: Look, z: Tensor) -> Tensor:
+        """Whether the gradient is small beside its own terms, for each element."""
+        return torch.ones_like(look.distance, dtype=torch.bool)
+
     @abstractmethod
     def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
         """Newton's direction, and the slope of the objective along it; ``slow`` as in the look."""

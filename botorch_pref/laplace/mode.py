@@ -67,18 +67,16 @@ def locate(
 ) -> tuple[LaplaceMode, Look]:
     """The same as :func:`find_mode`, and the last look that was taken, which is one there."""
     newton = _Newton(side, start, max_steps)
-    for _ in range(_TRIALS_A_STEP * max_steps):
-        newton.evaluate()
-        state = int(newton.state())
-        if state & _DONE:
-            break
-        if state & _RISING:
-            newton.aim(slow=bool(state & _SLOW))
-        newton.move()
+    newton.run()
     mode = newton.result()
+    failed = not bool(mode.converged.all())
+    if failed and newton.is_reopened():
+        newton.run()
+        mode = newton.result()
+        failed = not bool(mode.converged.all())
     if side.observations.has_residuals and isinstance(side, ExactSide):
         mode = _with_solved_weights(side, mode)
-    if not bool(mode.converged.all()):
+    if failed:
         _warn_of_non_convergence(mode, max_steps)
     return mode, newton.look
 
@@ -89,7 +87,7 @@ class _Newton:
     look: Look
 
     def __init__(self, side: Side, start: Tensor | None, max_steps: int) -> None:
-        self.side, self.max_steps = side, max_steps
+        self.side, self.max_steps, self.tolerance = side, max_steps, side.tolerance
         self.base = side.begin(start)
         shape, new = self.base.shape[:-1], self.base.new_full
         self.eps = torch.finfo(self.base.dtype).eps
@@ -99,6 +97,17 @@ class _Newton:
         self.half_distance = new(shape, torch.inf)
         self.done = torch.zeros(shape, dtype=torch.bool, device=self.base.device)
         self.num_steps = torch.zeros(shape, dtype=torch.long, device=self.base.device)
+
+    def run(self) -> None:
+        """Take steps until all elements are done."""
+        for _ in range(_TRIALS_A_STEP * self.max_steps):
+            self.evaluate()
+            state = int(self.state())
+            if state & _DONE:
+                break
+            if state & _RISING:
+                self.aim(slow=bool(state & _SLOW))
+            self.move()
 
     def evaluate(self) -> None:
         """Look at the current candidates, and find out which elements are done."""
@@ -114,9 +123,8 @@ class _Newton:
         self.rising = (objective >= least) | (self.step < self.eps)
         # Newton converges quadratically: below the tolerance it goes on for as long as the
         # gradient still falls, that is to the rounding floor, unless a look is dear.
-        tolerance = self.side.tolerance
-        floor = tolerance if self.side.is_dear else 100 * self.eps
-        settled = distance <= torch.where(falling, floor, tolerance)
+        floor = self.tolerance if self.side.is_dear else 100 * self.eps
+        settled = distance <= torch.where(falling, floor, self.tolerance)
         spent = self.num_steps >= self.max_steps
         lost = ~(distance < torch.inf)
         self.done = self.done | (self.rising & (settled | spent)) | lost
@@ -156,9 +164,23 @@ class _Newton:
             weights=look.weights,
             log_joint=look.objective,
             gradient=look.distance,
-            converged=(look.distance <= self.side.tolerance) & torch.isfinite(look.objective),
+            converged=self._near() & self._is_small(),
             num_steps=self.num_steps,
         )
+
+    def is_reopened(self) -> bool:
+        """Whether some gradients are small as all their terms are; these go on to the floor."""
+        reopened = self._near() & ~self._is_small()
+        self.tolerance, self.done = 100 * self.eps, self.done & ~reopened
+        return bool(reopened.any())
+
+    def _near(self) -> Tensor:
+        return (self.look.distance <= self.side.tolerance) & torch.isfinite(self.look.objective)
+
+    def _is_small(self) -> Tensor:
+        """Under a huge prior variance scores are tiny far from the mode: so is their difference."""
+        small = self.side.is_small(self.look, self.z)
+        return small | (self.look.distance <= 100 * self.eps)
 
 
 def _with_solved_weights(side: ExactSide, mode: LaplaceMode) -> LaplaceMode:

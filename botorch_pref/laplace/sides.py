@@ -29,6 +29,8 @@ from botorch_pref.laplace.factors import AnswerFactor, ExactFactor, ItemFactor, 
 from botorch_pref.laplace.maps import IdentityMap, SparseMap
 from botorch_pref.laplace.observations import Observations
 
+_SMALL = 1e-6
+
 
 class ExactSide(Side):
     r"""A side that loses nothing of the prior.
@@ -72,6 +74,10 @@ class ExactSide(Side):
         kept = self._kept
         slow = None if kept is None else distance > self.patience * kept[1]
         return Look(latent, score, objective, curvature, gradient, distance, is_slow=slow)
+
+    def is_small(self, look: Look, z: Tensor) -> Tensor:
+        """See the base class; ``z`` is one of the two terms."""
+        return look.gradient.abs().amax(-1) <= _SMALL * z.abs().amax(-1)
 
     def _objective(self, z: Tensor) -> tuple[Tensor, Tensor]:
         shift = self.latent(z)

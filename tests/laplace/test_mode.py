@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -123,6 +124,23 @@ class TestAgainstTheOracle:
         found = find_mode(problem.side(wanted))
         assert_equal(found.latent, expected.differences)
         assert_equal(found.weights, expected.score)
+
+    @pytest.mark.parametrize("outputscale", [1e6, 3e9, 1e11])
+    @pytest.mark.parametrize("repeats", [1.0, 50.0])
+    def test_huge_prior_variances(
+        self, wanted: type[Side], link: str, scale: float, outputscale: float, repeats: float
+    ) -> None:
+        """Scores are tiny far from the mode too: that their difference is says nothing."""
+        items = rand(10, 2)
+        outputscale = outputscale if link == "logit" else outputscale**0.75  # for the oracle's sake
+        K = outputscale * torch.exp(-3.0 * (items.unsqueeze(-2) - items).square().sum(-1))
+        observations = make(items, 12, judge="consistent", link=likelihood(link, scale))
+        block = replace(observations.blocks[0], weight=repeats * observations.weight)
+        observations, zero = Observations([block], 10), torch.zeros(10, dtype=torch.float64)
+        found = find_mode(choose_side(K, zero[0].expand(12), observations, side=wanted))
+        expected = oracle(K, zero, observations, link, scale)
+        assert bool(found.converged)
+        assert_equal(found.latent, expected.differences, 1e-5)
 
     def test_it_is_the_maximum(self, wanted: type[Side], link: str, scale: float) -> None:
         side = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
