@@ -57,6 +57,8 @@ class Strategy(ABC):
     ) -> None:
         if space is not None and (bounds is not None or choices is not None):
             raise ComparisonDataError("Give either `space`, or `bounds` and `choices`.")
+        if space is not None and not isinstance(space, SearchSpace):
+            raise ComparisonDataError(f"`space` must be a SearchSpace, not {space!r}.")
         self.space = space if space is not None else SearchSpace(bounds, choices)
         self.seed = checked_seed(seed)
         self.round = 0  # of those that count what they choose
