@@ -60,6 +60,8 @@ class BudgetedStrategy(Strategy):
     kinds: ClassVar[tuple[Kind, ...]] = ("duel", "value")
     """What is chosen from after the initial design."""
 
+    _asks = (Duel, Evaluate)
+
     settings: BudgetSettings
 
     def __init__(
