@@ -51,7 +51,7 @@ def checked_bounds(bounds: object) -> Tensor:
             f"`bounds` column {column} is {checked[:, column].tolist()}: the lower bound must "
             "be below the upper."
         )
-    return checked
+    return checked + 0.0  # no -0, which items at a bound would show
 
 
 def bounding_box(choices: Tensor | None, categorical: Sequence[int]) -> Tensor:

@@ -90,7 +90,7 @@ class Parameters:
         """``... x d`` items within the bounds, whole numbers rounded to the nearest."""
         items, discrete = items.clone(), list(self.discrete)
         items[..., discrete] = items[..., discrete].round()
-        return torch.minimum(torch.maximum(items, self.bounds[0]), self.bounds[1])
+        return torch.minimum(torch.maximum(items, self.bounds[0]), self.bounds[1]) + 0.0  # no -0
 
     def contains(self, items: Tensor) -> Tensor:
         """Which of ``... x d`` items are within the bounds, and whole where they should be."""

@@ -2,22 +2,27 @@ r"""Ask, tell, recommend, and a state of plain JSON."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from botorch_pref.data.options import checked_seed
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
-from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
+from botorch_pref.queries import Evaluate, Query
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.checks import (
+    check_query,
+    checked_answer,
+    checked_list,
+    checked_next_id,
+    reading,
+)
 
 STATE_VERSION = 1
-_DUEL_ANSWERS = "1 (the first wins), 0 (the second), 0.5 (no preference)"
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
 
 
@@ -47,6 +52,9 @@ class Strategy(ABC):
         seed: The seed of all draws.
     """
 
+    _asks: ClassVar[tuple[type[Query], ...]] = (Query,)
+    """The kinds of its queries, which those of a stored state must be of."""
+
     def __init__(
         self,
         bounds: Tensor | None = None,
@@ -57,6 +65,8 @@ class Strategy(ABC):
     ) -> None:
         if space is not None and (bounds is not None or choices is not None):
             raise ComparisonDataError("Give either `space`, or `bounds` and `choices`.")
+        if space is not None and not isinstance(space, SearchSpace):
+            raise ComparisonDataError(f"`space` must be a SearchSpace, not {space!r}.")
         self.space = space if space is not None else SearchSpace(bounds, choices)
         self.seed = checked_seed(seed)
         self.round = 0  # of those that count what they choose
@@ -111,7 +121,7 @@ class Strategy(ABC):
             raise StaleQueryError(f"Query {query.id} of {query.annotator!r} {state}.")
         # Its own query, not an equal one, which may have come from a file, or another device.
         own = self._open[query.annotator]
-        answered = Answered(own, _checked_answer(own, answer))
+        answered = Answered(own, checked_answer(own, answer))
         with torch.enable_grad():
             self._learn(answered)
         self.history.append(answered)
@@ -194,7 +204,8 @@ class Strategy(ABC):
 
         Raises:
             ComparisonDataError: If it is the state of another strategy, or of a version
-                that this one cannot read.
+                that this one cannot read, or has what this one cannot have written; names the
+                key, and of history and open queries the row.
         """
         if not isinstance(state, Mapping):
             raise ComparisonDataError(f"`state` must be a dictionary, not {state!r}.")
@@ -206,17 +217,13 @@ class Strategy(ABC):
             )
         if missing := _STATE_KEYS - state.keys():
             raise ComparisonDataError(f"`state` lacks {sorted(missing)}.")
-        space = SearchSpace.from_state_dict(state["space"], device)
-        strategy = cls(space=space, seed=state["seed"], **state["options"])
-        for query, answer in state["history"]:
-            answered = Answered(Query.from_json(query, device), answer)
-            strategy._learn(answered)
-            strategy.history.append(answered)
-        for entry in state["open"]:
-            query = Query.from_json(entry, device)
-            strategy._open[query.annotator] = query
-        strategy._next_id = state["next_id"]
-        strategy._restore(state["progress"])
+        with reading("space"):
+            space = SearchSpace.from_state_dict(state["space"], device)
+        with reading("options"):
+            strategy = cls(space=space, seed=state["seed"], **state["options"])
+        _recall(strategy, state, device)
+        with reading("progress"):
+            strategy._restore(state["progress"])
         return strategy
 
 
@@ -231,26 +238,26 @@ def _put_back(owner: object, name: str) -> Iterator[None]:
         raise
 
 
-def _checked_answer(query: Query, answer: object) -> float | None:
-    if answer is None:
-        return None
-    try:
-        # A tensor or a NumPy number of one element is as good as a Python one.
-        value = math.nan if isinstance(answer, str) else float(answer)  # type: ignore[arg-type]
-    except (TypeError, ValueError, RuntimeError):
-        value = math.nan
-    if isinstance(query, Duel):
-        known, meaning = value in (0.0, 0.5, 1.0), _DUEL_ANSWERS
-    elif isinstance(query, Choice):
-        last = len(query.items) - 1
-        known = value.is_integer() and 0 <= value <= last
-        meaning = f"the position of the favourite, a whole number from 0 to {last},"
-    elif isinstance(query, Label):
-        known, meaning = value in (0.0, 1.0), "1 (accept), 0 (reject)"
-    else:
-        known, meaning = math.isfinite(value), "a finite number"
-    if not known:
-        raise ComparisonDataError(
-            f"`answer` to query {query.id} is {answer!r}: an answer is {meaning} or None (skip)."
-        )
-    return value
+def _recall(strategy: Strategy, state: Mapping[str, Any], device: torch.device | None) -> None:
+    """Learn the history of a state, and open its open queries."""
+
+    def read(stored: Mapping[str, Any]) -> Query:
+        query = Query.from_json(stored, device)
+        check_query(query, strategy._asks, strategy.space)
+        return query
+
+    for row, entry in enumerate(checked_list("history", state["history"])):
+        with reading(f"history row {row}"):
+            stored, answer = entry
+            query = read(stored)
+            answered = Answered(query, checked_answer(query, answer))
+            strategy._learn(answered)
+        strategy.history.append(answered)
+    for row, stored in enumerate(checked_list("open", state["open"])):
+        with reading(f"open row {row}"):
+            query = read(stored)
+            if query.annotator in strategy._open:
+                raise ComparisonDataError(f"{query.annotator!r} has another open query.")
+        strategy._open[query.annotator] = query
+    queries = (*(done.query for done in strategy.history), *strategy._open.values())
+    strategy._next_id = checked_next_id(state["next_id"], (query.id for query in queries))

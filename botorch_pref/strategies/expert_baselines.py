@@ -57,6 +57,8 @@ class ExpertBaseline(Strategy):
         round: How many items were proposed.
     """
 
+    _asks = (Label, Evaluate)
+
     initial_labels = False
     """Whether labels belong to the initial design."""
 
@@ -170,8 +172,7 @@ class ExpertBaseline(Strategy):
 
     def _learn(self, answered: Answered) -> None:
         query, answer = answered
-        if not isinstance(query, Label | Evaluate):
-            raise ComparisonDataError(f"Query {query.id} asks neither for a label nor a value.")
+        assert isinstance(query, Label | Evaluate)
         if answer is not None and (isinstance(query, Evaluate) or self.initial_labels):
             self.beliefs.add(query, answer)
 

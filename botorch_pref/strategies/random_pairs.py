@@ -27,12 +27,8 @@ class RandomPairs(UtilityStrategy):
         if self.space.choices is None:
             # One point of a scrambled sequence each: two of one sequence would repel each other.
             item, opponent = (self._item(f"pair {arm}", annotator) for arm in (0, 1))
-            few = not self.space.parameters.real
-            for attempt in range(_ATTEMPTS if few else 0):  # of whole numbers and categories
-                taken = self._taken(item) if skipped else item.unsqueeze(0)
-                if not self._same(opponent, taken).any():
-                    break
-                opponent = self._item(f"pair 1, attempt {attempt}", annotator)
+            if not self.space.parameters.real:  # else an item could meet itself
+                opponent = self._apart(item, opponent, skipped, annotator)
             return torch.stack([item, opponent]), None
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
         n, barred = len(self.space.table), self._barred_table() if skipped else None
@@ -42,6 +38,17 @@ class RandomPairs(UtilityStrategy):
             if barred is None or not barred[first, second]:
                 break
         return self._rows(first, second)
+
+    def _apart(self, item: Tensor, drawn: Tensor, skipped: bool, annotator: str | None) -> Tensor:
+        """An opponent not barred, if one is found; else any but the item, if there is one."""
+        taken, other = self._taken(item) if skipped else item.unsqueeze(0), drawn
+        for attempt in range(_ATTEMPTS):
+            if not self._same(drawn, taken).any():
+                return drawn
+            if self._same(other, item):
+                other = drawn
+            drawn = self._item(f"pair 1, attempt {attempt}", annotator)
+        return other
 
     def _item(self, stream: str, annotator: str | None) -> Tensor:
         return self.space.sample(1, self._seed(stream, annotator))[0]

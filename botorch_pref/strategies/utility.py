@@ -35,6 +35,7 @@ class UtilityStrategy(LearningStrategy):
         num_identical: The number of answered duels in which an item met itself.
     """
 
+    _asks = (Duel,)
     num_identical = 0
 
     def recommend(self) -> Tensor:
@@ -154,8 +155,7 @@ class UtilityStrategy(LearningStrategy):
 
     def _learn(self, answered: Answered) -> None:
         query = answered.query
-        if not isinstance(query, Duel):
-            raise ComparisonDataError(f"Query {query.id} is no duel.")
+        assert isinstance(query, Duel)
         if answered.answer is not None and not self.learner.add(query, answered.answer):
             self.num_identical += 1
 

@@ -120,6 +120,28 @@ def test_what_is_best_is_feasible(name: str) -> None:
         assert is_feasible(space, found.items)
 
 
+@pytest.mark.parametrize("lower", [0.0, -0.0, -2.0])
+def test_zero_has_no_sign(lower: float) -> None:
+    """A query would show it as -0."""
+    space = box((lower, 3.0), (0.0, 4.0), (lower, 4.0), integer=[0, 2], categorical=[1])
+    items = space.sample(64, seed=0)
+    noise = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    found = [items, space.near(items, noise, 0.3), space.near(items, -noise.abs(), 3.0)]
+    found.append(torch.stack([space.uniform(seed) for seed in range(32)]))
+    rule = Near(torch.tensor([-0.1, -0.1, -0.1], dtype=DOUBLE), torch.ones(3))
+    found.append(space.maximize(rule, seed=0, raw_samples=16).items)
+    assert all((part == 0.0).any() for part in found)
+    assert not any((torch.signbit(part) & (part == 0.0)).any() for part in found)
+
+
+def test_zero_has_no_sign_within_constraints() -> None:
+    equality = ([0, 1, 2], [1.0, 1.0, 1.0], 2.0)
+    space = box(*[(-0.0, 12.0)] * 3, integer=[0, 1], equality_constraints=[equality])
+    items = space.sample(200, seed=0)
+    assert (items == 0.0).any()
+    assert not (torch.signbit(items) & (items == 0.0)).any()
+
+
 def test_the_best_of_a_mixed_space() -> None:
     space = SPACES["mixed"]
     target = torch.tensor([0.3, 4.2, 0.5, 1.0], dtype=DOUBLE)

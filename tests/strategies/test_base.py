@@ -27,6 +27,7 @@ from botorch_pref.strategies import (
     Strategy,
 )
 from botorch_pref.strategies.base import Answered
+from botorch_pref.strategies.registry import get_strategy, strategy_names
 from tests.contracts.strategy import StrategyContract, play
 from tests.models.common import rand
 
@@ -113,6 +114,12 @@ def test_an_answer_that_cannot_be_learnt_is_not_recorded() -> None:
 def test_a_domain_is_needed() -> None:
     with pytest.raises(SearchSpaceError):
         RandomDuels()
+
+
+@pytest.mark.parametrize("name", strategy_names())
+def test_a_space_that_is_none(name: str) -> None:
+    with pytest.raises(ComparisonDataError, match="`space` must be a SearchSpace"):
+        get_strategy(name, BOX, seed=0, horizon=9)  # type: ignore[arg-type]
 
 
 def test_state_names_everything() -> None:

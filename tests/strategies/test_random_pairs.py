@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from scipy import stats
 
@@ -48,6 +49,26 @@ def test_pairs_of_few_items_are_distinct() -> None:
         firsts.append(float(query.items[0, 0]))
         strategy.tell(query, 1.0)
     assert {*firsts} == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("kinds", [{"integer": [0]}, {"categorical": [0]}])
+@pytest.mark.parametrize("size", [2, 3])
+def test_no_item_meets_itself_where_all_others_are_barred(
+    kinds: dict[str, list[int]], size: int
+) -> None:
+    bounds = torch.tensor([[0.0], [size - 1.0]], dtype=torch.float64)
+    for seed in range(8):
+        strategy = RandomPairs(space=SearchSpace(bounds, **kinds), seed=seed)
+        for _ in range(size + 1):
+            query = strategy.ask()
+            assert query.items[0] != query.items[1]
+            strategy.tell(query, None)
+
+
+def test_a_space_of_one_item_leaves_no_other() -> None:
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    space = SearchSpace(bounds, integer=[0, 1], inequality_constraints=[([0, 1], [1.0, 1.0], 2.0)])
+    assert RandomPairs(space=space).ask().items.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
 def test_pairs_of_choices_are_uniform() -> None:

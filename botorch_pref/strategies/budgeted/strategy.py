@@ -17,6 +17,8 @@ from botorch_pref.strategies.base import Answered, Strategy
 from botorch_pref.strategies.budgeted.options import BudgetSettings
 from botorch_pref.strategies.budgeted.record import Kind, QueryRecord
 
+_ATTEMPTS = 100  # to draw another item than the first, of whole numbers and categories
+
 
 class Chosen(NamedTuple):
     r"""What is asked next.
@@ -39,7 +41,7 @@ class BudgetedStrategy(Strategy):
 
     It begins with duels of two random items and values of random items. What is chosen and
     cannot be paid any more ends it: ``ask`` raises. Every query that was chosen counts as paid,
-    skipped or not. In a table the opponent of an item is another choice, never itself.
+    skipped or not. An opponent that is drawn at random is another item, in a table another choice.
 
     A subclass sets ``settings_type``, ``record_type`` and ``kinds``, and implements ``_next``,
     ``_add`` and ``_recommended``; it extends ``_progress`` and ``_restore`` by what its choices
@@ -57,6 +59,8 @@ class BudgetedStrategy(Strategy):
     """What says why a query was asked."""
     kinds: ClassVar[tuple[Kind, ...]] = ("duel", "value")
     """What is chosen from after the initial design."""
+
+    _asks = (Duel, Evaluate)
 
     settings: BudgetSettings
 
@@ -151,9 +155,19 @@ class BudgetedStrategy(Strategy):
     def _query(self, query_id: int, annotator: str | None, chosen: Chosen) -> Query:
         if chosen.record.kind == "value":
             return Evaluate(query_id, chosen.item, chosen.row, annotator)
-        other, row = chosen.opponent or self._uniform("opponent", query_id, chosen.row)
+        other, row = chosen.opponent or self._opponent(query_id, chosen)
         rows = None if chosen.row is None or row is None else (chosen.row, row)
         return Duel(query_id, torch.stack([chosen.item.to(other), other]), rows, annotator)
+
+    def _opponent(self, query_id: int, chosen: Chosen) -> tuple[Tensor, int | None]:
+        """An item drawn at random, another one than the first if there is one, and its row."""
+        other, row = self._uniform("opponent", query_id, chosen.row)
+        if self.space.choices is None and not self.space.parameters.real:
+            for attempt in range(_ATTEMPTS):
+                if not torch.equal(other, chosen.item.to(other)):
+                    break
+                other, _ = self._uniform(f"opponent, attempt {attempt}", query_id)
+        return other, row
 
     def _uniform(self, stream: str, step: int, but: int | None = None) -> tuple[Tensor, int | None]:
         """An item drawn at random, of choices another one than ``but``, and its row."""

@@ -49,6 +49,7 @@ class COBOL(Strategy):
         decisions: Why each query was asked, by its number.
     """
 
+    _asks = (Label, Duel, Evaluate)
     measures_accepted = True
 
     def __init__(
@@ -199,8 +200,7 @@ class COBOL(Strategy):
 
     def _learn(self, answered: Answered) -> None:
         query, answer = answered
-        if not isinstance(query, Label | Duel | Evaluate):
-            raise ComparisonDataError(f"Query {query.id} asks neither for a label nor a value.")
+        assert isinstance(query, Label | Duel | Evaluate)
         if answer is not None:
             self.beliefs.add(query, answer)
 

@@ -28,7 +28,7 @@ class CompGPUCB(TwoModelStrategy):
     where duels are judged by the objective and no value is ever chosen, the recommendation is the
     best item in duels.
 
-    In a table an opponent is any other choice, so an item never meets itself.
+    An opponent is any other item, in a table any other choice, so an item never meets itself.
 
     Example:
         >>> options = {"duel_cost": 0.1, "value_cost": 1, "budget": 100}

@@ -3,7 +3,7 @@ r"""Playing rounds: plans, answers, the eliminations between, and the log."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -227,7 +227,12 @@ class RoundStrategy(UtilityStrategy):
 
 
 def _checked_answers(answers: Tensor | Sequence[float | None], count: int) -> list[float | None]:
-    told = answers.tolist() if isinstance(answers, Tensor) else list(answers)
+    given: object = answers.tolist() if isinstance(answers, Tensor) else answers
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise ComparisonDataError(
+            f"`answers` must be a list or a tensor, one for each planned pair, not {answers!r}."
+        )
+    told = list(given)
     if len(told) != count:
         raise ComparisonDataError(f"`answers` has {len(told)} rows for {count} planned pairs.")
     for row, answer in enumerate(told):

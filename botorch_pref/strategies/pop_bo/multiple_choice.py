@@ -57,6 +57,8 @@ class MultipleChoicePOPBO(LearningStrategy):
         SearchSpaceError: If the domain cannot be used.
     """
 
+    _asks = (Choice,)
+
     def __init__(
         self,
         bounds: Tensor | None = None,
@@ -158,8 +160,7 @@ class MultipleChoicePOPBO(LearningStrategy):
 
     def _learn(self, answered: Answered) -> None:
         query, answer = answered
-        if not isinstance(query, Choice):
-            raise ComparisonDataError(f"Query {query.id} is no choice.")
+        assert isinstance(query, Choice)
         if answer is None:
             return
         favourite = int(answer)

@@ -103,6 +103,27 @@ def test_the_initial_design_is_the_same(cls: type[BudgetedStrategy]) -> None:
 
 
 @pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("kinds", [{"integer": [0, 1]}, {"integer": [0], "categorical": [1]}])
+def test_no_random_item_meets_itself(
+    cls: type[BudgetedStrategy], kinds: dict[str, list[int]]
+) -> None:
+    """Nor on a box of a few items; all of them are asked."""
+    space = SearchSpace(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64), **kinds)
+    strategy = cls(space=space, num_initial_duels=40, seed=1)
+    queries = play(strategy, 40)
+    assert {record.phase for record in strategy.records} == {"initial"}
+    assert all(not torch.equal(*query.items) for query in queries)
+    assert len({tuple(query.items[1].tolist()) for query in queries}) == 4
+
+
+def test_an_item_without_others_meets_itself() -> None:
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    most = [([0, 1], [1.0, 1.0], 2.0)]
+    space = SearchSpace(bounds, integer=[0, 1], inequality_constraints=most)
+    assert RandomDuels(space=space).ask().items.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("cls", ALL)
 @pytest.mark.parametrize(("duel_cost", "value_cost", "budget"), [(0.1, 0.3, 3), ("1/3", 1, 7)])
 def test_costs_add_up(
     cls: type[BudgetedStrategy], duel_cost: Any, value_cost: Any, budget: int

@@ -235,6 +235,9 @@ def test_wrong_use_of_a_plan() -> None:
         strategy.complete_round([1.0] * 6)
     with pytest.raises(ComparisonDataError, match="row 2"):
         strategy.complete_round([1.0, 0.5, math.nan, 1.0, 1.0, 1.0, 1.0])
+    for wrong in (None, 0.5, torch.tensor(0.5), "1" * 7):
+        with pytest.raises(ComparisonDataError, match="`answers` must be a list"):
+            strategy.complete_round(wrong)  # type: ignore[arg-type]
     assert strategy.state_dict() == before
     strategy.complete_round([1.0, 0.0, 0.5, None, 1.0, 1.0, 0.0])
     assert len(strategy.records) == 1

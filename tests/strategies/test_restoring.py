@@ -1,0 +1,131 @@
+"""States that no strategy can have written are refused, with the row or the key that is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
+from botorch_pref.strategies import (
+    COBOL,
+    GPTS,
+    PFTS,
+    CompGPUCB,
+    MultipleChoicePOPBO,
+    RandomPairs,
+    Strategy,
+)
+from botorch_pref.strategies.expert_baselines import RandomValues
+from tests.models.common import rand
+from tests.strategies.common import FIXED
+
+TABLE = rand(5, 2)
+LABEL, VALUE = Label(7, TABLE[0], 0), Evaluate(7, TABLE[0], 0)
+CHOICE, DUEL = Choice(7, TABLE[:3], (0, 1, 2)), Duel(7, TABLE[:2], (0, 1))
+
+
+def state_of(kind: Any = PFTS, **options: Any) -> dict[str, Any]:
+    """Of a strategy with one answer, one skip, and one open query, as read from a file."""
+    if kind is PFTS:
+        options = {"hyperparameters": FIXED, **options}
+    strategy: Strategy = kind(choices=TABLE, **options)
+    for told in (1.0, None):
+        strategy.tell(strategy.ask(), told)
+    strategy.ask("ann")
+    state: dict[str, Any] = json.loads(json.dumps(strategy.state_dict()))
+    return state
+
+
+def assert_refused(kind: type[Strategy], state: dict[str, Any], match: str) -> None:
+    with pytest.raises(ComparisonDataError, match=rf"`state` {match}"):
+        kind.from_state_dict(state)
+
+
+def test_the_state_itself_is_not_refused() -> None:
+    state = state_of()
+    assert PFTS.from_state_dict(state).state_dict() == state
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [(PFTS, 7), (PFTS, "1"), (PFTS, [1]), (GPTS, math.nan), (GPTS, "x"), (CompGPUCB, -1)]
+    + [(COBOL, math.inf), (MultipleChoicePOPBO, 0.5), (RandomPairs, math.nan)],
+)
+def test_stored_answers(kind: type[Strategy], answer: Any) -> None:
+    state = state_of(kind)
+    state["history"].reverse()
+    state["history"][1][1] = answer
+    assert_refused(kind, state, re.escape(f"history row 1: `answer` to query 0 is {answer!r}"))
+
+
+@pytest.mark.parametrize("kind", [COBOL, CompGPUCB, MultipleChoicePOPBO, PFTS, RandomValues])
+def test_stored_queries_of_another_kind(kind: type[Strategy]) -> None:
+    others: dict[type[Strategy], list[Query]] = {
+        COBOL: [CHOICE],
+        CompGPUCB: [LABEL, CHOICE],
+        MultipleChoicePOPBO: [DUEL, LABEL, VALUE],
+        PFTS: [LABEL, VALUE, CHOICE],
+        RandomValues: [DUEL, CHOICE],
+    }
+    state = state_of(kind)
+    for query in others[kind]:
+        wrong = query.to_json()
+        match = f"Query 7 is a {query.kind}, not a "
+        assert_refused(kind, {**state, "open": [wrong]}, f"open row 0: {match}")
+        assert_refused(kind, {**state, "history": [[wrong, None]]}, f"history row 0: {match}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        (Duel(7, rand(2, 3), (0, 1)), "Query 7 has items of 3 dimensions, but the space 2"),
+        (Duel(7, TABLE[:2], (0, 5)), r"Query 7 is of rows \(0, 5\), but there are 5 choices"),
+    ],
+)
+def test_stored_queries_of_another_space(wrong: Query, match: str) -> None:
+    state = state_of()
+    assert_refused(PFTS, {**state, "open": [wrong.to_json()]}, f"open row 0: {match}")
+    assert_refused(PFTS, {**state, "history": [[wrong.to_json(), 1.0]]}, f"history row 0: {match}")
+
+
+@pytest.mark.parametrize(
+    ("entries", "match"),
+    [
+        ({"next_id": "x"}, "next_id must be a whole number, at least 3, not 'x'"),
+        ({"next_id": 2}, "next_id must be a whole number, at least 3, not 2"),
+        ({"next_id": True}, "next_id must be"),
+        ({"progress": {}}, "progress cannot be read: KeyError.'round'"),
+        ({"progress": None}, "progress cannot be read"),
+        ({"options": {"speed": 1}}, "options cannot be read: .*'speed'"),
+        ({"options": {"seed": 1}}, "options cannot be read: .*'seed'"),
+        ({"options": {"kappa": -1.0}}, "options: `kappa`"),
+        ({"options": None}, "options cannot be read"),
+        ({"seed": "x"}, "options: `seed`"),
+        ({"space": {"bounds": [[0.0], [1.0]], "size": 1}}, "space cannot be read: .*'size'"),
+        ({"space": None}, "space cannot be read"),
+        ({"history": {}}, "history must be a list"),
+        ({"history": [1.0]}, "history row 0 cannot be read"),
+        ({"history": [[{}, 1.0]]}, "history row 0: Missing or unknown entries"),
+        ({"open": None}, "open must be a list"),
+        ({"open": [3]}, "open row 0: A query is read from a dictionary"),
+    ],
+)
+def test_entries(entries: dict[str, Any], match: str) -> None:
+    assert_refused(PFTS, {**state_of(), **entries}, match)
+
+
+def test_an_annotator_has_one_open_query() -> None:
+    state = state_of()
+    state["open"] *= 2
+    assert_refused(PFTS, state, "open row 1: 'ann' has another open query")
+
+
+@pytest.mark.parametrize("kind", [COBOL, CompGPUCB, GPTS, MultipleChoicePOPBO, RandomValues])
+def test_progress_of_other_strategies(kind: type[Strategy]) -> None:
+    assert_refused(kind, {**state_of(kind), "progress": {}}, "progress cannot be read: KeyError")
+    assert_refused(kind, {**state_of(kind), "options": {"speed": 1}}, "options.*speed")
