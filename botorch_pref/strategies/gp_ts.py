@@ -53,6 +53,8 @@ class GPTS(Strategy):
         >>> strategy.tell(query, 1.7)
     """
 
+    _asks = (Evaluate,)
+
     def __init__(
         self,
         bounds: Tensor | None = None,
@@ -216,8 +218,7 @@ class GPTS(Strategy):
 
     def _learn(self, answered: Answered) -> None:
         query = answered.query
-        if not isinstance(query, Evaluate):
-            raise ComparisonDataError(f"Query {query.id} does not ask for a value.")
+        assert isinstance(query, Evaluate)
         if answered.answer is not None:
             self._told.append((query, answered.answer))
 

@@ -203,7 +203,7 @@ class SamplerExperiment(Experiment):
             y="regret",
             title=f"{self.title}: {self.setting}",
             xlabel="answers",
-            ylabel="relative regret of the recommendation",
+            ylabel="relative regret",
         )
 
 
