@@ -24,7 +24,7 @@ from botorch_pref.problems import (
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.runner import History, random_play, simulate
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import Strategy
+from botorch_pref.strategies import BudgetedStrategy, Strategy
 from botorch_pref.strategies.registry import get_strategy
 
 _HISTORY, _PLOT = "history.csv", "regret.png"
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    print(_report(history, problem, args, paths))
+    print(_report(history, problem, strategy, args, paths))
     return 0
 
 
@@ -136,6 +136,7 @@ def _save(
 def _report(
     history: History,
     problem: PreferenceProblem,
+    strategy: Strategy,
     args: argparse.Namespace,
     paths: tuple[Path, Path],
 ) -> str:
@@ -156,6 +157,7 @@ def _report(
             f"{history.cumulative_regret:.2f} ({regret}; random play expects {random:.2f})",
         ),
         *_identical(history),
+        *_initial(strategy),
         ("time", f"{history.seconds:.1f} s ({each:.0f} ms a {noun})"),
         ("regret plot", str(paths[0])),
         ("history", str(paths[1])),
@@ -179,6 +181,18 @@ def _identical(history: History) -> list[tuple[str, str]]:
         return []
     share = history.num_identical / duels
     return [("identical pairs", f"{history.num_identical} of {duels} duels ({share:.0%})")]
+
+
+def _initial(strategy: Strategy) -> list[tuple[str, str]]:
+    """That nothing was chosen, where the initial design took all queries."""
+    if not isinstance(strategy, BudgetedStrategy):
+        return []
+    if any(record.phase != "initial" for record in strategy.records):
+        return []
+    settings, number = strategy.settings, len(strategy.records)
+    whole = settings.num_initial_duels + settings.num_initial_values
+    text = f"all {number} queries were of it, so random; a --horizon above {whole} goes beyond"
+    return [("initial design", text)]
 
 
 def _recommendation(history: History, problem: PreferenceProblem) -> list[tuple[str, str]]:

@@ -101,6 +101,33 @@ def test_duels_alone(
     assert drawn[0].axes[0].get_xlabel() == "duels"
 
 
+@pytest.mark.parametrize(
+    ("strategy", "horizon", "whole"),
+    [("borda-ucb", 3, 100), ("comp-gp-ucb", 52, 55), ("gp-ucb", 10, 10), ("gp-ucb", 11, None)],
+)
+def test_an_initial_design_that_uses_up_the_horizon(
+    strategy: str,
+    horizon: int,
+    whole: int | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    drawn: list[Figure],
+) -> None:
+    """Such a run is random play, and what it takes to go beyond is told."""
+    run(tmp_path, strategy, horizon)
+    text = f"all {horizon} queries were of it, so random; a --horizon above {whole} goes beyond"
+    expected = None if whole is None else text
+    assert fields(capsys.readouterr().out).get("initial design") == expected
+
+
+def test_no_initial_design(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], drawn: list[Figure]
+) -> None:
+    for strategy in ("pf-ts", "gp-ts"):
+        run(tmp_path, strategy, 1)
+        assert "initial design" not in capsys.readouterr().out
+
+
 def test_values_that_are_interrupted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
