@@ -95,6 +95,16 @@ def test_choices(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
     assert study.dimensions[1].label == "size (m2)"
 
 
+def test_a_plan_that_ends_early_says_why(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("three.csv").write_text("x\n0\n1\n2\n")
+    plan = ("--choices", "three.csv", "--strategy", "mr-lpf", "--horizon", "4")
+    assert typed("1 1 1 1", *plan) == 0
+    assert len(saved().history) == 2
+    shown = capsys.readouterr().out
+    assert "A single item is left after 2 of 4 duels: nothing is left to ask." in shown
+    assert "are answered" not in shown
+
+
 def test_the_default_strategy(typed: Type) -> None:
     assert typed("q", "--bounds", "x:0:1") == 0
     assert isinstance(saved().strategy, PFTS)
