@@ -11,11 +11,13 @@ import pandas as pd
 import torch
 from botorch.exceptions.errors import BotorchError
 from pandas.errors import ParserWarning
+from torch import Tensor
 
 from botorch_pref.cli.errors import UsageError
 from botorch_pref.space import SearchSpace
 from botorch_pref.study import Dimension, Study
 
+_SHOWN = 5  # rows that are named in an error
 _UNNAMED = "Unnamed: "  # what pandas calls a column without a name
 _KIND = re.compile(r"(?P<number>.*):\s*(?P<kind>int|log)\s*")
 _CATEGORY = re.compile(r"(?P<name>.+):\s*\{(?P<levels>[^{}]*)\}")
@@ -99,7 +101,8 @@ def read_choices(path: Path) -> Domain:
     r"""Read a table of choices.
 
     Args:
-        path: A CSV file with a header; a column that is not all numbers is a category.
+        path: A CSV file with a header and no row twice; a column that is not all numbers is a
+            category.
 
     Raises:
         UsageError: If it cannot be read or used; says why.
@@ -121,11 +124,28 @@ def read_choices(path: Path) -> Domain:
             column = texts.map(found.index)
             categorical.append(number)
         columns.append(torch.tensor(column.to_numpy(), dtype=torch.double))
+    items = torch.stack(columns, dim=-1)
+    _check_differ(items)
     try:
-        space = SearchSpace(choices=torch.stack(columns, dim=-1), categorical=categorical)
+        space = SearchSpace(choices=items, categorical=categorical)
     except BotorchError as error:
         raise UsageError(f"--choices: {error}") from error
     return Domain(names, space, levels)
+
+
+def _check_differ(items: Tensor) -> None:
+    """Raises where a row repeats another: a person would be asked which of the two is better."""
+    first: dict[tuple[float, ...], int] = {}
+    repeats = []
+    for row, item in enumerate(items.tolist(), start=1):
+        if (other := first.setdefault(tuple(item), row)) != row:
+            repeats.append((row, other))
+    if not repeats:
+        return
+    (row, other), *others = repeats[:_SHOWN]
+    text = ", ".join([f"row {row} repeats row {other}", *(f"row {a} row {b}" for a, b in others)])
+    more = f" and {len(repeats) - _SHOWN} more" if len(repeats) > _SHOWN else ""
+    raise UsageError(f"--choices: {text}{more}: nobody can tell them apart. Leave repeats out.")
 
 
 def _read_table(path: Path) -> pd.DataFrame:

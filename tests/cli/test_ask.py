@@ -241,6 +241,10 @@ def test_names_are_read_as_the_study_reads_them(typed: Type) -> None:
         ("milk;sugar\n1;2\n3;4\n", "are not separated by commas"),
         (",milk\n0,10\n1,20\n", "a column of .* has no name"),
         ("", "cannot be read"),
+        ("roast,x\nlight,1\ndark,1\nlight,1.0\n", "row 3 repeats row 1: nobody can tell them"),
+        ("x\n1\n1\n", "row 2 repeats row 1: "),
+        ("x\n1\n2\n1\n2\n1\n", "row 3 repeats row 1, row 4 row 2, row 5 row 1: "),
+        ("x\n" + "1\n" * 20, "row 6 row 1 and 14 more: "),
     ],
 )
 def test_tables_that_cannot_be_used(content: str, message: str, tmp_path: Path) -> None:
@@ -248,6 +252,18 @@ def test_tables_that_cannot_be_used(content: str, message: str, tmp_path: Path) 
     path.write_text(content)
     with pytest.raises(UsageError, match=message):
         read_choices(path)
+
+
+def test_a_table_that_is_refused_is_left_as_it_is(
+    typed: Type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("x\n1\n2\n1\n")
+    with pytest.raises(SystemExit):
+        typed("1", "--choices", "table.csv")
+    assert "ask: error: --choices: row 3 repeats row 1" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [path]
+    assert path.read_text() == "x\n1\n2\n1\n"
 
 
 def test_what_looks_missing_may_be_a_level(tmp_path: Path) -> None:
