@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from pandas.errors import ParserWarning
 from torch import Tensor
 
 from botorch_pref.cli.errors import UsageError
+from botorch_pref.exceptions import StudyError
 from botorch_pref.space import SearchSpace
 from botorch_pref.study import Dimension, Study
+from botorch_pref.study.dimensions import named
 
 _SHOWN = 5  # rows that are named in an error
 _UNNAMED = "Unnamed: "  # what pandas calls a column without a name
@@ -61,14 +64,14 @@ def parse_bounds(text: str) -> Domain:
     names: list[str] = []
     ends: list[tuple[float, float]] = []
     kinds: dict[str, list[int]] = {"integer": [], "log": [], "categorical": []}
-    levels: dict[str, tuple[str, ...]] = {}
+    levels: dict[int, tuple[str, ...]] = {}
     for number, part in enumerate(_parts(text)):
         if category := _CATEGORY.fullmatch(part):
             names.append(_plain(category["name"]))
             found = tuple(_plain(level) for level in category["levels"].split("|"))
             if len(found) < 2 or "" in found or len(set(found)) < len(found):
                 raise UsageError(f"--bounds: {part!r} needs two levels or more that differ.")
-            levels[Dimension.parse(names[-1]).name] = found
+            levels[number] = found
             ends.append((0.0, len(found) - 1.0))
             kinds["categorical"].append(number)
             continue
@@ -85,6 +88,7 @@ def parse_bounds(text: str) -> Domain:
                 "NAME:{A|B}."
             ) from None
         names.append(_plain(name))
+    dimensions = _named("--bounds", names)
     try:
         space = SearchSpace(
             torch.tensor(ends, dtype=torch.double).T,
@@ -94,7 +98,7 @@ def parse_bounds(text: str) -> Domain:
         )
     except BotorchError as error:
         raise UsageError(f"--bounds: {error}") from error
-    return Domain(tuple(names), space, levels)
+    return Domain(tuple(names), space, {dimensions[i].name: found for i, found in levels.items()})
 
 
 def read_choices(path: Path) -> Domain:
@@ -110,6 +114,7 @@ def read_choices(path: Path) -> Domain:
     table = _read_table(path)
     columns, levels, categorical = [], {}, []
     names = tuple(_plain(str(name)) for name in table.columns)
+    dimensions = _named("--choices", names)
     for number, name in enumerate(names):
         column = table.iloc[:, number]
         if column.isna().any():
@@ -120,7 +125,7 @@ def read_choices(path: Path) -> Domain:
             found = sorted(set(texts))
             if len(found) < 2:
                 raise UsageError(f"--choices: {name!r} is {found[0]!r} in every row: leave it out.")
-            levels[Dimension.parse(name).name] = tuple(found)
+            levels[dimensions[number].name] = tuple(found)
             column = texts.map(found.index)
             categorical.append(number)
         columns.append(torch.tensor(column.to_numpy(), dtype=torch.double))
@@ -131,6 +136,14 @@ def read_choices(path: Path) -> Domain:
     except BotorchError as error:
         raise UsageError(f"--choices: {error}") from error
     return Domain(names, space, levels)
+
+
+def _named(option: str, names: Sequence[str]) -> list[Dimension]:
+    """The dimensions of names that were not given as ``names``, but in an option."""
+    try:
+        return named(names)
+    except StudyError as error:
+        raise UsageError(str(error).replace("`names`", option, 1)) from error
 
 
 def _check_differ(items: Tensor) -> None:
