@@ -2,11 +2,13 @@ r"""A search space as it is written on a command line, or in a table of choices.
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -20,8 +22,8 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.study import Dimension, Study
 from botorch_pref.study.dimensions import named
 
+_UNNAMED = "Unnamed: "  # what pandas calls a column without a name, if it saves it again
 _SHOWN = 5  # rows that are named in an error
-_UNNAMED = "Unnamed: "  # what pandas calls a column without a name
 _KIND = re.compile(r"(?P<number>.*):\s*(?P<kind>int|log)\s*")
 _CATEGORY = re.compile(r"(?P<name>.+):\s*\{(?P<levels>[^{}]*)\}")
 
@@ -113,7 +115,7 @@ def read_choices(path: Path) -> Domain:
     """
     table = _read_table(path)
     columns, levels, categorical = [], {}, []
-    names = tuple(_plain(str(name)) for name in table.columns)
+    names = tuple(map(_plain, table.columns))
     dimensions = _named("--choices", names)
     for number, name in enumerate(names):
         column = table.iloc[:, number]
@@ -164,27 +166,39 @@ def _check_differ(items: Tensor) -> None:
 def _read_table(path: Path) -> pd.DataFrame:
     """The table in a file; only what is not there is missing: None and NA may be levels."""
     try:
+        text = path.read_text(encoding="utf-8")
         with warnings.catch_warnings():
             warnings.simplefilter("error", ParserWarning)  # as of rows longer than the header
-            table = pd.read_csv(
-                path, skipinitialspace=True, index_col=False, keep_default_na=False, na_values=[""]
-            )
+            table = _parsed(text, na_values=[""])
+        # As they stand there: of two columns of one name pandas renames the second.
+        table.columns = _parsed(text, header=None, nrows=1, dtype=str).iloc[0]
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"--choices: {str(path)!r} is not UTF-8 text: save it as UTF-8 (of a spreadsheet: as "
+            '"CSV UTF-8").'
+        ) from error
     except (OSError, ValueError, ParserWarning) as error:
         raise UsageError(
             f"--choices: {str(path)!r} cannot be read: {_plain(str(error))}"
         ) from error
     if not len(table):
         raise UsageError(f"--choices: {str(path)!r} has no rows below its header.")
-    if len(table.columns) == 1 and set(";\t") & set(str(table.columns[0])):
+    if len(table.columns) == 1 and set(";\t") & set(table.columns[0]):
         raise UsageError(f"--choices: the columns of {str(path)!r} are not separated by commas.")
-    if any(str(name).startswith(_UNNAMED) for name in table.columns):
+    if any(not _plain(name) or name.startswith(_UNNAMED) for name in table.columns):
         raise UsageError(
             f"--choices: a column of {str(path)!r} has no name. If it only counts the rows, leave "
             "it out (pandas: to_csv(..., index=False))."
         )
-    if all(_is_number(str(name)) for name in table.columns):
+    if all(map(_is_number, table.columns)):
         raise UsageError(f"--choices: the first row of {str(path)!r} has no names but numbers.")
     return table
+
+
+def _parsed(text: str, **options: Any) -> pd.DataFrame:
+    return pd.read_csv(
+        io.StringIO(text), skipinitialspace=True, index_col=False, keep_default_na=False, **options
+    )
 
 
 def _is_number(text: str) -> bool:

@@ -243,7 +243,11 @@ def test_names_are_read_as_the_study_reads_them(typed: Type) -> None:
         ("1,2\n3,4\n5,6\n", "has no names but numbers"),
         ("milk;sugar\n1;2\n3;4\n", "are not separated by commas"),
         (",milk\n0,10\n1,20\n", "a column of .* has no name"),
+        ("Unnamed: 0,milk\n0,10\n1,20\n", "a column of .* has no name"),
+        ("milk,\n0,10\n1,20\n", "a column of .* has no name"),
         ("", "cannot be read"),
+        ("a,a\n1,2\n3,4\n", "--choices has 'a' more than once"),
+        ("a,b, a \n1,2,3\n3,4,5\n", "--choices has 'a' more than once"),
         ("index,x\n1,2\n3,4\n", "--choices: 'index' is a column of the history; choose another"),
         ("kind,x\na,2\nb,4\n", "--choices: 'kind' is a column of the history"),
         ("x (a) (b),y\n1,2\n3,4\n", r"--choices: 'x \(a\) \(b\)' is no name such as"),
@@ -259,6 +263,26 @@ def test_tables_that_cannot_be_used(content: str, message: str, tmp_path: Path) 
     path.write_text(content)
     with pytest.raises(UsageError, match=message):
         read_choices(path)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_a_table_in_another_encoding(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes("café,x\n1,2\n3,4\n".encode(encoding))
+    with pytest.raises(UsageError, match=r"'.*table\.csv' is not UTF-8 text: save it as UTF-8"):
+        read_choices(path)
+    path.write_bytes("café,a.1,a\n1,2,5\n3,4,6\n".encode("utf-8-sig"))
+    assert read_choices(path).names == ("café", "a.1", "a")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe with a name")
+def test_a_table_that_can_be_read_only_once(tmp_path: Path) -> None:
+    """As of ``--choices <(...)``."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code = f"open({str(pipe)!r}, 'w').write('a,b\\n1,2\\n3,4\\n')"
+    with subprocess.Popen([sys.executable, "-c", code]):
+        assert read_choices(pipe).names == ("a", "b")
 
 
 def test_a_table_that_is_refused_is_left_as_it_is(
