@@ -18,6 +18,8 @@ _MOST_DIGITS = 6
 _NAME = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
 # Columns of a study's history that are no dimension.
 RESERVED = ("step", "kind", "index", "answer", "annotator", "told")
+# Where a query has several items, the columns of a dimension and of the index are these.
+_OF_SEVERAL = re.compile(r"(?:first|second|item(?:[3-9]|[1-9]\d+))_(?P<name>.+)")
 
 
 class Dimension(NamedTuple):
@@ -112,6 +114,28 @@ def named(names: Sequence[str]) -> list[Dimension]:
     if twice := sorted({name for name in own if own.count(name) > 1}):
         raise StudyError(f"`names` has {', '.join(map(repr, twice))} more than once.")
     return dimensions
+
+
+def check_columns(dimensions: Sequence[Dimension]) -> None:
+    r"""Refuse what would give a column of the history two meanings.
+
+    A study may ask for one item and for several, so that the column ``first_x`` may be that of
+    ``x`` and of a dimension of this name.
+
+    Args:
+        dimensions: All of a study that begins; one that was begun is read whatever it has.
+
+    Raises:
+        StudyError: If one has the name of such a column.
+    """
+    own = {"index", *(dimension.name for dimension in dimensions)}
+    for dimension in dimensions:
+        found = _OF_SEVERAL.fullmatch(dimension.name)
+        if found is not None and found["name"] in own:
+            raise StudyError(
+                f"`names`: {dimension.name!r} is the column of the history for the "
+                f"{found['name']!r} of one of several items; choose another name."
+            )
 
 
 def value_text(value: float, dimension: Dimension, i: int, space: SearchSpace) -> str:
