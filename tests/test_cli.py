@@ -20,6 +20,7 @@ from botorch_pref.problems import Catalyst, problem_names
 from botorch_pref.runner import random_play
 from botorch_pref.runner.run import Run
 from botorch_pref.strategies import PFTS, registry
+from tests.cli.common import fields
 
 # A process that was started in the background ignores Ctrl-C, and so do those it starts.
 CODE = """
@@ -39,11 +40,6 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert shown.out == ""
     assert len(shown.err.splitlines()) == 1
     return shown.err
-
-
-def fields(text: str) -> dict[str, str]:
-    """The lines of a report by their names."""
-    return {line[:18].strip(): line[19:] for line in text.splitlines()}
 
 
 def test_the_main_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +218,7 @@ def test_ctrl_c_before_anything_was_done(
     monkeypatch.setattr(Interrupted, "num_told", 0)
     monkeypatch.setitem(registry._STRATEGIES, "pf-ts", Interrupted)
     assert main(["run", "catalyst", "--quiet", "--out", str(tmp_path)]) == 130
-    line = "interrupted before the first duel was over; nothing was saved\n"
+    line = "interrupted before the first query was answered; nothing was saved\n"
     assert capsys.readouterr().err == line
     assert [*tmp_path.iterdir()] == []
 

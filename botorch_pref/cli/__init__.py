@@ -39,9 +39,10 @@ examples:
   botorch-pref run --help          the problems, the strategies, all options
 """
 _RUN = """\
-Simulate a strategy on a problem whose utility is known: a simulated judge answers each duel,
-the better item winning with probability 1 / (1 + exp(-difference of utility)). Prints the
-recommended item and the regret; saves the history (CSV) and a regret plot (PNG).
+Simulate a strategy on a problem whose utility is known: a simulated judge answers its queries.
+In a duel the better item wins with probability 1 / (1 + exp(-difference of utility)); a strategy
+that measures is told the value of an item with normal noise, of standard deviation 1. Prints
+the recommended item and the regret; saves the history (CSV) and a regret plot (PNG).
 """
 
 
@@ -112,7 +113,11 @@ def _add_run(commands: Any) -> None:
         "--strategy", default="pf-ts", metavar="NAME", help="one of those below; default: pf-ts"
     )
     run.add_argument(
-        "--horizon", type=count, default=100, metavar="N", help="number of duels; default: 100"
+        "--horizon",
+        type=count,
+        default=100,
+        metavar="N",
+        help="number of queries: duels, or values where the strategy measures; default: 100",
     )
     run.add_argument(
         "--seed", type=seed, default=0, metavar="N", help="of judge and strategy; default: 0"
@@ -134,6 +139,12 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--dedupe", choices=("keep", "mean"), help="repeated measurements (catalyst); default: keep"
     )
+    _add_output(run)
+    run.set_defaults(handler=_run)
+
+
+def _add_output(run: Any) -> None:
+    """Where the results go, and what else changes none of them."""
     run.add_argument(
         "--out",
         type=Path,
@@ -149,7 +160,6 @@ def _add_run(commands: Any) -> None:
         help="threads of torch, more than one of which slow small problems down; default: 1",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
-    run.set_defaults(handler=_run)
 
 
 def _run(args: argparse.Namespace) -> int:

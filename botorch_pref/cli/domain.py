@@ -2,21 +2,28 @@ r"""A search space as it is written on a command line, or in a table of choices.
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 from botorch.exceptions.errors import BotorchError
 from pandas.errors import ParserWarning
+from torch import Tensor
 
 from botorch_pref.cli.errors import UsageError
+from botorch_pref.exceptions import StudyError
 from botorch_pref.space import SearchSpace
 from botorch_pref.study import Dimension, Study
+from botorch_pref.study.dimensions import check_columns, named
 
-_UNNAMED = "Unnamed: "  # what pandas calls a column without a name
+_UNNAMED = "Unnamed: "  # what pandas calls a column without a name, if it saves it again
+_SHOWN = 5  # rows that are named in an error
 _KIND = re.compile(r"(?P<number>.*):\s*(?P<kind>int|log)\s*")
 _CATEGORY = re.compile(r"(?P<name>.+):\s*\{(?P<levels>[^{}]*)\}")
 
@@ -59,14 +66,14 @@ def parse_bounds(text: str) -> Domain:
     names: list[str] = []
     ends: list[tuple[float, float]] = []
     kinds: dict[str, list[int]] = {"integer": [], "log": [], "categorical": []}
-    levels: dict[str, tuple[str, ...]] = {}
+    levels: dict[int, tuple[str, ...]] = {}
     for number, part in enumerate(_parts(text)):
         if category := _CATEGORY.fullmatch(part):
             names.append(_plain(category["name"]))
             found = tuple(_plain(level) for level in category["levels"].split("|"))
             if len(found) < 2 or "" in found or len(set(found)) < len(found):
                 raise UsageError(f"--bounds: {part!r} needs two levels or more that differ.")
-            levels[Dimension.parse(names[-1]).name] = found
+            levels[number] = found
             ends.append((0.0, len(found) - 1.0))
             kinds["categorical"].append(number)
             continue
@@ -83,6 +90,7 @@ def parse_bounds(text: str) -> Domain:
                 "NAME:{A|B}."
             ) from None
         names.append(_plain(name))
+    dimensions = _named("--bounds", names)
     try:
         space = SearchSpace(
             torch.tensor(ends, dtype=torch.double).T,
@@ -92,21 +100,23 @@ def parse_bounds(text: str) -> Domain:
         )
     except BotorchError as error:
         raise UsageError(f"--bounds: {error}") from error
-    return Domain(tuple(names), space, levels)
+    return Domain(tuple(names), space, {dimensions[i].name: found for i, found in levels.items()})
 
 
 def read_choices(path: Path) -> Domain:
     r"""Read a table of choices.
 
     Args:
-        path: A CSV file with a header; a column that is not all numbers is a category.
+        path: A CSV file with a header and no row twice; a column that is not all numbers is a
+            category.
 
     Raises:
         UsageError: If it cannot be read or used; says why.
     """
     table = _read_table(path)
     columns, levels, categorical = [], {}, []
-    names = tuple(_plain(str(name)) for name in table.columns)
+    names = tuple(map(_plain, table.columns))
+    dimensions = _named("--choices", names)
     for number, name in enumerate(names):
         column = table.iloc[:, number]
         if column.isna().any():
@@ -117,41 +127,80 @@ def read_choices(path: Path) -> Domain:
             found = sorted(set(texts))
             if len(found) < 2:
                 raise UsageError(f"--choices: {name!r} is {found[0]!r} in every row: leave it out.")
-            levels[Dimension.parse(name).name] = tuple(found)
+            levels[dimensions[number].name] = tuple(found)
             column = texts.map(found.index)
             categorical.append(number)
         columns.append(torch.tensor(column.to_numpy(), dtype=torch.double))
+    items = torch.stack(columns, dim=-1)
+    _check_differ(items)
     try:
-        space = SearchSpace(choices=torch.stack(columns, dim=-1), categorical=categorical)
+        space = SearchSpace(choices=items, categorical=categorical)
     except BotorchError as error:
         raise UsageError(f"--choices: {error}") from error
     return Domain(names, space, levels)
 
 
+def _named(option: str, names: Sequence[str]) -> list[Dimension]:
+    """The dimensions of names that were not given as ``names``, but in an option."""
+    try:
+        dimensions = named(names)
+        check_columns(dimensions)
+    except StudyError as error:
+        raise UsageError(str(error).replace("`names`", option, 1)) from error
+    return dimensions
+
+
+def _check_differ(items: Tensor) -> None:
+    """Raises where a row repeats another: a person would be asked which of the two is better."""
+    first: dict[tuple[float, ...], int] = {}
+    repeats = []
+    for row, item in enumerate(items.tolist(), start=1):
+        if (other := first.setdefault(tuple(item), row)) != row:
+            repeats.append((row, other))
+    if not repeats:
+        return
+    (row, other), *others = repeats[:_SHOWN]
+    text = ", ".join([f"row {row} repeats row {other}", *(f"row {a} row {b}" for a, b in others)])
+    more = f" and {len(repeats) - _SHOWN} more" if len(repeats) > _SHOWN else ""
+    raise UsageError(f"--choices: {text}{more}: nobody can tell them apart. Leave repeats out.")
+
+
 def _read_table(path: Path) -> pd.DataFrame:
     """The table in a file; only what is not there is missing: None and NA may be levels."""
     try:
+        text = path.read_text(encoding="utf-8")
         with warnings.catch_warnings():
             warnings.simplefilter("error", ParserWarning)  # as of rows longer than the header
-            table = pd.read_csv(
-                path, skipinitialspace=True, index_col=False, keep_default_na=False, na_values=[""]
-            )
+            table = _parsed(text, na_values=[""])
+        # As they stand there: of two columns of one name pandas renames the second.
+        table.columns = _parsed(text, header=None, nrows=1, dtype=str).iloc[0]
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"--choices: {str(path)!r} is not UTF-8 text: save it as UTF-8 (of a spreadsheet: as "
+            '"CSV UTF-8").'
+        ) from error
     except (OSError, ValueError, ParserWarning) as error:
         raise UsageError(
             f"--choices: {str(path)!r} cannot be read: {_plain(str(error))}"
         ) from error
     if not len(table):
         raise UsageError(f"--choices: {str(path)!r} has no rows below its header.")
-    if len(table.columns) == 1 and set(";\t") & set(str(table.columns[0])):
+    if len(table.columns) == 1 and set(";\t") & set(table.columns[0]):
         raise UsageError(f"--choices: the columns of {str(path)!r} are not separated by commas.")
-    if any(str(name).startswith(_UNNAMED) for name in table.columns):
+    if any(not _plain(name) or name.startswith(_UNNAMED) for name in table.columns):
         raise UsageError(
             f"--choices: a column of {str(path)!r} has no name. If it only counts the rows, leave "
             "it out (pandas: to_csv(..., index=False))."
         )
-    if all(_is_number(str(name)) for name in table.columns):
+    if all(map(_is_number, table.columns)):
         raise UsageError(f"--choices: the first row of {str(path)!r} has no names but numbers.")
     return table
+
+
+def _parsed(text: str, **options: Any) -> pd.DataFrame:
+    return pd.read_csv(
+        io.StringIO(text), skipinitialspace=True, index_col=False, keep_default_na=False, **options
+    )
 
 
 def _is_number(text: str) -> bool:

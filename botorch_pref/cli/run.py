@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -20,14 +21,16 @@ from botorch_pref.problems import (
     SyntheticProblem,
     get_problem,
 )
+from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.runner import History, random_play, simulate
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import Strategy
+from botorch_pref.strategies import BudgetedStrategy, Strategy
 from botorch_pref.strategies.registry import get_strategy
 
 _HISTORY, _PLOT = "history.csv", "regret.png"
 _PERCENT = 10.0  # of hydrogen yield: one unit of the catalyst's utility
 _ELEMENTS = ("silver", "gold", "zinc")
+_NOUNS = {"duel": "duel", "choice": "choice", "label": "label", "evaluate": "value"}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         The exit status: 0, or 130 if the simulation was interrupted.
 
     Raises:
-        UsageError: If something cannot be done as asked; before the first duel, but for
+        UsageError: If something cannot be done as asked; before the first query, but for
             a disk that fills up meanwhile.
     """
     torch.set_num_threads(args.threads)
@@ -57,17 +60,18 @@ def run(args: argparse.Namespace) -> int:
         name=args.strategy,
     )
     if not history.num_duels:
-        print("interrupted before the first duel was over; nothing was saved", file=sys.stderr)
+        print("interrupted before the first query was answered; nothing was saved", file=sys.stderr)
         return INTERRUPTED
     paths = _save(history, problem, args, folder)
     if history.num_duels < history.horizon:
+        asked = "duels" if history.table["kind"].eq(Duel.kind).all() else "queries"
         print(
-            f"interrupted after {history.num_duels} of {history.horizon} duels; what was done is "
+            f"interrupted after {history.num_duels} of {history.horizon} {asked}; what was done is "
             f"saved in {paths[0]} and {paths[1]}",
             file=sys.stderr,
         )
         return INTERRUPTED
-    print(_report(history, problem, args, paths))
+    print(_report(history, problem, strategy, args, paths))
     return 0
 
 
@@ -119,7 +123,7 @@ def _save(
     if isinstance(problem, Catalyst):
         unit, scale = "percentage points of yield", _PERCENT
     preset = f"{args.strategy} ({args.preset})"
-    title = f"{problem.name}, {preset}, {history.num_duels} duels, seed {args.seed}"
+    title = f"{problem.name}, {preset}, {_asked(history)}, seed {args.seed}"
     try:
         table = history.save(folder / _HISTORY)
         figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)
@@ -132,27 +136,63 @@ def _save(
 def _report(
     history: History,
     problem: PreferenceProblem,
+    strategy: Strategy,
     args: argparse.Namespace,
     paths: tuple[Path, Path],
 ) -> str:
-    duels, random = history.num_duels, history.num_duels * history.random_regret
-    share = history.num_identical / duels
+    number, kinds = history.num_duels, history.table["kind"]
+    random, each = number * history.random_regret, 1000 * history.seconds / number
+    noun = _NOUNS[kinds.iloc[0]] if kinds.nunique() == 1 else "query"
+    regret = "dueling regret"
+    if kinds.eq(Evaluate.kind).any():
+        regret += ", of a value that of its item with itself"
     lines = [
         (
             "run",
-            f"{problem.name}, {args.strategy} ({args.preset}), {duels} duels, seed {args.seed}",
+            f"{problem.name}, {args.strategy} ({args.preset}), {_asked(history)}, seed {args.seed}",
         ),
         *_recommendation(history, problem),
         (
             "cumulative regret",
-            f"{history.cumulative_regret:.2f} (dueling regret; random play expects {random:.2f})",
+            f"{history.cumulative_regret:.2f} ({regret}; random play expects {random:.2f})",
         ),
-        ("identical pairs", f"{history.num_identical} of {duels} duels ({share:.0%})"),
-        ("time", f"{history.seconds:.1f} s ({1000 * history.seconds / duels:.0f} ms a duel)"),
+        *_identical(history),
+        *_initial(strategy),
+        ("time", f"{history.seconds:.1f} s ({each:.0f} ms a {noun})"),
         ("regret plot", str(paths[0])),
         ("history", str(paths[1])),
     ]
     return "\n".join(f"{name:<18} {text}" for name, text in lines)
+
+
+def _asked(history: History) -> str:
+    """What was asked by kind, and what it cost, as in "90 duels, 10 values, cost 19"."""
+    counts = Counter(history.table["kind"])
+    parts = [f"{count} {_NOUNS[kind]}{'s' * (count > 1)}" for kind, count in counts.items()]
+    if "cost" in history.table:
+        parts.append(f"cost {history.table['cost'].iloc[-1]:.6g}")
+    return ", ".join(parts)
+
+
+def _identical(history: History) -> list[tuple[str, str]]:
+    """How many duels were of an item with itself, which no value can be."""
+    duels = int(history.table["kind"].eq(Duel.kind).sum())
+    if not duels:
+        return []
+    share = history.num_identical / duels
+    return [("identical pairs", f"{history.num_identical} of {duels} duels ({share:.0%})")]
+
+
+def _initial(strategy: Strategy) -> list[tuple[str, str]]:
+    """That nothing was chosen, where the initial design took all queries."""
+    if not isinstance(strategy, BudgetedStrategy):
+        return []
+    if any(record.phase != "initial" for record in strategy.records):
+        return []
+    settings, number = strategy.settings, len(strategy.records)
+    whole = settings.num_initial_duels + settings.num_initial_values
+    text = f"all {number} queries were of it, so random; a --horizon above {whole} goes beyond"
+    return [("initial design", text)]
 
 
 def _recommendation(history: History, problem: PreferenceProblem) -> list[tuple[str, str]]:

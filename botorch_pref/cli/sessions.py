@@ -90,7 +90,8 @@ def add_ask(commands: Any) -> None:
         "--horizon",
         type=count,
         metavar="N",
-        help="number of duels that mr-lpf is to plan for; default: 50",
+        help="number of duels that mr-lpf is to plan for, of which it asks fewer if a single "
+        "item is left before; default: 50",
     )
     ask.add_argument(
         "--seed", type=seed, metavar="N", help="of all draws of a new study; default: 0"

@@ -29,6 +29,8 @@ from botorch_pref.runner import History
 
 _NUM_MARKERS = 8  # along a curve
 _WINDOW = 10
+# How each kind of query is drawn where it pays regret.
+_KINDS = {"duel": ("o", "a duel"), "choice": ("^", "a choice"), "evaluate": ("s", "a value")}
 
 
 class _Metric(NamedTuple):
@@ -70,10 +72,10 @@ def plot_regret(
     utility_unit: str = "units of utility",
     utility_scale: float = 1.0,
 ) -> Figure:
-    r"""The regret of each duel, its sum, and the regret of the recommendation.
+    r"""The regret of each query, its sum, and the regret of the recommendation.
 
     Args:
-        history: What happened; at least one duel.
+        history: What happened; at least one query.
         title: The title; the problem's and the strategy's name if omitted.
         utility_unit: The unit of the recommendation's axis.
         utility_scale: How many of those units make one unit of utility.
@@ -82,7 +84,9 @@ def plot_regret(
         The figure, which belongs to no window.
     """
     title = title or f"{history.problem}, {history.strategy}"
-    figure, (each, total, recommendation) = _panels(3, history.num_duels, title, height=3.1)
+    figure, (each, total, recommendation) = _panels(
+        3, history.num_duels, title, 3.1, _asked(history.table)
+    )
     _plot_each(each, history)
     _plot_total(total, history)
     _plot_recommendation(recommendation, history, utility_unit, utility_scale)
@@ -120,9 +124,7 @@ def plot_experiment(
     _check_experiment(table, metrics, window)
     last = int(table["step"].max())
     title = title or str(table["problem"].iloc[0])
-    # Labels and values may be among what was asked.
-    asked = "duels" if "kind" not in table or table["kind"].eq("duel").all() else "queries"
-    figure, panels = _panels(len(metrics), last, title, 3.3, asked)
+    figure, panels = _panels(len(metrics), last, title, 3.3, _asked(table))
     for axes, name in zip(panels, metrics, strict=True):
         _plot_metric(axes, table, name, window)
         # A curve at zero is to be seen, not to lie on the axis; and random play, which may be
@@ -151,8 +153,13 @@ def _check_experiment(table: pd.DataFrame, metrics: Sequence[str], window: int) 
         raise UnsupportedError(f"table must be of one problem, got {', '.join(problems)}.")
 
 
+def _asked(table: pd.DataFrame) -> str:
+    """What was asked, as labels and values may be among it."""
+    return "duels" if "kind" not in table or table["kind"].eq("duel").all() else "queries"
+
+
 def _panels(
-    number: int, last: int, title: str, height: float, asked: str = "duels"
+    number: int, last: int, title: str, height: float, asked: str
 ) -> tuple[Figure, list[Axes]]:
     """A figure of panels in a row, over all that was asked up to the last."""
     figure, panels = new_panels(1, number, height=height, title=title)
@@ -209,16 +216,13 @@ def _plot_legend(figure: Figure, panels: Sequence[Axes], seeds: pd.Series[int]) 
 def _plot_each(axes: Axes, history: History) -> None:
     step, regret = history.table["step"], history.table["dueling_regret"]
     identical = history.table["identical"].astype(bool)
-    axes.plot(
-        step[~identical],
-        regret[~identical],
-        "o",
-        color=BLUE,
-        alpha=0.4,
-        ms=3.5,
-        mew=0,
-        label="a duel",
-    )
+    kinds = history.table.get("kind", pd.Series("duel", step.index))
+    for kind, (marker, label) in _KINDS.items():
+        own = kinds.eq(kind) & ~identical
+        if own.any():
+            axes.plot(
+                step[own], regret[own], marker, color=BLUE, alpha=0.4, ms=3.5, mew=0, label=label
+            )
     if identical.any():
         axes.plot(
             step[identical],
@@ -234,7 +238,8 @@ def _plot_each(axes: Axes, history: History) -> None:
     axes.axhline(history.random_regret, color=GREY, ls="--", lw=1.2, label="random play")
     axes.set_ylim(-0.01, 0.51)
     axes.set_ylabel("dueling regret\n(probability)")
-    heading(axes, "Regret of each duel")
+    one = "duel" if _asked(history.table) == "duels" else "query"
+    heading(axes, f"Regret of each {one}")
     legend(axes, loc="lower left")
 
 

@@ -15,7 +15,7 @@ from botorch_pref.exceptions import StudyError
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
 from botorch_pref.strategies.registry import strategy_class
-from botorch_pref.study.dimensions import Dimension, dimensions_of
+from botorch_pref.study.dimensions import Dimension, check_columns, dimensions_of
 from botorch_pref.study.rewind import Rewind
 from botorch_pref.study.stopping import StoppingRule
 
@@ -62,6 +62,7 @@ class Content:
         if not isinstance(stopping, StoppingRule):
             raise StudyError(f"`stopping` must be a StoppingRule, not {stopping!r}.")
         dimensions = dimensions_of(names, space, levels)
+        check_columns(dimensions)
         return cls(strategy, dimensions, description, _now(), (), Rewind(), stopping)
 
     def with_answer(self, before: dict[str, Any]) -> Self:

@@ -18,6 +18,8 @@ _MOST_DIGITS = 6
 _NAME = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
 # Columns of a study's history that are no dimension.
 RESERVED = ("step", "kind", "index", "answer", "annotator", "told")
+# Where a query has several items, the columns of a dimension and of the index are these.
+_OF_SEVERAL = re.compile(r"(?:first|second|item(?:[3-9]|[1-9]\d+))_(?P<name>.+)")
 
 
 class Dimension(NamedTuple):
@@ -53,7 +55,7 @@ class Dimension(NamedTuple):
             raise StudyError(f'`names`: {text!r} is no name such as "milk" or "milk (ml)".')
         if found["name"] in RESERVED:
             raise StudyError(
-                f"`names`: {found['name']!r} is a column of the history; choose another."
+                f"`names`: {found['name']!r} is a column of the history; choose another name."
             )
         return cls(found["name"], (found["unit"] or "").strip())
 
@@ -75,7 +77,11 @@ def dimensions_of(
         StudyError: If there are not ``d`` names that differ, or levels are not those of a
             category.
     """
-    dimensions = _named(names, space.dim)
+    dimensions = named([f"x{i + 1}" for i in range(space.dim)] if names is None else names)
+    if len(dimensions) != space.dim:
+        raise StudyError(
+            f"`names` has {len(dimensions)} entries, but the space {space.dim} dimensions."
+        )
     given = {name: tuple(found) for name, found in (levels or {}).items()}
     if unknown := sorted(given.keys() - {dimension.name for dimension in dimensions}):
         raise StudyError(f"`levels` has {unknown[0]!r}, which is no dimension.")
@@ -92,18 +98,44 @@ def dimensions_of(
     return tuple(dimensions)
 
 
-def _named(names: Sequence[str] | None, dim: int) -> list[Dimension]:
-    if names is None:
-        return [Dimension(f"x{i + 1}") for i in range(dim)]
+def named(names: Sequence[str]) -> list[Dimension]:
+    r"""Dimensions of these names.
+
+    Args:
+        names: As :meth:`Dimension.parse` reads them.
+
+    Raises:
+        StudyError: If one cannot be read, or is there more than once.
+    """
     if isinstance(names, str):
         raise StudyError(f"`names` must be a list of names, not the text {names!r}.")
     dimensions = [Dimension.parse(name) for name in names]
-    if len(dimensions) != dim:
-        raise StudyError(f"`names` has {len(dimensions)} entries, but the space {dim} dimensions.")
     own = [dimension.name for dimension in dimensions]
     if twice := sorted({name for name in own if own.count(name) > 1}):
         raise StudyError(f"`names` has {', '.join(map(repr, twice))} more than once.")
     return dimensions
+
+
+def check_columns(dimensions: Sequence[Dimension]) -> None:
+    r"""Refuse what would give a column of the history two meanings.
+
+    A study may ask for one item and for several, so that the column ``first_x`` may be that of
+    ``x`` and of a dimension of this name.
+
+    Args:
+        dimensions: All of a study that begins; one that was begun is read whatever it has.
+
+    Raises:
+        StudyError: If one has the name of such a column.
+    """
+    own = {"index", *(dimension.name for dimension in dimensions)}
+    for dimension in dimensions:
+        found = _OF_SEVERAL.fullmatch(dimension.name)
+        if found is not None and found["name"] in own:
+            raise StudyError(
+                f"`names`: {dimension.name!r} is the column of the history for the "
+                f"{found['name']!r} of one of several items; choose another name."
+            )
 
 
 def value_text(value: float, dimension: Dimension, i: int, space: SearchSpace) -> str:

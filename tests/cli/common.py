@@ -1,4 +1,4 @@
-"""What the tests of ``ask`` and ``advise`` share: words typed in, and refusals."""
+"""What the tests of the commands share: words typed in, refusals, and reports."""
 
 from __future__ import annotations
 
@@ -46,3 +46,8 @@ def assert_refused(
     assert shown.err.startswith(f"botorch-pref {command}: error: ")
     assert message in shown.err
     assert not [*Path().iterdir()]
+
+
+def fields(text: str) -> dict[str, str]:
+    """The lines of a report by their names."""
+    return {line[:18].strip(): line[19:] for line in text.splitlines()}

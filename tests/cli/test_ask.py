@@ -95,6 +95,16 @@ def test_choices(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
     assert study.dimensions[1].label == "size (m2)"
 
 
+def test_a_plan_that_ends_early_says_why(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("three.csv").write_text("x\n0\n1\n2\n")
+    plan = ("--choices", "three.csv", "--strategy", "mr-lpf", "--horizon", "4")
+    assert typed("1 1 1 1", *plan) == 0
+    assert len(saved().history) == 2
+    shown = capsys.readouterr().out
+    assert "A single item is left after 2 of 4 duels: nothing is left to ask." in shown
+    assert "are answered" not in shown
+
+
 def test_the_default_strategy(typed: Type) -> None:
     assert typed("q", "--bounds", "x:0:1") == 0
     assert isinstance(saved().strategy, PFTS)
@@ -105,6 +115,9 @@ def test_the_default_strategy(typed: Type) -> None:
     [
         ([], "there is no study 'study.json' yet; begin it with --bounds or --choices."),
         (["--bounds", "x:0"], "--bounds: 'x:0' is not NAME:LOW:HIGH"),
+        (["--bounds", "index:0:1"], "--bounds: 'index' is a column of the history; choose another"),
+        (["--bounds", "told:{a|b}"], "--bounds: 'told' is a column of the history"),
+        (["--bounds", "x:0:1,x (ml):{a|b}"], "--bounds has 'x' more than once."),
         (["--bounds", "x:{a}"], "--bounds: 'x:{a}' needs two levels or more that differ."),
         (["--bounds", "x:0:1:log"], "`log` needs positive numbers"),
         (["--bounds", "x:0:1.5:int"], "`integer` needs whole numbers"),
@@ -230,7 +243,20 @@ def test_names_are_read_as_the_study_reads_them(typed: Type) -> None:
         ("1,2\n3,4\n5,6\n", "has no names but numbers"),
         ("milk;sugar\n1;2\n3;4\n", "are not separated by commas"),
         (",milk\n0,10\n1,20\n", "a column of .* has no name"),
+        ("Unnamed: 0,milk\n0,10\n1,20\n", "a column of .* has no name"),
+        ("milk,\n0,10\n1,20\n", "a column of .* has no name"),
         ("", "cannot be read"),
+        ("a,a\n1,2\n3,4\n", "--choices has 'a' more than once"),
+        ("a,b, a \n1,2,3\n3,4,5\n", "--choices has 'a' more than once"),
+        ("a,first_a\n1,2\n3,4\n", "--choices: 'first_a' is the column of the history for the"),
+        ("index,x\n1,2\n3,4\n", "--choices: 'index' is a column of the history; choose another"),
+        ("kind,x\na,2\nb,4\n", "--choices: 'kind' is a column of the history"),
+        ("x (a) (b),y\n1,2\n3,4\n", r"--choices: 'x \(a\) \(b\)' is no name such as"),
+        ("x (g),x (mg)\n1,2\n3,4\n", "--choices has 'x' more than once"),
+        ("roast,x\nlight,1\ndark,1\nlight,1.0\n", "row 3 repeats row 1: nobody can tell them"),
+        ("x\n1\n1\n", "row 2 repeats row 1: "),
+        ("x\n1\n2\n1\n2\n1\n", "row 3 repeats row 1, row 4 row 2, row 5 row 1: "),
+        ("x\n" + "1\n" * 20, "row 6 row 1 and 14 more: "),
     ],
 )
 def test_tables_that_cannot_be_used(content: str, message: str, tmp_path: Path) -> None:
@@ -238,6 +264,38 @@ def test_tables_that_cannot_be_used(content: str, message: str, tmp_path: Path) 
     path.write_text(content)
     with pytest.raises(UsageError, match=message):
         read_choices(path)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_a_table_in_another_encoding(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes("café,x\n1,2\n3,4\n".encode(encoding))
+    with pytest.raises(UsageError, match=r"'.*table\.csv' is not UTF-8 text: save it as UTF-8"):
+        read_choices(path)
+    path.write_bytes("café,a.1,a\n1,2,5\n3,4,6\n".encode("utf-8-sig"))
+    assert read_choices(path).names == ("café", "a.1", "a")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe with a name")
+def test_a_table_that_can_be_read_only_once(tmp_path: Path) -> None:
+    """As of ``--choices <(...)``."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code = f"open({str(pipe)!r}, 'w').write('a,b\\n1,2\\n3,4\\n')"
+    with subprocess.Popen([sys.executable, "-c", code]):
+        assert read_choices(pipe).names == ("a", "b")
+
+
+def test_a_table_that_is_refused_is_left_as_it_is(
+    typed: Type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("x\n1\n2\n1\n")
+    with pytest.raises(SystemExit):
+        typed("1", "--choices", "table.csv")
+    assert "ask: error: --choices: row 3 repeats row 1" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [path]
+    assert path.read_text() == "x\n1\n2\n1\n"
 
 
 def test_what_looks_missing_may_be_a_level(tmp_path: Path) -> None:

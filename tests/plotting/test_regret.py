@@ -66,6 +66,20 @@ def test_everything_is_labelled(history: History) -> None:
     assert all(axes.get_title(loc="left") for axes in figure.axes)
 
 
+def test_what_was_asked_is_no_duel(history: History) -> None:
+    kinds = ["duel", "evaluate", "duel", "evaluate"]
+    mixed = History("p", "s", 4, 0.45, history.table.assign(kind=kinds))
+    figure = plot_regret(mixed)
+    assert [axes.get_xlabel() for axes in figure.axes] == ["queries"] * 3
+    assert figure.axes[0].get_title(loc="left") == "Regret of each query"
+    each = lines(figure, 0)
+    assert each["a duel"] == [(1, 0.4)]
+    assert each["an item with itself"] == [(3, 0.3)]
+    assert each["a value"] == [(2, 0.2), (4, 0.0)]
+    values = History("p", "s", 4, 0.45, history.table.assign(kind="evaluate", identical=False))
+    assert {"a duel", "an item with itself"}.isdisjoint(lines(plot_regret(values), 0))
+
+
 def test_without_identical_pairs_or_recommendations(history: History, tmp_path: Path) -> None:
     table = history.table.assign(identical=False, recommendation_regret=float("nan"))
     figure = plot_regret(History("p", "s", 9, 0.3, table.iloc[:1]))

@@ -284,12 +284,34 @@ def test_numbers_are_as_fine_as_their_range(width: float, text: str, tmp_path: P
         (["a", 3], "`names`: 3 is no name"),
         (["a", "answer"], "'answer' is a column of the history"),
         ("ab", "must be a list of names"),
+        (["taste", "first_taste"], "'first_taste' is the column of the history for the 'taste' of"),
+        (["second_a (g)", "a (ml)"], "'second_a' is the column of the history for the 'a' of"),
+        (["a", "item12_a"], "'item12_a' is the column of the history for the 'a' of"),
+        (["a", "first_index"], "'first_index' is the column of the history for the 'index' of"),
     ],
 )
 def test_bad_names(names: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=message.replace("(", r"\(")):
         on_pairs(tmp_path / "study.json", names=names)
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("other", ["first_b", "firsta", "third_a", "item2_a", "item03_a"])
+def test_names_that_are_no_other_column(other: str, tmp_path: Path) -> None:
+    with on_pairs(tmp_path / "study.json", names=["a", other]) as study:
+        assert [one.name for one in study.dimensions] == ["a", other]
+
+
+def test_a_study_that_has_such_names_is_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.json"
+    with monkeypatch.context() as before:
+        before.setattr("botorch_pref.study.content.check_columns", lambda dimensions: None)
+        on_pairs(path, names=["taste", "first_taste"]).close()
+    with Study.load(path) as study:
+        study.tell(study.ask(), 1.0)
+        assert study.history["answer"].tolist() == [1.0]
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ class RoundStrategy(UtilityStrategy):
         """Raise unless there is a duel to be asked."""
         self._close_if_complete()
         if self.finished:
-            raise UnsupportedError(f"All {len(self.history)} duels are answered: nothing is left.")
+            raise UnsupportedError(_ending(self))
         if self.round == self._offset + self._current.size:
             raise UnsupportedError(
                 f"Round {self._current.number} waits for the answers to the queries "
@@ -224,6 +224,15 @@ class RoundStrategy(UtilityStrategy):
             pairs.append((shown, None if rows is None else (rows[0], rows[1])))
         for pair in pairs[self._offset :]:
             self._plan.put(pair)
+
+
+def _ending(strategy: RoundStrategy) -> str:
+    """Why no duel is left to be asked: all were, or a small certificate ended the rounds."""
+    answered, horizon = len(strategy.history), sum(strategy.sizes)
+    if answered == horizon:
+        return f"All {answered} duels are answered: nothing is left to ask."
+    why = "A single item is left" if strategy.active.num_items == 1 else "`epsilon` is reached"
+    return f"{why} after {answered} of {horizon} duels: nothing is left to ask."
 
 
 def _checked_answers(answers: Tensor | Sequence[float | None], count: int) -> list[float | None]:

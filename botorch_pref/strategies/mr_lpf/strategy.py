@@ -65,9 +65,9 @@ class MRLPF(RoundStrategy):
     for sure, and the next round is played on what is left. On a box the active set is
     described by witnesses, and pairs are found by constrained maximisation.
 
-    Exactly ``horizon`` duels are asked, skipped ones included; one more is an
-    ``UnsupportedError``. A single choice that is left meets itself up to the horizon; see
-    ``epsilon``. The defaults are for practice; see :meth:`paper` and :meth:`theory`.
+    Exactly ``horizon`` duels are asked, skipped ones included, unless ``epsilon`` ends it
+    earlier; one more is an ``UnsupportedError``. Without it a single choice that is left meets
+    itself up to the horizon. For other defaults see :meth:`paper` and :meth:`theory`.
 
     Args:
         bounds: ``2 x d``-dim box, or
@@ -91,7 +91,7 @@ class MRLPF(RoundStrategy):
             best of a quasi-random sample; that leads to corners, where little is learnt.
         recommendation: The active item of largest utility: ``"pooled"``, by one model of all
             answers, or ``"last_round"``, by the prediction of the last full round.
-        epsilon: Finish once :meth:`certificate` is no more than this.
+        epsilon: Finish once :meth:`certificate` is no more than this, or a single item is left.
         merge_last: Whether a tiny last round joins the one before.
 
     Raises:

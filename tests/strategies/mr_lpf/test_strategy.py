@@ -325,6 +325,16 @@ def test_log_and_bounds() -> None:
     assert strategy.certificate() == min(record.certificate for record in strategy.records)
 
 
+def test_it_says_that_epsilon_finished_it() -> None:
+    strategy = on_grid(horizon=500, beta=0.1, epsilon=0.2)
+    finish(strategy)
+    assert strategy.active.num_items > 1
+    assert strategy.certificate() <= 0.2
+    told = f"`epsilon` is reached after {strategy.num_answers} of 500 duels: nothing is left to ask"
+    with pytest.raises(UnsupportedError, match=told):
+        strategy.ask()
+
+
 def test_a_small_certificate_finishes() -> None:
     strategy = on_grid(horizon=500, beta=0.05, epsilon=0.04)
     assert strategy.certificate() == 0.5
@@ -515,3 +525,6 @@ def test_a_level_that_is_left_alone_ends_a_plan(levels: int) -> None:
     assert strategy.num_answers < 60
     assert strategy.active.num_items == 1
     assert strategy.recommend().tolist() == [0.0]
+    told = f"A single item is left after {strategy.num_answers} of 60 duels: nothing is left to ask"
+    with pytest.raises(UnsupportedError, match=told):
+        strategy.ask()
