@@ -217,10 +217,9 @@ class GPTS(Strategy):
         return ValuePosterior(*self._prior, count, total, self.noise)
 
     def _learn(self, answered: Answered) -> None:
-        query = answered.query
-        assert isinstance(query, Evaluate)
+        assert isinstance(answered.query, Evaluate)
         if answered.answer is not None:
-            self._told.append((query, answered.answer))
+            self._told.append((answered.query, answered.answer))
 
     def _options(self) -> dict[str, Any]:
         return {
