@@ -1,0 +1,113 @@
+"""Whole numbers, levels and logarithmic scales along an abscissa: whether they can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.axes import Axes
+from matplotlib.collections import Collection, LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from botorch_pref.models import PreferenceGP
+from botorch_pref.plotting import plot_utility, plot_utility_slices
+from botorch_pref.space import SearchSpace
+from tests.models.common import make_duels, make_kernel
+
+
+def space_of(lower: list[float], upper: list[float], **kinds: list[int]) -> SearchSpace:
+    return SearchSpace(torch.tensor([lower, upper], dtype=torch.float64), **kinds)
+
+
+def model_of(space: SearchSpace) -> PreferenceGP:
+    return PreferenceGP(
+        space.sample(8, seed=0),
+        make_duels(8, 12, 1)[1],
+        covar_module=make_kernel(space.num_features),
+        input_transform=space.input_transform(),
+    )
+
+
+def drawn(space: SearchSpace, **options: Any) -> Figure:
+    figure = plot_utility(model_of(space), space, **options)
+    figure.draw_without_rendering()
+    return figure
+
+
+def mean_and_band(axes: Axes) -> tuple[Line2D, Collection]:
+    (mean,) = (line for line in axes.get_lines() if line.get_label() == "mean")
+    (band,) = (found for found in axes.collections if found.get_label() == "95 % band")
+    return mean, band
+
+
+def places(axes: Axes, x: np.ndarray) -> np.ndarray:
+    """Where numbers are on the page, in points from the left."""
+    found = axes.get_xaxis_transform().transform(np.stack([x, 0.0 * x], -1))
+    return found[:, 0] * 72.0 / axes.get_figure().dpi
+
+
+MANY = {
+    "one": space_of([0], [1000], integer=[0]),
+    "beside a real number": space_of([0, 0], [100, 1], integer=[0]),
+    "logarithmic": space_of([1], [1000], integer=[0], log=[0]),
+    "logarithmic beside": space_of([1, 0], [30, 1], integer=[0], log=[0]),
+}
+
+
+@pytest.mark.parametrize("space", MANY.values(), ids=[*MANY])
+def test_many_whole_numbers_have_a_stepwise_band(space: SearchSpace) -> None:
+    """Bars side by side would be a block, in which the mean is lost."""
+    figure = drawn(space)
+    axes = figure.axes[0]
+    mean, band = mean_and_band(axes)
+    assert mean.get_drawstyle() == "steps-mid"
+    assert mean.get_linewidth() > 1.0
+    assert not isinstance(band, LineCollection)
+    assert band.get_alpha() < 0.5
+    # The band is level around each number, and the mean in its middle.
+    x, y = mean.get_xydata().T
+    assert np.array_equal(x, x.round())
+    vertices = band.get_paths()[0].vertices
+    middles = 0.5 * (x[1:] + x[:-1])
+    for value, left, right in zip(y[1:-1], middles[:-1], middles[1:], strict=True):
+        ends = [{*vertices[vertices[:, 0] == middle, 1]} for middle in (left, right)]
+        level = ends[0] & ends[1]
+        assert 0.5 * (min(level) + max(level)) == pytest.approx(value)
+    shown = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    assert shown["95 % band"] is band
+    assert shown["mean"] is mean
+
+
+@pytest.mark.parametrize("last", [4, 9, 20, 25, 30])
+@pytest.mark.parametrize("scale", [{}, {"log": [0]}], ids=["linear", "logarithmic"])
+def test_bars_leave_room_between_them(last: int, scale: dict[str, list[int]]) -> None:
+    axes = drawn(space_of([1], [last], integer=[0], **scale)).axes[0]
+    mean, band = mean_and_band(axes)
+    gap = np.diff(places(axes, mean.get_xdata())).min()
+    if isinstance(band, LineCollection):
+        assert band.get_linewidth()[0] < 0.7 * gap
+        assert mean.get_markersize() < 0.95 * gap
+    else:
+        assert gap < 8.0
+    assert isinstance(band, LineCollection) or last > 9
+
+
+def test_many_levels_have_thin_bars() -> None:
+    """Never steps: there is no order in them."""
+    axes = drawn(space_of([0], [59], categorical=[0])).axes[0]
+    mean, band = mean_and_band(axes)
+    assert isinstance(band, LineCollection)
+    gap = np.diff(places(axes, mean.get_xdata())).min()
+    assert band.get_linewidth()[0] < mean.get_markersize() < gap
+
+
+def test_one_legend_holds_for_bars_and_bands() -> None:
+    space = space_of([0, 0, 0], [4, 100, 1], integer=[0, 1])
+    figure = plot_utility_slices(model_of(space), space)
+    bars, *bands = (mean_and_band(axes)[1] for axes in figure.axes)
+    assert isinstance(bars, LineCollection)
+    shades = {(found.get_alpha(), *found.get_edgecolor()[0][:3]) for found in [bars, *bands]}
+    assert len(shades) == 1
