@@ -11,7 +11,8 @@ from torch import Tensor
 
 from botorch_pref.plotting.beliefs import Array, as_array
 from botorch_pref.plotting.scene import Scene
-from botorch_pref.plotting.style import BLUE, GREY, figure_of, grid
+from botorch_pref.plotting.style import BLUE, GREY, grid
+from botorch_pref.plotting.ticks import name_ticks, places
 
 _NORMAL_95 = 1.959964
 _YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
@@ -42,7 +43,7 @@ def draw_along(axes: Axes, scene: Scene, dimension: int, items: Tensor) -> None:
     ends = mean - half, mean + half
     discrete, named = scene.is_discrete(dimension), dimension in scene.levels
     _set_limits(axes, scene, dimension, x, discrete)
-    gap = _closest(axes, x)
+    gap = float(np.diff(places(axes, x)).min())
     if discrete and (named or gap >= _CLOSE):
         axes.vlines(x, *ends, lw=min(4.0, 0.4 * gap), **_BAND)
         axes.plot(x, mean, "_", ms=min(9.0, 0.8 * gap), mew=1.5, **_MEAN)
@@ -53,7 +54,7 @@ def draw_along(axes: Axes, scene: Scene, dimension: int, items: Tensor) -> None:
         style: Literal["steps-mid", "default"] = "steps-mid" if discrete else "default"
         axes.plot(x, mean, lw=1.5, drawstyle=style, **_MEAN)
     if named:
-        axes.set_xticks(range(len(scene.levels[dimension])), scene.levels[dimension])
+        name_ticks(axes, scene.levels[dimension])
     elif discrete and not scene.is_log(dimension):
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     grid(axes)
@@ -69,12 +70,6 @@ def _set_limits(axes: Axes, scene: Scene, dimension: int, x: Array, beside: bool
     else:
         margin = _MARGIN if beside else 0.0
         axes.set_xlim(x[0] - margin, x[-1] + margin)
-
-
-def _closest(axes: Axes, x: Array) -> float:
-    """The smallest distance of numbers on the page, in points; before the layout is known."""
-    places = axes.get_xaxis_transform().transform(np.stack([x, np.zeros_like(x)], -1))[:, 0]
-    return float(np.diff(places).min() * 72.0 / figure_of(axes).dpi)
 
 
 def draw_slice(axes: Axes, scene: Scene, item: Tensor, dimension: int, size: int) -> None:

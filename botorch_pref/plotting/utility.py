@@ -33,6 +33,7 @@ from botorch_pref.plotting.style import (
     new_panels,
     wrapped,
 )
+from botorch_pref.plotting.ticks import make_room
 from botorch_pref.space import SearchSpace
 
 # From white, so that black lines and marks are seen on all of it, and print takes little ink.
@@ -118,6 +119,7 @@ def plot_utility_1d(
     axes.set_ylabel(wrapped(scene.label, 2.0, FONT))
     figure = figure_of(axes)
     if ax is None:
+        make_room(figure, [[axes]])
         legend_below(figure, axes, 2)
     else:
         legend(axes)
@@ -220,6 +222,7 @@ def plot_utility_slices(
         draw_slice(axes, scene, item, dimension, resolution)
     for axes in panels[len(chosen) :]:
         axes.set_axis_off()
+    make_room(figure, [panels[i : i + columns] for i in range(0, len(panels), columns)])
     label = wrapped(scene.label, figure.get_figheight() - 0.7, FONT)
     figure.supylabel(label, fontsize=FONT)
     legend_below(figure, panels[0], 4 if columns > 1 else 2)

@@ -36,6 +36,7 @@ from botorch_pref.plotting.style import (
     given_or_new,
     heading,
 )
+from botorch_pref.plotting.ticks import plainly
 
 _EVEN = "#FFFFFF"
 # Blue is darker than orange, so that wins and losses differ in grey as well.
@@ -131,18 +132,13 @@ def _draw_matrix(axes: Axes, chances: Array, names: Sequence[str]) -> None:
         across = [str(rank) for rank in range(1, size + 1)]
         lines = (textwrap.fill(name, _LINE) for name in names)
         beside = [f"{rank}. {name}" for rank, name in zip(across, lines, strict=True)]
-    across, beside = ([_plainly(name) for name in names] for names in (across, beside))
+    across, beside = ([plainly(name) for name in names] for names in (across, beside))
     axes.set_xticks(range(size), across, rotation=90 if max(map(len, across)) > 3 else 0)
     axes.set_yticks(range(size), beside)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("opponent")
     axes.set_ylabel("item, best first")
-
-
-def _plainly(name: str) -> str:
-    """So that it stands there as it is: dollars begin formulae."""
-    return name.replace("$", r"\$")
 
 
 def _are_short(names: Sequence[str]) -> bool:

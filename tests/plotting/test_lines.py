@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from botorch_pref.models import PreferenceGP
-from botorch_pref.plotting import plot_utility, plot_utility_slices
+from botorch_pref.plotting import plot_utility, plot_utility_1d, plot_utility_slices
 from botorch_pref.space import SearchSpace
 from tests.models.common import make_duels, make_kernel
 
@@ -111,3 +112,74 @@ def test_one_legend_holds_for_bars_and_bands() -> None:
     assert isinstance(bars, LineCollection)
     shades = {(found.get_alpha(), *found.get_edgecolor()[0][:3]) for found in [bars, *bands]}
     assert len(shades) == 1
+
+
+def overlaps(axes: Axes) -> list[tuple[str, str]]:
+    """The labels of the abscissa that run into each other."""
+    ticks = [*axes.get_xticklabels(), *axes.get_xticklabels(minor=True)]
+    ends = axes.get_window_extent().intervalx + np.array([-0.5, 0.5])
+    ticks = [
+        t
+        for t in ticks
+        if t.get_text() and ends[0] <= t.get_transform().transform(t.get_position())[0] <= ends[1]
+    ]
+    found = sorted(((t.get_window_extent(), t.get_text()) for t in ticks), key=lambda b: b[0].x0)
+    return [(a[1], b[1]) for a, b in pairwise(found) if a[0].x1 > b[0].x0]
+
+
+BEANS = ["Arabica", "Robusta", "Liberica", "Excelsa", "Catimor", "Bourbon"]
+ROASTS = ["light", "medium roast", "very dark roast indeed"]
+CITIES = ["Amsterdam", "Berlin", "Copenhagen", "Dublin", "Edinburgh", "Florence", "Geneva"]
+CITIES += ["Helsinki", "Istanbul", "Jakarta", "Kyoto", "Lisbon"]
+LONG = [f"the blend of the house, number {k}, roasted in a drum" for k in range(6)]
+
+
+@pytest.mark.parametrize("panels", [1, 2, 3])
+@pytest.mark.parametrize(
+    "names",
+    [["yes", "no"], BEANS, ROASTS, CITIES, LONG, ["W" * 12, "i" * 30], [str(k) for k in range(40)]],
+    ids=["short", "beans", "roasts", "cities", "long", "one word", "many"],
+)
+def test_names_of_levels_stay_apart(names: list[str], panels: int) -> None:
+    last = [len(names) - 1.0, *[1.0] * (panels - 1)]
+    space = space_of([0.0] * panels, last, categorical=[0])
+    figure = drawn(space, levels={0: names})
+    axes = figure.axes[0]
+    assert not overlaps(axes)
+    shown = axes.get_xticklabels()
+    assert [text.get_text().replace("\n", " ") for text in shown] == names
+    for text in shown:
+        extent = text.get_window_extent()
+        assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
+        assert extent.y0 > axes.xaxis.label.get_window_extent().y1
+    # The panel keeps its size: it is the figure that grows.
+    plain = drawn(space)
+    assert figure.get_figheight() >= plain.get_figheight()
+    height = plain.axes[0].get_window_extent().height
+    assert axes.get_window_extent().height > 0.75 * height
+    if names in (["yes", "no"], ROASTS):
+        assert {text.get_rotation() for text in shown} == {0.0}
+        assert {text.get_fontsize() for text in shown} == {7.0}
+
+
+def test_names_of_levels_are_no_formulae() -> None:
+    names = ["$a_$", "2$ or 3$", "free"]
+    axes = drawn(space_of([0], [2], categorical=[0]), levels={0: names}).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == [
+        r"\$a_\$",
+        r"2\$ or 3\$",
+        "free",
+    ]
+
+
+def test_names_of_levels_on_given_axes() -> None:
+    """Letters are as large as theirs, and the figure is left as it is."""
+    own = Figure(figsize=(4.0, 3.0))
+    axes = own.subplots()
+    axes.tick_params(labelsize=9.0)
+    space = space_of([0], [5], categorical=[0])
+    plot_utility_1d(model_of(space), space, levels={0: LONG}, ax=axes)
+    own.draw_without_rendering()
+    assert not overlaps(axes)
+    assert {text.get_fontsize() for text in axes.get_xticklabels()} == {9.0}
+    assert own.get_size_inches().tolist() == [4.0, 3.0]

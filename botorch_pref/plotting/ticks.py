@@ -1,0 +1,99 @@
+r"""Ticks of an abscissa whose labels do not run into each other.
+
+The layout is known only when a figure is drawn, so lengths are those before it, which are a
+little smaller.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+
+from botorch_pref.plotting.beliefs import Array
+from botorch_pref.plotting.style import SMALL, figure_of
+
+_BETWEEN = 0.4  # of labels, as a share of the size of the font
+_LEADING = 1.3  # of lines, likewise
+_MAX_LINES = 3  # of a label that is not turned
+_UPRIGHT = 16  # letters of a name that stands upright in one line
+
+
+def places(axes: Axes, x: Array) -> Array:
+    r"""Where numbers of the abscissa are on the page, in points."""
+    found = axes.get_xaxis_transform().transform(np.stack([x, np.zeros_like(x)], -1))
+    points: Array = found[:, 0] * 72.0 / figure_of(axes).dpi
+    return points
+
+
+def label_size(axes: Axes) -> float:
+    r"""The size of the font of the labels of the abscissa, in points."""
+    return float(axes.get_xticklabels()[0].get_fontsize())
+
+
+def text_width(text: str, size: float, math: bool = False) -> float:
+    r"""The width of a text's widest line, in points.
+
+    Args:
+        text: The text.
+        size: Of the font in points.
+        math: Whether dollars begin formulae.
+
+    Returns:
+        The width.
+    """
+    font, lines = FontProperties(size=size), text.split("\n")
+    measured = (text_to_path.get_text_width_height_descent(line, font, math) for line in lines)
+    return max(float(width) for width, *_ in measured)
+
+
+def plainly(name: str) -> str:
+    r"""So that it stands there as it is: dollars begin formulae."""
+    return name.replace("$", r"\$")
+
+
+def name_ticks(axes: Axes, names: Sequence[str]) -> None:
+    r"""Names of 0, 1, ..., in lines that fit between them, or else upright.
+
+    Args:
+        axes: Whose abscissa has its limits.
+        names: The names.
+    """
+    size, ticks = label_size(axes), np.arange(len(names), dtype=float)
+    gap = float(np.diff(places(axes, np.array([0.0, 1.0])))[0])
+    for lines in range(1, _MAX_LINES + 1):
+        shown = [_in_lines(name, lines) for name in names]
+        if max(text_width(name, size) for name in shown) <= gap - _BETWEEN * size:
+            axes.set_xticks(ticks, [*map(plainly, shown)])
+            return
+    size = min(size, gap / _LEADING)
+    shown = [_in_lines(name, int(gap / (_LEADING * size)), _UPRIGHT) for name in names]
+    axes.set_xticks(ticks, [*map(plainly, shown)], rotation=90, fontsize=size)
+
+
+def make_room(figure: Figure, rows: Sequence[Sequence[Axes]]) -> None:
+    r"""Grow a figure by the heights of labels of more than a line, so that panels keep theirs.
+
+    Args:
+        figure: The figure.
+        rows: Its panels.
+    """
+    line = 1.5 * SMALL
+    for row in rows:
+        texts = [text for axes in row for text in axes.get_xticklabels()]
+        height = max(text.get_window_extent().height for text in texts) * 72.0 / figure.dpi
+        figure.set_figheight(figure.get_figheight() + max(height - line, 0.0) / 72.0)
+
+
+def _in_lines(name: str, lines: int, letters: int = 1) -> str:
+    """In so many lines at most, of so many letters or more; words stay whole."""
+    for most in range(max(letters, len(name) // lines), len(name)):
+        text = textwrap.fill(name, most, break_long_words=False)
+        if text.count("\n") < lines:
+            return text
+    return name
