@@ -12,7 +12,7 @@ from torch import Tensor
 from botorch_pref.plotting.beliefs import Array, as_array
 from botorch_pref.plotting.scene import Scene
 from botorch_pref.plotting.style import BLUE, GREY, grid
-from botorch_pref.plotting.ticks import name_ticks, places
+from botorch_pref.plotting.ticks import log_ticks, name_ticks, places
 
 _NORMAL_95 = 1.959964
 _YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
@@ -55,7 +55,9 @@ def draw_along(axes: Axes, scene: Scene, dimension: int, items: Tensor) -> None:
         axes.plot(x, mean, lw=1.5, drawstyle=style, **_MEAN)
     if named:
         name_ticks(axes, scene.levels[dimension])
-    elif discrete and not scene.is_log(dimension):
+    elif scene.is_log(dimension):
+        log_ticks(axes, discrete)
+    elif discrete:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     grid(axes)
     axes.set_xlabel(scene.names[dimension])

@@ -62,7 +62,7 @@ def new_panels(
     FigureCanvasAgg(figure)
     panels: list[Axes] = [*figure.subplots(rows, columns, squeeze=False, sharey=share).flat]
     for axes in panels:
-        axes.tick_params(labelsize=SMALL)
+        axes.tick_params(which="both", labelsize=SMALL)
         axes.xaxis.label.set_fontsize(FONT)
         axes.yaxis.label.set_fontsize(FONT)
         axes.spines[["top", "right"]].set_visible(False)

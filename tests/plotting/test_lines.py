@@ -165,11 +165,8 @@ def test_names_of_levels_stay_apart(names: list[str], panels: int) -> None:
 def test_names_of_levels_are_no_formulae() -> None:
     names = ["$a_$", "2$ or 3$", "free"]
     axes = drawn(space_of([0], [2], categorical=[0]), levels={0: names}).axes[0]
-    assert [text.get_text() for text in axes.get_xticklabels()] == [
-        r"\$a_\$",
-        r"2\$ or 3\$",
-        "free",
-    ]
+    shown = [text.get_text() for text in axes.get_xticklabels()]
+    assert shown == [r"\$a_\$", r"2\$ or 3\$", "free"]
 
 
 def test_names_of_levels_on_given_axes() -> None:
@@ -183,3 +180,55 @@ def test_names_of_levels_on_given_axes() -> None:
     assert not overlaps(axes)
     assert {text.get_fontsize() for text in axes.get_xticklabels()} == {9.0}
     assert own.get_size_inches().tolist() == [4.0, 3.0]
+
+
+WHOLE = [(2, 8), (1, 8), (3, 5), (1, 30), (1, 50), (10, 1000), (20, 400), (300, 2000)]
+WHOLE += [(7, 30000), (1, 2), (70000, 90000), (2000000, 9000000)]
+REAL = [(0.01, 0.3), (1.5, 2.5), (0.02, 0.9), (0.05, 9.0), (1e-6, 1e6), (3e-7, 8e-7)]
+REAL += [(0.98, 1.01), (1.2345, 1.2346)]
+
+
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize(
+    ("ends", "whole"),
+    [*((ends, True) for ends in WHOLE), *((ends, False) for ends in WHOLE + REAL)],
+)
+def test_logarithmic_scales_can_be_read(
+    ends: tuple[float, float], whole: bool, others: int
+) -> None:
+    lower, upper = ends
+    kinds = {"log": [0], "integer": [0] if whole else []}
+    space = space_of([lower] + [0.0] * others, [upper] + [1.0] * others, **kinds)
+    axes = drawn(space).axes[0]
+    assert not overlaps(axes)
+    first, last = axes.get_xlim()
+    ticks = [
+        tick
+        for tick, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        if text.get_text() and first <= tick * (1 + 1e-9) and tick <= last * (1 + 1e-9)
+    ]
+    assert len(ticks) >= 2
+    texts = [*axes.get_xticklabels(), *axes.get_xticklabels(minor=True)]
+    assert {text.get_fontsize() for text in texts} == {7.0}
+    if whole:
+        everything = np.array([*axes.get_xticks(), *axes.get_xticks(minor=True)])
+        inside = everything[(first <= everything) & (everything <= last)]
+        np.testing.assert_allclose(inside, inside.round(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        (1, 8, "1 2 4 8"),
+        (2, 8, "2 3 4 6 8"),
+        (1, 30, "1 2 5 10 20"),
+        (20, 400, "20 50 100 200"),
+        (0.01, 0.3, "0.01 0.02 0.05 0.1 0.2"),
+        (1.5, 2.5, "1.6 1.8 2 2.2 2.4"),
+    ],
+)
+def test_narrow_logarithmic_scales_have_plain_numbers(
+    lower: float, upper: float, expected: str
+) -> None:
+    axes = drawn(space_of([lower], [upper], log=[0])).axes[0]
+    assert " ".join(text.get_text() for text in axes.get_xticklabels()) == expected
