@@ -22,7 +22,6 @@ from botorch_pref.plotting.style import (
     BLUE,
     COLUMN,
     FONT,
-    GREY,
     SMALL,
     VERMILION,
     figure_of,
@@ -259,7 +258,7 @@ def _draw_map(
     extent = (x[0] - half_x, x[-1] + half_x, y[0] - half_y, y[-1] + half_y)
     options: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear"}
     image = axes.imshow(values, cmap=colours, extent=extent, **options)
-    lines = axes.contour(x, y, values, levels=6, colors=GREY, linewidths=0.6, linestyles="-")
+    lines = axes.contour(x, y, values, levels=6, colors="black", linewidths=0.6, linestyles="-")
     axes.clabel(lines, fontsize=SMALL - 1.0, fmt="%.3g")
     axes.set_xlim(x[0], x[-1])
     axes.set_ylim(y[0], y[-1])
