@@ -20,8 +20,8 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 from botorch_pref.plotting.beliefs import Array
 from botorch_pref.plotting.style import SMALL, figure_of
 
-_BETWEEN = 0.4  # of labels, as a share of the size of the font
-_LEADING = 1.3  # of lines, likewise
+BETWEEN = 0.4  # of labels, as a share of the size of the font
+LEADING = 1.3  # of lines, likewise
 _MAX_LINES = 3  # of a label that is not turned
 _MULTIPLES = (1, 2, 5), (1, 3), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8)  # of powers of ten, to choose from
 _ENOUGH_TICKS, _MAX_TICKS = 4, 6
@@ -72,11 +72,11 @@ def name_ticks(axes: Axes, names: Sequence[str]) -> None:
     gap = float(np.diff(places(axes, np.array([0.0, 1.0])))[0])
     for lines in range(1, _MAX_LINES + 1):
         shown = [_in_lines(name, lines) for name in names]
-        if max(text_width(name, size) for name in shown) <= gap - _BETWEEN * size:
+        if max(text_width(name, size) for name in shown) <= gap - BETWEEN * size:
             axes.set_xticks(ticks, [*map(plainly, shown)])
             return
-    size = min(size, gap / _LEADING)
-    shown = [_in_lines(name, int(gap / (_LEADING * size)), _UPRIGHT) for name in names]
+    size = min(size, gap / LEADING)
+    shown = [_in_lines(name, int(gap / (LEADING * size)), _UPRIGHT) for name in names]
     axes.set_xticks(ticks, [*map(plainly, shown)], rotation=90, fontsize=size)
 
 
@@ -137,7 +137,7 @@ def _are_apart(axes: Axes, x: Array) -> bool:
     """Whether the labels of numbers do not touch."""
     size = label_size(axes)
     half = np.array([0.5 * text_width(_number(number), size, formula=True) for number in x])
-    return bool((np.diff(places(axes, x)) >= half[1:] + half[:-1] + _BETWEEN * size).all())
+    return bool((np.diff(places(axes, x)) >= half[1:] + half[:-1] + BETWEEN * size).all())
 
 
 def _number(x: float) -> str:
