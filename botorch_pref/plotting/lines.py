@@ -6,13 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from botorch_pref.plotting.beliefs import Array, as_array
 from botorch_pref.plotting.scene import Scene
 from botorch_pref.plotting.style import BLUE, GREY, grid
-from botorch_pref.plotting.ticks import log_ticks, name_ticks, places
+from botorch_pref.plotting.ticks import log_ticks, name_ticks, places, whole_ticks
 
 _NORMAL_95 = 1.959964
 _YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
@@ -58,7 +57,7 @@ def draw_along(axes: Axes, scene: Scene, dimension: int, items: Tensor) -> None:
     elif scene.is_log(dimension):
         log_ticks(axes, discrete)
     elif discrete:
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        whole_ticks(axes)
     grid(axes)
     axes.set_xlabel(scene.names[dimension])
 

@@ -103,6 +103,18 @@ def log_ticks(axes: Axes, whole: bool) -> None:
     axes.set_xticks(chosen, [*map(_number, chosen)])
 
 
+def whole_ticks(axes: Axes) -> None:
+    r"""Whole numbers, as many as have room.
+
+    Args:
+        axes: Whose abscissa has its limits.
+    """
+    ends, size = np.array(axes.get_xlim()), label_size(axes)
+    widest = max(text_width(f"{end:.0f}", size) for end in ends)
+    bins = int(np.diff(places(axes, ends))[0] / (widest + BETWEEN * size))
+    axes.xaxis.set_major_locator(MaxNLocator(min(max(bins, 1), _MAX_TICKS), integer=True))
+
+
 def make_room(figure: Figure, rows: Sequence[Sequence[Axes]]) -> None:
     r"""Grow a figure by the heights of labels of more than a line, so that panels keep theirs.
 

@@ -232,3 +232,16 @@ def test_narrow_logarithmic_scales_have_plain_numbers(
 ) -> None:
     axes = drawn(space_of([lower], [upper], log=[0])).axes[0]
     assert " ".join(text.get_text() for text in axes.get_xticklabels()) == expected
+
+
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("ends", [(0, 9), (0, 50000), (0, 999999), (-999999, 0), (0, 12345678)])
+def test_labels_of_whole_numbers_stay_apart(ends: tuple[float, float], others: int) -> None:
+    lower, upper = ends
+    space = space_of([lower] + [0.0] * others, [upper] + [1.0] * others, integer=[0])
+    axes = drawn(space).axes[0]
+    assert not overlaps(axes)
+    first, last = axes.get_xlim()
+    inside = [tick for tick in axes.get_xticks() if first <= tick <= last]
+    assert len(inside) >= 2
+    assert inside == [round(tick) for tick in inside]
