@@ -2,19 +2,23 @@ r"""A utility along one dimension."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from botorch_pref.plotting.beliefs import as_array
+from botorch_pref.plotting.beliefs import Array, as_array
 from botorch_pref.plotting.scene import Scene
 from botorch_pref.plotting.style import BLUE, GREY, grid
+from botorch_pref.plotting.ticks import log_ticks, name_ticks, places, whole_ticks
 
 _NORMAL_95 = 1.959964
 _YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
-_BAND: dict[str, Any] = {"color": BLUE, "label": "95 % band"}
+# One shade for bars and bands: a figure of both has one legend.
+_BAND: dict[str, Any] = {"color": BLUE, "alpha": 0.3, "label": "95 % band"}
+_MEAN: dict[str, Any] = {"color": BLUE, "label": "mean"}
+_CLOSE = 6.0  # points between numbers that bars do not fit into
 _MARGIN = 0.5  # beside the first and the last whole number
 _LOG_MARGIN = 1.2
 STAR: dict[str, Any] = {"mfc": _YELLOW, "mec": "black", "ms": 9.0, "mew": 0.7}
@@ -24,6 +28,9 @@ STAR |= {"clip_on": False, "zorder": 5}
 def draw_along(axes: Axes, scene: Scene, dimension: int, items: Tensor) -> None:
     r"""The mean and its pointwise 95 % band; points with bars where there is nothing between.
 
+    Whole numbers that are too close for bars have steps. Levels of a category, which have no
+    order, never do.
+
     Args:
         axes: What is drawn on.
         scene: What is drawn.
@@ -32,26 +39,38 @@ def draw_along(axes: Axes, scene: Scene, dimension: int, items: Tensor) -> None:
     """
     x, moments = as_array(items[:, dimension]), scene.moments(items)
     mean, half = moments.mean, _NORMAL_95 * moments.deviation
-    if scene.is_discrete(dimension):
-        axes.vlines(x, mean - half, mean + half, alpha=0.4, lw=4.0, **_BAND)
-        axes.plot(x, mean, "_", color=BLUE, ms=9.0, mew=1.5, label="mean")
+    ends = mean - half, mean + half
+    discrete, named = scene.is_discrete(dimension), dimension in scene.levels
+    _set_limits(axes, scene, dimension, x, discrete)
+    gap = float(np.diff(places(axes, x)).min())
+    if discrete and (named or gap >= _CLOSE):
+        axes.vlines(x, *ends, lw=min(4.0, 0.4 * gap), **_BAND)
+        axes.plot(x, mean, "_", ms=min(9.0, 0.8 * gap), mew=1.5, **_MEAN)
     else:
-        axes.fill_between(x, mean - half, mean + half, alpha=0.2, lw=0, **_BAND)
-        axes.plot(x, mean, color=BLUE, lw=1.5, label="mean")
-    first, last = float(x[0]), float(x[-1])
-    if scene.is_log(dimension):
-        axes.set_xscale("log")
-        margin = _LOG_MARGIN if scene.is_discrete(dimension) else 1.0
-        axes.set_xlim(first / margin, last * margin)
-    else:
-        margin = _MARGIN if scene.is_discrete(dimension) else 0.0
-        axes.set_xlim(first - margin, last + margin)
-    if dimension in scene.levels:
-        axes.set_xticks(range(len(scene.levels[dimension])), scene.levels[dimension])
-    elif scene.is_discrete(dimension) and not scene.is_log(dimension):
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        _set_limits(axes, scene, dimension, x, False)
+        step: Literal["mid"] | None = "mid" if discrete else None
+        axes.fill_between(x, *ends, lw=0, step=step, **_BAND)
+        style: Literal["steps-mid", "default"] = "steps-mid" if discrete else "default"
+        axes.plot(x, mean, lw=1.5, drawstyle=style, **_MEAN)
+    if named:
+        name_ticks(axes, scene.levels[dimension])
+    elif scene.is_log(dimension):
+        log_ticks(axes, discrete)
+    elif discrete:
+        whole_ticks(axes)
     grid(axes)
     axes.set_xlabel(scene.names[dimension])
+
+
+def _set_limits(axes: Axes, scene: Scene, dimension: int, x: Array, beside: bool) -> None:
+    """From the first to the last number on its scale, and maybe a little beside them."""
+    if scene.is_log(dimension):
+        axes.set_xscale("log")
+        margin = _LOG_MARGIN if beside else 1.0
+        axes.set_xlim(x[0] / margin, x[-1] * margin)
+    else:
+        margin = _MARGIN if beside else 0.0
+        axes.set_xlim(x[0] - margin, x[-1] + margin)
 
 
 def draw_slice(axes: Axes, scene: Scene, item: Tensor, dimension: int, size: int) -> None:

@@ -1,8 +1,8 @@
 r"""One look for all figures, drawn without pyplot: no window, backend or global state.
 
 Colours are told apart by the colour-blind, and line styles and markers differ as well, for
-those who print in grey. A panel is as wide as a column of a two-column page, and its smallest
-letters are 7 points high there.
+those who print in grey. A panel is as wide as a column of a two-column page, but for slices, of
+which three fill the page; letters are 7 points high there or more, if they fit.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def new_panels(
     FigureCanvasAgg(figure)
     panels: list[Axes] = [*figure.subplots(rows, columns, squeeze=False, sharey=share).flat]
     for axes in panels:
-        axes.tick_params(labelsize=SMALL)
+        axes.tick_params(which="both", labelsize=SMALL)
         axes.xaxis.label.set_fontsize(FONT)
         axes.yaxis.label.set_fontsize(FONT)
         axes.spines[["top", "right"]].set_visible(False)

@@ -22,7 +22,6 @@ from botorch_pref.plotting.style import (
     BLUE,
     COLUMN,
     FONT,
-    GREY,
     SMALL,
     VERMILION,
     figure_of,
@@ -33,6 +32,7 @@ from botorch_pref.plotting.style import (
     new_panels,
     wrapped,
 )
+from botorch_pref.plotting.ticks import make_room
 from botorch_pref.space import SearchSpace
 
 # From white, so that black lines and marks are seen on all of it, and print takes little ink.
@@ -118,6 +118,7 @@ def plot_utility_1d(
     axes.set_ylabel(wrapped(scene.label, 2.0, FONT))
     figure = figure_of(axes)
     if ax is None:
+        make_room(figure, [[axes]])
         legend_below(figure, axes, 2)
     else:
         legend(axes)
@@ -220,6 +221,7 @@ def plot_utility_slices(
         draw_slice(axes, scene, item, dimension, resolution)
     for axes in panels[len(chosen) :]:
         axes.set_axis_off()
+    make_room(figure, [panels[i : i + columns] for i in range(0, len(panels), columns)])
     label = wrapped(scene.label, figure.get_figheight() - 0.7, FONT)
     figure.supylabel(label, fontsize=FONT)
     legend_below(figure, panels[0], 4 if columns > 1 else 2)
@@ -256,7 +258,7 @@ def _draw_map(
     extent = (x[0] - half_x, x[-1] + half_x, y[0] - half_y, y[-1] + half_y)
     options: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear"}
     image = axes.imshow(values, cmap=colours, extent=extent, **options)
-    lines = axes.contour(x, y, values, levels=6, colors=GREY, linewidths=0.6, linestyles="-")
+    lines = axes.contour(x, y, values, levels=6, colors="black", linewidths=0.6, linestyles="-")
     axes.clabel(lines, fontsize=SMALL - 1.0, fmt="%.3g")
     axes.set_xlim(x[0], x[-1])
     axes.set_ylim(y[0], y[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from botorch_pref.plotting.style import (
     given_or_new,
     heading,
 )
+from botorch_pref.plotting.ticks import BETWEEN, LEADING, label_size, plainly, text_width
 
 _EVEN = "#FFFFFF"
 # Blue is darker than orange, so that wins and losses differ in grey as well.
@@ -126,23 +127,28 @@ def _draw_matrix(axes: Axes, chances: Array, names: Sequence[str]) -> None:
         colour = "white" if chance > _DARK else "black"
         text = axes.text(column, row, _percent(chance), ha="center", va="center", color=colour)
         text.set_fontsize(letters)
-    across, beside = [*names], [*names]
-    if not _are_short(names):
-        across = [str(rank) for rank in range(1, size + 1)]
-        lines = (textwrap.fill(name, _LINE) for name in names)
-        beside = [f"{rank}. {name}" for rank, name in zip(across, lines, strict=True)]
-    across, beside = ([_plainly(name) for name in names] for names in (across, beside))
-    axes.set_xticks(range(size), across, rotation=90 if max(map(len, across)) > 3 else 0)
-    axes.set_yticks(range(size), beside)
+    _name_cells(axes, names)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("opponent")
     axes.set_ylabel("item, best first")
 
 
-def _plainly(name: str) -> str:
-    """So that it stands there as it is: dollars begin formulae."""
-    return name.replace("$", r"\$")
+def _name_cells(axes: Axes, names: Sequence[str]) -> None:
+    """Names, or ranks above columns, upright and smaller where there is no room."""
+    across = beside = [*names]
+    if not _are_short(names):
+        across = [str(rank) for rank in range(1, len(names) + 1)]
+        lines = (textwrap.fill(name, _LINE) for name in names)
+        beside = [f"{rank}. {name}" for rank, name in zip(across, lines, strict=True)]
+    size, side = label_size(axes), min(axes.get_window_extent().size)
+    gap = float(side) * 72.0 / figure_of(axes).dpi / len(names)
+    fit = max(text_width(name, size) for name in across) <= gap - BETWEEN * size
+    look: dict[str, Any] = {} if fit else {"rotation": 90, "fontsize": min(size, gap / LEADING)}
+    axes.set_xticks(range(len(names)), [*map(plainly, across)], **look)
+    most = max(name.count("\n") + 1 for name in beside)
+    size = min(size, gap / (LEADING * most))
+    axes.set_yticks(range(len(names)), [*map(plainly, beside)], fontsize=size)
 
 
 def _are_short(names: Sequence[str]) -> bool:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +81,31 @@ def test_long_names_leave_room_for_the_cells(model: PreferenceGP) -> None:
         assert " ".join(words) == f"{rank + 1}. {names[order[rank]]}"
     widths = [one.axes[0].get_window_extent().width for one in (plain, figure)]
     assert widths[1] > 0.9 * widths[0]
+
+
+@pytest.mark.parametrize("top", [4, 8, 10, 12, 14, 20, 30])
+@pytest.mark.parametrize(
+    "name", [None, "{}", "WWW{}", "WW WW{}", "a blend of two, number {}, dark"]
+)
+def test_labels_do_not_touch(top: int, name: str | None) -> None:
+    X, comparisons = make_duels(130, 20, 2)
+    many = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
+    names = None if name is None else [name.format(row) for row in range(len(X))]
+    figure = plot_win_probabilities(many, X, top=top, labels=names)
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    across, beside = (
+        [text.get_window_extent() for text in texts]
+        for texts in (axes.get_xticklabels(), axes.get_yticklabels())
+    )
+    assert all(a.x1 < b.x0 for a, b in pairwise(across))
+    assert all(a.y0 > b.y1 for a, b in pairwise(beside))
+    letters = [text.get_fontsize() for text in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+    assert max(letters) <= 7.0
+    if name != "a blend of two, number {}, dark":  # those have several lines
+        assert min(letters) == 7.0 if top <= 14 else min(letters) > 4.0
+    if top <= 8 and name == "{}":
+        assert {text.get_rotation() for text in axes.get_xticklabels()} == {0.0}
 
 
 def test_names_with_dollars(model: PreferenceGP) -> None:
