@@ -29,7 +29,7 @@ from botorch_pref.laplace.factors import AnswerFactor, ExactFactor, ItemFactor, 
 from botorch_pref.laplace.maps import IdentityMap, SparseMap
 from botorch_pref.laplace.observations import Observations
 
-_SMALL = 1e-6
+_SMALL = 64  # roots of the rounding unit
 
 
 class ExactSide(Side):
@@ -77,7 +77,8 @@ class ExactSide(Side):
 
     def is_small(self, look: Look, z: Tensor) -> Tensor:
         """See the base class; ``z`` is one of the two terms."""
-        return look.gradient.abs().amax(-1) <= _SMALL * z.abs().amax(-1)
+        share = _SMALL * torch.finfo(z.dtype).eps ** 0.5
+        return look.gradient.abs().amax(-1) <= share * z.abs().amax(-1)
 
     def _objective(self, z: Tensor) -> tuple[Tensor, Tensor]:
         shift = self.latent(z)
