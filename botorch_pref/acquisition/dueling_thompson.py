@@ -54,7 +54,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
             draw: The number of the draw; of one rule the same number is the same draw.
         """
         self._draw = draw
-        device = next(self.model.parameters()).device
+        device = next(self.model.parameters(), torch.empty(0)).device
         with seeded(derive_seed(self._base, "pair", draw), device):
             self.paths = [draw_matheron_paths(self.model, Size()) for _ in range(2)]
 

@@ -67,7 +67,7 @@ def draw_prior_paths(
     """
     feature_map: FeatureMap
     try:
-        features = _features(model.covar_module, _num_inputs(model), num_features)
+        features = _features(model, num_features)
     except NotImplementedError:
         feature_map, weight = _nystrom(model, sample_shape)
     else:
@@ -185,15 +185,16 @@ def _num_inputs(model: LaplaceGP) -> int:
     return model.transformed_items().shape[-1]
 
 
-def _features(kernel: Kernel, num_inputs: int, num_features: int) -> FeatureMap:
+def _features(model: LaplaceGP, num_features: int) -> FeatureMap:
     """Random Fourier features; on another device those that the CPU draws."""
-    there = kernel.device.type != "cpu"
+    kernel, device = model.covar_module, model.items.device
+    there = device.type != "cpu"
     drawn: FeatureMap = gen_kernel_features(
         kernel=copy.deepcopy(kernel).cpu() if there else kernel,
-        num_inputs=num_inputs,
+        num_inputs=_num_inputs(model),
         num_outputs=num_features,
     )
-    return drawn.to(kernel.device) if there else drawn
+    return drawn.to(device) if there else drawn
 
 
 def _normal(shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -9,9 +9,11 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling, PairAsPoint
+from botorch_pref.exceptions import PathwiseResidualWarning
 from botorch_pref.models import PreferenceGP
 from tests.contracts.acquisition import PairAcquisitionContract
 from tests.contracts.generators import global_states
@@ -183,6 +185,21 @@ def test_every_pair_of_a_batch_that_is_improved_in_turns_is_another_draw() -> No
     found.append(rule(pairs))
     for i, one in enumerate(found):
         assert not any(torch.allclose(one, other, atol=1e-2) for other in found[:i])
+
+
+def test_a_model_without_parameters_has_paths() -> None:
+    class Fixed(Kernel):  # type: ignore[misc]
+        """A kernel of which there is nothing to be learnt."""
+
+        def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: object) -> Tensor:
+            table = 1.0 + x1 @ x2.transpose(-1, -2)
+            return table.diagonal(dim1=-2, dim2=-1) if diag else table
+
+    model = PreferenceGP(rand(4, 2), torch.tensor([[0, 1], [2, 3]]), covar_module=Fixed())
+    assert not [*model.parameters()]
+    with pytest.warns(PathwiseResidualWarning):
+        rule = DuelingThompsonSampling(model, seed=0)
+    assert rule(rand(3, 2, 2)).isfinite().all()
 
 
 def test_an_unseeded_draw_survives_a_move() -> None:
