@@ -49,6 +49,7 @@ from botorch_pref.problems import (
     utility_regret,
 )
 from botorch_pref.randomness import derive_seed, seeded
+from botorch_pref.runner.threads import num_threads
 
 SPREAD = 3.0
 NUM_INITIAL = 4
@@ -152,12 +153,8 @@ class Cell:
 
     def run(self) -> dict[str, str | int | float]:
         """Run the loop on one thread and return one row of the table."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
+        with num_threads():
             return asdict(self) | _Loop(self).run()
-        finally:
-            torch.set_num_threads(threads)
 
 
 class _Loop:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-import torch
 from joblib import Parallel, delayed
 
 from botorch_pref.cli.parser import Parser, count, jobs
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, RKHSFunction
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.runner import simulate
+from botorch_pref.runner.threads import num_threads
 from botorch_pref.strategies import PFTS, Schedule
 
 SCALES = (1.0, 0.5, 0.25)
@@ -51,7 +51,6 @@ def tempering_table(
 
 
 def _run(name: str, arm: str, seed: int, horizon: int) -> dict[str, object]:
-    torch.set_num_threads(1)
     problem = problems()[name]
     if arm == "paper":
         strategy = PFTS.paper(choices=problem.choices, seed=seed, on_identical="resample")
@@ -59,7 +58,10 @@ def _run(name: str, arm: str, seed: int, horizon: int) -> dict[str, object]:
         schedule = Schedule("bayes", value=float(arm))
         strategy = PFTS(choices=problem.choices, seed=seed, schedule=schedule)
     judge = LogisticJudge(problem, seed=seed)
-    history = simulate(strategy, problem, judge, horizon, progress=False, recommend_every=horizon)
+    with num_threads():
+        history = simulate(
+            strategy, problem, judge, horizon, progress=False, recommend_every=horizon
+        )
     return {
         "problem": name,
         "scale": arm,

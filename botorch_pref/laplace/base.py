@@ -9,6 +9,7 @@ import torch
 from torch import Size, Tensor
 
 from botorch_pref.laplace.factors import Factor
+from botorch_pref.laplace.maps import broadcast
 from botorch_pref.laplace.observations import Observations
 
 
@@ -60,7 +61,7 @@ class Side(ABC):
     @property
     def shape(self) -> Size:
         """The batch shape."""
-        return torch.broadcast_shapes(
+        return broadcast(
             self.covariance.shape[:-2], self.prior_latent.shape[:-1], self.observations.batch_shape
         )
 

@@ -95,5 +95,6 @@ def refuse_second_derivatives() -> None:
 
 def symmetric_outer(left: Tensor, right: Tensor) -> Tensor:
     """The symmetric part of ``left right^T``, for ``... x s`` vectors."""
-    outer = left.unsqueeze(-1) * right.unsqueeze(-2)
-    return 0.5 * (outer + outer.transpose(-1, -2))
+    # A product of rank two goes over the matrix once; a sum with a transpose three times.
+    half = 0.5 * left
+    return torch.stack([half, right], dim=-1) @ torch.stack([right, half], dim=-2)

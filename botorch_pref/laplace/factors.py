@@ -66,8 +66,7 @@ class AnswerFactor(ExactFactor):
     def solve_adjoint(self, x: Tensor) -> Tensor:
         """See the base class."""
         right = self.root * matvec(self.covariance, x)
-        solution = torch.cholesky_solve(right.unsqueeze(-1), self.cholesky)
-        return x - self.root * solution.squeeze(-1)
+        return x - self.root * solve_vector(self.cholesky, right)
 
     def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
         """See the base class."""
@@ -96,9 +95,8 @@ class ItemFactor(ExactFactor):
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
         """See the base class."""
-        right = self.side.coordinates(x)
-        solution = torch.cholesky_solve(right.unsqueeze(-1), self.cholesky)
-        return x - self.curvature * self.side.latent(solution.squeeze(-1))
+        solution = solve_vector(self.cholesky, self.side.coordinates(x))
+        return x - self.curvature * self.side.latent(solution)
 
     def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
         """See the base class."""
@@ -112,4 +110,13 @@ class ItemFactor(ExactFactor):
 
 def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
     """``A v`` for ``... x p x q`` and ``... x q``."""
+    if matrix.dim() == 2 and vector.dim() == 1:
+        return matrix.mv(vector)
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def solve_vector(cholesky: Tensor, vector: Tensor) -> Tensor:
+    """``(L L^T)^{-1} v`` for ``... x p x p`` and ``... x p``."""
+    # `torch.cholesky_solve` copies the factor, which takes longer than one solution.
+    half = solve_triangular(cholesky, vector.unsqueeze(-1), upper=False)
+    return solve_triangular(cholesky.mT, half, upper=True).squeeze(-1)

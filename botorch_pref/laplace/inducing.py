@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from botorch_pref.laplace.base import Look, Side
-from botorch_pref.laplace.factors import Factor
+from botorch_pref.laplace.factors import Factor, solve_vector
 from botorch_pref.laplace.inducing_rows import (
     KEPT_ENTRIES,
     InducingRows,
@@ -156,7 +156,7 @@ class InducingSide(Side):
         if slow:
             cholesky = self.factor(look.curvature).cholesky
             self._held, self._last = cholesky, _decrement(cholesky, look.gradient)
-        direction = torch.cholesky_solve(look.gradient.unsqueeze(-1), cholesky).squeeze(-1)
+        direction = solve_vector(cholesky, look.gradient)
         return direction, look.gradient @ direction
 
     def factor(self, curvature: Tensor) -> InducingFactor:
@@ -198,7 +198,7 @@ class InducingFactor(Factor):
 
     def solve(self, x: Tensor) -> Tensor:
         """``M^-1 x`` for ``x: p``."""
-        return torch.cholesky_solve(x.unsqueeze(-1), self.cholesky).squeeze(-1)
+        return solve_vector(self.cholesky, x)
 
     def hessian(self) -> Tensor:
         """``M``."""

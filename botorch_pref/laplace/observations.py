@@ -48,18 +48,11 @@ class Block:
     weight: Tensor
     likelihood: ElementwiseLikelihood
 
-    def select(self, elements: Tensor) -> Block:
-        """Some elements of the first batch dimension."""
+    def select(self, elements: Tensor | slice | int) -> Block:
+        """Some elements of the first batch dimension, or one without that dimension."""
         items = self.items.expand(*self.answer.shape[:-1], *self.items.shape[-2:])
         rows = items[elements], self.answer[elements], self.weight[elements]
         return replace(self, items=rows[0], answer=rows[1], weight=rows[2])
-
-    def split(self, size: int) -> list[Block]:
-        """Pieces of at most ``size`` elements along the first batch dimension."""
-        shape = self.answer.shape[:-1]
-        items = self.items.expand(*shape, *self.items.shape[-2:])
-        pieces = (t.split(size) for t in (items, self.answer, self.weight))
-        return [replace(self, items=i, answer=a, weight=w) for i, a, w in zip(*pieces, strict=True)]
 
 
 class Observations:
@@ -97,22 +90,9 @@ class Observations:
         scale = self.weight.amax(-1)
         return torch.maximum(scale, prior_latent.abs().amax(-1)) if self.has_residuals else scale
 
-    def select(self, elements: Tensor) -> Observations:
-        """Some elements of the first batch dimension."""
+    def select(self, elements: Tensor | slice | int) -> Observations:
+        """Some elements of the first batch dimension, or one without that dimension."""
         return Observations([block.select(elements) for block in self.blocks], self.num_items)
-
-    def split(self, size: int) -> list[Observations]:
-        """Pieces of at most ``size`` elements along the first batch dimension."""
-        pieces = zip(*(block.split(size) for block in self.blocks), strict=True)
-        return [Observations(blocks, self.num_items) for blocks in pieces]
-
-    def squeeze(self) -> Observations:
-        """The same without a first batch dimension of one."""
-        blocks = [
-            replace(b, items=b.items[0], answer=b.answer[0], weight=b.weight[0])
-            for b in self.blocks
-        ]
-        return Observations(blocks, self.num_items)
 
     def log_prob(self, latent: Tensor) -> Tensor:
         """Log probability of each row at ``eta: ... x m``."""

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.laplace.base import Look, Side
-from botorch_pref.laplace.factors import AnswerFactor, ExactFactor, ItemFactor, matvec
+from botorch_pref.laplace.factors import AnswerFactor, ExactFactor, ItemFactor, matvec, solve_vector
 from botorch_pref.laplace.maps import IdentityMap, SparseMap
 from botorch_pref.laplace.observations import Observations
 
@@ -216,7 +216,7 @@ class ItemSide(ExactSide):
     def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
         gradient, cholesky = look.gradient, self._hessian(look, slow).cholesky
-        direction = torch.cholesky_solve(gradient.unsqueeze(-1), cholesky).squeeze(-1)
+        direction = solve_vector(cholesky, gradient)
         return direction, (gradient * direction).sum(-1)
 
     def factor(self, curvature: Tensor) -> ItemFactor:

@@ -12,7 +12,7 @@ from torch.autograd import Function
 from botorch_pref._memory import keep_pages
 from botorch_pref.laplace import Side, log_evidence
 from botorch_pref.laplace.evidence import refuse_second_derivatives
-from botorch_pref.models.pieces import Pieces, worth_splitting
+from botorch_pref.models.pieces import Pieces, piece_size, worth_splitting
 
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
@@ -52,10 +52,14 @@ class EvidenceEvaluator:
         if elements is None and not worth_splitting(model, items):
             value, self._starts = _find(model.side(items), self._starts)
             return value
-        pieces = Pieces(model, items, elements)
         if self._starts is None:
             self._starts = items.new_zeros(len(items), model.num_observations)
         self._starts = self._starts.to(items)  # which may have been moved since
+        if elements is not None and len(elements) == piece_size(items) == 1:
+            i = int(elements)
+            value, self._starts[i] = _find(Pieces(model, items).element(i), self._starts[i])
+            return value.view(1)
+        pieces = Pieces(model, items, elements)
         rows = slice(None) if elements is None else elements
         starts = self._starts[rows].split(pieces.size)
         found: list[Tensor] = []

@@ -16,6 +16,7 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from botorch_pref.kernels import dueling_variance
+from botorch_pref.kernels.dense import dense_covariance
 from botorch_pref.likelihood_ratio.whitening import FLOOR, Whitening
 
 
@@ -84,7 +85,7 @@ class Functionals:
         return g.masked_fill(same.unsqueeze(-1), 0.0), beyond.masked_fill(same, 0.0)
 
     def _cross(self, inputs: Tensor) -> Tensor:
-        return to_dense(self.covar_module(inputs, self.nodes))
+        return dense_covariance(self.covar_module, inputs, self.nodes)
 
     def _at_nodes(self, X: Tensor, a: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         """The same, with items' own rows, whose gradient is that beside the item."""

@@ -13,6 +13,7 @@ from botorch.optim.core import OptimizationResult, OptimizationStatus
 from botorch.optim.utils import get_parameters_and_bounds
 from gpytorch.mlls import MarginalLogLikelihood
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from botorch_pref.models.fitting import log_hyperpriors
@@ -82,11 +83,14 @@ def fit_independently(
     if "ftol" in known_options:
         known_options["factr"] = None  # the same in other units
     value, steps, early = 0.0, 0, []
-    for start in range(0, search.size, size):
-        rows = list(range(search.size))[start : start + size]
-        found = search.run(rows, limits, known_options)
-        value, steps = value + found.value, max(steps, found.steps)
-        early.extend(found.early)
+    # SciPy hands its tiny products to threads, which then spin beside ours; BoTorch limits them
+    # around its own searches likewise.
+    with threadpool_limits(limits=1, user_api="blas"):
+        for start in range(0, search.size, size):
+            rows = list(range(search.size))[start : start + size]
+            found = search.run(rows, limits, known_options)
+            value, steps = value + found.value, max(steps, found.steps)
+            early.extend(found.early)
     if early:
         warnings.warn(
             f"The fit of elements {early} of the batch ended early.",
@@ -154,18 +158,20 @@ class _Search:
         columns = torch.from_numpy(x)
         for parameter in self.parameters.values():
             mine, columns = columns.tensor_split([parameter[0].numel()], dim=-1)
-            parameter[elements] = mine.reshape(len(rows), *parameter.shape[1:]).to(parameter)
+            mine = mine.reshape(len(rows), *parameter.shape[1:]).to(parameter)
+            parameter.index_copy_(0, elements, mine)
         return elements
 
     def __call__(self, rows: list[int], x: Array) -> tuple[Array, Array]:
         """Values ``len(rows)`` and gradients ``len(rows) x p`` at the parameters ``x``."""
         elements = self.set(rows, x)
-        log_prior = log_hyperpriors(self.mll, self.size)[elements]
+        log_prior = log_hyperpriors(self.mll, self.size).index_select(0, elements)
         value = -self.model.element_evidence(elements) - log_prior
         grads = torch.autograd.grad(
             value.sum(), [*self.parameters.values()], materialize_grads=True
         )
-        return value.detach().cpu().double().numpy(), self._rows([g[elements] for g in grads])
+        own = [grad.index_select(0, elements) for grad in grads]
+        return value.detach().cpu().double().numpy(), self._rows(own)
 
     @staticmethod
     def _rows(tensors: list[Tensor]) -> Array:

@@ -8,14 +8,11 @@ from typing import Self
 
 import torch
 from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
-from gpytorch import settings
 from gpytorch.kernels import Kernel
-from linear_operator import to_dense
 from torch import Size, Tensor
-from torch.func import functional_call
-from torch.nn import Module
 
 from botorch_pref.data.rows import match_items
+from botorch_pref.kernels.dense import KernelFunction
 from botorch_pref.randomness import derive_seed
 
 _CANDIDATES = 4096  # of which the inducing items are chosen
@@ -38,11 +35,10 @@ class InducingKernel:
     def __init__(
         self, kernel: Kernel, items: Tensor, inducing: Tensor, scaling: Tensor | None
     ) -> None:
-        self._covariance = _Covariance(kernel)
-        parameters = dict(self._covariance.named_parameters())
-        self._names = tuple(parameters)
+        self._kernel = KernelFunction(kernel)
         factors = [] if scaling is None else [scaling]
-        self.inputs: Sequence[Tensor] = (items, inducing, *factors, *parameters.values())
+        self._num_first = 2 + len(factors)  # of the inputs, before the parameters
+        self.inputs: Sequence[Tensor] = (items, inducing, *factors, *self._kernel.parameters)
         self.num_inducing = len(inducing)
 
     def bound(self, inputs: Sequence[Tensor]) -> Self:
@@ -70,25 +66,10 @@ class InducingKernel:
 
     @property
     def _scaling(self) -> Tensor | None:
-        return self.inputs[2] if len(self.inputs) > 2 + len(self._names) else None
+        return self.inputs[2] if self._num_first > 2 else None
 
     def _evaluate(self, first: Tensor, second: Tensor, diag: bool = False) -> Tensor:
-        own = self.inputs[len(self.inputs) - len(self._names) :]
-        parameters = dict(zip(self._names, own, strict=True))
-        found: Tensor = functional_call(self._covariance, parameters, (first, second, diag))
-        return found
-
-
-class _Covariance(Module):
-    """A kernel that is evaluated at once, while its parameters are those of the call."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, first: Tensor, second: Tensor, diag: bool) -> Tensor:
-        with settings.lazily_evaluate_kernels(False):
-            return to_dense(self.kernel(first, second, diag=diag))
+        return self._kernel(self.inputs[self._num_first :], first, second, diag)
 
 
 @torch.no_grad()

@@ -19,11 +19,12 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
-from linear_operator import to_dense, to_linear_operator
+from linear_operator import to_linear_operator
 from torch import Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.dense import dense_covariance
 from botorch_pref.laplace import Observations, Representer, choose_side, represent
 from botorch_pref.laplace.base import Side
 from botorch_pref.models.cache import HyperparameterCache
@@ -105,11 +106,11 @@ class LaplaceGP(TransformedItems, Model, GP):
 
     def prior(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and covariance of the utility at transformed ``... x q x d`` inputs."""
-        return self.mean_module(inputs), to_dense(self.covar_module(inputs))
+        return self.mean_module(inputs), dense_covariance(self.covar_module, inputs)
 
     def side(self, items: Tensor) -> Side:
         """Prior and observations, for transformed items."""
-        return choose_side(*self.parts(items, to_dense(self.covar_module(items))))
+        return choose_side(*self.parts(items, dense_covariance(self.covar_module, items)))
 
     def parts(self, items: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Observations]:
         """What a side is made of, for transformed items and their prior covariance."""
@@ -240,11 +241,11 @@ class LaplaceGP(TransformedItems, Model, GP):
 
 def _cross_covariance(kernel: Kernel, inputs: Tensor, items: Tensor) -> Tensor:
     if inputs.dim() > 2 and items.dim() == 2 and not kernel.batch_shape:
-        flat = to_dense(kernel(inputs.flatten(end_dim=-2), items))
+        flat = dense_covariance(kernel, inputs.flatten(end_dim=-2), items)
         return flat.view(*inputs.shape[:-1], items.shape[-2])
     shape = torch.broadcast_shapes(inputs.shape[:-2], items.shape[:-2])
     inputs = inputs.expand(*shape, *inputs.shape[-2:])
-    return to_dense(kernel(inputs, items.expand(*shape, *items.shape[-2:])))
+    return dense_covariance(kernel, inputs, items.expand(*shape, *items.shape[-2:]))
 
 
 def _check_outputs(

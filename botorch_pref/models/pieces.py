@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpytorch import kernels, settings
-from linear_operator import to_dense
+from gpytorch import kernels
 from torch import Tensor
-from torch.func import functional_call
-from torch.nn import Module
 
-from botorch_pref.laplace import Side, choose_side
+from botorch_pref.kernels.dense import KernelFunction
+from botorch_pref.laplace import Observations, Side, choose_side
 
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
@@ -50,40 +48,42 @@ class Pieces:
 
     def __init__(self, model: LaplaceGP, items: Tensor, elements: Tensor | None = None) -> None:
         observations, kernel = model.observations(), model.covar_module
-        self._dense = _Dense(kernel)
-        parameters: dict[str, Tensor] = dict(self._dense.named_parameters())
+        self._kernel = KernelFunction(kernel)
+        parameters = self._kernel.parameters
         if not kernel.batch_shape:
-            parameters = {k: v.expand(len(items), *v.shape) for k, v in parameters.items()}
+            parameters = tuple(value.expand(len(items), *value.shape) for value in parameters)
         latent = model.prior_latent(model.mean_module(items), observations)
-        rows = [items, latent, *parameters.values()]
         scaling = model.scaling()
         self.scaled = scaling is not None
-        if scaling is not None:
-            rows.insert(2, scaling)
+        rows = [items, latent, *([] if scaling is None else [scaling]), *parameters]
         self.size = piece_size(items)
         if elements is not None:
             observations = observations.select(elements)
-            rows = [value[elements] for value in rows]
+            rows = [value.index_select(0, elements) for value in rows]
         self.inputs = tuple(rows)
         self.observations = observations
-        self._names = tuple(parameters)
-        self._parts = observations.split(self.size)
 
     def __iter__(self) -> Iterator[Side]:
         """The sides of all pieces, in order."""
         for i, parts in enumerate(zip(*(t.split(self.size) for t in self.inputs), strict=True)):
             yield self.side(i, *parts)
 
-    def side(self, i: int, items: Tensor, latent: Tensor, *own: Tensor) -> Side:
+    def side(self, i: int, *parts: Tensor) -> Side:
         """The side of piece ``i`` from its rows of the inputs; without a batch if it is one."""
-        observations = self._parts[i]
-        if len(items) == 1:
-            # Matrices without a batch go through cheaper routines.
-            items, latent, observations = items[0], latent[0], observations.squeeze()
-            own = tuple(value[0] for value in own)
+        start = i * self.size
+        if len(parts[0]) == 1:
+            return self._side(self.observations.select(start), *(part[0] for part in parts))
+        return self._side(self.observations.select(slice(start, start + self.size)), *parts)
+
+    def element(self, i: int) -> Side:
+        """The side of one element, without a batch: its matrices go through cheaper routines."""
+        return self._side(self.observations.select(i), *(whole[i] for whole in self.inputs))
+
+    def _side(
+        self, observations: Observations, items: Tensor, latent: Tensor, *own: Tensor
+    ) -> Side:
         scaling, own = (own[0], own[1:]) if self.scaled else (None, own)
-        parameters = dict(zip(self._names, own, strict=True))
-        covariance = scaled(functional_call(self._dense, parameters, (items,)), scaling)
+        covariance = scaled(self._kernel(own, items), scaling)
         return choose_side(covariance, latent, observations)
 
 
@@ -120,16 +120,3 @@ def piece_size(items: Tensor) -> int:
     if items.device.type != "cpu":
         return max(len(items), 1)
     return max(1, _CACHED_ENTRIES // max(items.shape[-2], 1) ** 2)
-
-
-class _Dense(Module):
-    """A kernel that is evaluated at once, while its parameters are those of the call."""
-
-    def __init__(self, kernel: kernels.Kernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, items: Tensor) -> Tensor:
-        """The covariance of ``... x n x d`` items."""
-        with settings.lazily_evaluate_kernels(False):
-            return to_dense(self.kernel(items))

@@ -8,6 +8,7 @@ import torch
 from linear_operator import to_dense
 from torch import Tensor
 
+from botorch_pref.kernels.dense import dense_covariance
 from botorch_pref.laplace import Representer
 from botorch_pref.models.laplace_gp import check_dimension
 from botorch_pref.models.utility_model import UtilityModel
@@ -58,7 +59,7 @@ class Rivals:
             mean = mean + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)
             variance = variance - ((columns @ found.gamma) * columns).sum(-1)
             explained = columns @ weights
-        shared = to_dense(kernel(inputs, rivals)) - explained
+        shared = dense_covariance(kernel, inputs, rivals) - explained
         spread = variance.unsqueeze(-1) + own_variance.unsqueeze(-2) - 2.0 * shared
         return mean.unsqueeze(-1) - own_mean.unsqueeze(-2), spread
 

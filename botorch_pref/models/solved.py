@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
-from linear_operator import to_dense
 from torch import Tensor
 
 from botorch_pref.data import Comparisons, Values
+from botorch_pref.kernels.dense import dense_covariance
 from botorch_pref.laplace import Representer, choose_side, extend, represent
 from botorch_pref.laplace.extension import bordered, others
 
@@ -49,7 +49,7 @@ def solve(model: ComparisonModel, former: Solved | None) -> Solved:
     pairs = torch.empty(0, 2, dtype=torch.long, device=items.device) if data is None else data.pairs
     num_compared = 0 if data is None else data.num_items
     if former is None or former.covariance is None or former.pairs is None:
-        covariance = to_dense(model.covar_module(items))
+        covariance = dense_covariance(model.covar_module, items)
         found = represent(choose_side(*model.parts(items, covariance)), weight)
         return Solved(items, found, covariance, pairs, num_compared)
     kept = _positions(former.num_compared, num_compared, len(former.items), items.device)
@@ -77,7 +77,8 @@ def grown_covariance(kernel: Kernel, items: Tensor, former: Tensor, kept: Tensor
     new = others(kept, len(items))
     if not len(new):
         return former
-    cross, corner = to_dense(kernel(items[new], items[kept])), to_dense(kernel(items[new]))
+    cross = dense_covariance(kernel, items[new], items[kept])
+    corner = dense_covariance(kernel, items[new])
     return bordered(former, kept, new, cross, corner)
 
 

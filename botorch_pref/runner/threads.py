@@ -1,4 +1,4 @@
-r"""The number of threads of torch."""
+r"""The number of threads of torch and of what NumPy and SciPy compute with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from threadpoolctl import threadpool_limits
 
 
 @contextmanager
@@ -17,6 +18,7 @@ def num_threads(threads: int = 1) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        yield
+        with threadpool_limits(limits=threads, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)

@@ -56,16 +56,16 @@ class TestSparseMap:
         assert_equal(found.columns(C.mT), C.mT @ H.mT, 1e-13)
         D = randn(*batch, M, 3, seed=3)
         assert_equal(found.spread(D), H.mT @ D, 1e-13)
+        assert_equal(found.spread_columns(D.mT), D.mT @ H, 1e-13)
 
     def test_the_gram_matrix_has_the_gradient_of_dense_algebra(
         self, kind: str, items_shape: tuple[int, ...], batch: tuple[int, ...]
     ) -> None:
         found, H = self.build(kind, items_shape)
-        K = randn(*batch, N, N)
-        K = (K @ K.mT).requires_grad_()
+        K = randn(*batch, N, N).requires_grad_()
         grad = randn(*torch.broadcast_shapes(batch, items_shape), M, M, seed=1)
-        (ours,) = torch.autograd.grad(found.gram(K), K, grad + grad.mT)
-        (dense,) = torch.autograd.grad(H @ K @ H.mT, K, grad + grad.mT)
+        (ours,) = torch.autograd.grad(found.gram(K), K, grad)
+        (dense,) = torch.autograd.grad(H @ K @ H.mT, K, grad)
         assert_equal(ours, dense, 1e-13)
 
     def test_quadratic_forms(
@@ -73,8 +73,7 @@ class TestSparseMap:
     ) -> None:
         found, H = self.build(kind, items_shape)
         G, w = randn(*batch, N, N), rand(*batch, M, seed=1)
-        K = G @ G.mT
-        assert_equal(found.gram(K), H @ K @ H.mT, 1e-13)
+        assert_equal(found.gram(G), H @ G @ H.mT, 1e-13)
         assert_equal(found.laplacian(w), H.mT @ (w.unsqueeze(-1) * H), 1e-13)
         assert_equal(found.diagonal(G), (H @ G @ H.mT).diagonal(dim1=-2, dim2=-1), 1e-13)
 
@@ -175,7 +174,7 @@ class TestStackedBlocks:
         assert Observations([labels(self.X, 4)], N).batch_shape == ()
 
     @pytest.mark.parametrize("shared_items", [False, True])
-    def test_split(self, shared_items: bool) -> None:
+    def test_select(self, shared_items: bool) -> None:
         X = rand(5, 2, N, 2)
         block = duels(X, 6)
         if shared_items:
@@ -183,7 +182,7 @@ class TestStackedBlocks:
             whole = Observations([block], N)
         else:
             whole = Observations([block, labels(X, 4)], N)
-        pieces = whole.split(2)
+        pieces = [whole.select(slice(i, i + 2)) for i in (0, 2, 4)]
         latent = randn(5, 2, whole.num_rows)
         assert [piece.batch_shape for piece in pieces] == [(2, 2), (2, 2), (1, 2)]
         together = torch.cat(
@@ -193,6 +192,10 @@ class TestStackedBlocks:
         f = randn(5, 2, N)
         applied = [p.map.apply(part) for p, part in zip(pieces, f.split(2), strict=True)]
         assert torch.equal(torch.cat(applied), whole.map.apply(f))
+        some, one = whole.select(torch.tensor([3, 1])), whole.select(3)
+        assert torch.equal(some.map.apply(f[[3, 1]]), whole.map.apply(f)[[3, 1]])
+        assert one.batch_shape == (2,)
+        assert torch.equal(one.log_prob(latent[3]), whole.log_prob(latent)[3])
 
 
 def test_a_label_is_a_row_of_one_item() -> None:

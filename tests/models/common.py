@@ -9,6 +9,7 @@ import torch
 from botorch.posteriors import Posterior
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.means import Mean
+from threadpoolctl import threadpool_info
 from torch import Size, Tensor
 
 from botorch_pref.models import PreferenceGP
@@ -154,3 +155,8 @@ def oracle(
         torch.from_numpy(np.array(covariance)),
         fitted.log_evidence,
     )
+
+
+def blas_threads() -> list[int]:
+    """How many threads each library of linear algebra may use."""
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]

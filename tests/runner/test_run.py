@@ -7,12 +7,14 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
 from botorch_pref.runner import RunError, simulate
 from botorch_pref.runner.run import Run, build_strategy, factory_name
 from botorch_pref.runner.threads import num_threads
 from botorch_pref.strategies import PFTS
+from tests.models.common import blas_threads
 from tests.runner.common import Failing, RandomPairs
 
 
@@ -159,8 +161,11 @@ def test_a_run_uses_one_thread_and_gives_the_others_back() -> None:
         with pytest.raises(RunError):
             run_of(Failing).play()
         assert torch.get_num_threads() == 3
-        with num_threads():
-            assert torch.get_num_threads() == 1
+        with threadpool_limits(limits=2, user_api="blas"):
+            with num_threads():
+                assert torch.get_num_threads() == 1
+                assert {*blas_threads()} == {1}
+            assert 2 in blas_threads()
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
