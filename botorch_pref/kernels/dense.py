@@ -41,12 +41,17 @@ class KernelFunction:
         kernel: Any kernel.
 
     Attributes:
-        parameters: Those of the kernel; one that has several names comes as often.
+        parameters: Those of the kernel; one that several of its parts hold comes as often.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self._dense = _Dense(kernel)
-        named = dict(self._dense.named_parameters(remove_duplicate=False))
+        # One name for each place that holds one: torch puts back what it found there name by name.
+        named = {
+            f"{name}.{key}" if name else key: value
+            for name, module in self._dense.named_modules()
+            for key, value in module.named_parameters(recurse=False)
+        }
         self._names = tuple(named)
         self.parameters: tuple[Tensor, ...] = tuple(named.values())
 
@@ -59,7 +64,7 @@ class KernelFunction:
     ) -> Tensor:
         """:func:`dense_covariance` with these parameters."""
         named = dict(zip(self._names, parameters, strict=True))
-        # All names are given, so that torch need not look for further ones of the same tensors.
+        # All places are given, so that torch need not look for further ones of the same tensors.
         arguments = (left, right, diag)
         found: Tensor = functional_call(self._dense, named, arguments, tie_weights=False)
         return found

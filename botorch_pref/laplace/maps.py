@@ -40,7 +40,9 @@ class SparseMap:
 
     def columns(self, matrix: Tensor) -> Tensor:
         """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
-        return self._combined(matrix, self.items.unsqueeze(-3))
+        if matrix.mT.is_contiguous():
+            return self.rows(matrix.mT).mT
+        return self._combined(matrix, self._items_of_rows())
 
     def apply(self, vector: Tensor) -> Tensor:
         """``H f`` for ``f: ... x n``, so ``... x m``."""
@@ -52,7 +54,7 @@ class SparseMap:
 
     def spread_columns(self, matrix: Tensor) -> Tensor:
         """``C H`` for ``C: ... x q x m``, so ``... x q x n``."""
-        return self._scattered(matrix, self.items.unsqueeze(-3))
+        return self._scattered(matrix, self._items_of_rows())
 
     def spread(self, matrix: Tensor) -> Tensor:
         """``H^T C`` for ``C: ... x m x q``, so ``... x n x q``."""
@@ -99,6 +101,10 @@ class SparseMap:
 
         return scaled_sum(terms())
 
+    def _items_of_rows(self) -> Tensor:
+        """The items, for vectors that are the rows of matrices."""
+        return self.items if self.items.dim() == 2 else self.items.unsqueeze(-3)
+
     def _combined(self, values: Tensor, items: Tensor) -> Tensor:
         """``H v`` for values ``... x n`` and the items of ``H``, so ``... x m``."""
         terms = (_entries(values, items[..., j]) for j in range(items.shape[-1]))
@@ -129,7 +135,7 @@ def _entries(values: Tensor, index: Tensor) -> Tensor:
     """Entries of ``... x n`` at ``... x m`` indices."""
     if values.dim() == index.dim() == 1:
         return values.index_select(-1, index)
-    # Twice as fast as rows of a transpose, with and without a gradient.
+    # Twice as fast as rows of a transpose that is to be made, with and without a gradient.
     shape = broadcast(values.shape[:-1], index.shape[:-1])
     return values.expand(*shape, values.shape[-1]).gather(-1, index.expand(*shape, index.shape[-1]))
 
@@ -184,8 +190,11 @@ class IdentityMap:
 
 def broadcast(*shapes: Size) -> Size:
     """Torch's ``broadcast_shapes``, whose checks cost as much as three small products."""
-    first = shapes[0]
-    return first if all(shape == first for shape in shapes) else torch.broadcast_shapes(*shapes)
+    batches = [shape for shape in shapes if shape]
+    if not batches:
+        return Size()
+    same = all(shape == batches[0] for shape in batches)
+    return batches[0] if same else torch.broadcast_shapes(*batches)
 
 
 def scaled_sum(terms: Iterable[tuple[Tensor, float | Tensor]]) -> Tensor:

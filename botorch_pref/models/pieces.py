@@ -59,7 +59,7 @@ class Pieces:
         self.size = piece_size(items)
         if elements is not None:
             observations = observations.select(elements)
-            rows = [value.index_select(0, elements) for value in rows]
+            rows = [value[elements] for value in rows]
         self.inputs = tuple(rows)
         self.observations = observations
 

@@ -58,13 +58,29 @@ def test_other_parameters_than_its_own() -> None:
 
 
 def test_a_part_that_occurs_twice() -> None:
-    """Whose parameters have two names each, and must not keep their own value at one of them."""
+    """Whose parameter has two names: it must neither keep its value at one nor be lost."""
     shared = RBFKernel().double()
     kernel = shared * ScaleKernel(shared).double()
     function = KernelFunction(kernel)
     x, z = points()
+    own = list(kernel.parameters())
+    assert len(function.parameters) == len(own) == 2
     given = [torch.full_like(value, 0.7) for value in function.parameters]
     found = function(given, x, z)
-    for value in kernel.parameters():
+    assert all(a is b for a, b in zip(kernel.parameters(), own, strict=True))
+    for value in own:
         value.data.fill_(0.7)
+    torch.testing.assert_close(found, to_dense(kernel(x, z)), rtol=1e-14, atol=0.0)
+
+
+def test_a_parameter_that_two_parts_hold() -> None:
+    one, other = RBFKernel().double(), MaternKernel(nu=2.5).double()
+    other.raw_lengthscale = one.raw_lengthscale
+    kernel = one + other
+    function = KernelFunction(kernel)
+    x, z = points()
+    given = [torch.full_like(value, 0.7) for value in function.parameters]
+    found = function(given, x, z)
+    assert one.raw_lengthscale is other.raw_lengthscale
+    one.raw_lengthscale.data.fill_(0.7)
     torch.testing.assert_close(found, to_dense(kernel(x, z)), rtol=1e-14, atol=0.0)

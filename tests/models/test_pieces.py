@@ -165,3 +165,21 @@ def test_a_kernel_of_which_a_part_is_shared_is_not_split(
     monkeypatch.setattr(pieces, "_CACHED_ENTRIES", 1)
     torch.testing.assert_close(model.log_evidence(), whole)
     assert model.posterior(rand(3, 2, 2)).mean.shape == (3, 2, 1)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_part_of_a_kernel_that_occurs_twice(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Pieces take its parameter from two places, and leave it where it was."""
+    gp = model("laplace", ROWS, shared=False)
+    part = kernels.RBFKernel(batch_shape=Size([BATCH])).double()
+    part.lengthscale = torch.linspace(0.3, 0.9, BATCH, dtype=torch.float64).view(BATCH, 1, 1)
+    gp.covar_module = kernels.ScaleKernel(part, batch_shape=Size([BATCH])).double() + part
+    own = list(gp.covar_module.parameters())
+    whole = gp.log_evidence()
+    expected = torch.autograd.grad(whole.sum(), own)
+    with pieces_of(monkeypatch, size):
+        found = gp.log_evidence()
+        grads = torch.autograd.grad(found.sum(), own)
+    torch.testing.assert_close(found, whole, rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(grads, expected, rtol=1e-9, atol=1e-12)
+    assert all(a is b for a, b in zip(gp.covar_module.parameters(), own, strict=True))
