@@ -39,6 +39,7 @@ JITTER = 1e-10  # of the mean prior variance of the inducing items; more in sing
 _JITTER_A_POINT = 4  # times the precision, by which a factorisation rounds
 _DEAR_TOLERANCE = 1e-4  # of the mode, in posterior standard deviations
 _EVIDENCE_TOLERANCE = 1e-6  # likewise
+_FLOOR = 1000  # roundings
 _START_TOLERANCE = 1.0  # likewise, of that of a part of the rows
 _SLOW = 0.3  # the share of its distance that a step may leave before there is a new Hessian
 _FEW_ROWS = 2**14  # below which no subsample is worth its mode
@@ -79,7 +80,9 @@ class InducingSide(Side):
 
     def tighten(self) -> None:
         """Find the mode as an evidence needs it, whose determinant moves with it."""
-        self._tolerance = min(self._tolerance, _EVIDENCE_TOLERANCE)
+        # In single precision the decrement does not fall below some hundred roundings.
+        floor = _FLOOR * torch.finfo(self.covariance.dtype).eps
+        self._tolerance = min(self._tolerance, max(_EVIDENCE_TOLERANCE, floor))
 
     @property
     def tolerance(self) -> float:

@@ -209,7 +209,7 @@ class ComparisonModel(LaplaceGP):
     def with_data(self, data: Comparisons | None, values: Values | None = None) -> Self:
         r"""A copy with other data, and the same hyperparameters and transforms.
 
-        Where the data begin with those of this model, a posterior that it has found is added
+        Where the data begin with those of this model, an exact posterior that it has found is added
         to: the kernel is evaluated at new items alone, and the mode is looked for close by.
 
         Args:

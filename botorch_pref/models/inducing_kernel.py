@@ -8,7 +8,7 @@ from typing import Self
 
 import torch
 from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
 from botorch_pref.data.rows import match_items
@@ -77,8 +77,8 @@ def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Tensor:
     r"""Items that explain much of the prior variance of all, greedily one after the other.
 
     A pivoted Cholesky of the prior covariance (Burt, Rasmussen and van der Wilk 2020), of a
-    random part of the items where there are many. It ends early when nothing is left to
-    explain.
+    random part of the items where there are many. Where this kernel leaves nothing more to
+    explain, the rest are spread over the items: a fit may find shorter lengthscales.
 
     Args:
         kernel: The prior covariance.
@@ -86,12 +86,26 @@ def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Tensor:
         number: How many items.
 
     Returns:
-        At most ``number`` indices of items.
+        ``number`` indices of items; fewer if no more of the candidates differ.
     """
     generator = torch.Generator().manual_seed(derive_seed(0, "inducing items", len(inputs)))
     order = torch.randperm(len(inputs), generator=generator).to(inputs.device)
     part = order[: max(_CANDIDATES, 2 * number)].sort().values
-    chosen = GreedyVarianceReduction().allocate_inducing_points(
-        inputs[part], kernel, number, Size()
-    )
-    return part[match_items(inputs[part], chosen)[0]]
+    candidates = inputs[part]
+    relative = ScaleKernel(kernel)  # to its largest variance
+    relative.raw_outputscale.data = relative.raw_outputscale.data.to(candidates)
+    relative.outputscale = kernel(candidates, diag=True).amax().reciprocal()
+    chosen = _pivots(relative, candidates, number)
+    if len(chosen) < number:
+        rough = MaternKernel(nu=0.5, ard_num_dims=candidates.shape[-1]).to(candidates)
+        extent = candidates.amax(0) - candidates.amin(0)
+        rough.lengthscale = torch.where(extent > 0, extent, 1.0)
+        spread = _pivots(rough, candidates, number)
+        chosen = torch.cat([chosen, spread[~torch.isin(spread, chosen)]])[:number]
+    return part[chosen]
+
+
+def _pivots(kernel: Kernel, items: Tensor, number: int) -> Tensor:
+    """Those of a pivoted Cholesky; it ends where a millionth of a variance of one is left."""
+    found = GreedyVarianceReduction().allocate_inducing_points(items, kernel, number, Size())
+    return match_items(items, found)[0]

@@ -33,7 +33,8 @@ class InducingModel(UtilityModel):
     Inducing items are given, as a ``p x d``-dim tensor in the space of the items, or chosen among
     the items by :func:`~botorch_pref.models.inducing_kernel.most_varied`: when they are first
     needed, under the hyperparameters of that moment. They then stay, also while hyperparameters
-    are fitted, until the data change or :meth:`choose_inducing_points`. Inference is exact where
+    are fitted, until the data change or :meth:`choose_inducing_points`. A posterior of changed data
+    is found anew. Inference is exact where
     there are no more items than inducing items asked for. Copies and pickles have them,
     ``state_dict`` has not.
 

@@ -56,6 +56,27 @@ def test_repeated_items_are_chosen_once() -> None:
     assert len(torch.unique(items[chosen], dim=0)) == len(chosen) == 5
 
 
+@pytest.mark.parametrize("scale", [4.0, 4e-8])
+def test_as_many_as_asked_for(scale: float) -> None:
+    """A smooth kernel has nothing left to explain long before; a fit may find a rough one."""
+    kernel, items = make_kernel(1, outputscale=scale), rand(300, 1, seed=4)
+    chosen = most_varied(kernel, items, 100)
+    assert len(chosen.unique()) == 100
+    places = items[chosen].flatten().sort().values
+    assert float(places.diff().max()) < 0.03
+
+
+def test_the_unit_of_the_utility_does_not_matter() -> None:
+    items = rand(60, 2, seed=4)
+    small, large = (most_varied(make_kernel(2, outputscale=s), items, 20) for s in (4e-8, 4.0))
+    assert torch.equal(small.sort().values, large.sort().values)
+
+
+def test_a_column_of_one_value() -> None:
+    items = torch.cat([rand(60, 1, seed=4), torch.ones(60, 1).double()], dim=-1)
+    assert len(most_varied(make_kernel(2, lengthscale=9.0), items, 40).unique()) == 40
+
+
 def test_many_items(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inducing_kernel, "_CANDIDATES", 30)
     kernel, items = ScaleKernel(RBFKernel()).double(), rand(500, 3, seed=4)

@@ -239,6 +239,16 @@ class TestData:
         found = single.posterior(POINTS.float()).mean.double()
         torch.testing.assert_close(found, model.posterior(POINTS).mean, atol=1e-2, rtol=0)
 
+    def test_the_evidence_converges_in_single_precision(self) -> None:
+        """A warning would fail the test; a start that did not converge is not kept."""
+        X, comparisons = make_duels(60, 300, 3)
+        model = PreferenceGP(X, comparisons, inducing_points=40)
+        single = copy.deepcopy(model).float()
+        found = single.log_evidence()
+        torch.testing.assert_close(found.double(), model.log_evidence(), rtol=1e-4, atol=0.0)
+        assert single._evidence._starts is not None
+        assert float(single._evidence._starts.abs().sum()) > 0.0
+
     def test_many_points_in_single_precision(self) -> None:
         """A factorisation of more rows rounds by more."""
         model = make_model(inducing_points=rand(1500, 2))
@@ -321,3 +331,22 @@ def test_a_closed_loop_finds_the_best_items() -> None:
     best = model.items[model.posterior(model.items).mean.squeeze(-1).argmax()]
     grid = torch.cartesian_prod(*[torch.linspace(0, 1, 51).double()] * 2)
     assert float(utility(grid).max() - utility(best)) < 0.15
+
+
+def test_a_fit_finds_a_lengthscale_far_below_its_start() -> None:
+    """Inducing items are chosen under the first hyperparameters, where eight explain all."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(200, 1, generator=generator, dtype=torch.float64)
+    value = 4.0 * torch.sin(25.0 * X.squeeze(-1))
+    rows = torch.randint(200, (600, 2), generator=generator)
+    rows = rows[rows[:, 0] != rows[:, 1]]
+    chance = torch.sigmoid(value[rows[:, 0]] - value[rows[:, 1]])
+    wins = torch.rand(chance.shape, generator=generator, dtype=torch.float64) < chance
+    comparisons = torch.where(wins.unsqueeze(-1), rows, rows.flip(-1))
+    found = []
+    for points in (80, None):
+        model = PreferenceGP(X, comparisons, inducing_points=points)
+        fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        found.append(model.covar_module.base_kernel.lengthscale.item())
+    assert found[1] < 0.1
+    assert found[0] == pytest.approx(found[1], rel=1e-3)
