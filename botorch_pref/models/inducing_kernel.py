@@ -10,6 +10,7 @@ import torch
 from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
+from torch.nn import Parameter
 
 from botorch_pref.data.rows import match_items
 from botorch_pref.kernels.dense import KernelFunction
@@ -93,7 +94,7 @@ def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Tensor:
     part = order[: max(_CANDIDATES, 2 * number)].sort().values
     candidates = inputs[part]
     relative = ScaleKernel(kernel)  # to its largest variance
-    relative.raw_outputscale.data = relative.raw_outputscale.data.to(candidates)
+    relative.raw_outputscale = Parameter(relative.raw_outputscale.to(candidates))
     relative.outputscale = kernel(candidates, diag=True).amax().reciprocal()
     chosen = _pivots(relative, candidates, number)
     if len(chosen) < number:

@@ -1,4 +1,4 @@
-r"""The number of threads of torch and of what NumPy and SciPy compute with."""
+r"""The number of threads of torch, and of what NumPy and SciPy compute with."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from threadpoolctl import threadpool_limits
 def num_threads(threads: int = 1) -> Iterator[None]:
     """Compute on so many threads inside the block, and on as many as before after it.
 
-    On one thread sums always have the same order.
+    NumPy and SciPy get one, as in BoTorch's searches: their matrices are small, and threads
+    that wait for them spin. On one thread sums always have the same order.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with threadpool_limits(limits=threads, user_api="blas"):
+        with threadpool_limits(limits=1, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(before)

@@ -287,7 +287,7 @@ def test_constrained_maximum_is_that_of_a_grid() -> None:
     rule = ExpertAugmentedLCB(with_standardize(), labels, 0.2, 0.0)
     free = best(rule)
     assert float(rule.feasibility(free.items[0])) < -0.1
-    found = best(rule, feasible=rule.feasibility, num_restarts=8)
+    found = best(rule, feasible=rule.feasibility, num_restarts=32)  # others end in local maxima
     slack = rule.feasibility(found.items)
     assert slack.shape == (1,)
     assert 0.0 - 1e-9 <= float(slack) < 1e-3

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import torch
 from botorch.posteriors import Posterior
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.means import Mean
-from threadpoolctl import threadpool_info
 from torch import Size, Tensor
 
 from botorch_pref.models import PreferenceGP
@@ -157,6 +157,19 @@ def oracle(
     )
 
 
-def blas_threads() -> list[int]:
-    """How many threads each library of linear algebra may use."""
-    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+class Limits:
+    """In the place of `threadpool_limits`: remembers what is asked for, while it is."""
+
+    active: ClassVar[list[dict[str, object]]] = []
+
+    def __init__(self, **options: object) -> None:
+        self.options = options
+
+    def __enter__(self) -> None:
+        self.active.append(self.options)
+
+    def __exit__(self, *error: object) -> None:
+        self.active.pop()
+
+
+ONE_THREAD: dict[str, object] = {"limits": 1, "user_api": "blas"}

@@ -15,13 +15,12 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import Warp
 from botorch.optim.fit import fit_gpytorch_mll_scipy, fit_gpytorch_mll_torch
-from threadpoolctl import threadpool_limits
 from torch import Size, Tensor
 
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP, independent_fit, pieces
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.independent_fit import fit_independently, is_independent
-from tests.models.common import blas_threads, rand
+from tests.models.common import ONE_THREAD, Limits, rand
 
 BATCH, DUELS, DIM = 5, 12, 2
 
@@ -190,15 +189,16 @@ def test_libraries_get_one_thread_as_in_botorchs_own_searches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SciPy's tiny products keep a second core busy with waiting, and BoTorch's fits do not."""
-    used: set[int] = set()
+    seen = []
     evidence = PreferenceGP.element_evidence
 
     def watched(self: PreferenceGP, elements: Tensor) -> Tensor:
-        used.update(blas_threads())
+        seen.append(list(Limits.active))
         return evidence(self, elements)
 
     monkeypatch.setattr(PreferenceGP, "element_evidence", watched)
-    with threadpool_limits(limits=2, user_api="blas"):
-        fit_gpytorch_mll(mll_of(PreferenceGP(*duels())))
-        assert 2 in blas_threads()  # given back
-    assert used == {1}
+    monkeypatch.setattr(independent_fit, "threadpool_limits", Limits)
+    fit_gpytorch_mll(mll_of(PreferenceGP(*duels())))
+    assert seen
+    assert all(active == [ONE_THREAD] for active in seen)
+    assert not Limits.active

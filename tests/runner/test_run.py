@@ -7,14 +7,13 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from threadpoolctl import threadpool_limits
 
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
-from botorch_pref.runner import RunError, simulate
+from botorch_pref.runner import RunError, simulate, threads
 from botorch_pref.runner.run import Run, build_strategy, factory_name
 from botorch_pref.runner.threads import num_threads
 from botorch_pref.strategies import PFTS
-from tests.models.common import blas_threads
+from tests.models.common import ONE_THREAD, Limits
 from tests.runner.common import Failing, RandomPairs
 
 
@@ -146,7 +145,7 @@ def test_an_error_names_the_run() -> None:
         run_of(partial(RandomPairs, wrong=1)).play()
 
 
-def test_a_run_uses_one_thread_and_gives_the_others_back() -> None:
+def test_a_run_uses_one_thread_and_gives_the_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
     used = []
 
     class Watching(RandomPairs):
@@ -161,11 +160,11 @@ def test_a_run_uses_one_thread_and_gives_the_others_back() -> None:
         with pytest.raises(RunError):
             run_of(Failing).play()
         assert torch.get_num_threads() == 3
-        with threadpool_limits(limits=2, user_api="blas"):
-            with num_threads():
-                assert torch.get_num_threads() == 1
-                assert {*blas_threads()} == {1}
-            assert 2 in blas_threads()
+        monkeypatch.setattr(threads, "threadpool_limits", Limits)
+        with num_threads():
+            assert torch.get_num_threads() == 1
+            assert Limits.active == [ONE_THREAD]
+        assert not Limits.active
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
