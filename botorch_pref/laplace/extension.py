@@ -15,14 +15,17 @@ A root of the prior covariance gets rows by a triangular solve.
 from __future__ import annotations
 
 import torch
+from linear_operator import to_linear_operator
 from torch import Tensor
 from torch.linalg import solve_triangular
 
 from botorch_pref.laplace.factors import matvec
 from botorch_pref.laplace.implicit import represent
 from botorch_pref.laplace.inducing_rows import some_rows
+from botorch_pref.laplace.maps import others
 from botorch_pref.laplace.mode import find_mode
-from botorch_pref.laplace.observations import Block, Observations
+from botorch_pref.laplace.news import News, news_of
+from botorch_pref.laplace.observations import Observations
 from botorch_pref.laplace.predict import Representer
 from botorch_pref.laplace.sides import (
     AnswerSide,
@@ -30,13 +33,11 @@ from botorch_pref.laplace.sides import (
     ItemSide,
     choose_side,
     preferred_side,
-    prior_root,
 )
 
-_MOST_ROWS = 8  # beyond which a start near the mode gains nothing over a search anew
 _PATIENCE = 0.3
 _CANCELLED = 1e3  # times the rounding error of a variance, which must be left of it
-_LEAST_LEFT = 1e-3  # of a prior variance, for a covariance to be updated
+_LEAST_LEFT = 64  # of a prior variance, in roots of the rounding unit, to update a covariance
 
 
 @torch.no_grad()
@@ -68,23 +69,22 @@ def extend(
     before = former.side
     assert isinstance(before, ExactSide)  # others are not extended
     side = _grown_side(before, item_covariance, prior_latent, observations, rows, items)
-    weight, wins = _gain(before.observations, observations, rows)
-    changed = weight.nonzero().squeeze(-1)
-    if not 0 < len(changed) <= _MOST_ROWS:
+    news, wide = news_of(before.observations, observations, rows), None
+    if news is None:
         return represent(side, variance_weight)
-    news, wide = _news(observations, changed, weight, wins), None
     if type(side) is type(before):
         wide = _padded(former.gamma, rows if isinstance(side, AnswerSide) else items, side)
     side.patience = _PATIENCE
     at_mode = wide if variance_weight is None else None
-    mode = find_mode(side, start=_start(former, side, rows, changed, news, at_mode))
+    mode = find_mode(side, start=_start(former, side, rows, news, at_mode))
     side.forget()
     gamma = None
     if variance_weight is None:
         _, variance_weight, _ = observations.derivatives(mode.latent)
     elif wide is not None:
-        further = variance_weight[changed] * news.weight / observations.weight[changed]
-        gamma = _grown_gamma(wide, side, changed, further)
+        picked = side.map.adjoint(_picks(side, news.rows))
+        further = further_weight(variance_weight, observations, news)
+        gamma = grown_gamma(wide, picked, picked @ side.covariance, further)
     gamma = side.factor(variance_weight).gamma() if gamma is None else gamma
     return Representer(side, side.map.adjoint(mode.weights), gamma, mode)
 
@@ -109,13 +109,6 @@ def bordered(former: Tensor, kept: Tensor, new: Tensor, cross: Tensor, corner: T
         return whole
     order = torch.cat([kept, new]).argsort()
     return whole[order][:, order]
-
-
-def others(kept: Tensor, size: int) -> Tensor:
-    """The positions below ``size`` that are not among some."""
-    rest = torch.ones(size, dtype=torch.bool, device=kept.device)
-    rest[kept] = False
-    return rest.nonzero().squeeze(-1)
 
 
 def _grown_side(
@@ -145,38 +138,15 @@ def _grown_side(
     return before.replaced(observations, tensors)
 
 
-def _gain(before: Observations, now: Observations, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Weight and wins of each row beyond what they were; halves and whole numbers are exact."""
-    weight, wins = now.weight, _wins(now)
-    return weight.index_add(0, rows, -before.weight), wins.index_add(0, rows, -_wins(before))
-
-
-def _wins(observations: Observations) -> Tensor:
-    return torch.cat([block.weight * block.answer for block in observations.blocks])
-
-
-def _news(now: Observations, changed: Tensor, weight: Tensor, wins: Tensor) -> Observations:
-    """What is new in some rows, as observations of these rows' own latent values."""
-    blocks, first = [], 0
-    for block in some_rows(now, changed).blocks:
-        last = first + block.weight.shape[-1]
-        items = torch.arange(first, last, device=changed.device).unsqueeze(-1)
-        gain = weight[changed[first:last]]
-        answer = wins[changed[first:last]] / gain
-        blocks.append(Block(items, (1.0,), answer, gain, block.likelihood))
-        first = last
-    return Observations(blocks, len(changed))
-
-
 def _start(
     former: Representer,
     side: ExactSide,
     rows: Tensor,
-    changed: Tensor,
-    news: Observations,
+    news: News,
     gamma: Tensor | None,
 ) -> Tensor:
     """Weights near those of the mode; ``gamma`` of the former mode's own curvature, if known."""
+    changed = news.rows
     known, curvature = side.prior_latent.new_zeros(2, side.observations.num_rows)
     known[rows] = former.mode.weights
     curvature[rows] = former.side.observations.derivatives(former.mode.latent)[1]
@@ -189,7 +159,7 @@ def _start(
         moves = picks - curvature * spread
     covariance = spread[:, changed]
     latent = (side.prior_latent + _latent(side, known))[changed]
-    found = find_mode(AnswerSide(0.5 * (covariance + covariance.mT), latent, news))
+    found = find_mode(AnswerSide(0.5 * (covariance + covariance.mT), latent, news.observations))
     return known + found.weights @ moves
 
 
@@ -214,16 +184,31 @@ def _latent(side: ExactSide, weights: Tensor) -> Tensor:
     return side.map.apply(matvec(side.covariance, side.map.adjoint(weights)))
 
 
-def _grown_gamma(gamma: Tensor, side: ExactSide, changed: Tensor, further: Tensor) -> Tensor | None:
-    """``Gamma`` after further curvature of some rows; None if too many digits would be lost."""
-    picked = side.map.adjoint(_picks(side, changed))
-    columns = picked @ side.covariance
+def further_weight(variance_weight: Tensor, observations: Observations, news: News) -> Tensor:
+    """``k``-dim share of the rows' answer-free curvature that is new."""
+    gain, rows = news.observations.weight, news.rows
+    return variance_weight[rows] * gain / observations.weight[rows]
+
+
+def grown_gamma(gamma: Tensor, picked: Tensor, columns: Tensor, further: Tensor) -> Tensor | None:
+    r"""``Gamma`` after further curvature of some rows, by one rank each.
+
+    Args:
+        gamma: ``s x s``-dim ``Gamma`` before.
+        picked: ``k x s``-dim rows ``E^T G`` of the side's map.
+        columns: ``k x s``-dim ``E^T G C``.
+        further: ``k``-dim curvature that these rows gain.
+
+    Returns:
+        ``s x s``-dim ``Gamma``; ``None`` if too many digits would be lost.
+    """
     moved = picked - columns @ gamma
     inner = torch.diag(further.reciprocal()) + columns @ moved.mT
     root, info = torch.linalg.cholesky_ex(inner)
     # What is left of prior variances: the rest cancelled.
     left = inner.diagonal() / (columns * picked).sum(-1)
-    if bool((info > 0) | (left < _LEAST_LEFT).any()):
+    least = _LEAST_LEFT * torch.finfo(gamma.dtype).eps ** 0.5
+    if bool((info > 0) | (left < least).any()):
         return None
     half = solve_triangular(root, moved, upper=False)
     return gamma + half.mT @ half
@@ -239,21 +224,38 @@ def _padded(gamma: Tensor, kept: Tensor, side: ExactSide) -> Tensor:
 def _grown_root(
     root: Tensor, order: Tensor, covariance: Tensor, items: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """A root of a covariance, by new rows of the one of former items where these allow it.
+    """A root of a covariance, by new rows of the one of former items.
 
     New items may come between former ones: ``order`` is that of rows in which a root is triangular.
+    An item that others determine has a row, but no column and no place in this order.
     """
     if len(root) == len(covariance):
         return root, order
+    floor = len(covariance) * torch.finfo(root.dtype).eps * covariance.diagonal().amax()
     triangle, known, new = root[order], items[order], others(items, len(covariance))
-    if torch.equal(triangle, triangle.tril()):
-        row = solve_triangular(triangle, covariance[known][:, new], upper=False).mT
-        corner, info = torch.linalg.cholesky_ex(covariance[new][:, new] - row @ row.mT)
-        if not bool(info):
-            none, order = row.new_zeros(len(root), len(new)), torch.cat([known, new])
-            grown = torch.empty_like(covariance)
-            grown[order] = torch.cat(
-                [torch.cat([triangle, none], -1), torch.cat([row, corner], -1)]
-            )
-            return grown, order
-    return prior_root(covariance), torch.arange(len(covariance), device=order.device)
+    if not torch.equal(triangle, triangle.tril()):
+        return _pivoted_root(covariance, floor)  # once: from now on it is
+    row = solve_triangular(triangle, covariance[known][:, new], upper=False).mT
+    corner, own = _corner(covariance[new][:, new] - row @ row.mT, floor)
+    grown = root.new_zeros(len(covariance), root.shape[-1] + corner.shape[-1])
+    grown[items, : root.shape[-1]] = root
+    grown[new] = torch.cat([row, corner], -1)
+    return grown, torch.cat([known, new[own]])
+
+
+def _corner(left: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
+    """A root of what others leave of a covariance, and the order in which it is triangular."""
+    root, info = torch.linalg.cholesky_ex(left)
+    if bool((info > 0) | (root.diagonal().square() <= floor).any()):
+        return _pivoted_root(left, floor)
+    return root, torch.arange(len(left), device=left.device)
+
+
+def _pivoted_root(covariance: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
+    """A root of as few columns as leave no more than rounding errors, and its order of rows."""
+    largest = covariance.diagonal().amax()
+    if bool(largest <= floor):
+        return covariance[:, :0], torch.empty(0, dtype=torch.long, device=covariance.device)
+    size, tolerance = len(covariance), float(floor / largest)
+    root, pivots = to_linear_operator(covariance).pivoted_cholesky(size, tolerance, True)
+    return root, pivots[: root.shape[-1]]

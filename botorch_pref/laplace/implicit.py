@@ -25,20 +25,23 @@ from botorch_pref.laplace.sides import ExactSide
 
 
 @singledispatch
-def represent(side: Side, variance_weight: Tensor | None = None) -> Representer:
+def represent(
+    side: Side, variance_weight: Tensor | None = None, *, start: Tensor | None = None
+) -> Representer:
     r"""Find the mode and what predictions need of it.
 
     Args:
         side: The prior and the observations.
         variance_weight: ``... x m``-dim answer-free curvature ``count / kappa`` for the
             covariance; by default the covariance uses the curvature at the mode.
+        start: Weights of a mode near by to start from.
 
     Returns:
         The representer, differentiable with respect to the side's ``covariance`` and
         ``prior_latent``.
     """
     assert isinstance(side, ExactSide)  # other kinds are registered
-    mode = find_mode(side)
+    mode = find_mode(side, start=start)
     weights, gamma = _Represent.apply(
         side.covariance, side.prior_latent, side, mode, variance_weight
     )

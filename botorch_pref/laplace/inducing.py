@@ -32,6 +32,7 @@ from botorch_pref.laplace.inducing_rows import (
     some_rows,
     spans,
 )
+from botorch_pref.laplace.maps import others
 from botorch_pref.laplace.mode import locate
 from botorch_pref.laplace.observations import Observations
 
@@ -64,9 +65,8 @@ class InducingSide(Side):
     ) -> None:
         super().__init__(kernel.inducing(), prior_latent, observations)
         self.kernel = kernel
-        eps, size = torch.finfo(self.covariance.dtype).eps, len(self.covariance)
-        self.jitter_share = max(JITTER, max(100, _JITTER_A_POINT * size) * eps)
-        self.cholesky = inducing_root(self.covariance, self.jitter_share)
+        self.jitter_share = jitter_share(self.covariance)
+        self.cholesky = inducing_root(self.covariance)
         self._set_rows(InducingRows(kernel, observations))
 
     def _set_rows(self, rows: InducingRows) -> None:
@@ -74,9 +74,47 @@ class InducingSide(Side):
         self._last = self.covariance.new_full((), torch.inf)
         self.rows = rows
         self._is_stored = self.observations.num_rows * len(self.covariance) <= KEPT_ENTRIES
-        self._whitened: list[Tensor] = []
+        self._keeps = not self._is_stored
+        self._whitened: Tensor | None = None
         self.is_dear = not self._is_stored
         self._tolerance = _DEAR_TOLERANCE if self.is_dear else super().tolerance
+
+    def grown(
+        self,
+        kernel: ItemKernel,
+        prior_latent: Tensor,
+        observations: Observations,
+        rows: Tensor,
+        items: Tensor,
+    ) -> InducingSide:
+        r"""The side of further observations, by the same inducing items.
+
+        Args:
+            kernel: The covariances of all items.
+            prior_latent: ``m``-dim prior mean of the latent values.
+            observations: All observations.
+            rows: Where the former rows are among the rows.
+            items: Where the former items are among the items, in order.
+        """
+        side = copy.copy(self)
+        side.kernel, side.prior_latent, side.observations = kernel, prior_latent, observations
+        side._set_rows(self.rows.grown(kernel, observations, items))
+        if self._whitened is not None and side._is_stored:
+            new = others(rows, observations.num_rows)
+            side._whitened = self._whitened.new_empty(observations.num_rows, len(self.covariance))
+            side._whitened[rows] = self._whitened
+            if len(new):
+                side._whitened[new] = side.some_design(new)
+        return side
+
+    def hold(self, cholesky: Tensor | None) -> None:
+        """Take steps by a factored Hessian near the mode, until they prove slow."""
+        self._held, self._keeps = cholesky, True
+
+    @property
+    def held(self) -> Tensor | None:
+        """The factored Hessian that is held."""
+        return self._held
 
     def tighten(self) -> None:
         """Find the mode as an evidence needs it, whose determinant moves with it."""
@@ -110,18 +148,26 @@ class InducingSide(Side):
         if not self._is_stored:
             yield from ((block, self.whiten(rows)) for block, rows in self.rows)
             return
-        if not self._whitened:
-            self._whitened = [self.whiten(rows) for _, rows in self.rows]
-        yield from zip(self.rows.blocks, self._whitened, strict=True)
+        if self._whitened is None:
+            size = self.observations.num_rows, len(self.covariance)
+            self._whitened = self.covariance.new_empty(size)
+            for block, rows in self.rows:
+                self._whitened[block.rows] = self.whiten(rows)
+        yield from ((block, self._whitened[block.rows]) for block in self.rows.blocks)
+
+    def some_design(self, rows: Tensor) -> Tensor:
+        """``k x p``-dim rows of ``D``, by ascending index."""
+        return self.whiten(self.rows.some(some_rows(self.observations, rows).map))
 
     def begin(self, start: Tensor | None) -> Tensor:
         """See the base class: the mode of a part of the rows where there are many.
 
         The Hessian of that part, scaled up, serves until steps by it prove slow.
         """
-        self._held, self._last = None, torch.full_like(self._last, torch.inf)
+        self._last = torch.full_like(self._last, torch.inf)
         if start is not None:
             return start
+        self._held = None
         if self._is_stored or self.observations.num_rows <= _FEW_ROWS:
             return self.covariance.new_zeros(len(self.covariance))
         part = self._part()
@@ -148,8 +194,8 @@ class InducingSide(Side):
         cholesky = self.factor(curvature).cholesky if held is None else held
         distance = _decrement(cholesky, gradient)
         slow = None if held is None else distance > _SLOW * self._last
-        # What is stored is cheap to look at, and each step is Newton's own.
-        self._held = None if stored else cholesky
+        # What is stored is cheap to look at, and each step is Newton's own as a rule.
+        self._held = cholesky if self._keeps else None
         return Look(latent, z, objective, curvature, gradient, distance, cholesky, slow)
 
     def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
@@ -171,14 +217,13 @@ class InducingSide(Side):
 
     def factor_at(self, look: Look) -> InducingFactor:
         """That of the Hessian where a look was taken."""
-        if self._is_stored and look.cholesky is not None:
+        if not self._keeps and look.cholesky is not None:
             return InducingFactor(look.cholesky)
         return self.factor(look.curvature)
 
     def forget(self) -> None:
         """Let go of what can be computed anew from the kernel."""
-        self._whitened.clear()
-        self._held = None
+        self._whitened = self._held = None
 
     def _part(self) -> InducingSide:
         """The same side for a part of the rows, chosen at random."""
@@ -218,10 +263,16 @@ def identity(like: Tensor) -> Tensor:
     return torch.eye(len(like), dtype=like.dtype, device=like.device)
 
 
-def inducing_root(covariance: Tensor, jitter_share: float) -> Tensor:
+def jitter_share(covariance: Tensor) -> float:
+    """The jitter of ``K_zz``, relative to the mean of its diagonal."""
+    eps, size = torch.finfo(covariance.dtype).eps, len(covariance)
+    return max(JITTER, max(100, _JITTER_A_POINT * size) * eps)
+
+
+def inducing_root(covariance: Tensor) -> Tensor:
     """``L`` with ``L L^T = K_zz``, whose diagonal carries a jitter; NaN if there is none."""
     covariance = covariance.clone()
-    covariance.diagonal().add_(jitter_share * covariance.diagonal().mean())
+    covariance.diagonal().add_(jitter_share(covariance) * covariance.diagonal().mean())
     root, info = torch.linalg.cholesky_ex(covariance)
     return torch.where(info > 0, torch.nan, root)
 

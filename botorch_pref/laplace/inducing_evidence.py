@@ -39,9 +39,11 @@ from botorch_pref.laplace.predict import Representer
 
 @represent.register
 def represent_by_inducing_items(
-    side: InducingSide, variance_weight: Tensor | None = None
+    side: InducingSide, variance_weight: Tensor | None = None, *, start: Tensor | None = None
 ) -> Representer:
     r"""See :func:`~botorch_pref.laplace.represent`; coordinates are whitened.
+
+    The side keeps a Hessian near the mode, and rows that are few, for answers to be added.
 
     Raises:
         UnsupportedError: If the prior requires a gradient: that of a posterior through
@@ -53,9 +55,15 @@ def represent_by_inducing_items(
             "its items or hyperparameters."
         )
     with torch.no_grad():
-        mode, look = locate(side)
-        factor = side.factor_at(look) if variance_weight is None else side.factor(variance_weight)
-        side.forget()
+        if start is not None:
+            side.hold(side.held)
+        mode, look = locate(side, start=start)
+        if variance_weight is None:
+            factor = side.factor_at(look)
+            side.hold(factor.cholesky)
+        else:
+            side.hold(look.cholesky)
+            factor = side.factor(variance_weight)
         return Representer(side, mode.weights, factor.gamma(), mode)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from botorch_pref.laplace.maps import SparseMap, scaled_sum
+from botorch_pref.laplace.maps import SparseMap, others, scaled_sum
 from botorch_pref.laplace.observations import Observations
 
 KEPT_ENTRIES = 2**24  # of a matrix that is kept: 128 MiB in double precision
@@ -88,11 +88,25 @@ class InducingRows:
     def cross(self, block: RowBlock) -> Tensor:
         """``b x p``-dim rows of ``C``, without a graph."""
         if self.kept is not None:
-            return block.observations.map.rows(self.kept)
+            return self.some(block.observations.map)
         found = block.observations.weight.new_empty(block.size, self.kernel.num_inducing)
         for rows, sparse in self.chunks(block):
             found[rows] = cross_rows(self.kernel, sparse)
         return found
+
+    def some(self, rows: SparseMap) -> Tensor:
+        """``b x p``-dim rows of ``C``, for a few rows of the map."""
+        return cross_rows(self.kernel, rows) if self.kept is None else rows.rows(self.kept)
+
+    def grown(self, kernel: ItemKernel, observations: Observations, items: Tensor) -> InducingRows:
+        """Those of further observations, where ``items`` are the positions of former ones."""
+        kept, size = None, observations.num_items
+        if self.kept is not None and size * kernel.num_inducing <= KEPT_ENTRIES:
+            kept, new = self.kept.new_empty(size, kernel.num_inducing), others(items, size)
+            kept[items] = self.kept
+            if len(new):
+                kept[new] = kernel.cross(new)
+        return InducingRows(kernel, observations, kept)
 
     def chunks(self, block: RowBlock) -> Iterator[tuple[slice, SparseMap]]:
         """The parts of a block, as slices of its rows and of its map."""

@@ -216,3 +216,10 @@ def scaled(term: Tensor, factor: float | Tensor) -> Tensor:
     if isinstance(factor, Tensor) or abs(factor) != 1.0:
         return term * factor
     return term if factor == 1.0 else -term
+
+
+def others(kept: Tensor, size: int) -> Tensor:
+    """The positions below ``size`` that are not among some."""
+    rest = torch.ones(size, dtype=torch.bool, device=kept.device)
+    rest[kept] = False
+    return rest.nonzero().squeeze(-1)

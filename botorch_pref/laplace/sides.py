@@ -57,7 +57,7 @@ class ExactSide(Side):
     def begin(self, start: Tensor | None) -> Tensor:
         """See the base class."""
         self._scale, self._kept = self.gradient_scale(), None
-        zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
+        zero = self.covariance.new_zeros(*self.shape, self.num_coordinates)
         if start is None:
             return zero
         # Weights of another prior can be far off, and zero never is.
@@ -96,6 +96,11 @@ class ExactSide(Side):
         if self.patience:
             self._kept = factor, look.distance
         return factor
+
+    @property
+    def num_coordinates(self) -> int:
+        """The number of Newton's coordinates."""
+        return self.covariance.shape[-1]
 
     @abstractmethod
     def coordinates(self, weights: Tensor) -> Tensor:
@@ -171,7 +176,7 @@ class ItemSide(ExactSide):
     r"""Coordinates are the utilities; the representer weights are one an item.
 
     Attributes:
-        order: That of rows in which the root is triangular, if it is in any; None for their own.
+        order: ``r`` rows of which the root is a triangle, if there are any; None for all in order.
     """
 
     map: SparseMap
@@ -185,8 +190,13 @@ class ItemSide(ExactSide):
 
     @cached_property
     def root(self) -> Tensor:
-        """The ``... x n x n``-dim root of the covariance; may be set where it is known."""
+        """The ``... x n x r``-dim root of the covariance; may be set where it is known."""
         return prior_root(self.covariance.detach())
+
+    @property
+    def num_coordinates(self) -> int:
+        """See the base class: the rank of the root."""
+        return self.root.shape[-1]
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
         """See the base class."""

@@ -209,8 +209,8 @@ class ComparisonModel(LaplaceGP):
     def with_data(self, data: Comparisons | None, values: Values | None = None) -> Self:
         r"""A copy with other data, and the same hyperparameters and transforms.
 
-        Where the data begin with those of this model, an exact posterior that it has found is added
-        to: the kernel is evaluated at new items alone, and the mode is looked for close by.
+        Where the data begin with those of this model, a posterior that it has found is added to:
+        the kernel is evaluated at new items alone, and the mode is looked for close by.
 
         Args:
             data: All comparisons.
@@ -222,7 +222,7 @@ class ComparisonModel(LaplaceGP):
         if not self.items.shape[-2]:
             new._learn_transform()  # from the first data, as a constructor does
         elif begins_with(data, self.data) and begins_with(values, self.values):
-            new._posterior_cache = self._posterior_cache.handed_on(memo)
+            new._succeed(self, memo)
         return new
 
     def _represent(self, former: Solved | None = None) -> Solved:

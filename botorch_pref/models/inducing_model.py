@@ -11,11 +11,14 @@ from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import check_items, check_like, finite, refuse
 from botorch_pref.data.options import check_count
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace import InducingSide, Representer, represent
+from botorch_pref.laplace import InducingSide, Observations, represent
 from botorch_pref.laplace.base import Side
+from botorch_pref.laplace.inducing_extension import extend_through_inducing_items
+from botorch_pref.laplace.maps import others
 from botorch_pref.models.comparison_model import shape_of
-from botorch_pref.models.inducing_kernel import InducingKernel, most_varied
-from botorch_pref.models.solved import Solved
+from botorch_pref.models.inducing_kernel import Choice, InducingKernel, most_varied
+from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.solved import Seen, Solved
 from botorch_pref.models.utility_model import UtilityModel
 
 
@@ -33,10 +36,11 @@ class InducingModel(UtilityModel):
     Inducing items are given, as a ``p x d``-dim tensor in the space of the items, or chosen among
     the items by :func:`~botorch_pref.models.inducing_kernel.most_varied`: when they are first
     needed, under the hyperparameters of that moment. They then stay, also while hyperparameters
-    are fitted, until the data change or :meth:`choose_inducing_points`. A posterior of changed data
-    is found anew. Inference is exact where
-    there are no more items than inducing items asked for. Copies and pickles have them,
-    ``state_dict`` has not.
+    are fitted, until :meth:`choose_inducing_points` or other data. Where data are added to, they
+    stay for as long as hyperparameters are those of their choice, and new items are explained as
+    well as those that they were chosen from: an answer then costs a few steps from the posterior
+    before. Inference is exact where there are no more items than inducing items asked for.
+    Copies and pickles have them, ``state_dict`` has not.
 
     A batch of models, fantasies among them, and the gradient of a posterior with respect to
     items or hyperparameters are refused with ``UnsupportedError``.
@@ -44,6 +48,7 @@ class InducingModel(UtilityModel):
 
     _num_inducing: int | None = None
     _inducing: Tensor | None
+    _choice: Choice | None = None
 
     def __init__(self, *args: Any, inducing_points: int | Tensor | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -62,7 +67,7 @@ class InducingModel(UtilityModel):
         if not self.num_observations or self._num_inducing >= self.items.shape[-2]:
             return None
         if self._inducing is None:
-            self.choose_inducing_points()
+            self._choose()
         return self._inducing
 
     def choose_inducing_points(self) -> None:
@@ -75,20 +80,24 @@ class InducingModel(UtilityModel):
             raise UnsupportedError("`inducing_points` is not a number of items to choose.")
         if not self.num_observations:
             return
-        chosen = most_varied(
-            self.covar_module, self.transformed_items().detach(), self._num_inducing
-        )
-        self._inducing = self.items.detach()[chosen]
+        self._choose()
         self._posterior_cache.clear()
         self._evidence.clear()
+
+    def _choose(self) -> None:
+        assert self._num_inducing is not None  # callers look first
+        items = self.transformed_items().detach()
+        self._choice = most_varied(self.covar_module, items, self._num_inducing)
+        self._inducing = self.items.detach()[self._choice.chosen]
 
     def nodes(self) -> Tensor:
         """See the base class: the transformed inducing items, if there are any."""
         inducing = self.inducing_points
-        if inducing is None:
-            return super().nodes()
+        return super().nodes() if inducing is None else self._transformed(inducing)
+
+    def _transformed(self, items: Tensor) -> Tensor:
         transform = getattr(self, "input_transform", None)
-        return inducing if transform is None else transform.preprocess_transform(inducing)
+        return items if transform is None else transform.preprocess_transform(items)
 
     def node_scaling(self) -> Tensor | None:
         """See the base class: inducing items have the units of the utility."""
@@ -98,23 +107,48 @@ class InducingModel(UtilityModel):
         """See the base class."""
         if self.inducing_points is None:
             return super().side(items)
+        return InducingSide(*self._inducing_parts(items))
+
+    def _inducing_parts(self, items: Tensor) -> tuple[InducingKernel, Tensor, Observations]:
         observations = self.observations()
         latent = self.prior_latent(self.mean_module(items), observations)
         kernel = InducingKernel(self.covar_module, items, self.nodes(), self.scaling())
-        return InducingSide(kernel, latent, observations)
+        return kernel, latent, observations
 
     def _represent(self, former: Solved | None = None) -> Solved:
         if self.inducing_points is None:
             return super()._represent(former)
-        found: Representer = represent(self.side(self.transformed_items()), self.variance_weight())
-        return Solved(self.nodes(), found)
+        nodes, weight, seen = self.nodes(), self.variance_weight(), Seen.by(self)
+        parts = self._inducing_parts(self.transformed_items())
+        if former is None or former.seen is None or former.covariance is not None:
+            return Solved(nodes, represent(InducingSide(*parts), weight), seen)
+        if torch.equal(former.items, nodes):
+            rows, items = former.seen.among(seen)
+            found = extend_through_inducing_items(former.found, *parts, rows, items, weight)
+            return Solved(nodes, found, seen)
+        side = InducingSide(*parts)
+        # The utilities of the items that were chosen now, as they were expected before.
+        columns = former.found.side.columns(self.cross_covariance(nodes, former.items))
+        start = side.whiten(columns @ former.found.weights)
+        return Solved(nodes, represent(side, weight, start=start), seen)
 
     def _set_data(self, data: Comparisons | None, values: Values | None) -> None:
         if "_inducing" in self._buffers:  # and not in the middle of construction
             self._check_inducing(data, values)
             if self._num_inducing is not None:
-                self._inducing = None
+                self._inducing = self._choice = None
         super()._set_data(data, values)
+
+    def _succeed(self, former: LaplaceGP, memo: dict[int, Any]) -> None:
+        super()._succeed(former, memo)
+        assert isinstance(former, InducingModel)
+        choice, inducing = former._choice, former._inducing
+        if choice is None or inducing is None:
+            return
+        fresh = others(Seen.by(former).among(Seen.by(self))[1], len(self.items))
+        nodes, items = self._transformed(inducing), self.transformed_items()
+        if choice.suits(self.covar_module, nodes, items[fresh]):
+            self._choice, self._inducing = choice, inducing
 
     def _check_inducing(self, data: Comparisons | None, values: Values | None) -> None:
         number, given = self._num_inducing, self._inducing

@@ -32,7 +32,7 @@ from botorch_pref.models.evidence import EvidenceEvaluator
 from botorch_pref.models.fitting import log_hyperposterior
 from botorch_pref.models.independent_fit import fit_independently, is_independent, understands
 from botorch_pref.models.links import checked_link
-from botorch_pref.models.pieces import Pieces, scaled, worth_splitting
+from botorch_pref.models.pieces import represent_pieces, scaled, worth_splitting
 from botorch_pref.models.solved import Solved
 from botorch_pref.models.transformed_items import TransformedItems
 
@@ -175,13 +175,11 @@ class LaplaceGP(TransformedItems, Model, GP):
         items, weight = self.transformed_items(), self.variance_weight()
         if torch.is_grad_enabled() or not worth_splitting(self, items):
             return Solved(items, represent(self.side(items), weight))
-        pieces = Pieces(self, items)
-        weights = [None] * len(items) if weight is None else weight.split(pieces.size)
-        parts = (
-            represent(side, own if own is None else own.view(side.prior_latent.shape))
-            for side, own in zip(pieces, weights, strict=False)
-        )
-        return Solved(items, Representer.stacked(parts, pieces.observations))
+        return Solved(items, represent_pieces(self, items, weight))
+
+    def _succeed(self, former: LaplaceGP, memo: dict[int, Any]) -> None:
+        """Take over what still holds of the model that this is a copy of, with more data."""
+        self._posterior_cache = former._posterior_cache.handed_on(memo)
 
     def nodes(self) -> Tensor:
         """The transformed items that the posterior's weights belong to."""

@@ -9,7 +9,7 @@ from gpytorch import kernels
 from torch import Tensor
 
 from botorch_pref.kernels.dense import KernelFunction
-from botorch_pref.laplace import Observations, Side, choose_side
+from botorch_pref.laplace import Observations, Representer, Side, choose_side, represent
 
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
@@ -85,6 +85,23 @@ class Pieces:
         scaling, own = (own[0], own[1:]) if self.scaled else (None, own)
         covariance = scaled(self._kernel(own, items), scaling)
         return choose_side(covariance, latent, observations)
+
+
+def represent_pieces(model: LaplaceGP, items: Tensor, weight: Tensor | None) -> Representer:
+    r"""The posterior of a batch of models, found a piece at a time.
+
+    Args:
+        model: A model of one batch dimension, that of its items.
+        items: ``b x n x d``-dim transformed items.
+        weight: ``b x m``-dim curvature for the covariance; ``None`` for that at the mode.
+    """
+    pieces = Pieces(model, items)
+    weights = [None] * len(items) if weight is None else weight.split(pieces.size)
+    parts = (
+        represent(side, own if own is None else own.view(side.prior_latent.shape))
+        for side, own in zip(pieces, weights, strict=False)
+    )
+    return Representer.stacked(parts, pieces.observations)
 
 
 def scaled(covariance: Tensor, factors: Tensor | None) -> Tensor:

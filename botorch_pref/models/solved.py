@@ -11,12 +11,45 @@ from torch import Tensor
 from botorch_pref.data import Comparisons, Values
 from botorch_pref.kernels.dense import dense_covariance
 from botorch_pref.laplace import Representer, choose_side, extend, represent
-from botorch_pref.laplace.extension import bordered, others
+from botorch_pref.laplace.extension import bordered
+from botorch_pref.laplace.maps import others
 
 if TYPE_CHECKING:
     from botorch_pref.models.comparison_model import ComparisonModel
 
 _GROWING = ("datapoints", "pairs", "wins", "count", "items", "targets", "variances")
+
+
+class Seen(NamedTuple):
+    r"""The rows and items of a model without a batch, for those of more data to be found among.
+
+    Attributes:
+        pairs: ``r x 2``-dim distinct pairs of the comparisons.
+        num_compared: How many of the items come before those measured.
+        num_items: The number of items.
+    """
+
+    pairs: Tensor
+    num_compared: int
+    num_items: int
+
+    @classmethod
+    def by(cls, model: ComparisonModel) -> Seen:
+        """What a model has seen."""
+        data, items = model.merged_data, model.items
+        none = torch.empty(0, 2, dtype=torch.long, device=items.device)
+        if data is None:
+            return cls(none, 0, len(items))
+        return cls(data.pairs, data.num_items, len(items))
+
+    def among(self, now: Seen) -> tuple[Tensor, Tensor]:
+        """Where these rows, and these items, are among those of more data."""
+        device = now.pairs.device
+        items = _positions(self.num_compared, now.num_compared, self.num_items, device)
+        places = (p[:, 0] * now.num_items + p[:, 1] for p in (now.pairs, self.pairs))
+        rows = torch.searchsorted(*places)
+        num_values = self.num_items - self.num_compared
+        return torch.cat([rows, _positions(0, len(now.pairs), num_values, device)]), items
 
 
 class Solved(NamedTuple):
@@ -25,16 +58,14 @@ class Solved(NamedTuple):
     Attributes:
         items: ``... x n x d``-dim transformed items, or inducing items.
         found: What predictions need.
-        covariance: ``n x n``-dim prior covariance of the items, if it can be added to.
-        pairs: ``r x 2``-dim distinct pairs of the rows, likewise.
-        num_compared: How many of the items come before those measured, likewise.
+        seen: What it was found from, if it can be added to.
+        covariance: ``n x n``-dim prior covariance of the items, likewise; none of inducing items.
     """
 
     items: Tensor
     found: Representer
+    seen: Seen | None = None
     covariance: Tensor | None = None
-    pairs: Tensor | None = None
-    num_compared: int = 0
 
 
 def solve(model: ComparisonModel, former: Solved | None) -> Solved:
@@ -45,21 +76,15 @@ def solve(model: ComparisonModel, former: Solved | None) -> Solved:
         former: That of the same model when it had fewer data, if it is known: then the
             kernel is evaluated at what is new alone.
     """
-    items, weight, data = model.transformed_items(), model.variance_weight(), model.merged_data
-    pairs = torch.empty(0, 2, dtype=torch.long, device=items.device) if data is None else data.pairs
-    num_compared = 0 if data is None else data.num_items
-    if former is None or former.covariance is None or former.pairs is None:
+    items, weight, seen = model.transformed_items(), model.variance_weight(), Seen.by(model)
+    if former is None or former.covariance is None or former.seen is None:
         covariance = dense_covariance(model.covar_module, items)
         found = represent(choose_side(*model.parts(items, covariance)), weight)
-        return Solved(items, found, covariance, pairs, num_compared)
-    kept = _positions(former.num_compared, num_compared, len(former.items), items.device)
-    rows, known = (p[:, 0] * len(items) + p[:, 1] for p in (pairs, former.pairs))
-    rows = torch.searchsorted(rows, known)
-    num_values = len(former.items) - former.num_compared
-    rows = torch.cat([rows, _positions(0, len(pairs), num_values, items.device)])
+        return Solved(items, found, seen, covariance)
+    rows, kept = former.seen.among(seen)
     covariance = grown_covariance(model.covar_module, items, former.covariance, kept)
     found = extend(former.found, *model.parts(items, covariance), rows, kept, weight)
-    return Solved(items, found, covariance, pairs, num_compared)
+    return Solved(items, found, seen, covariance)
 
 
 def grown_covariance(kernel: Kernel, items: Tensor, former: Tensor, kept: Tensor) -> Tensor:

@@ -158,8 +158,7 @@ class UtilityLearner:
         """The model of all comparisons so far."""
         data = self.data
         size = data.pairs.shape[-2]
-        span = 1 if self.inducing_points else _SPAN
-        first = max(self.num_fitted, size - size % span, min(size, 1))
+        first = max(self.num_fitted, size - size % _SPAN, min(size, 1))
         model = self._model
         done = 0 if model is None or model.data is None else model.data.pairs.shape[-2]
         if model is None or done < first:

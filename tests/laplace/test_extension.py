@@ -16,7 +16,8 @@ from botorch_pref.laplace import (
     extend,
     represent,
 )
-from botorch_pref.laplace.extension import _grown_root, bordered, others
+from botorch_pref.laplace.extension import _grown_root, bordered
+from botorch_pref.laplace.maps import others
 from botorch_pref.laplace.observations import Block
 from botorch_pref.laplace.sides import prior_root
 from botorch_pref.likelihoods import LogitLikelihood
@@ -111,7 +112,7 @@ def test_a_root_gets_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     K, first = matern(X), torch.arange(9)
     root = prior_root(K[:9, :9])
     with monkeypatch.context() as patch:
-        patch.setattr("botorch_pref.laplace.extension.prior_root", None)
+        patch.setattr("botorch_pref.laplace.extension._pivoted_root", None)
         grown, order = _grown_root(root, first, K, first)
         assert _grown_root(grown, order, K, torch.arange(12))[0] is grown
     assert torch.equal(order, torch.arange(12))
@@ -129,15 +130,32 @@ def test_a_root_gets_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_singular_covariance_has_a_root_all_the_same(items: Tensor) -> None:
     K = matern(X[items])
-    root, _ = _grown_root(prior_root(K[:5, :5]), torch.arange(5), K, torch.arange(5))
+    root, order = _grown_root(prior_root(K[:5, :5]), torch.arange(5), K, torch.arange(5))
     assert_equal(root @ root.mT, K, 1e-13)
+    assert root.shape == (7, 6)
+    assert torch.equal(root[order], root[order].tril())
+
+
+def test_a_singular_root_gets_rows_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A smooth kernel: of many items few are independent, time and again."""
+    points = rand(60, 1)
+    K, size = torch.exp(-2.0 * (points - points.mT).square()), 20
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.linalg.cholesky(K[:size, :size])
+    root, order = prior_root(K[:size, :size]), torch.arange(size)
+    for now in range(size + 2, 61, 2):
+        root, order = _grown_root(root, order, K[:now, :now], torch.arange(now - 2))
+        assert_equal(root @ root.mT, K[:now, :now], 1e-12)
+        assert torch.equal(root[order], root[order].tril())
+        assert root.shape[-1] < 20
+        monkeypatch.setattr("torch.linalg.eigh", None)
 
 
 def test_new_items_between_former_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time and again, without another factorisation of the whole."""
     K, known = matern(X), torch.tensor([1, 4, 6, 7])
     root, order = prior_root(K[known][:, known]), torch.arange(4)
-    monkeypatch.setattr("botorch_pref.laplace.extension.prior_root", None)
+    monkeypatch.setattr("botorch_pref.laplace.extension._pivoted_root", None)
     for now in ([0, 1, 2, 4, 6, 7], [0, 1, 2, 3, 4, 6, 7, 9], list(range(12))):
         whole = torch.tensor(now)
         items = torch.searchsorted(whole, known)

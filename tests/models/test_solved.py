@@ -13,7 +13,7 @@ import pytest
 import torch
 from botorch.models.transforms.input import Normalize
 from gpytorch import settings as gpytorch_settings
-from gpytorch.kernels import MaternKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -255,6 +255,28 @@ def test_what_an_answer_costs(
             assert 1 <= factorisations <= 4
         model = told
     assert isinstance(side_of(model), side)
+
+
+@both_variances
+def test_what_an_answer_costs_where_the_prior_is_singular(
+    variance: str | float, costs: Costs
+) -> None:
+    """A smooth kernel: beyond the first dozen items each is determined by others."""
+    X, comparisons = make_duels(30, 120, 2)
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = 3.0, 40.0
+    assert torch.linalg.cholesky_ex(kernel(X).to_dense()).info > 0
+    model = PreferenceGP(X, comparisons, covar_module=kernel, variance=variance)
+    model.posterior(Z)
+    new = rand(9, 2, seed=3)
+    for number, pair in enumerate(zip(new[:-1], new[1:], strict=True)):
+        model = tell(model, torch.stack(pair), float(number % 3 > 0))
+        costs.read()
+        model.representer()
+        assert 1 <= costs.read()[1] <= 4
+        assert isinstance(side_of(model), ItemSide)
+        assert_as_anew(model)
+    assert side_of(model).root.shape[-1] < 30
 
 
 @both_variances
