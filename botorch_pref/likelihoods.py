@@ -150,7 +150,7 @@ class LogitLikelihood(BernoulliLikelihood):
         def rest(value: Tensor) -> Tensor:
             return torch.sigmoid(value) - _normal_cdf(math.sqrt(match) * value)
 
-        nodes, weights = (torch.as_tensor(v).to(mean) for v in _gauss_hermite())
+        nodes, weights = _gauss_hermite(mean.dtype, mean.device)
         points = mean.unsqueeze(-1) + deviation.unsqueeze(-1) * nodes
         narrow = (rest(points) * weights).sum(-1)
         wide_deviation = deviation.clamp_min(_WIDE)
@@ -243,7 +243,10 @@ def _mills_coefficients() -> tuple[float, ...]:
 
 
 @lru_cache
-def _gauss_hermite() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights for the expectation under a standard normal."""
+@torch.inference_mode(False)  # what is kept serves where gradients are taken, too
+def _gauss_hermite(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes and weights for the expectation under a standard normal, sent to a device once."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(_GAUSS_HERMITE_NODES)
-    return nodes, weights / weights.sum()
+    found = nodes, weights / weights.sum()
+    first, second = (torch.as_tensor(v).to(device=device, dtype=dtype) for v in found)
+    return first, second

@@ -1,11 +1,13 @@
 """One thread per worker, and device tests only where there is a device."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 import torch
 
-from tests._reference.second_device import registered
+from tests._reference.second_device import registered, second_device
+from tests.common import emulated
 
 torch.set_num_threads(1)
 # Thousands of tests are collected into lists that live to the end; to look through all of them for
@@ -13,6 +15,18 @@ torch.set_num_threads(1)
 gc.set_threshold(50_000, 20, 100)
 if not torch.cuda.is_available():  # torch takes one kind of device for the accelerator
     registered()
+
+
+@pytest.fixture(
+    params=[pytest.param("emulated", marks=emulated), pytest.param("cuda", marks=pytest.mark.cuda)]
+)
+def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
+    """A device that is not the CPU: a real one, or where there is none an emulated one."""
+    if request.param == "cuda":
+        yield torch.device("cuda", 0)
+    else:
+        with second_device() as (device, _):
+            yield device
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,8 +7,7 @@ belong; those marked ``cuda`` run the same on a real one.
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from botorch.optim.utils import sample_all_priors
 from botorch.sampling import SobolQMCNormalSampler
@@ -30,10 +30,6 @@ from botorch_pref.acquisition import (
 )
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.finite import FiniteEngine
-from botorch_pref.laplace import ItemSide, find_mode
-from botorch_pref.laplace.sides import ExactSide
-from botorch_pref.likelihood_ratio.barrier import Barrier
-from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
 from botorch_pref.models import (
     BordaGP,
     LaplaceMarginalLogLikelihood,
@@ -41,33 +37,13 @@ from botorch_pref.models import (
     PreferenceGP,
 )
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import COBOHL, COBOL, EUBO, GPUCB, POPBO, Strategy
-from botorch_pref.strategies.budgeted import BudgetedStrategy
-from botorch_pref.strategies.expert_baselines import CoExBO, ExpertOverride
-from botorch_pref.strategies.registry import get_strategy, strategy_names
+from botorch_pref.strategies import EUBO, GPUCB
 from botorch_pref.study import Study
 from tests._reference.second_device import second_device
+from tests.common import BOX, CPU, answer, emulated, items_and_comparisons, same
 
-CPU = torch.device("cpu")
-BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 TABLE = torch.cartesian_prod(*[torch.linspace(0, 1, 4, dtype=torch.float64)] * 2)
-
-
-emulated = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real device")
-
-
-@pytest.fixture(
-    params=[pytest.param("emulated", marks=emulated), pytest.param("cuda", marks=pytest.mark.cuda)]
-)
-def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
-    """A device that is not the CPU."""
-    if request.param == "cuda":
-        yield torch.device("cuda", 0)
-    else:
-        with second_device() as (device, _):
-            yield device
 
 
 @emulated
@@ -82,17 +58,26 @@ def test_the_emulated_device_is_as_strict_as_a_real_one() -> None:
             there.numpy,
             lambda: here[there[0].long()],
             lambda: there.index_put_((torch.tensor([0]),), here[:1]),
+            lambda: torch.cat([there[0], here[0]]),
+            lambda: torch.stack([there[0, 0], here[0, 0]]),
+            lambda: there.clamp(min=here[0, 0]),
+            lambda: torch.logaddexp(there, here[0, 0]),
+            lambda: here[0, 0].clone().add_(there[0, 0]),
         ):
             with pytest.raises((RuntimeError, TypeError)):
                 wrong()
-        assert counts.transfers == 0
+        number, counts.sent = torch.tensor(2.0).double(), 0
+        for right in (there * number, there.clamp_min(number), torch.where(there > 0, number, 1.0)):
+            assert right.device == device
+        assert (counts.transfers, counts.sent) == (0, 0)
         with pytest.raises(RuntimeError):
             here[there[0] > 0.0]
         counts.transfers = 0
         assert bool(there.sum() == 3.0)
         assert torch.equal(there.cpu(), here)
+        assert not torch.equal(there, there[:2])  # by their shapes
         assert torch.equal(there[[0, 2], 1:].cpu(), here[[0, 2], 1:])
-        assert counts.transfers == 3
+        assert (counts.transfers, counts.sent) == (3, 1)  # a list of indices is sent
         there[there > 0.0] = 2.0
         assert counts.transfers == 4  # how many there are
         assert torch.equal(there.cpu(), 2.0 * here)
@@ -100,20 +85,6 @@ def test_the_emulated_device_is_as_strict_as_a_real_one() -> None:
         torch.linalg.cholesky(root).diagonal().log().sum().backward()
         assert root.grad is not None
         assert torch.allclose(root.grad.cpu().diagonal(), torch.tensor(0.25).double())
-
-
-def items_and_comparisons(n: int = 12, m: int = 30) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(n, 2, generator=generator, dtype=torch.float64)
-    first = torch.randint(n, (m,), generator=generator)
-    other = (first + torch.randint(1, n, (m,), generator=generator)) % n
-    pairs = torch.stack([first, other], -1)
-    better = X.sum(-1)[pairs].argmax(-1, keepdim=True)
-    return X, torch.cat([pairs.gather(-1, better), pairs.gather(-1, 1 - better)], -1)
-
-
-def same(found: Any, wanted: Any) -> None:
-    torch.testing.assert_close(found.detach().cpu(), wanted.detach(), rtol=1e-8, atol=1e-8)
 
 
 _FITTED = [
@@ -221,67 +192,6 @@ def test_the_exact_engine(device: torch.device) -> None:
         same(found, wanted)
 
 
-@emulated
-@pytest.mark.parametrize("options", [{}, {"inducing_points": 6}])
-@pytest.mark.parametrize("keeps", [False, True])
-def test_one_value_a_newton_step_is_brought_to_the_cpu(
-    options: dict[str, Any], keeps: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where steps go on by one Hessian for as long as it serves."""
-    if keeps:  # of inducing items where their design is not stored
-        monkeypatch.setattr("botorch_pref.laplace.inducing.KEPT_ENTRIES", 0)
-    X, comparisons = items_and_comparisons()
-    with second_device() as (device, counts):
-        model = PreferenceGP(X.to(device), comparisons.to(device), **options)
-        side = model.side(model.items)
-        if isinstance(side, ItemSide):
-            assert len(side.root)  # is taken when first asked for
-        if isinstance(side, ExactSide):
-            side.patience = 0.1 * keeps
-        before = counts.transfers
-        mode = find_mode(side)
-        taken = counts.transfers - before
-        steps = int(mode.num_steps.max())
-    # One a step, one before the first, one to see whether a trial is left, one to warn.
-    assert steps < taken <= steps + 3
-    assert mode.converged.all()
-
-
-@emulated
-@pytest.mark.parametrize("method", [InteriorPoint, Barrier])
-def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
-    method: type[InteriorPoint], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken, steps = [], []
-    maximize, advance = method.maximize, method._advance
-
-    def counted(solver: InteriorPoint, *args: Any) -> Any:
-        before, known = counts.transfers, len(steps)
-        found = maximize(solver, *args)
-        # One before the first.
-        taken.append(counts.transfers - before == len(steps) - known + 1)
-        return found
-
-    def step(solver: InteriorPoint, *args: Any) -> None:
-        steps.append(True)
-        advance(solver, *args)
-
-    X, comparisons = items_and_comparisons()
-    kernel = default_covar_module(2, torch.Size()).to(X)
-    monkeypatch.setattr("botorch_pref.likelihood_ratio.bounds.InteriorPoint", method)
-    monkeypatch.setattr(method, "maximize", counted)
-    monkeypatch.setattr(method, "_advance", step)
-    with second_device() as (device, counts):
-        model = LikelihoodRatioModel.from_comparisons(
-            X.to(device), comparisons.to(device), covar_module=kernel.to(device), norm_bound=2.0
-        )
-        upper = model.upper(X.to(device))
-    assert upper.isfinite().all()
-    assert len(steps) > 5
-    assert taken
-    assert all(taken)
-
-
 def moved(module: Module, device: torch.device) -> Module:
     """A copy on a device, where it was not made."""
     return copy.deepcopy(module).to(device)
@@ -301,6 +211,18 @@ def test_rules_are_moved_after_they_were_used(device: torch.device) -> None:
             same(moved(rule, device)(pairs.to(device)), wanted)
         wanted = borda.interval(X[:3], 1.0)[0]
         same(borda.to(device).interval(X[:3].to(device), 1.0)[0], wanted)
+
+
+def test_paths_of_an_exact_model(device: torch.device) -> None:
+    """Random numbers come from the CPU, also BoTorch's own."""
+    X = items_and_comparisons()[0]
+
+    def found(device: torch.device) -> Tensor:
+        model = SingleTaskGP(X.to(device), X[:, :1].to(device)).to(device)
+        with torch.no_grad():
+            return DuelingThompsonSampling(model, seed=3)(X.to(device).view(6, 2, 2))
+
+    same(found(device), found(CPU))
 
 
 def test_a_moved_model_draws_from_its_priors_and_is_fitted_again(device: torch.device) -> None:
@@ -343,83 +265,3 @@ def test_a_study_stays_where_it_is(device: torch.device, measured: bool, tmp_pat
     with Study.load(tmp_path / "study.json", device=device) as study:
         assert study.ask().items.device == device
         assert study.recommend().item.device == device
-
-
-# ---------------------------------------------------------------------- strategies
-
-
-def utility(items: Tensor) -> Tensor:
-    return -8.0 * (items.cpu() - 0.3).square().sum(-1)
-
-
-def answer(query: Query) -> float:
-    values = utility(query.items)
-    if isinstance(query, Duel):
-        return float(values[0] > values[1])
-    return float(values) if isinstance(query, Evaluate) else float(values > -1.0)
-
-
-def asked(strategy: Strategy, device: torch.device, number: int) -> list[Tensor]:
-    """The items of the queries, and the recommendation."""
-    items = []
-    for step in range(number):
-        if step == number // 2:
-            state = json.loads(json.dumps(strategy.state_dict()))
-            strategy = type(strategy).from_state_dict(state, device)
-        query = strategy.ask()
-        assert query.items.device == device
-        items.append(query.items.cpu())
-        strategy.tell(query, answer(query))
-    return [*items, strategy.recommend().cpu()]
-
-
-EXPERTS: dict[str, Callable[..., Strategy]] = {
-    "cobol": COBOL,
-    "cobol of the paper": COBOL.paper,
-    "cobol that compares": partial(COBOL, feedback="compare"),
-    "cobol, constrained": partial(COBOL, candidate="constrained"),
-    "cobohl": COBOHL,
-    "override": ExpertOverride,
-    "coexbo": CoExBO,
-}
-
-
-def makers() -> dict[str, Callable[[SearchSpace], Strategy]]:
-    """All strategies, with next to no initial design."""
-
-    def of_name(name: str) -> Callable[[SearchSpace], Strategy]:
-        kind = type(get_strategy(name, SearchSpace(BOX), seed=0, horizon=8))
-        if issubclass(kind, BudgetedStrategy):
-            initial = {"num_initial_duels": 2, "num_initial_values": 1}
-            return lambda space: kind(space=space, **initial)
-        return lambda space: get_strategy(name, space, seed=0, horizon=8)
-
-    return {
-        **{name: of_name(name) for name in strategy_names()},
-        "pop-bo, likelihood ratio": lambda space: POPBO(space=space, confidence="likelihood-ratio"),
-        **{
-            name: lambda space, kind=kind: kind(
-                space=space, num_initial_labels=1, num_initial_values=2
-            )
-            for name, kind in EXPERTS.items()
-        },
-    }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", makers())
-def test_strategies_on_choices(device: torch.device, name: str) -> None:
-    make = makers()[name]
-    found = asked(make(SearchSpace(choices=TABLE.to(device))), device, 5)
-    for items, wanted in zip(found, asked(make(SearchSpace(choices=TABLE)), CPU, 5), strict=True):
-        assert torch.equal(items, wanted)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", makers())
-def test_strategies_on_a_box(device: torch.device, name: str) -> None:
-    make = makers()[name]
-    found = asked(make(SearchSpace(BOX.to(device))), device, 6)
-    for items, wanted in zip(found, asked(make(SearchSpace(BOX)), CPU, 6), strict=True):
-        # Searches that end elsewhere by rounding are as good; on one device they do not.
-        torch.testing.assert_close(items, wanted, rtol=0.0, atol=1e-4)

@@ -3,18 +3,20 @@ r"""PF-TS: one Thompson path of the utility for each arm."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import torch
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.sampling.pathwise import draw_matheron_paths
+from botorch.sampling.pathwise import draw_matheron_paths, gaussian_update
 from botorch.utils.transforms import t_batch_mode_transform
+from gpytorch.models import ExactGP
 from torch import Size, Tensor
 
 from botorch_pref import sampling  # noqa: F401 (registers the draws of our models)
 from botorch_pref.acquisition.base import PairAcquisitionFunction
 from botorch_pref.randomness import derive_seed, seeded
+from botorch_pref.sampling.exact import update_with_cpu_noise
 
 
 class DuelingThompsonSampling(PairAcquisitionFunction):
@@ -39,7 +41,8 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
             scale: What the posterior standard deviation is multiplied by; 1 is Bayesian
                 Thompson sampling.
             seed: The seed of the draws; by default they come from torch's global
-                generator. Draws of this package's models are the same on every device.
+                generator. Draws of this package's models and of exact GPs are the same on
+                every device.
         """
         super().__init__(model=model)
         self.scale = scale
@@ -55,8 +58,11 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         """
         self._draw = draw
         device = next(self.model.parameters(), torch.empty(0)).device
+        update: Any = update_with_cpu_noise if isinstance(self.model, ExactGP) else gaussian_update
         with seeded(derive_seed(self._base, "pair", draw), device):
-            self.paths = [draw_matheron_paths(self.model, Size()) for _ in range(2)]
+            self.paths = [
+                draw_matheron_paths(self.model, Size(), update_strategy=update) for _ in range(2)
+            ]
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         """Draw anew: pairs of one batch are independent of each other."""

@@ -96,7 +96,8 @@ class ComparisonBiasKernel(WrappingKernel):
             ``... x n x m`` covariances, or ``... x n`` with ``diag``.
         """
         covariance = to_dense(self.base_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params))
-        bias = self.bias.to(covariance)
+        fixed = self.fixed_bias  # which is not sent to a device
+        bias = self.bias.to(covariance) if fixed is None else covariance.new_full((), fixed)
         if diag:
             return covariance * (1.0 + bias * x1[..., -1] * x2[..., -1])
         both = x1[..., -1].unsqueeze(-1) * x2[..., -1].unsqueeze(-2)

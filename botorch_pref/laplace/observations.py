@@ -126,10 +126,11 @@ class Observations:
         width = max(len(block.coefficients) for block in self.blocks)
         items, factors = [], []
         for block in self.blocks:
-            missing = width - len(block.coefficients)
+            missing, rows = width - len(block.coefficients), block.items.shape[-2:-1]
             padding = block.items[..., :1].expand(*block.items.shape[:-1], missing)
             items.append(torch.cat([block.items, padding], dim=-1))
-            row = block.weight.new_tensor([*block.coefficients, *([0.0] * missing)])
-            factors.append(row.expand(block.items.shape[-2], width))
-        columns = torch.cat(factors, dim=-2).unbind(dim=-1)
+            row = (*block.coefficients, *([0.0] * missing))
+            # Filled where they are: a list would be sent to a device, which waits for it.
+            factors.append([block.weight.new_full(rows, factor) for factor in row])
+        columns = [torch.cat(column) for column in zip(*factors, strict=True)]
         return SparseMap(torch.cat(items, dim=-2), columns, self.num_items)

@@ -72,6 +72,12 @@ class Calibration(Module):
         found: Tensor = self.raw_link_scale_constraint.transform(self.raw_link_scale)
         return found
 
+    def link_scale_like(self, values: Tensor) -> Tensor:
+        """The scale of the link on the device and in the precision of ``values``."""
+        if self.fixed_scale is not None:
+            return values.new_full((), self.fixed_scale)  # which is not sent there
+        return self.link_scale.to(values)
+
     def set_link_scale(self, value: float | Tensor) -> None:
         """Set the scale of the link.
 

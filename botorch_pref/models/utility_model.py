@@ -56,7 +56,7 @@ class UtilityModel(ComparisonModel):
             return None
         parts = []
         if datapoints is not None:
-            scale = self.link_scale.to(datapoints)
+            scale = self.calibration.link_scale_like(datapoints)
             parts.append(scale.expand(*self.batch_shape, datapoints.shape[-2]))
         if values is not None:
             inverse = self.calibration.deviations(values).reciprocal()
@@ -159,7 +159,7 @@ class UtilityModel(ComparisonModel):
         """
         mean, variance = self.difference_moments(X)
         if self.calibration.fixed_scale != 1.0:
-            scale = self.link_scale.to(mean)
+            scale = self.calibration.link_scale_like(mean)
             scale = scale.squeeze(-1) if scale.dim() else scale
             mean, variance = scale * mean, scale.square() * variance
         return self.likelihood.expected_probability(mean, variance)

@@ -1,9 +1,10 @@
 """A second device that computes on the CPU, to test code for other devices without one.
 
 Its tensors say that they are on ``second:0`` and refuse whatever a real device refuses: to be
-mixed with tensors of the CPU (numbers and indices excepted), to be drawn with a generator of the
-CPU, to become NumPy arrays. What is computed is the same to the last bit, but random numbers, of
-which a device has its own. Every value that is brought to the CPU is counted.
+mixed with tensors of the CPU (indices excepted, and in arithmetic tensors without dimensions), to
+be drawn with a generator of the CPU, to become NumPy arrays. What is computed is the same to the
+last bit, but random numbers, of which a device has its own. Every value that is brought to the CPU
+is counted, and every tensor that is sent from there.
 """
 
 from __future__ import annotations
@@ -30,6 +31,14 @@ _INDEXED = {
     _aten._index_put_impl_.default,
 }
 _MIXED = {_aten.copy_.default, _aten._to_copy.default, *_INDEXED}
+# And whose kernels take a tensor of the CPU without dimensions for a number. Others, as `cat`,
+# `stack`, matrix products, `logaddexp` and `clamp` (but not `clamp_min`), refuse it.
+_TAKES_NUMBERS = (
+    *("add", "sub", "rsub", "mul", "div", "floor_divide", "fmod", "remainder", "pow", "xlogy"),
+    *("maximum", "minimum", "clamp_min", "clamp_max", "eq", "ne", "lt", "le", "gt", "ge"),
+    *("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"),
+    *("lerp", "addcmul", "where", "fill", "masked_fill"),
+)
 # What cannot be known without waiting for the device: a number, or a shape.
 _TRANSFERS = {_aten._local_scalar_dense.default, _aten.equal.default, _aten.nonzero.default}
 
@@ -105,11 +114,12 @@ class SecondDevice(TorchDispatchMode):
 
     Attributes:
         transfers: How many values were brought to the CPU.
+        sent: How many tensors were copied from the CPU, each of which waits as well.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.transfers = 0
+        self.transfers = self.sent = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -117,7 +127,8 @@ class SecondDevice(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         if any(isinstance(leaf, _Remote) for leaf in tree_leaves((args, kwargs))):
             leaves = func is _aten._to_copy.default and not _is_second(kwargs.get("device", _KIND))
-            self.transfers += leaves or func in _TRANSFERS or _by_mask(func, args)
+            self.transfers += leaves or _is_asked(func, args) or _by_mask(func, args)
+        self.sent += func in _MIXED and _is_sent(func, args, kwargs)
         return _computed(func, args, kwargs)
 
 
@@ -138,9 +149,10 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     remote = [tensor for tensor in tensors if isinstance(tensor, _Remote)]
     to_second = _is_second(kwargs.get("device"))
     if remote and func not in _MIXED:
-        local = [tuple(t.shape) for t in tensors if t.dim() and not isinstance(t, _Remote)]
-        if local:
-            raise RuntimeError(f"{func} got tensors of the CPU, of shapes {local}.")
+        local = [t for t in tensors if not isinstance(t, _Remote)]
+        if local and not _takes(func, args, local):
+            shapes = [tuple(t.shape) for t in local]
+            raise RuntimeError(f"{func} got tensors of the CPU, of shapes {shapes}.")
     if remote and func in _INDEXED:
         whole = [args[0], *args[2:3]]  # what is indexed, and what is put there
         if any(isinstance(t, Tensor) and t.dim() and not isinstance(t, _Remote) for t in whole):
@@ -169,6 +181,28 @@ def _other_numbers() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(~int(torch.randint(2**31, ())) % 2**62)
         yield
+
+
+def _takes(func: Any, args: Any, local: Sequence[Tensor]) -> bool:
+    """Whether tensors of the CPU are taken for numbers, which a result cannot be written to."""
+    name = func.overloadpacket.__name__
+    written = name.endswith("_") and not isinstance(args[0], _Remote)
+    return name.rstrip("_") in _TAKES_NUMBERS and not written and all(not t.dim() for t in local)
+
+
+def _is_asked(func: Any, args: Any) -> bool:
+    """Whether it cannot be known without the device, as whether tensors of one shape are equal."""
+    return func in _TRANSFERS and (
+        func is not _aten.equal.default or args[0].shape == args[1].shape
+    )
+
+
+def _is_sent(func: Any, args: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether something is copied from the CPU to the device."""
+    if func is _aten._to_copy.default:
+        return _is_second(kwargs.get("device")) and not isinstance(args[0], _Remote)
+    given = [leaf for leaf in tree_leaves(args[1:]) if isinstance(leaf, Tensor)]
+    return isinstance(args[0], _Remote) and not all(isinstance(t, _Remote) for t in given)
 
 
 def _by_mask(func: Any, args: Any) -> bool:
@@ -215,8 +249,8 @@ def _set_item(tensor: Tensor, index: Any, value: Any) -> None:
     plain, indices = _split(tensor, index)
     view = tensor[plain]
     if not isinstance(value, Tensor):
-        value = torch.tensor(value)
-    if not value.dim():
+        value = torch.full((), value, dtype=tensor.dtype, device=tensor.device)
+    elif not value.dim():
         value = value.to(tensor)
     if indices:
         _aten.index_put_.default(view, indices, value)

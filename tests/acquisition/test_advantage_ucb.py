@@ -19,6 +19,7 @@ from tests.acquisition.common import (
     make_model,
     tables,
 )
+from tests.common import same
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, oracle, rand
 
@@ -95,9 +96,8 @@ def test_bad_arguments() -> None:
             AdvantageUCB(make_model(), REF, beta)  # type: ignore[arg-type]
 
 
-@pytest.mark.cuda
-def test_cuda() -> None:
+def test_on_a_device(device: torch.device) -> None:
     rule, items = AdvantageUCB(make_model(), REF, 1.0), rand(20, 1, 2)
-    values = copy.deepcopy(rule).cuda()(items.cuda())
-    assert values.is_cuda
-    torch.testing.assert_close(values.cpu(), rule(items), atol=1e-8, rtol=1e-8)
+    values = copy.deepcopy(rule).to(device)(items.to(device))
+    assert values.device == device
+    same(values, rule(items))

@@ -21,6 +21,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import BordaGP
 from botorch_pref.space import SearchSpace
 from tests.acquisition.expert import objective
+from tests.common import same
 from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
 from tests.models.common import rand, utility
 
@@ -212,16 +213,13 @@ def test_other_models_are_refused() -> None:
         ComparisonFilteredUCB(both, duels(), 1.0, borda_slack=0.0)
 
 
-@pytest.mark.cuda
 @torch.no_grad()
-def test_cuda() -> None:
+def test_on_a_device(device: torch.device) -> None:
     rule = made()
-    there = copy.deepcopy(rule).to("cuda")
-    at: Tensor = AT.to("cuda")
-    torch.testing.assert_close(
-        there(at.unsqueeze(-2)).cpu(), rule(AT.unsqueeze(-2)), atol=1e-8, rtol=0
-    )
-    torch.testing.assert_close(there.feasibility(at).cpu(), rule.feasibility(AT), atol=1e-8, rtol=0)
+    there = copy.deepcopy(rule).to(device)
+    at: Tensor = AT.to(device)
+    same(there(at.unsqueeze(-2)), rule(AT.unsqueeze(-2)))
+    same(there.feasibility(at), rule.feasibility(AT))
 
 
 def test_optimize_acqf_takes_the_filter_as_a_constraint() -> None:

@@ -37,6 +37,7 @@ from tests.acquisition.expert import (
     standardised,
     with_standardize,
 )
+from tests.common import same
 from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
 from tests.models.judged import make_set, rbf, unit_kernel
@@ -473,14 +474,14 @@ def test_bad_arguments() -> None:
         rule(1.0, 1.0).feasibility(POINTS * np.nan)
 
 
-@pytest.mark.cuda
 @pytest.mark.parametrize("labels", [label_set, label_gp])
-def test_cuda(labels: Callable[[], Any]) -> None:
+def test_on_a_device(labels: Callable[[], Any], device: torch.device) -> None:
     rule = ExpertAugmentedLCB(with_standardize(), labels(), 1.0, 0.5, x_ref=REF)
     expected = rule(AT)
-    there = copy.deepcopy(rule).cuda()
-    values = there(AT.cuda())
-    assert values.is_cuda
-    torch.testing.assert_close(values.cpu(), expected, atol=1e-6, rtol=0)
-    item, _ = optimize_acqf(there, BOUNDS.cuda(), q=1, num_restarts=2, raw_samples=32)
-    assert item.is_cuda
+    there = copy.deepcopy(rule).to(device)
+    values = there(AT.to(device))
+    assert values.device == device
+    same(values, expected)
+    item, value = optimize_acqf(there, BOUNDS.to(device), q=1, num_restarts=2, raw_samples=32)
+    assert item.device == device
+    same(value, rule(item.cpu().unsqueeze(-3)).squeeze())

@@ -28,6 +28,7 @@ from tests.acquisition.expert import (
     standardised,
     with_standardize,
 )
+from tests.common import same
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import rand
 from tests.models.judged import make_set
@@ -161,10 +162,9 @@ def test_bad_arguments() -> None:
         LogHumanConstrainedEI(two, label_set(), 0.5)
 
 
-@pytest.mark.cuda
-def test_cuda() -> None:
+def test_on_a_device(device: torch.device) -> None:
     rule = LogHumanConstrainedEI(with_standardize(), label_set(), Y.max(), acceptance="upper")
     expected = rule(AT)
-    values = copy.deepcopy(rule).cuda()(AT.cuda())
-    assert values.is_cuda
-    torch.testing.assert_close(values.cpu(), expected, atol=1e-6, rtol=0)
+    values = copy.deepcopy(rule).to(device)(AT.to(device))
+    assert values.device == device
+    same(values, expected)

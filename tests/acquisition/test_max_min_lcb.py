@@ -28,6 +28,7 @@ from tests.acquisition.common import (
     make_model,
     tables,
 )
+from tests.common import same
 from tests.contracts.acquisition import OPTIONS, ItemAcquisitionContract
 from tests.models.common import numerical_gradient, oracle, rand
 
@@ -268,11 +269,10 @@ def test_bad_arguments(change: dict[str, object], match: str) -> None:
         MaxMinLCB(**options)
 
 
-@pytest.mark.cuda
-def test_cuda() -> None:
+def test_on_a_device(device: torch.device) -> None:
     rule, items = MaxMinLCB(make_model(), 0.2, rand(30, 2, seed=11)), rand(200, 2)
-    there = copy.deepcopy(rule).cuda()
-    values = there(items.cuda().unsqueeze(-2))
-    assert values.is_cuda
-    assert torch.equal(there.follower_index(items.cuda()).cpu(), rule.follower_index(items))
-    torch.testing.assert_close(values.cpu(), rule(items.unsqueeze(-2)), atol=1e-8, rtol=0.0)
+    there = copy.deepcopy(rule).to(device)
+    values = there(items.to(device).unsqueeze(-2))
+    assert values.device == device
+    assert torch.equal(there.follower_index(items.to(device)).cpu(), rule.follower_index(items))
+    same(values, rule(items.unsqueeze(-2)))

@@ -19,6 +19,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL, SCREENING
 from botorch_pref.models import LikelihoodRatioModel
 from tests.acquisition.common import make_botorch_model, make_model
+from tests.common import same
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
 from tests.models.judged import make_set, rbf, unit_kernel
@@ -229,14 +230,14 @@ def test_bad_arguments() -> None:
             OptimisticAdvantage(model, REF, tolerance=tolerance)
 
 
-@pytest.mark.cuda
-def test_cuda() -> None:
+def test_on_a_device(device: torch.device) -> None:
     rule, X = OptimisticAdvantage(make_set(12, 30), REF), rand(20, 1, 2)
     expected = rule(X)
-    there = copy.deepcopy(rule).cuda()  # with a start that is not on the device
-    values = there(X.cuda())
-    assert values.is_cuda
-    torch.testing.assert_close(values.cpu(), expected, atol=1e-6, rtol=0)
-    best, value = optimize_acqf(there, BOUNDS.cuda(), q=1, num_restarts=2, raw_samples=32)
-    assert best.is_cuda
+    there = copy.deepcopy(rule).to(device)  # with a start that is not on the device
+    values = there(X.to(device))
+    assert values.device == device
+    same(values, expected)
+    best, value = optimize_acqf(there, BOUNDS.to(device), q=1, num_restarts=2, raw_samples=32)
+    assert best.device == device
+    same(value, rule(best.cpu().unsqueeze(-3)).squeeze())
     assert float(value) >= float(expected.max()) - 0.5

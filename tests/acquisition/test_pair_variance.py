@@ -25,6 +25,7 @@ from tests.acquisition.common import (
     make_model,
     tables,
 )
+from tests.common import same
 from tests.contracts.acquisition import BOUNDS, OPTIONS, PairAcquisitionContract
 from tests.models.common import make_duels, make_kernel, oracle, rand
 
@@ -93,14 +94,14 @@ def test_answers_do_not_matter() -> None:
     """Property 11, bit for bit; for the Laplace variance they do."""
     items, duels = make_duels(8, 12, 2)
     pairs = rand(50, 2, 2, seed=9)
-    for variance, same in ((4.0, True), ("laplace", False)):
+    for variance, is_same in ((4.0, True), ("laplace", False)):
         values = [
             PairVariance(PreferenceGP(items, Y, covar_module=make_kernel(2), variance=variance))(
                 pairs
             )
             for Y in (duels, flipped(duels))
         ]
-        assert torch.equal(*values) is same
+        assert torch.equal(*values) is is_same
 
 
 @torch.no_grad()
@@ -273,15 +274,14 @@ def test_copies() -> None:
         assert torch.equal(other(pairs), rule(pairs))
 
 
-@pytest.mark.cuda
-def test_cuda() -> None:
+def test_on_a_device(device: torch.device) -> None:
     model, pairs, pending = make_model(variance=4.0), rand(20, 2, 2, seed=9), rand(3, 2, 2)
-    rule, there = PairVariance(model), PairVariance(copy.deepcopy(model).cuda())
+    rule, there = PairVariance(model), PairVariance(copy.deepcopy(model).to(device))
     rule.set_pending_pairs(pending)
-    there.set_pending_pairs(pending.cuda())
-    values = there(pairs.cuda())
-    assert values.is_cuda
-    torch.testing.assert_close(values.cpu(), rule(pairs), atol=1e-8, rtol=1e-8)
+    there.set_pending_pairs(pending.to(device))
+    values = there(pairs.to(device))
+    assert values.device == device
+    same(values, rule(pairs))
 
 
 @pytest.mark.parametrize("empty", [False, True])

@@ -40,6 +40,7 @@ from tests.acquisition.expert import (
     standardised,
     with_standardize,
 )
+from tests.common import same
 from tests.models.common import make_kernel, numerical_gradient, rand
 
 POINTS = rand(20, 2, seed=4)
@@ -208,10 +209,9 @@ def test_posterior_that_is_not_gaussian() -> None:
         standardised_posterior(model, POINTS.unsqueeze(-2))
 
 
-@pytest.mark.cuda
-def test_cuda() -> None:
+def test_on_a_device(device: torch.device) -> None:
     expected: tuple[Tensor, Tensor] = standardised_posterior(with_standardize(), POINTS[:, None])
-    found = standardised_posterior(with_standardize().cuda(), POINTS[:, None].cuda())
+    found = standardised_posterior(with_standardize().to(device), POINTS[:, None].to(device))
     for one, other in zip(found, expected, strict=True):
-        assert one.is_cuda
-        torch.testing.assert_close(one.cpu(), other, atol=1e-8, rtol=0)
+        assert one.device == device
+        same(one, other)

@@ -18,6 +18,7 @@ from botorch_pref.likelihood_ratio import (
     LikelihoodProgram,
     whiten,
 )
+from tests.common import same
 from tests.laplace.common import numerical_gradient, rand, randn
 from tests.likelihood_ratio.common import JITTER, Case, assert_inside, case, duel_block
 
@@ -303,8 +304,7 @@ def test_multipliers_are_the_printed_conditions() -> None:
     torch.testing.assert_close(high.beyond, s / nu, atol=1e-4, rtol=0)
 
 
-@pytest.mark.cuda
-def test_a_device_agrees() -> None:
+def test_a_device_agrees(device: torch.device) -> None:
     problem = case(n=20, m=30, num_points=16)
     _, low, high = bounds(problem, 3.0)
     program = problem.program()
@@ -312,17 +312,17 @@ def test_a_device_agrees() -> None:
     assert observations is not None
     block = observations.blocks[0]
     moved = duel_block([[0, 1]], [1.0])
-    fields = {name: getattr(block, name).cuda() for name in ("items", "answer", "weight")}
+    fields = {name: getattr(block, name).to(device) for name in ("items", "answer", "weight")}
     device_block = type(moved)(
         coefficients=block.coefficients, likelihood=block.likelihood, **fields
     )
     on_device = LikelihoodProgram(
-        program.root.cuda(), Observations([device_block], 20), norm_bound=3.0
+        program.root.to(device), Observations([device_block], 20), norm_bound=3.0
     )
     confidence = ConfidenceSet(on_device, 3.0)
-    g, s = (x.cuda() for x in problem.advantage())
-    torch.testing.assert_close(confidence.lower(g, s).value.cpu(), low.value, atol=1e-6, rtol=0)
-    torch.testing.assert_close(confidence.upper(g, s).value.cpu(), high.value, atol=1e-6, rtol=0)
+    g, s = (x.to(device) for x in problem.advantage())
+    same(confidence.lower(g, s).value, low.value)
+    same(confidence.upper(g, s).value, high.value)
 
 
 def test_refuses_what_it_cannot_use() -> None:

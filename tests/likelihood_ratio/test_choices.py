@@ -14,6 +14,7 @@ from botorch_pref.laplace import Block, Observations
 from botorch_pref.likelihood_ratio import ChoiceLikelihood, ConfidenceSet, choice_block
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
+from tests.common import same
 from tests.laplace.common import DUEL, design, rand, randn
 from tests.likelihood_ratio.common import Case, assert_inside
 
@@ -204,18 +205,18 @@ def test_refuses_what_it_cannot_use() -> None:
         ChoiceLikelihood(1)
 
 
-@pytest.mark.cuda
-def test_a_device_agrees() -> None:
+def test_a_device_agrees(device: torch.device) -> None:
     items, favourite = questions(8, 15, 4)
-    block, moved = choice_block(items, favourite), choice_block(items.cuda(), favourite.cuda())
+    block = choice_block(items, favourite)
+    moved = choice_block(items.to(device), favourite.to(device))
     latent = randn(3, len(block.answer))
     here = (block.answer, block.weight)
     there = (moved.answer, moved.weight)
-    value = moved.likelihood.log_prob(latent.cuda(), *there)
-    torch.testing.assert_close(value.cpu(), block.likelihood.log_prob(latent, *here))
+    value = moved.likelihood.log_prob(latent.to(device), *there)
+    same(value, block.likelihood.log_prob(latent, *here))
     parts = (
         block.likelihood.derivatives(latent, *here),
-        moved.likelihood.derivatives(latent.cuda(), *there),
+        moved.likelihood.derivatives(latent.to(device), *there),
     )
     for one, other in zip(*parts, strict=True):
-        torch.testing.assert_close(other.cpu(), one, equal_nan=True)
+        torch.testing.assert_close(other.cpu(), one, rtol=1e-8, atol=1e-8, equal_nan=True)

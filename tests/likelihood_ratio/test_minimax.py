@@ -18,6 +18,7 @@ from botorch_pref.likelihood_ratio import (
     choice_block,
     least_advantage,
 )
+from tests.common import same
 from tests.laplace.common import numerical_gradient, rand
 from tests.likelihood_ratio.common import Case, assert_inside, case
 
@@ -230,8 +231,7 @@ def test_on_favourites() -> None:
     assert_inside(confidence, found.coordinates, found.beyond)
 
 
-@pytest.mark.cuda
-def test_a_device_agrees() -> None:
+def test_a_device_agrees(device: torch.device) -> None:
     problem = case(seed=1)
     confidence = ConfidenceSet(problem.program(), math.sqrt(12))
     g, s = coefficients(problem, (4, 5, 6, 7))
@@ -239,11 +239,11 @@ def test_a_device_agrees() -> None:
     program = problem.program()
     assert program.observations is not None
     (block,) = program.observations.blocks
-    fields = {name: getattr(block, name).cuda() for name in ("items", "answer", "weight")}
+    fields = {name: getattr(block, name).to(device) for name in ("items", "answer", "weight")}
     moved = type(block)(coefficients=block.coefficients, likelihood=block.likelihood, **fields)
-    on_device = type(program)(program.root.cuda(), Observations([moved], 8), norm_bound=3.0)
-    there = least_advantage(ConfidenceSet(on_device, math.sqrt(12)), g.cuda(), s.cuda())
-    torch.testing.assert_close(there.value.cpu(), here.value, atol=1e-6, rtol=0)
+    on_device = type(program)(program.root.to(device), Observations([moved], 8), norm_bound=3.0)
+    there = least_advantage(ConfidenceSet(on_device, math.sqrt(12)), g.to(device), s.to(device))
+    same(there.value, here.value)
 
 
 def test_refuses_what_it_cannot_use() -> None:

@@ -168,20 +168,20 @@ def test_single_precision() -> None:
     assert _relative_gap(single.interval(AT.float(), 2.0), expected) < 1e-4
 
 
-@pytest.mark.cuda
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 @torch.no_grad()
-def test_cuda(dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+def test_on_a_device(dtype: torch.dtype, tolerance: float, device: torch.device) -> None:
     model = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel())
     expected = model.interval(AT, 2.0)
-    moved = copy.deepcopy(model).to("cuda", dtype)
-    assert _relative_gap(moved.interval(AT.to("cuda", dtype), 2.0), expected) < tolerance
+    moved = copy.deepcopy(model).to(device, dtype)
+    assert _relative_gap(moved.interval(AT.to(device, dtype), 2.0), expected) < tolerance
     again = BordaGP(
-        X.to("cuda", dtype),
-        WON.unsqueeze(-1).to("cuda", dtype),
-        covar_module=kernel().to("cuda", dtype),
+        X.to(device, dtype),
+        WON.unsqueeze(-1).to(device, dtype),
+        covar_module=kernel().to(device, dtype),
     )
-    posterior = again.posterior(AT.to("cuda", dtype))
+    posterior = again.posterior(AT.to(device, dtype))
     ends = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
     plain = model.posterior(AT)
     assert _relative_gap(ends, (plain.mean.squeeze(-1), plain.variance.squeeze(-1))) < tolerance

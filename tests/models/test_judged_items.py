@@ -18,6 +18,7 @@ from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
+from tests.common import same
 from tests.models.common import make_duels, rand
 from tests.models.judged import make_set, rbf, unit_kernel
 
@@ -446,20 +447,16 @@ def test_bad_conditioning_is_named() -> None:
             model.condition_on_labels(items, accept)  # type: ignore[arg-type]
 
 
-@pytest.mark.cuda
-def test_on_a_device() -> None:
+def test_on_a_device(device: torch.device) -> None:
     model = make(X, DUELS)
     expected = everything(model)
-    moved = copy.deepcopy(model).cuda()
-    assert moved.lower(POINTS.cuda()).is_cuda
-    torch.testing.assert_close(everything(moved).cpu(), expected, atol=1e-6, rtol=0)
-    built = make(X.cuda(), DUELS.cuda(), covar_module=unit_kernel(2))
-    torch.testing.assert_close(everything(built).cpu(), expected, atol=1e-6, rtol=0)
-    more = built.condition_on_labels(X[:2].cuda(), torch.ones(2).cuda())
-    assert more.items.is_cuda
-    torch.testing.assert_close(
-        more.cpu().lower(POINTS),
-        model.condition_on_labels(X[:2], torch.ones(2)).lower(POINTS),
-        atol=1e-6,
-        rtol=0,
-    )
+    moved = copy.deepcopy(model).to(device)
+    assert moved.lower(POINTS.to(device)).device == device
+    same(everything(moved), expected)
+    built = make(X.to(device), DUELS.to(device), covar_module=unit_kernel(2))
+    same(everything(built), expected)
+    more = built.condition_on_labels(X[:2].to(device), torch.ones(2).to(device))
+    assert more.items.device == device
+    wanted = model.condition_on_labels(X[:2], torch.ones(2)).lower(POINTS)
+    same(more.lower(POINTS.to(device)), wanted)
+    same(more.cpu().lower(POINTS), wanted)

@@ -20,6 +20,7 @@ from botorch_pref.data import Comparisons, Values
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.pieces import worth_splitting
+from tests.common import same
 from tests.models.common import (
     assert_same_posterior,
     make_duels,
@@ -364,13 +365,15 @@ def test_moments_of_draws(variance: str | float) -> None:
     assert (found - expected).abs().max() < 0.1  # random features and chance
 
 
-@pytest.mark.cuda
 @pytest.mark.parametrize("known", [True, False])
-def test_the_same_on_the_device(known: bool) -> None:
+def test_the_same_on_a_device(known: bool, device: torch.device) -> None:
     model = make_mixed(known=known)
     expected: Tensor = model.posterior(Z).mean
-    twin = copy.deepcopy(model).cuda()
-    torch.testing.assert_close(twin.posterior(Z.cuda()).mean.cpu(), expected)
-    torch.testing.assert_close(twin.log_evidence().cpu(), model.log_evidence())
-    twin.win_probability(Z[:2].cuda())
-    twin.condition_on_pairs(Z[None, :2].cuda(), torch.ones(1).cuda()).posterior(Z.cuda())
+    twin = copy.deepcopy(model).to(device)
+    same(twin.posterior(Z.to(device)).mean, expected)
+    same(twin.log_evidence(), model.log_evidence())
+    same(twin.win_probability(Z[:2].to(device)), model.win_probability(Z[:2]))
+    pair, won = Z[None, :2], torch.ones(1).double()
+    wanted: Tensor = model.condition_on_pairs(pair, won).posterior(Z).mean
+    twin = twin.condition_on_pairs(pair.to(device), won.to(device))
+    same(twin.posterior(Z.to(device)).mean, wanted)

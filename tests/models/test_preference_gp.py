@@ -30,6 +30,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.laplace import AnswerSide, ItemSide, sides
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP, solved
+from tests.common import same
 from tests.models.common import (
     LinearMean,
     assert_same_posterior,
@@ -794,34 +795,31 @@ def test_errors_are_in_botorch_tree() -> None:
 # ------------------------------------------------------------------------ device
 
 
-@pytest.mark.cuda
 @sizes
-def test_the_same_posterior_on_the_device(num_items: int, num_duels: int) -> None:
+def test_the_same_posterior_on_a_device(
+    num_items: int, num_duels: int, device: torch.device
+) -> None:
     model = make_model(num_items, num_duels)
     Z, pairs = rand(6, 2, seed=1), rand(5, 2, 2, seed=2)
     expected, chances = model.posterior(Z), model.win_probability(pairs)
     evidence = model.log_evidence()
     (gradient,) = torch.autograd.grad(evidence, model.covar_module.raw_outputscale)
-    moved = copy.deepcopy(model).to("cuda")
-    posterior = moved.posterior(Z.cuda())
-    assert posterior.mean.is_cuda
-    torch.testing.assert_close(posterior.mean.cpu(), expected.mean, atol=1e-8, rtol=1e-8)
-    torch.testing.assert_close(
-        posterior.covariance_matrix.cpu(), expected.covariance_matrix, atol=1e-8, rtol=1e-8
-    )
-    torch.testing.assert_close(
-        moved.win_probability(pairs.cuda()).cpu(), chances, atol=1e-8, rtol=1e-8
-    )
+    moved = copy.deepcopy(model).to(device)
+    posterior = moved.posterior(Z.to(device))
+    assert posterior.mean.device == device
+    same(posterior.mean, expected.mean)
+    same(posterior.covariance_matrix, expected.covariance_matrix)
+    same(moved.win_probability(pairs.to(device)), chances)
     on_device = moved.log_evidence()
     (other,) = torch.autograd.grad(on_device, moved.covar_module.raw_outputscale)
-    torch.testing.assert_close(on_device.cpu(), evidence, atol=1e-8, rtol=1e-8)
-    torch.testing.assert_close(other.cpu(), gradient, atol=1e-8, rtol=1e-8)
+    same(on_device, evidence)
+    same(other, gradient)
     built = PreferenceGP(
-        model.datapoints.cuda(), model.comparisons.cuda(), covar_module=make_kernel(2)
+        model.datapoints.to(device), model.comparisons.to(device), covar_module=make_kernel(2)
     )
-    torch.testing.assert_close(built.posterior(Z.cuda()).mean.cpu(), expected.mean)
-    fantasies = built.fantasize(pairs.cuda(), IIDNormalSampler(Size([3]), seed=0))
-    assert fantasies.posterior(Z.cuda()).mean.shape == (3, 5, 6, 1)
+    same(built.posterior(Z.to(device)).mean, expected.mean)
+    fantasies = built.fantasize(pairs.to(device), IIDNormalSampler(Size([3]), seed=0))
+    assert fantasies.posterior(Z.to(device)).mean.shape == (3, 5, 6, 1)
 
 
 def test_new_data_do_not_leave_a_transform_learning() -> None:

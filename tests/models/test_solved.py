@@ -21,6 +21,7 @@ from torch import Tensor
 from botorch_pref.data import Comparisons
 from botorch_pref.laplace import AnswerSide, ItemSide, Side, extension
 from botorch_pref.models import PreferenceGP, solved
+from tests.common import same
 from tests.models.common import assert_same_posterior, make_duels, make_kernel, rand
 from tests.models.mixed import make_mixed, measure, variances
 
@@ -269,7 +270,7 @@ def test_what_an_answer_costs_where_the_prior_is_singular(
     model = PreferenceGP(X, comparisons, covar_module=kernel, variance=variance)
     model.posterior(Z)
     new = rand(9, 2, seed=3)
-    for number, pair in enumerate(zip(new[:-1], new[1:], strict=True)):
+    for number, pair in enumerate(itertools.pairwise(new)):
         model = tell(model, torch.stack(pair), float(number % 3 > 0))
         costs.read()
         model.representer()
@@ -430,20 +431,25 @@ def test_gradients_go_through_nothing_that_was_kept(extended: list[int]) -> None
     assert len(extended) == 1
 
 
-@pytest.mark.cuda
 @both_variances
 @sizes
-def test_on_the_device(
-    num_items: int, num_duels: int, side: type[Side], variance: str | float
+def test_on_a_device(
+    num_items: int,
+    num_duels: int,
+    side: type[Side],
+    variance: str | float,
+    device: torch.device,
 ) -> None:
-    model = make_model(num_items, num_duels, variance=variance).cuda()
-    model.posterior(Z.cuda())
-    pair, answer = rand(1, 2, 2, seed=3).cuda(), torch.ones(1).double().cuda()
-    model = model.condition_on_pairs(pair, answer)
-    posterior = model.posterior(Z.cuda())
-    expected = anew(model).cpu().posterior(Z)
-    torch.testing.assert_close(posterior.mean.cpu(), expected.mean, atol=1e-8, rtol=1e-8)
-    assert isinstance(side_of(model), side)
+    model = make_model(num_items, num_duels, variance=variance)
+    moved = copy.deepcopy(model).to(device)
+    moved.posterior(Z.to(device))
+    pair, answer = rand(1, 2, 2, seed=3), torch.ones(1).double()
+    moved = moved.condition_on_pairs(pair.to(device), answer.to(device))
+    found = moved.posterior(Z.to(device))
+    expected = anew(model.condition_on_pairs(pair, answer)).posterior(Z)
+    same(found.mean, expected.mean)
+    same(found.variance, expected.variance)
+    assert isinstance(side_of(moved), side)
 
 
 # Gamma, whose entries grow to 1 / kappa, rounds by as much; a covariance found anew does as well.

@@ -88,8 +88,8 @@ def likelihood_ratio_cases(section: str, device: torch.device, quick: bool) -> l
     for num_items, dim, lengthscale in sizes:
         data = instance(num_items, dim, lengthscale, device=device)
         others = (
-            Side(_CONIC, partial(conic, data), needs=("cvxpy", "clarabel")),
-            Side(_IPOPT, partial(ipopt, data), needs=("casadi",)),
+            Side(_CONIC, partial(conic, data), needs=("cvxpy", "clarabel"), knows_devices=False),
+            Side(_IPOPT, partial(ipopt, data), needs=("casadi",), knows_devices=False),
         )
         ours = Side("ConfidenceSet", partial(batched, data), 21)
         name, where = f"{NUM_POINTS} bounds in one batch", f"{num_items} items, d={dim}"

@@ -35,7 +35,6 @@ def suggestion_cases(section: str, grid: Grid, device: torch.device) -> list[Cas
     Returns:
         A case a size and rule of this package.
     """
-    missing = "" if device.type == "cpu" else "knows the CPU alone"
     cases = []
     for data, size, num_items in grid.points():
         known = duels(size, num_items)
@@ -45,7 +44,7 @@ def suggestion_cases(section: str, grid: Grid, device: torch.device) -> list[Cas
             needs=("optuna", "optuna_dashboard"),
             extra="optuna",
             gigabytes=15 * size**3 * 8e-9,  # as measured: 1.1 and 8 GB for 200 and 400 duels
-            missing=missing,
+            knows_devices=False,
         )
         for name, kind in _OURS.items():
             ours = Side(name, partial(strategy_ask, kind, known, device))

@@ -22,6 +22,7 @@ from botorch_pref.runner.threads import num_threads
 LIMIT = 60.0
 MAX_GIGABYTES = 8.0
 _ENOUGH = 30.0  # seconds in all, after which a side is not repeated
+_ON_CPU = "on the CPU, which is all that it knows"
 
 Run = Callable[[], object]
 Prepare = Callable[[], Run]
@@ -38,7 +39,7 @@ class Side:
         needs: Packages without which it is left out.
         extra: This package's extra that brings them.
         gigabytes: What memory it would take, where that is much.
-        missing: Why it cannot be timed, where that is so.
+        knows_devices: Whether it computes on the device; if not, it is timed on the CPU.
     """
 
     package: str
@@ -47,7 +48,7 @@ class Side:
     needs: tuple[str, ...] = ()
     extra: str = "bench"
     gigabytes: float = 0.0
-    missing: str = ""
+    knows_devices: bool = True
 
     @property
     def obstacle(self) -> str:
@@ -56,7 +57,7 @@ class Side:
             return f"needs {', '.join(absent)}, which botorch-pref[{self.extra}] brings"
         if self.gigabytes > MAX_GIGABYTES:
             return f"would take about {self.gigabytes:.0f} GB"
-        return self.missing
+        return ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class Case:
         size: The number of duels; ``None`` for a case that is no point of a curve.
         ours: This package's side.
         others: What it is compared with.
-        remark: Called with what the sides returned last, ``None`` of one that was not timed.
+        remark: Called with what the sides returned last, ``None`` of one that was not timed; not
+            at all where this package's was not.
     """
 
     section: str
@@ -128,6 +130,9 @@ class Stopwatch:
     A side that took longer than the limit is not timed at larger sizes of the same operation
     on data of the same kind. One that is part of several cases is timed in the first.
 
+    Attributes:
+        synchronise: Waits for the device.
+
     Args:
         device: ``"cpu"`` or ``"cuda"``.
         threads: The number of threads of torch.
@@ -136,10 +141,10 @@ class Stopwatch:
     """
 
     def __init__(self, device: str, threads: int, limit: float, enough: float) -> None:
-        self.limit, self.enough = limit, enough
+        self.limit, self.enough, self.device = limit, enough, device
         # CPU time is not disturbed by other programs, but adds up over threads.
         self._by_cpu = device == "cpu" and threads == 1
-        self._synchronise = _nothing if device == "cpu" else torch.cuda.synchronize
+        self.synchronise = _nothing if device == "cpu" else torch.cuda.synchronize
         self._known: dict[Side, _Timed] = {}
         self._slow: dict[tuple[str, str, str], str] = {}
 
@@ -151,7 +156,9 @@ class Stopwatch:
         while going_on := [one for one in timed if one.goes_on(self.enough)]:
             for one in going_on:
                 self._once(one, ours=one is timed[0])
-        remark = case.remark([one.result for one in timed]) if case.remark else ""
+        remark = ""
+        if case.remark and timed[0].spent:
+            remark = case.remark([one.result for one in timed])
         rows = []
         for one in timed:
             one.result = None
@@ -159,8 +166,12 @@ class Stopwatch:
             if one.seconds > self.limit:
                 took = f"took {one.seconds:.0f} s at m = {case.size}"
                 self._slow.setdefault(_line(case, one.side), took)
-            rows.append(_row(case, one, timed[0].seconds, remark if one is timed[0] else ""))
+            note = remark if one is timed[0] else self._place(one.side)
+            rows.append(_row(case, one, timed[0].seconds, note))
         return rows
+
+    def _place(self, side: Side) -> str:
+        return "" if side.knows_devices or self.device == "cpu" else _ON_CPU
 
     def _timed(self, case: Case, side: Side) -> _Timed:
         obstacle = side.obstacle or self._slow.get(_line(case, side), "")
@@ -168,11 +179,12 @@ class Stopwatch:
 
     def _once(self, one: _Timed, ours: bool) -> None:
         try:
-            one.once(self._synchronise)
+            one.once(self.synchronise)
         except Exception as error:
-            if ours:
+            # What others cannot do is a finding, as is what does not fit into the memory, and no
+            # reason to lose the rest of the table.
+            if ours and not isinstance(error, (torch.OutOfMemoryError, MemoryError)):
                 raise
-            # What others cannot do is a finding, and no reason to lose the rest of the table.
             one.obstacle = f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
             one.cpu, one.wall = [], []
 
@@ -202,7 +214,8 @@ def time_cases(
         ``data``, ``size``, ``ours`` and ``package``; ``seconds``, the median over the repeats, of
         CPU time on one thread of a CPU and of the clock else; ``cpu`` and ``wall``, the medians of
         both; ``longest`` of the clock; ``repeats``; ``ratio``, how many times faster this package
-        is; ``note``, a remark or why the side was not timed: its numbers are then missing.
+        is; ``note``, a remark, that another knows the CPU alone, or why a side was not timed: its
+        numbers are then missing.
 
     Raises:
         OSError: If the file cannot be written.
@@ -211,6 +224,9 @@ def time_cases(
     rows: list[dict[str, object]] = []
     bar = tqdm(cases, "speed", disable=not progress)
     with num_threads(threads), warnings.catch_warnings():
+        if device != "cpu":
+            warm_up(torch.device(device))
+            stopwatch.synchronise()
         # PairwiseGP tells of its jitter, Clarabel where it is not sure of its last digits.
         warnings.simplefilter("ignore")
         for case in bar:
@@ -219,6 +235,19 @@ def time_cases(
             if path is not None:
                 write_table(pd.DataFrame(rows), path)
     return pd.DataFrame(rows)
+
+
+def warm_up(device: torch.device) -> None:
+    r"""Start what a device starts when it is first used, which is no part of any case.
+
+    Args:
+        device: The device. CUDA makes its context, cuBLAS and cuSOLVER then: tenths of a second.
+    """
+    matrix = torch.eye(8, dtype=torch.double, device=device).expand(2, 8, 8)
+    for some in (matrix, matrix[0]):  # batches have other routines
+        root = torch.linalg.cholesky_ex(some @ some.mT).L
+        torch.linalg.solve_triangular(root, some, upper=False)
+        torch.linalg.eigh(some)
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
@@ -235,7 +264,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
         table.to_csv(temporary, index=False, float_format="%.6g")
 
 
-def _row(case: Case, one: _Timed, ours: float, remark: str) -> dict[str, object]:
+def _row(case: Case, one: _Timed, ours: float, note: str) -> dict[str, object]:
     return {
         "section": case.section,
         "case": case.name,
@@ -250,7 +279,7 @@ def _row(case: Case, one: _Timed, ours: float, remark: str) -> dict[str, object]
         "longest": max(one.wall, default=math.nan),
         "repeats": len(one.wall),
         "ratio": one.seconds / ours,
-        "note": f"not timed: {one.obstacle}" if one.obstacle else remark,
+        "note": f"not timed: {one.obstacle}" if one.obstacle else note,
     }
 
 

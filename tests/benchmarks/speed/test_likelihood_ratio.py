@@ -53,6 +53,7 @@ def test_ipopt_solves_the_same_program(small: Instance) -> None:
 def test_the_cases(small: Instance) -> None:
     (case,) = likelihood_ratio_cases("likelihood-ratio", torch.device("cpu"), quick=True)
     assert [side.needs for side in case.others] == [("cvxpy", "clarabel"), ("casadi",)]
+    assert not any(side.knows_devices for side in case.others)
     assert case.name == "30 items, d=2: 64 bounds in one batch"
     assert case.remark is not None
     bounds = batched(small)()

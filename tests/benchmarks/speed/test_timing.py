@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
+from botorch_pref.benchmarks.speed import timing
+from botorch_pref.benchmarks.speed.report import speed_text
 from botorch_pref.benchmarks.speed.timing import Case, Prepare, Run, Side, time_cases
 
 
@@ -119,7 +121,6 @@ def _pair(sides: tuple[Side, Side]) -> tuple[Side, tuple[Side]]:
     [
         ({"needs": ("pandas", "no_abacus")}, "needs no_abacus, which botorch-pref[bench] brings"),
         ({"gigabytes": 12.4}, "would take about 12 GB"),
-        ({"missing": "knows the CPU alone"}, "knows the CPU alone"),
     ],
 )
 def test_a_side_that_cannot_be_timed_is_left_out(options: dict[str, object], note: str) -> None:
@@ -160,3 +161,51 @@ def test_a_side_of_two_cases_is_timed_once() -> None:
     assert turns == [1, 1]
     assert table["ours"].tolist() == ["one", "one", "another", "another"]
     assert table["seconds"].iloc[1] == table["seconds"].iloc[3]
+
+
+def test_what_does_not_fit_into_the_memory_is_told() -> None:
+    """Also of this package; what comes after it is timed."""
+
+    def fail() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 99 GiB")
+
+    remarks: list[object] = []
+    ours, other = Side("ours", lambda: fail), Side("theirs", spinning(1), 1)
+    too_large = Case(
+        "models", "spin", "{m}", 20, ours, (other,), lambda found: str(remarks.append(found))
+    )
+    table = time_cases([too_large, case(Side("ours", spinning(1), 1))], progress=False)
+    note = "not timed: OutOfMemoryError: CUDA out of memory. Tried to allocate 99 GiB"
+    assert table["note"].tolist() == [note, "", ""]
+    assert table["seconds"].notna().tolist() == [False, True, True]
+    assert table["ratio"].notna().tolist() == [False, False, True]
+    assert not remarks  # on what this package did not find
+    assert "not timed: OutOfMemoryError" in speed_text(table)
+
+
+def test_a_device_is_warm_before_it_is_timed(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing.warm_up(device)
+    events: list[str] = []
+    monkeypatch.setattr(timing, "warm_up", lambda device: events.append(f"warm {device}"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: events.append("wait"))
+    sides = Side("ours", lambda: partial(events.append, "run"), 1)
+    time_cases([case(sides)], progress=False)
+    time_cases([case(sides)], "cuda", progress=False)
+    assert events == ["run", "warm cuda", "wait", "wait", "run", "wait"]
+
+
+def test_who_knows_the_cpu_alone_is_timed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the table says so; on the CPU there is nothing to say."""
+    monkeypatch.setattr(timing, "warm_up", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    others = Side("theirs", spinning(1), 1, knows_devices=False), Side("more", spinning(1), 1)
+    cases = [case(Side("ours", spinning(1), 1), *others)]
+    there = time_cases(cases, "cuda", progress=False)
+    note = "on the CPU, which is all that it knows"
+    assert there["note"].tolist() == ["", note, ""]
+    assert there["seconds"].notna().all()
+    line = next(line for line in speed_text(there).splitlines() if "theirs" in line)
+    assert line.endswith(note)
+    assert time_cases(cases, progress=False)["note"].tolist() == 3 * [""]

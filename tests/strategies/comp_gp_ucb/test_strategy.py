@@ -32,7 +32,7 @@ def on_items(**kwargs: Any) -> CompGPUCB:
 
 def value(items: Tensor) -> Tensor:
     """Largest, 0, near the middle of the box."""
-    return -((items - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
+    return -((items.cpu() - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
 
 
 def answer(query: Query) -> float:

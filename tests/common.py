@@ -1,0 +1,45 @@
+"""What the tests on devices share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.queries import Duel, Evaluate, Query
+
+CPU = torch.device("cpu")
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+
+emulated = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real device")
+
+
+def items_and_comparisons(n: int = 12, m: int = 30) -> tuple[Tensor, Tensor]:
+    """Items and ``[winner, loser]`` rows of a judge that never errs."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(n, 2, generator=generator, dtype=torch.float64)
+    first = torch.randint(n, (m,), generator=generator)
+    other = (first + torch.randint(1, n, (m,), generator=generator)) % n
+    pairs = torch.stack([first, other], -1)
+    better = X.sum(-1)[pairs].argmax(-1, keepdim=True)
+    return X, torch.cat([pairs.gather(-1, better), pairs.gather(-1, 1 - better)], -1)
+
+
+def same(found: Any, wanted: Any) -> None:
+    """As near as double precision gets on two devices."""
+    torch.testing.assert_close(found.detach().cpu(), wanted.detach(), rtol=1e-8, atol=1e-8)
+
+
+def utility(items: Tensor) -> Tensor:
+    """Of items in a unit box, wherever they are."""
+    return -8.0 * (items.cpu() - 0.3).square().sum(-1)
+
+
+def answer(query: Query) -> float:
+    """What a judge of that utility says."""
+    values = utility(query.items)
+    if isinstance(query, Duel):
+        return float(values[0] > values[1])
+    return float(values) if isinstance(query, Evaluate) else float(values > -1.0)

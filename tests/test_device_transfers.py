@@ -1,0 +1,145 @@
+"""What is brought to the CPU and sent from there, counted on the emulated device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.kernels import ComparisonBiasKernel
+from botorch_pref.laplace import ItemSide, find_mode
+from botorch_pref.laplace.inducing import InducingSide
+from botorch_pref.laplace.sides import ExactSide
+from botorch_pref.likelihood_ratio.barrier import Barrier
+from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
+from botorch_pref.models import LikelihoodRatioModel, PreferenceGP
+from botorch_pref.models.fitting import default_covar_module
+from tests._reference.second_device import second_device
+from tests.common import emulated, items_and_comparisons
+
+INDUCING = {"inducing_points": 6}
+
+
+def stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes inducing items store no covariance and take few rows at a time."""
+    monkeypatch.setattr("botorch_pref.laplace.inducing.KEPT_ENTRIES", 0)
+    monkeypatch.setattr("botorch_pref.laplace.inducing_rows.KEPT_ENTRIES", 0)
+    monkeypatch.setattr("botorch_pref.laplace.inducing_rows._DEVICE_ENTRIES", 10 * 6)
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [({}, ""), ({}, "keeps"), (INDUCING, ""), (INDUCING, "keeps"), (INDUCING, "streams")],
+)
+def test_one_value_a_newton_step_is_brought_to_the_cpu(
+    options: dict[str, Any], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where steps go on by one Hessian for as long as it serves; and nothing is sent."""
+    if how == "keeps":  # of inducing items where their design is not stored
+        monkeypatch.setattr("botorch_pref.laplace.inducing.KEPT_ENTRIES", 0)
+    if how == "streams":
+        stream(monkeypatch)
+    X, comparisons = items_and_comparisons()
+    with second_device() as (device, counts):
+        model = PreferenceGP(X.to(device), comparisons.to(device), **options)
+        side = model.side(model.items)
+        if isinstance(side, ItemSide):
+            assert len(side.root)  # is taken when first asked for
+        if isinstance(side, ExactSide):
+            side.patience = 0.1 * (how == "keeps")
+        if isinstance(side, InducingSide):
+            assert (side.rows.kept is None) == (how == "streams")
+            assert (len(side.rows.blocks) > 1) == (how == "streams")
+        before, sent = counts.transfers, counts.sent
+        mode = find_mode(side)
+        taken = counts.transfers - before
+        assert counts.sent == sent
+        steps = int(mode.num_steps.max())
+    # One a step, one before the first, one to see whether a trial is left, one to warn.
+    assert steps < taken <= steps + 3
+    assert mode.converged.all()
+
+
+@emulated
+@pytest.mark.parametrize("method", [InteriorPoint, Barrier])
+def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
+    method: type[InteriorPoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, steps = [], []
+    maximize, advance = method.maximize, method._advance
+
+    def counted(solver: InteriorPoint, *args: Any) -> Any:
+        before, known = counts.transfers, len(steps)
+        found = maximize(solver, *args)
+        # One before the first.
+        taken.append(counts.transfers - before == len(steps) - known + 1)
+        return found
+
+    def step(solver: InteriorPoint, *args: Any) -> None:
+        steps.append(True)
+        advance(solver, *args)
+
+    X, comparisons = items_and_comparisons()
+    kernel = default_covar_module(2, torch.Size()).to(X)
+    monkeypatch.setattr("botorch_pref.likelihood_ratio.bounds.InteriorPoint", method)
+    monkeypatch.setattr(method, "maximize", counted)
+    monkeypatch.setattr(method, "_advance", step)
+    with second_device() as (device, counts):
+        model = LikelihoodRatioModel.from_comparisons(
+            X.to(device), comparisons.to(device), covar_module=kernel.to(device), norm_bound=2.0
+        )
+        upper = model.upper(X.to(device))
+    assert upper.isfinite().all()
+    assert len(steps) > 5
+    assert taken
+    assert all(taken)
+
+
+@emulated
+def test_a_batch_goes_through_one_newton_loop() -> None:
+    """As many values are brought to the CPU as for the element that takes the most steps."""
+    X, comparisons = items_and_comparisons()
+    batch = torch.stack([X, X.flip(-1) ** 2, 0.1 * X])
+
+    def taken(elements: list[int], device: torch.device) -> int:
+        rows = comparisons.expand(len(elements), -1, -1).to(device)
+        model = PreferenceGP(batch[elements].to(device), rows)
+        chosen, before = torch.arange(len(elements), device=device), counts.transfers
+        assert model.element_evidence(chosen).isfinite().all()
+        return counts.transfers - before
+
+    with second_device() as (device, counts):
+        alone = [taken([i], device) for i in range(3)]
+        assert taken([0, 1, 2], device) <= max(alone)
+
+
+@emulated
+@pytest.mark.parametrize("fixed", [True, False])
+def test_constants_are_made_where_they_are_used(fixed: bool) -> None:
+    """Nodes of a quadrature are sent once, the rest never: each copy would wait."""
+    X, comparisons = items_and_comparisons()
+    variances = torch.full((4, 1), 0.1, dtype=torch.float64)
+    kernel = ComparisonBiasKernel(default_covar_module(2, torch.Size()).to(X), bias=0.1)
+
+    def used(tensors: list[Tensor]) -> None:
+        items, rows, targets, noise, marked = tensors
+        values = (items[:4], targets, noise)
+        link_scale = 1.5 if fixed else None
+        model = PreferenceGP(items, rows, values=values, link_scale=link_scale).to(items)
+        before = counts.sent
+        assert model.win_probability(items.view(6, 2, 2)).isfinite().all()
+        assert model.log_evidence().isfinite()
+        assert kernel(marked).to_dense().isfinite().all()
+        sent.append(counts.sent - before)
+
+    sent: list[int] = []
+    with second_device() as (device, counts):
+        kernel.to(device)
+        given = (X, comparisons, X[:4, :1], variances, torch.cat([X, X[:, :1]], -1))
+        moved = [tensor.to(device) for tensor in given]
+        used(moved)
+        used(moved)
+    assert sent[1] == 0
