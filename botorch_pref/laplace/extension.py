@@ -33,10 +33,12 @@ from botorch_pref.laplace.sides import (
     ItemSide,
     choose_side,
     preferred_side,
+    prior_root,
 )
 
 _PATIENCE = 0.3
 _CANCELLED = 1e3  # times the rounding error of a variance, which must be left of it
+_MOST_LOST = 4  # roundings an item, of a correlation by a root
 _LEAST_LEFT = 64  # of a prior variance, in roots of the rounding unit, to update a covariance
 
 
@@ -224,38 +226,60 @@ def _padded(gamma: Tensor, kept: Tensor, side: ExactSide) -> Tensor:
 def _grown_root(
     root: Tensor, order: Tensor, covariance: Tensor, items: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """A root of a covariance, by new rows of the one of former items.
+    """A root of a covariance, by new rows of the one of former items where that is right.
 
     New items may come between former ones: ``order`` is that of rows in which a root is triangular.
     An item that others determine has a row, but no column and no place in this order.
     """
     if len(root) == len(covariance):
         return root, order
-    floor = len(covariance) * torch.finfo(root.dtype).eps * covariance.diagonal().amax()
-    triangle, known, new = root[order], items[order], others(items, len(covariance))
-    if not torch.equal(triangle, triangle.tril()):
-        return _pivoted_root(covariance, floor)  # once: from now on it is
-    row = solve_triangular(triangle, covariance[known][:, new], upper=False).mT
-    corner, own = _corner(covariance[new][:, new] - row @ row.mT, floor)
-    grown = root.new_zeros(len(covariance), root.shape[-1] + corner.shape[-1])
+    # In correlations, as items may have other units than values.
+    scale = covariance.diagonal().sqrt()
+    scale = torch.where(scale > 0, scale, 1.0)
+    unit = covariance / scale / scale.unsqueeze(-1)
+    floor = len(unit) * torch.finfo(unit.dtype).eps
+    found = _with_rows(root / scale[items].unsqueeze(-1), order, unit, items, floor)
+    found = _pivoted_root(unit, floor) if found is None else found
+    if found is not None:
+        return scale.unsqueeze(-1) * found[0], found[1]
+    return prior_root(covariance), torch.arange(len(covariance), device=order.device)
+
+
+def _with_rows(
+    root: Tensor, order: Tensor, unit: Tensor, items: Tensor, floor: float
+) -> tuple[Tensor, Tensor] | None:
+    """A root of correlations, from that of some items; ``None`` if it is lost in rounding."""
+    triangle, known, new = root[order], items[order], others(items, len(unit))
+    regular = torch.equal(triangle, triangle.tril())
+    if not regular or bool((triangle.diagonal().square() <= floor).any()):
+        return None
+    row = solve_triangular(triangle, unit[known][:, new], upper=False).mT
+    left = unit[new][:, new] - row @ row.mT
+    corner, info = torch.linalg.cholesky_ex(left)
+    own = torch.arange(len(new), device=new.device)
+    if bool((info > 0) | (corner.diagonal().square() <= floor).any()):
+        found = _pivoted_root(left, floor)
+        corner, own = (left[:, :0], own[:0]) if found is None else found
+    grown = root.new_zeros(len(unit), root.shape[-1] + corner.shape[-1])
     grown[items, : root.shape[-1]] = root
     grown[new] = torch.cat([row, corner], -1)
-    return grown, torch.cat([known, new[own]])
+    return _checked(grown, torch.cat([known, new[own]]), unit, new, floor)
 
 
-def _corner(left: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
-    """A root of what others leave of a covariance, and the order in which it is triangular."""
-    root, info = torch.linalg.cholesky_ex(left)
-    if bool((info > 0) | (root.diagonal().square() <= floor).any()):
-        return _pivoted_root(left, floor)
-    return root, torch.arange(len(left), device=left.device)
+def _pivoted_root(matrix: Tensor, floor: float) -> tuple[Tensor, Tensor] | None:
+    """A root of as few columns as leave rounding errors alone; ``None`` if it has no column."""
+    root, pivots = to_linear_operator(matrix).pivoted_cholesky(len(matrix), floor, True)
+    order = pivots[: root.shape[-1]]
+    # It ends by the sum of what is left, which can be of either sign: the last may be no numbers.
+    rank = int((root[order].diagonal().square() > floor).sum())
+    if not rank:
+        return None
+    return _checked(root[:, :rank], order[:rank], matrix, slice(None), floor)
 
 
-def _pivoted_root(covariance: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
-    """A root of as few columns as leave no more than rounding errors, and its order of rows."""
-    largest = covariance.diagonal().amax()
-    if bool(largest <= floor):
-        return covariance[:, :0], torch.empty(0, dtype=torch.long, device=covariance.device)
-    size, tolerance = len(covariance), float(floor / largest)
-    root, pivots = to_linear_operator(covariance).pivoted_cholesky(size, tolerance, True)
-    return root, pivots[: root.shape[-1]]
+def _checked(
+    root: Tensor, order: Tensor, matrix: Tensor, rows: Tensor | slice, floor: float
+) -> tuple[Tensor, Tensor] | None:
+    """A root and its order, if it is one in some rows; ``None`` if not."""
+    error = (root[rows] @ root.mT - matrix[rows]).abs().amax()
+    return (root, order) if bool(error <= _MOST_LOST * floor) else None

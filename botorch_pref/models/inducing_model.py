@@ -39,8 +39,9 @@ class InducingModel(UtilityModel):
     are fitted, until :meth:`choose_inducing_points` or other data. Where data are added to, they
     stay for as long as hyperparameters are those of their choice, and new items are explained as
     well as those that they were chosen from: an answer then costs a few steps from the posterior
-    before. Inference is exact where there are no more items than inducing items asked for.
-    Copies and pickles have them, ``state_dict`` has not.
+    before, which keeps up to 2^24 covariances of rows (128 MiB) and as many of items for that.
+    Inference is exact where there are no more items than inducing items asked for. Copies and
+    pickles have them, ``state_dict`` has not.
 
     A batch of models, fantasies among them, and the gradient of a posterior with respect to
     items or hyperparameters are refused with ``UnsupportedError``.

@@ -47,8 +47,7 @@ class UtilityLearner:
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
         seed: Of restarts of the fit.
-        inducing_points: The number of inducing items of the model, on a box; ``None`` for none. The
-            model is found anew for every number of answers then.
+        inducing_points: The number of inducing items of the model, on a box; ``None`` for none.
     """
 
     def __init__(

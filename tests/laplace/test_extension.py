@@ -151,6 +151,49 @@ def test_a_singular_root_gets_rows_too(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("torch.linalg.eigh", None)
 
 
+def smooth(points: Tensor, lengthscale: float) -> Tensor:
+    """A squared exponential covariance, whose numerical rank is low."""
+    return torch.exp(-0.5 * (torch.cdist(points, points) / lengthscale).square())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("fresh", [1, 3])
+@pytest.mark.parametrize("kind", ["smooth", "many", "near", "twice", "units", "flat", "rank one"])
+def test_a_grown_root_is_one(kind: str, fresh: int, dtype: torch.dtype) -> None:
+    """Whatever rounding leaves of new items, in correlations; again and again."""
+    for seed in range(12):
+        size = 170 if kind == "many" else 9 + seed
+        points = rand(size + 15, 1 + seed % 2, seed=seed)
+        for i in range(1, size + 15, 2):
+            if kind in ("near", "twice"):
+                points[i] = points[i - 1] + (1e-7 if kind == "near" else 0.0)
+        whole = smooth(points, 3.0 if kind == "many" else 0.25)
+        units = torch.ones_like(points[:, 0])
+        if kind == "units":
+            units[::3] = 1e5
+        if kind == "flat":
+            whole = torch.zeros_like(whole)
+        if kind == "rank one":
+            units[:-5] = 0.0
+            whole = torch.ones_like(whole)
+        scale = 10.0 * units * units.unsqueeze(-1)
+        whole = (scale * whole).to(dtype)
+        root, order = prior_root(whole[:size, :size]), torch.arange(size)
+        for now in range(size + fresh, size + 16, fresh):
+            root, order = _grown_root(root, order, whole[:now, :now], torch.arange(now - fresh))
+            error = (root @ root.mT - whole[:now, :now]).abs()
+            rounding = 20 * now * torch.finfo(dtype).eps
+            assert bool((error <= rounding * scale[:now, :now]).all()), (seed, now)
+            assert root.shape[-1] > 0
+
+
+def test_a_root_of_what_is_not_finite_is_not_finite() -> None:
+    K = matern(X)
+    root = prior_root(K[:9, :9])
+    K[10, 10] = torch.nan
+    assert not bool(_grown_root(root, torch.arange(9), K, torch.arange(9))[0].isfinite().all())
+
+
 def test_new_items_between_former_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time and again, without another factorisation of the whole."""
     K, known = matern(X), torch.tensor([1, 4, 6, 7])

@@ -170,6 +170,24 @@ def test_an_item_that_is_there_twice(variance: str | float) -> None:
         assert_as_anew(model)
 
 
+@both_variances
+@pytest.mark.parametrize("lengthscale", [0.25, 3.0])
+def test_items_beside_the_last(variance: str | float, lengthscale: float) -> None:
+    """Where a search ends, a smooth kernel does not tell items apart."""
+    items = rand(11, 2, seed=1)
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, 10.0
+    pairs = torch.combinations(torch.arange(11))
+    model = PreferenceGP(items, pairs, covar_module=kernel, variance=variance)
+    model.posterior(Z)
+    last, new = items[-1], rand(12, 2, seed=3)
+    for number in range(12):
+        last = last + 1e-7 * (new[number] - 0.5) if number % 2 else new[number]
+        model = tell(model, torch.stack([last, items[number % 11]]), float(number % 3 > 0))
+        assert isinstance(side_of(model), ItemSide)
+        assert_as_anew(model)
+
+
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None, database=None, derandomize=True)
 @given(
