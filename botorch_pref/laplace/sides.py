@@ -195,7 +195,7 @@ class ItemSide(ExactSide):
 
     @property
     def num_coordinates(self) -> int:
-        """See the base class: the rank of the root."""
+        """See the base class; it is the rank of the root."""
         return self.root.shape[-1]
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
