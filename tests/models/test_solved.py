@@ -13,7 +13,7 @@ import pytest
 import torch
 from botorch.models.transforms.input import Normalize
 from gpytorch import settings as gpytorch_settings
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -22,7 +22,7 @@ from botorch_pref.data import Comparisons
 from botorch_pref.laplace import AnswerSide, ItemSide, Side, extension
 from botorch_pref.models import PreferenceGP, solved
 from tests.common import same
-from tests.models.common import assert_same_posterior, make_duels, make_kernel, rand
+from tests.models.common import Costs, assert_same_posterior, make_duels, make_kernel, rand
 from tests.models.mixed import make_mixed, measure, variances
 
 Z = rand(5, 2, seed=9)
@@ -211,36 +211,6 @@ def test_any_order_of_answers(variance: str | float, duels: list[Any], step: int
 
 
 # ------------------------------------------------------------------ what is not done
-
-
-class Costs:
-    """Kernel entries and large factorisations since the last reading."""
-
-    entries = factorisations = 0
-
-    def read(self) -> tuple[int, int]:
-        found, self.entries, self.factorisations = (self.entries, self.factorisations), 0, 0
-        return found
-
-
-@pytest.fixture
-def costs(monkeypatch: pytest.MonkeyPatch) -> Costs:
-    costs, forward = Costs(), MaternKernel.forward
-
-    def counting(self: MaternKernel, x1: Tensor, x2: Tensor, **kwargs: Any) -> Tensor:
-        costs.entries += x1.shape[-2] * x2.shape[-2]
-        return forward(self, x1, x2, **kwargs)
-
-    monkeypatch.setattr(MaternKernel, "forward", counting)
-    for name in ("cholesky", "cholesky_ex", "eigh"):
-        factor = getattr(torch.linalg, name)
-
-        def watched(matrix: Tensor, factor: Callable[..., Any] = factor, **kwargs: Any) -> Any:
-            costs.factorisations += matrix.shape[-1] >= 8
-            return factor(matrix, **kwargs)
-
-        monkeypatch.setattr(torch.linalg, name, watched)
-    return costs
 
 
 @both_variances
