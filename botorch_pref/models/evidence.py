@@ -82,6 +82,9 @@ def _find(side: Side, start: Tensor | None) -> tuple[Tensor, Tensor]:
     """The evidence, and where to start from next time."""
     if start is not None:
         start = start.to(side.covariance)
+        # Zeros are no former mode to be patient with; on a device it would take a transfer to see.
+        if start.device.type == "cpu" and not bool(start.any()):
+            start = None
     value, mode = log_evidence(side, start=start)
     # What did not converge is no place to start from.
     return value, mode.weights.masked_fill(~mode.converged.unsqueeze(-1), 0.0)

@@ -7,6 +7,8 @@ import torch
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.laplace import evidence as laplace_evidence
+from botorch_pref.laplace.mode import _Newton
 from botorch_pref.models import PreferenceGP, pieces
 from botorch_pref.models.fitting import default_covar_module
 
@@ -37,6 +39,37 @@ def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch, size: int, share
     whole, split = gradients(10**6), gradients(size * ITEMS**2)
     for expected, found in zip(whole, split, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_first_evidence_costs_no_more_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The patience of a start that is close by would only prolong a search from zero."""
+    monkeypatch.setattr(laplace_evidence, "_LARGE", 1)
+    monkeypatch.setattr(pieces, "_CACHED_ENTRIES", ITEMS**2)
+    looks, look = [0], _Newton.evaluate
+
+    def watched(self: _Newton) -> None:
+        looks[0] += 1
+        look(self)
+
+    monkeypatch.setattr(_Newton, "evaluate", watched)
+
+    def count(*models: PreferenceGP) -> int:
+        looks[0] = 0
+        for gp in models:
+            gp.log_evidence()
+        return looks[0]
+
+    batch = model(shared=False)
+    loop = [
+        PreferenceGP(x.detach(), rows, covar_module=default_covar_module(2, Size()).double())
+        for x, rows in zip(batch.datapoints, batch.comparisons, strict=True)
+    ]
+    assert count(batch) == count(*loop)
+    for gp in (batch, *loop):
+        gp.covar_module.outputscale = 5.0
+    assert count(batch) == count(*loop)
 
 
 def test_pieces_have_first_derivatives_only(monkeypatch: pytest.MonkeyPatch) -> None:
