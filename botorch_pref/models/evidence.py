@@ -53,7 +53,8 @@ class EvidenceEvaluator:
             value, self._starts = _find(model.side(items), self._starts)
             return value
         if self._starts is None:
-            self._starts = items.new_zeros(len(items), model.num_observations)
+            with torch.inference_mode(False):
+                self._starts = items.new_zeros(len(items), model.num_observations)
         self._starts = self._starts.to(items)  # which may have been moved since
         if elements is not None and len(elements) == piece_size(items) == 1:
             i = int(elements)
@@ -86,8 +87,9 @@ def _find(side: Side, start: Tensor | None) -> tuple[Tensor, Tensor]:
         if start.device.type == "cpu" and not bool(start.any()):
             start = None
     value, mode = log_evidence(side, start=start)
-    # What did not converge is no place to start from.
-    return value, mode.weights.masked_fill(~mode.converged.unsqueeze(-1), 0.0)
+    with torch.inference_mode(False):  # what is kept serves where gradients are taken, too
+        # What did not converge is no place to start from.
+        return value, mode.weights.masked_fill(~mode.converged.unsqueeze(-1), 0.0)
 
 
 class _Pieces(Function):

@@ -3,6 +3,7 @@ r"""Fitting the elements of a batch each on its own, with one evaluation for all
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from botorch.exceptions.warnings import OptimizationWarning
 from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
 from botorch.optim.core import OptimizationResult, OptimizationStatus
 from botorch.optim.utils import get_parameters_and_bounds
+from gpytorch import Module
 from gpytorch.mlls import MarginalLogLikelihood
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP
 
 Array = NDArray[np.float64]
-Bounds = dict[str, tuple[float | None, float | None]]
+Bound = float | Tensor | None
+Bounds = dict[str, tuple[Bound, Bound]]
 _MAX_RESTARTS = 2  # of a line search that rounding brought to a halt
 # SciPy's names of options that the batched search has, and its own.
 _OPTIONS = {"gtol": "pgtol"} | {
@@ -41,7 +44,18 @@ def is_independent(model: LaplaceGP) -> bool:
         and is_separable(model, model.items)
         and model.covar_module.batch_shape == shape
         and all(parameter.shape[:1] == shape for parameter in learnt)
+        and all(getattr(part, "batch_shape", None) == shape for part in _fitted_parts(model))
     )
+
+
+def _fitted_parts(model: LaplaceGP) -> Iterator[torch.nn.Module]:
+    """Means and transforms that learn or have priors: as many dimensions look like a batch."""
+    for root in (model.mean_module, getattr(model, "input_transform", None)):
+        for part in () if root is None else root.modules():
+            priors = part.named_priors() if isinstance(part, Module) else ()
+            learns = any(p.requires_grad for p in part.parameters(recurse=False))
+            if learns or any(owner is part for _, owner, *_ in priors):
+                yield part
 
 
 def understands(optimizer_kwargs: dict[str, Any]) -> bool:
@@ -123,11 +137,15 @@ class _Search:
 
     def limits(self, bounds: Bounds) -> list[tuple[float, float]]:
         """A lower and an upper bound for each of ``p`` columns."""
-        return [
-            bound
-            for name, parameter in self.parameters.items()
-            for bound in [_numbers(bounds.get(name, (None, None)))] * parameter[0].numel()
-        ]
+        limits: list[tuple[float, float]] = []
+        for name, parameter in self.parameters.items():
+            lower, upper = bounds.get(name, (None, None))
+            ends = (
+                _numbers(lower, -torch.inf, parameter[0]),
+                _numbers(upper, torch.inf, parameter[0]),
+            )
+            limits.extend(zip(*ends, strict=True))
+        return limits
 
     def run(
         self, rows: list[int], limits: list[tuple[float, float]], options: dict[str, Any]
@@ -179,9 +197,8 @@ class _Search:
         return rows.cpu().numpy().copy()
 
 
-def _numbers(bound: tuple[float | None, float | None]) -> tuple[float, float]:
-    lower, upper = bound
-    return (
-        -float("inf") if lower is None else float(lower),
-        float("inf") if upper is None else float(upper),
-    )
+def _numbers(bound: Bound, none: float, like: Tensor) -> list[float]:
+    """One bound for each entry of an element's parameter."""
+    value = torch.as_tensor(none if bound is None else bound, dtype=torch.double, device="cpu")
+    numbers: list[float] = value.expand(like.shape).flatten().tolist()
+    return numbers

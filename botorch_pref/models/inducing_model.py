@@ -85,6 +85,8 @@ class InducingModel(UtilityModel):
         self._posterior_cache.clear()
         self._evidence.clear()
 
+    @torch.inference_mode(False)  # what is kept serves where gradients are taken, too
+    @torch.no_grad()
     def _choose(self) -> None:
         assert self._num_inducing is not None  # callers look first
         items = self.transformed_items().detach()

@@ -168,7 +168,8 @@ class LaplaceGP(TransformedItems, Model, GP):
         if self.items.requires_grad or settings.detach_test_caches.off():
             return self._represent()[:2]
         roots, constants = tuple(self.children()), (self.likelihood.scale, *self.constants())
-        with torch.no_grad():
+        # What is kept serves where gradients are taken, too.
+        with torch.inference_mode(False), torch.no_grad():
             return self._posterior_cache.get(roots, constants, self.items, self._represent)[:2]
 
     def _represent(self, former: Solved | None = None) -> Solved:

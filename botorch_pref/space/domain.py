@@ -147,6 +147,7 @@ class SearchSpace(Box):
             return super().contains(items)
         return (items.unsqueeze(-2) == self.choices).all(-1).any(-1)
 
+    @torch.inference_mode(False)  # which takes gradients, whoever asks
     def maximize(
         self,
         acq_function: AcquisitionFunction,

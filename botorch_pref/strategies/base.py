@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -55,6 +56,13 @@ class Strategy(ABC):
     _asks: ClassVar[tuple[type[Query], ...]] = (Query,)
     """The kinds of its queries, which those of a stored state must be of."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Models are fitted and kept, whatever mode of autograd the caller is in."""
+        super().__init_subclass__(**kwargs)
+        for name, method in list(vars(cls).items()):
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                setattr(cls, name, torch.inference_mode(False)(method))
+
     def __init__(
         self,
         bounds: Tensor | None = None,
@@ -95,7 +103,7 @@ class Strategy(ABC):
         if annotator is not None and not isinstance(annotator, str):
             raise ComparisonDataError(f"`annotator` must be a string, not {annotator!r}.")
         if annotator not in self._open:
-            with _put_back(self, "round"), torch.enable_grad():  # models are fitted, whoever asks
+            with _put_back(self, "round"), torch.inference_mode(False):
                 self._open[annotator] = self._choose(self._next_id, annotator)
             self._next_id += 1
         return self._open[annotator]
@@ -122,7 +130,7 @@ class Strategy(ABC):
         # Its own query, not an equal one, which may have come from a file, or another device.
         own = self._open[query.annotator]
         answered = Answered(own, checked_answer(own, answer))
-        with torch.enable_grad():
+        with torch.inference_mode(False):
             self._learn(answered)
         self.history.append(answered)
         del self._open[query.annotator]

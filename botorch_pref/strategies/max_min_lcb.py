@@ -163,8 +163,7 @@ class MaxMinLCBStrategy(UtilityStrategy):
     @torch.no_grad()
     def _followers(self, model: PreferenceGP, seed: int) -> Tensor:
         """The ``w x d``-dim items that the follower is chosen from."""
-        with torch.enable_grad():
-            best = self._best_mean(model, "optimizer follower")
+        best = self._best_mean(model, "optimizer follower")
         items = torch.cat(
             [self.space.sample(_FOLLOWERS, seed), self.asked_items(), best.unsqueeze(0)]
         )

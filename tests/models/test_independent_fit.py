@@ -15,6 +15,9 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import Warp
 from botorch.optim.fit import fit_gpytorch_mll_scipy, fit_gpytorch_mll_torch
+from gpytorch.constraints import Interval
+from gpytorch.means import LinearMean
+from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP, independent_fit, pieces
@@ -92,6 +95,21 @@ def shared_transform() -> PreferenceGP:
     return PreferenceGP(*duels(), input_transform=warp)
 
 
+def shared_transform_of_as_many_columns() -> PreferenceGP:
+    warp = Warp(d=BATCH, indices=[*range(BATCH)])
+    return PreferenceGP(*duels(BATCH), input_transform=warp)
+
+
+def shared_mean_of_as_many_columns() -> PreferenceGP:
+    return PreferenceGP(*duels(BATCH), mean_module=LinearMean(BATCH, bias=False).double())
+
+
+def shared_transform_with_priors() -> PreferenceGP:
+    priors = {f"concentration{i}_prior": LogNormalPrior(0.0, 1.0) for i in (0, 1)}
+    warp = Warp(d=DIM, indices=[0, 1], **priors).requires_grad_(False)
+    return PreferenceGP(*duels(), input_transform=warp)
+
+
 def shared_items() -> PreferenceGP:
     X, rows = duels()
     kernel = default_covar_module(DIM, Size([BATCH])).double()
@@ -103,7 +121,18 @@ def no_batch() -> PreferenceGP:
     return PreferenceGP(X[0], rows[0])
 
 
-@pytest.mark.parametrize("make", [shared_kernel, shared_transform, shared_items, no_batch])
+@pytest.mark.parametrize(
+    "make",
+    [
+        shared_kernel,
+        shared_transform,
+        shared_transform_of_as_many_columns,
+        shared_transform_with_priors,
+        shared_mean_of_as_many_columns,
+        shared_items,
+        no_batch,
+    ],
+)
 def test_models_that_share_something_are_fitted_jointly(make: Callable[[], PreferenceGP]) -> None:
     model = make()
     assert not is_independent(model)
@@ -132,6 +161,17 @@ def test_options_and_bounds() -> None:
     fit_independently(mll, bounds={name: (-0.5, -0.25)})
     raw = dict(mll.named_parameters())[name].detach()
     assert ((raw >= -0.5) & (raw <= -0.25)).all()
+
+
+def test_bounds_of_each_column() -> None:
+    lower, upper = torch.tensor([0.1, 0.2]), torch.tensor([0.11, 0.22])
+    kernel = default_covar_module(DIM, Size([BATCH])).double()
+    kernel.base_kernel.register_constraint("raw_lengthscale", Interval(lower, upper))
+    model = PreferenceGP(*duels(), covar_module=kernel)
+    assert is_independent(model)
+    fit_gpytorch_mll(mll_of(model))
+    found = kernel.base_kernel.lengthscale
+    assert ((found >= lower) & (found <= upper)).all()
 
 
 def test_an_abnormal_end_is_searched_from_again_and_then_warned_of(

@@ -74,14 +74,13 @@ class OptimisticStep:
         starts = self._starts(rule, feasible is not None)
         if known is not None:
             starts = torch.cat([starts, known.unsqueeze(-2)])
-        with torch.enable_grad():
-            return self.space.maximize(
-                rule,
-                seed=self.seed,
-                starts=starts,
-                raw_samples=RAW_SAMPLES,
-                feasible=feasible,
-            )
+        return self.space.maximize(
+            rule,
+            seed=self.seed,
+            starts=starts,
+            raw_samples=RAW_SAMPLES,
+            feasible=feasible,
+        )
 
     @torch.no_grad()
     def ends(self, item: Tensor) -> tuple[float, float]:

@@ -79,7 +79,6 @@ class CostAwareKG(BudgetedStrategy):
         """Whether nothing can be paid any more, or the recommended item was measured."""
         return super().finished or bool(self.records and self.records[-1].phase == "confirm")
 
-    @torch.enable_grad()
     def tell(self, query: Query, answer: float | None) -> None:
         r"""Learn an answer, and after the initial design hyperparameters if it is time to.
 

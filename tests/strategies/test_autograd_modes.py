@@ -1,0 +1,42 @@
+"""Strategies fit, maximise and keep what they find in whatever mode of autograd they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.queries import Evaluate
+from botorch_pref.space import SearchSpace
+from tests.test_device_strategies import makers
+
+STEPS = 5  # rounds of MR-LPF end on the way
+
+
+def asked(name: str, mode: Callable[[], Any]) -> list[Tensor]:
+    """The items of the queries and the recommendations, every second call in a mode."""
+    space = SearchSpace(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64))
+    strategy = makers()[name](space)
+    found = []
+    for step in range(STEPS):
+        with mode() if step % 2 else nullcontext():
+            query = strategy.ask()
+        answer = float(query.items.sum()) if isinstance(query, Evaluate) else 1.0
+        with nullcontext() if step % 2 else mode():
+            strategy.tell(query, answer)
+        with mode():
+            found += [query.items, strategy.recommend()]
+    return found
+
+
+@pytest.mark.parametrize("name", makers())
+def test_a_mode_changes_nothing(name: str) -> None:
+    expected = asked(name, nullcontext)
+    for mode in (torch.no_grad, torch.inference_mode):
+        for mine, other in zip(asked(name, mode), expected, strict=True):
+            assert torch.equal(mine, other)
+            assert not mine.requires_grad
