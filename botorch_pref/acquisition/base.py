@@ -11,7 +11,8 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Size, Tensor
 from torch.nn import Module
 
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import finite, refuse
+from botorch_pref.data.options import is_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import Bound
 from botorch_pref.likelihoods import BernoulliLikelihood
@@ -154,7 +155,8 @@ def check_columns(model: Model, argument: str, items: Tensor) -> None:
     r"""Check ``... x d``-dim items against those of a model that has any.
 
     Raises:
-        ComparisonDataError: If they have another number of columns; names the argument.
+        ComparisonDataError: If they have another number of columns, or are not finite; names the
+            argument and the row.
     """
     inputs = getattr(model, "train_inputs", None)
     known = given_items(model) if inputs else items[..., :0, :]
@@ -163,6 +165,7 @@ def check_columns(model: Model, argument: str, items: Tensor) -> None:
             f"`{argument}` must have {known.shape[-1]} columns, as the model's items, not "
             f"{items.shape[-1]}."
         )
+    refuse(finite(argument, items))
 
 
 def checked_beta(beta: float, argument: str = "beta") -> float:
@@ -172,7 +175,9 @@ def checked_beta(beta: float, argument: str = "beta") -> float:
         ComparisonDataError: If it is neither zero nor a positive, finite number; names the
             argument.
     """
-    return 0.0 if beta == 0 else checked_positive(argument, beta)
+    if beta == 0 or is_positive(beta):
+        return float(beta)
+    raise ComparisonDataError(f"`{argument}` must be 0 or a positive finite number, not {beta!r}.")
 
 
 def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,17 +90,21 @@ def parse_bounds(text: str) -> Domain:
                 "NAME:{A|B}."
             ) from None
         names.append(_plain(name))
+        own = {kind: [0] for kind, numbers in kinds.items() if number in numbers}
+        _space(f"--bounds: {part!r}", ends[-1:], own)  # an error names the part so
     dimensions = _named("--bounds", names)
-    try:
-        space = SearchSpace(
-            torch.tensor(ends, dtype=torch.double).T,
-            integer=kinds["integer"],
-            log=kinds["log"],
-            categorical=kinds["categorical"],
-        )
-    except BotorchError as error:
-        raise UsageError(f"--bounds: {error}") from error
+    space = _space("--bounds", ends, kinds)
     return Domain(tuple(names), space, {dimensions[i].name: found for i, found in levels.items()})
+
+
+def _space(
+    where: str, ends: Sequence[tuple[float, float]], kinds: Mapping[str, Sequence[int]]
+) -> SearchSpace:
+    try:
+        options: Mapping[str, Any] = kinds
+        return SearchSpace(torch.tensor(ends, dtype=torch.double).T, **options)
+    except BotorchError as error:
+        raise UsageError(f"{where}: {error}") from error
 
 
 def read_choices(path: Path) -> Domain:
@@ -130,7 +134,11 @@ def read_choices(path: Path) -> Domain:
             levels[dimensions[number].name] = tuple(found)
             column = texts.map(found.index)
             categorical.append(number)
-        columns.append(torch.tensor(column.to_numpy(), dtype=torch.double))
+        values = torch.tensor(column.to_numpy(), dtype=torch.double)
+        if not values.isfinite().all():
+            row = int(values.isfinite().long().argmin()) + 1
+            raise UsageError(f"--choices: row {row} of {name!r} is {float(values[row - 1])}.")
+        columns.append(values)
     items = torch.stack(columns, dim=-1)
     _check_differ(items)
     try:

@@ -38,9 +38,8 @@ from botorch_pref.laplace.observations import Observations
 
 JITTER = 1e-10  # of the mean prior variance of the inducing items; more in single precision
 _JITTER_A_POINT = 4  # times the precision, by which a factorisation rounds
-_DEAR_TOLERANCE = 1e-4  # of the mode, in posterior standard deviations
-_EVIDENCE_TOLERANCE = 1e-6  # likewise
-_FLOOR = 1000  # roundings
+_DEAR_TOLERANCE = 1e-7  # of the mode, in posterior standard deviations
+_FLOOR = 1000  # roundings, below which a decrement need not fall
 _START_TOLERANCE = 1.0  # likewise, of that of a part of the rows
 _SLOW = 0.3  # the share of its distance that a step may leave before there is a new Hessian
 _FEW_ROWS = 2**14  # below which no subsample is worth its mode
@@ -77,7 +76,8 @@ class InducingSide(Side):
         self._keeps = not self._is_stored
         self._whitened: Tensor | None = None
         self.is_dear = not self._is_stored
-        self._tolerance = _DEAR_TOLERANCE if self.is_dear else super().tolerance
+        dear = max(_DEAR_TOLERANCE, _FLOOR * torch.finfo(self.covariance.dtype).eps)
+        self._tolerance = dear if self.is_dear else super().tolerance
 
     def grown(
         self,
@@ -115,12 +115,6 @@ class InducingSide(Side):
     def held(self) -> Tensor | None:
         """The factored Hessian that is held."""
         return self._held
-
-    def tighten(self) -> None:
-        """Find the mode as an evidence needs it, whose determinant moves with it."""
-        # In single precision the decrement does not fall below some hundred roundings.
-        floor = _FLOOR * torch.finfo(self.covariance.dtype).eps
-        self._tolerance = min(self._tolerance, max(_EVIDENCE_TOLERANCE, floor))
 
     @property
     def tolerance(self) -> float:

@@ -72,7 +72,6 @@ def log_evidence_by_inducing_items(
     side: InducingSide, *, start: Tensor | None = None
 ) -> tuple[Tensor, LaplaceMode]:
     """See :func:`~botorch_pref.laplace.log_evidence` and the formulas of this module."""
-    side.tighten()
     mode, look = locate(side, start=start)
     value: Tensor = _Evidence.apply(side, look, *_inputs_of(side))
     side.forget()

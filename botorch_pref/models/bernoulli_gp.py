@@ -12,7 +12,7 @@ from torch.nn import Module
 from botorch_pref.data import Labels
 from botorch_pref.laplace import Block, Observations
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.laplace_gp import LaplaceGP, check_dimension
 from botorch_pref.models.transformed_items import num_columns
 
 
@@ -101,7 +101,11 @@ class BernoulliGP(LaplaceGP):
 
         Returns:
             ``... x q``-dim probabilities of the label 1.
+
+        Raises:
+            ComparisonDataError: If the points have other dimensions than the items.
         """
+        check_dimension(self, "X", X)
         self.eval()
         normal = self.forward(self.transform_inputs(X))
         variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)

@@ -18,7 +18,7 @@ from botorch_pref.data.comparisons import expanded
 from botorch_pref.data.options import checked_kappa
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.laplace import Block, Observations
-from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.laplace_gp import LaplaceGP, check_dimension
 from botorch_pref.models.measured_values import Calibration, values_block
 from botorch_pref.models.solved import Solved, begins_with, solve
 
@@ -91,8 +91,7 @@ class ComparisonModel(LaplaceGP):
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         dims = (k.ard_num_dims for k in self.covar_module.modules() if isinstance(k, Kernel))
         dim = next((d for d in dims if d is not None), 1)
-        like = next(self.covar_module.parameters(), torch.empty(0))
-        return torch.empty(0, dim, dtype=like.dtype, device=like.device)
+        return next(self.covar_module.parameters(), torch.empty(0)).new_empty(0, dim)
 
     @property
     def datapoints(self) -> Tensor | None:
@@ -158,8 +157,9 @@ class ComparisonModel(LaplaceGP):
             ComparisonDataError: If the data cannot be used; the old data then stay.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
-        if data is None and measured is None:
+        if (items := shape_of(data, measured)[1]) is None:
             raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
+        check_dimension(self, "values" if data is None else "datapoints", items)
         self._set_data(data, measured)
         self._learn_transform()
 
@@ -199,7 +199,7 @@ class ComparisonModel(LaplaceGP):
         for name in _VALUES:
             setattr(self, f"_value_{name}", None if values is None else getattr(values, name))
         if data is not None:
-            rows = (getattr(data, name) for name in _ROWS)
+            rows = [getattr(data, name) for name in _ROWS]
             merged = Comparisons.unchecked(data.datapoints, *rows).merged()
             for name in _ROWS:
                 setattr(self, f"_merged_{name}", getattr(merged, name))

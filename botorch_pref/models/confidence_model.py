@@ -29,6 +29,7 @@ from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.functionals import Functionals
 from botorch_pref.models.judged_items import JudgedItems
 from botorch_pref.models.judgement_blocks import merged
+from botorch_pref.models.transformed_items import num_columns
 
 _CUTOFF = 1e-12  # of the largest eigenvalue; with jitter, nothing is below
 
@@ -92,7 +93,7 @@ class ConfidenceModel(JudgedItems):
             ComparisonDataError: If an option is out of range.
             UnsupportedError: If the kernel is batched.
         """
-        default = default_covar_module(items.shape[-1], Size()).base_kernel
+        default = default_covar_module(num_columns(items, input_transform), Size()).base_kernel
         # The set depends on hyperparameters in ways that the envelope theorem leaves out.
         kernel = copy.deepcopy(default if covar_module is None else covar_module)
         transform = copy.deepcopy(input_transform)
@@ -103,7 +104,7 @@ class ConfidenceModel(JudgedItems):
         self.norm_bound = checked_positive("norm_bound", norm_bound)
         self.slack_rule = slack_rule(slack)
         self.box = None if box is None else checked_positive("box", box)
-        if not (0.0 <= jitter < math.inf):
+        if not isinstance(jitter, int | float) or not 0.0 <= jitter < math.inf:
             raise ComparisonDataError(f"`jitter` must be finite and at least 0, not {jitter!r}.")
         self.jitter, self.jitter_points = float(jitter), jitter_points
 

@@ -222,7 +222,7 @@ class LaplaceGP(TransformedItems, Model, GP):
             UnsupportedError: If another output or observation noise is asked for.
         """
         _check_outputs(type(self).__name__, output_indices, observation_noise)
-        check_dimension(self, X)
+        check_dimension(self, "X", X)
         self.eval()
         posterior = GPyTorchPosterior(self.forward(self.transform_inputs(X)))
         if posterior_transform is None:
@@ -260,11 +260,11 @@ def _check_outputs(
         )
 
 
-def check_dimension(model: LaplaceGP, X: Tensor) -> None:
+def check_dimension(model: LaplaceGP, argument: str, X: Tensor) -> None:
     """Raises ``ComparisonDataError`` if points have other dimensions than a model's items."""
     if X.dim() < 2:
-        raise ComparisonDataError(f"`X` must be b x q x d points, got {tuple(X.shape)}.")
+        raise ComparisonDataError(f"`{argument}` must be b x q x d points, got {tuple(X.shape)}.")
     if model.num_observations and X.shape[-1] != model.items.shape[-1]:
         raise ComparisonDataError(
-            f"`X` has {X.shape[-1]} columns, but the items have {model.items.shape[-1]}."
+            f"`{argument}` has {X.shape[-1]} columns, but the items have {model.items.shape[-1]}."
         )

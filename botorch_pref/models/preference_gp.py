@@ -32,7 +32,8 @@ class PreferenceGP(InducingModel):
     only differences are judged, unless values ``y = f(x) + e``, ``e ~ N(0, v)``, were
     measured as well. These have the units of the utility, and the link's scale ``s``, under a
     log-normal prior of median 1, says what a unit is to the judge. Without known ``v`` one is
-    learnt, with the prior of BoTorch's ``SingleTaskGP``. Values alone are exact regression.
+    learnt, with the prior of BoTorch's ``SingleTaskGP``. Values alone are exact regression; ``v``
+    of less than some 1e-6 of the prior variance costs posterior variances their digits.
     For many items ``inducing_points`` make inference linear in the number of duels.
 
     Hyperparameters and input transforms are in ``state_dict``, data are not; copies,

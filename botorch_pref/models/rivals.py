@@ -42,7 +42,7 @@ class Rivals:
             The ``... x b x w``-dim mean and variance, which rounding may leave below 0.
         """
         model.eval()
-        check_dimension(model, X)
+        check_dimension(model, "X", X)
         inputs, kernel = model.transform_rows(X), model.covar_module
         mean, variance = model.mean_module(inputs), to_dense(kernel(inputs, diag=True))
         # Moments of the table have a row an element, as GPyTorch may take others for a matrix.

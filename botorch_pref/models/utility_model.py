@@ -168,7 +168,7 @@ class UtilityModel(ComparisonModel):
         """Mean and variance, each ``...``-dim and 0 included, of ``... x 2 x d``-dim pairs."""
         if X.dim() < 2 or X.shape[-2] != 2:
             raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
-        check_dimension(self, X)
+        check_dimension(self, "X", X)
         self.eval()
         inputs = self.transform_rows(X)
         first, second = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)

@@ -147,7 +147,6 @@ class SearchSpace(Box):
             return super().contains(items)
         return (items.unsqueeze(-2) == self.choices).all(-1).any(-1)
 
-    @torch.inference_mode(False)  # which takes gradients, whoever asks
     def maximize(
         self,
         acq_function: AcquisitionFunction,
@@ -184,7 +183,7 @@ class SearchSpace(Box):
         """
         if q not in (1, 2):
             raise SearchSpaceError(f"`q` must be 1 or 2, got {q}.")
-        with seeded(seed, self.bounds.device):
+        with seeded(seed, self.bounds.device), torch.inference_mode(False):  # takes gradients
             if self.choices is not None:
                 return self._best_choice(acq_function, q, seed, feasible)
             raw = self.filling(raw_samples, q, seed)

@@ -16,6 +16,7 @@ from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
 from botorch_pref.queries import Evaluate, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.checks import (
+    check_counts,
     check_query,
     checked_answer,
     checked_list,
@@ -231,6 +232,7 @@ class Strategy(ABC):
             strategy = cls(space=space, seed=state["seed"], **state["options"])
         _recall(strategy, state, device)
         with reading("progress"):
+            check_counts(state["progress"])
             strategy._restore(state["progress"])
         return strategy
 

@@ -3,14 +3,16 @@ r"""Answers, and what is read from a stored state, checked; every error names th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.data.options import check_count
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.queries import Choice, Duel, Label, Query
 from botorch_pref.space import SearchSpace
 
+_COUNTS = {"round", "num_fitted", "num_deadlocks", "streak"}
 _DUEL_ANSWERS = "1 (the first wins), 0 (the second), 0.5 (no preference)"
 
 
@@ -21,7 +23,7 @@ def checked_answer(query: Query, answer: object) -> float | None:
     try:
         # A tensor or a NumPy number of one element is as good as a Python one.
         value = math.nan if isinstance(answer, str) else float(answer)  # type: ignore[arg-type]
-    except (TypeError, ValueError, RuntimeError):
+    except (OverflowError, TypeError, ValueError, RuntimeError):
         value = math.nan
     if isinstance(query, Duel):
         known, meaning = value in (0.0, 0.5, 1.0), _DUEL_ANSWERS
@@ -45,10 +47,20 @@ def reading(part: str) -> Iterator[None]:
     """Errors of the block say of which part of a state they are, whatever they were."""
     try:
         yield
-    except ComparisonDataError as error:
+    except (ComparisonDataError, SearchSpaceError) as error:
         raise ComparisonDataError(f"`state` {part}: {error}") from error
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ComparisonDataError(f"`state` {part} cannot be read: {error!r}.") from error
+
+
+def check_counts(progress: Mapping[str, Any]) -> None:
+    """Checks what strategies count.
+
+    Raises:
+        ComparisonDataError: If a count is none; names it.
+    """
+    for name in _COUNTS & progress.keys():
+        check_count(name, progress[name], 0)
 
 
 def checked_list(name: str, rows: object) -> list[Any]:

@@ -97,6 +97,17 @@ class UtilityLearner:
         self._values = values
         self._engine = self._model = None
 
+    def restore(self, values: Mapping[str, Any], num_fitted: int) -> None:
+        """Put back hyperparameters, and the number of data they were fitted to.
+
+        Raises:
+            ComparisonDataError: If they are none, or there are not so many data.
+        """
+        if num_fitted > self.data.num_comparisons:
+            raise ComparisonDataError(f"`num_fitted` is {num_fitted}, more than there are answers.")
+        self.values = fixed_values(values, self.space.num_features) if values else {}
+        self.num_fitted = num_fitted
+
     @property
     def data(self) -> Comparisons:
         """All comparisons so far."""

@@ -122,5 +122,4 @@ class LearningStrategy(Strategy):
 
     def _restore(self, progress: dict[str, Any]) -> None:
         self.round = progress["round"]
-        self.learner.values = dict(progress["hyperparameters"])
-        self.learner.num_fitted = progress["num_fitted"]
+        self.learner.restore(progress["hyperparameters"], progress["num_fitted"])

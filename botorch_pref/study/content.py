@@ -137,7 +137,10 @@ def _checked_strategy(space: SearchSpace, strategy: Strategy | Callable[..., Str
         raise StudyError(f"`space` must be a SearchSpace, not {space!r}.")
     made: object = strategy
     if not isinstance(strategy, Strategy) and callable(strategy):
-        made = strategy(space=space)
+        try:
+            made = strategy(space=space)
+        except TypeError as error:
+            raise StudyError(f"`strategy` cannot be made of `space=` alone: {error}.") from error
     if not isinstance(made, Strategy):
         raise StudyError(f"`strategy` must be a strategy or what makes one, not {strategy!r}.")
     if made.space.state_dict() != space.state_dict():

@@ -149,7 +149,7 @@ class StudyFile:
     def refusal(self, why: str) -> StudyFileError:
         """The error that the file is refused with."""
         return StudyFileError(
-            f"{str(self.path)!r} cannot be read as a study: {why}. It is left as it is."
+            f"{str(self.path)!r} cannot be read as a study: {why.rstrip('.')}. It is left as it is."
         )
 
     def _stamp(self) -> _Stamp | None:

@@ -89,6 +89,8 @@ def test_copies() -> None:
 
 
 def test_bad_arguments() -> None:
+    with pytest.raises(ComparisonDataError, match="`x_ref` row 0"):
+        AdvantageUCB(make_model(), rand(2).fill_(torch.nan), 1.0)
     with pytest.raises(ComparisonDataError, match=r"`x_ref` must be d-dim, got \(1, 2\)"):
         AdvantageUCB(make_model(), REF.unsqueeze(0), 1.0)
     for beta in (-1.0, float("nan"), float("inf"), "one"):

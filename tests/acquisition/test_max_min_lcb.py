@@ -259,7 +259,8 @@ def test_copies() -> None:
     [
         ({"followers": rand(2)}, r"`followers` must be w x d .* got \(2,\)"),
         ({"followers": rand(0, 2)}, r"`followers` .* got \(0, 2\)"),
-        ({"beta": -0.1}, "`beta`"),
+        ({"followers": torch.tensor([[0.1, 0.2], [0.3, torch.nan]])}, "`followers` row 1"),
+        ({"beta": -0.1}, "`beta` must be 0 or a positive finite number"),
         ({"diagonal": "drop"}, "`diagonal` must be keep or exclude, got 'drop'"),
     ],
 )

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from botorch.models.transforms.input import FilterFeatures
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -37,6 +38,10 @@ def test_options_are_kept() -> None:
     default = make_set(covar_module=None).covar_module
     assert isinstance(default, RBFKernel)
     assert default.ard_num_dims == 2
+    first = FilterFeatures(torch.tensor([0]))
+    seen = make_set(covar_module=None, input_transform=first).covar_module
+    assert isinstance(seen, RBFKernel)
+    assert seen.ard_num_dims == 1
 
 
 def test_the_slack_knows_the_bound_on_values() -> None:

@@ -248,6 +248,10 @@ def test_set_train_data_never_ignores_the_data() -> None:
         model.set_train_data(rand(4, 2))
     with pytest.raises(ComparisonDataError, match="`comparisons`"):
         model.set_train_data(rand(4, 2), None)
+    kept = model.datapoints
+    with pytest.raises(ComparisonDataError, match="`datapoints` has 3 columns"):
+        model.set_train_data(rand(4, 3), torch.tensor([[0, 1]]))
+    assert model.datapoints is kept
 
 
 BAD_DATA: dict[str, tuple[Tensor, Tensor, str]] = {

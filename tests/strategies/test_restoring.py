@@ -53,7 +53,16 @@ def test_the_state_itself_is_not_refused() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "answer"),
-    [(PFTS, 7), (PFTS, "1"), (PFTS, [1]), (GPTS, math.nan), (GPTS, "x"), (CompGPUCB, -1)]
+    [
+        (PFTS, 7),
+        (PFTS, 10**400),
+        (COBOL, 10**400),
+        (PFTS, "1"),
+        (PFTS, [1]),
+        (GPTS, math.nan),
+        (GPTS, "x"),
+        (CompGPUCB, -1),
+    ]
     + [(COBOL, math.inf), (MultipleChoicePOPBO, 0.5), (RandomPairs, math.nan)],
 )
 def test_stored_answers(kind: type[Strategy], answer: Any) -> None:
@@ -108,6 +117,7 @@ def test_stored_queries_of_another_space(wrong: Query, match: str) -> None:
         ({"seed": "x"}, "options: `seed`"),
         ({"space": {"bounds": [[0.0], [1.0]], "size": 1}}, "space cannot be read: .*'size'"),
         ({"space": None}, "space cannot be read"),
+        ({"space": {}}, "space: Give `bounds`, `choices`, or both"),
         ({"history": {}}, "history must be a list"),
         ({"history": [1.0]}, "history row 0 cannot be read"),
         ({"history": [[{}, 1.0]]}, "history row 0: Missing or unknown entries"),
@@ -117,6 +127,24 @@ def test_stored_queries_of_another_space(wrong: Query, match: str) -> None:
 )
 def test_entries(entries: dict[str, Any], match: str) -> None:
     assert_refused(PFTS, {**state_of(), **entries}, match)
+
+
+@pytest.mark.parametrize(
+    ("entries", "match"),
+    [
+        ({"round": "x"}, "`round` must be a whole number, at least 0, not 'x'"),
+        ({"round": -4}, "`round` must be a whole number, at least 0, not -4"),
+        ({"num_fitted": "a"}, "`num_fitted` must be"),
+        ({"num_fitted": 2}, "`num_fitted` is 2, more than there are answers"),
+        ({"hyperparameters": {"lengthscale": "x"}}, "`hyperparameters` must"),
+        ({"hyperparameters": {**FIXED, "lengthscale": [-1.0, 2.0]}}, "`lengthscale` must be"),
+    ],
+)
+def test_entries_of_progress(entries: dict[str, Any], match: str) -> None:
+    state = state_of(hyperparameters="evidence")
+    assert_refused(
+        PFTS, {**state, "progress": {**state["progress"], **entries}}, f"progress: {match}"
+    )
 
 
 def test_an_annotator_has_one_open_query() -> None:

@@ -325,6 +325,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
         (BOX, played, "has 1 answers"),
         (BOX, "pf-ts", "`strategy` must be a strategy or what makes one, not 'pf-ts'"),
         (BOX, dict, "`strategy` must be a strategy"),
+        (BOX, MRLPF, "`strategy` cannot be made of `space=` alone: .*'horizon'"),
         (BOX.bounds, PFTS, "`space` must be a SearchSpace"),
         (BOX, namesake, "class 'PFTS', but so is another"),
     ]
