@@ -264,7 +264,9 @@ def check_dimension(model: LaplaceGP, argument: str, X: Tensor) -> None:
     """Raises ``ComparisonDataError`` if points have other dimensions than a model's items."""
     if X.dim() < 2:
         raise ComparisonDataError(f"`{argument}` must be b x q x d points, got {tuple(X.shape)}.")
-    if model.num_observations and X.shape[-1] != model.items.shape[-1]:
+    # What acts on points alone may complete them, as `AppendFeatures` does.
+    alike = getattr(getattr(model, "input_transform", None), "transform_on_train", True)
+    if model.num_observations and alike and X.shape[-1] != model.items.shape[-1]:
         raise ComparisonDataError(
             f"`{argument}` has {X.shape[-1]} columns, but the items have {model.items.shape[-1]}."
         )

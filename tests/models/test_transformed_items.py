@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from botorch.models.transforms.input import (
+    AppendFeatures,
     FilterFeatures,
     InputPerturbation,
     InputTransform,
@@ -119,3 +120,13 @@ def test_transforms_that_make_several_rows_of_one_are_for_posteriors_alone() -> 
     ):
         with pytest.raises(UnsupportedError, match="InputPerturbation makes 5 rows of one"):
             refused()
+
+
+def test_a_transform_that_completes_points() -> None:
+    """It appends what the data have, as in BoTorch's models of many contexts."""
+    X, last = rand(5, 3), torch.tensor([[0.2], [0.7]], dtype=torch.float64)
+    model = PreferenceGP(X, PAIRS, input_transform=AppendFeatures(last))
+    points = rand(4, 2, seed=3)
+    whole = torch.cat([points.repeat_interleave(2, dim=0), last.repeat(4, 1)], dim=-1)
+    found, expected = model.posterior(points).mean, PreferenceGP(X, PAIRS).posterior(whole).mean
+    torch.testing.assert_close(found, expected)
