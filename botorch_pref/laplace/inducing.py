@@ -38,7 +38,8 @@ from botorch_pref.laplace.observations import Observations
 
 JITTER = 1e-10  # of the mean prior variance of the inducing items; more in single precision
 _JITTER_A_POINT = 4  # times the precision, by which a factorisation rounds
-_DEAR_TOLERANCE = 1e-7  # of the mode, in posterior standard deviations
+_DEAR_TOLERANCE = 1e-6  # of the mode, in posterior standard deviations, where a step follows
+_TIGHT_TOLERANCE = 1e-7  # likewise, where none does
 _FLOOR = 1000  # roundings, below which a decrement need not fall
 _START_TOLERANCE = 1.0  # likewise, of that of a part of the rows
 _SLOW = 0.3  # the share of its distance that a step may leave before there is a new Hessian
@@ -76,8 +77,7 @@ class InducingSide(Side):
         self._keeps = not self._is_stored
         self._whitened: Tensor | None = None
         self.is_dear = not self._is_stored
-        dear = max(_DEAR_TOLERANCE, _FLOOR * torch.finfo(self.covariance.dtype).eps)
-        self._tolerance = dear if self.is_dear else super().tolerance
+        self._tolerance = self._at_least(_DEAR_TOLERANCE) if self.is_dear else super().tolerance
 
     def grown(
         self,
@@ -115,6 +115,14 @@ class InducingSide(Side):
     def held(self) -> Tensor | None:
         """The factored Hessian that is held."""
         return self._held
+
+    def tighten(self) -> None:
+        """Find the mode where no Hessian of its own is factored that it could be improved by."""
+        self._tolerance = min(self._tolerance, self._at_least(_TIGHT_TOLERANCE))
+
+    def _at_least(self, tolerance: float) -> float:
+        """A decrement does not fall below some hundred roundings, which single precision shows."""
+        return max(tolerance, _FLOOR * float(torch.finfo(self.covariance.dtype).eps))
 
     @property
     def tolerance(self) -> float:

@@ -57,10 +57,14 @@ def represent_by_inducing_items(
     with torch.no_grad():
         if start is not None:
             side.hold(side.held)
+        if variance_weight is not None:
+            side.tighten()
         mode, look = locate(side, start=start)
         if variance_weight is None:
             factor = side.factor_at(look)
             side.hold(factor.cholesky)
+            # A search that ends early leaves a step by the Hessian that covariances need anyway.
+            mode = mode._replace(weights=mode.weights + factor.solve(look.gradient))
         else:
             side.hold(look.cholesky)
             factor = side.factor(variance_weight)
@@ -72,6 +76,7 @@ def log_evidence_by_inducing_items(
     side: InducingSide, *, start: Tensor | None = None
 ) -> tuple[Tensor, LaplaceMode]:
     """See :func:`~botorch_pref.laplace.log_evidence` and the formulas of this module."""
+    side.tighten()
     mode, look = locate(side, start=start)
     value: Tensor = _Evidence.apply(side, look, *_inputs_of(side))
     side.forget()

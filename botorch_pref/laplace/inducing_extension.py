@@ -64,6 +64,7 @@ def extend_through_inducing_items(
     gamma = grown_gamma(former.gamma, design, design, further)
     if gamma is None:
         return represent(side, variance_weight, start=start)
+    side.tighten()
     mode = find_mode(side, start=start)
     return Representer(side, mode.weights, gamma, mode)
 

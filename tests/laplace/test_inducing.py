@@ -154,6 +154,20 @@ class TestBlocks:
             assert_equal(found, wanted, 1e-11)
         assert (side._whitened is None) is (blocks == "streamed")
 
+    @pytest.mark.parametrize("kappa", [None, 4.0])
+    def test_a_posterior_is_the_same_at_the_usual_tolerance(
+        self, kappa: float | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        observations = make(X, 4000, judge="consistent")
+        weight = None if kappa is None else observations.weight / kappa
+        expected = predictions(inducing_side(X, Z, observations), weight)
+        monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
+        monkeypatch.setattr(inducing, "_FEW_ROWS", 50)
+        side = inducing_side(X, Z, observations)
+        assert side.is_dear
+        for found, wanted in zip(predictions(side, weight), expected, strict=True):
+            assert_equal(found, wanted, 1e-8)
+
     def test_an_evidence_is_the_same_at_the_usual_tolerance(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
