@@ -64,7 +64,8 @@ def represent_by_inducing_items(
             factor = side.factor_at(look)
             side.hold(factor.cholesky)
             # A search that ends early leaves a step by the Hessian that covariances need anyway.
-            mode = mode._replace(weights=mode.weights + factor.solve(look.gradient))
+            move = torch.where(mode.converged, factor.solve(look.gradient), 0.0)
+            mode = mode._replace(weights=mode.weights + move)
         else:
             side.hold(look.cholesky)
             factor = side.factor(variance_weight)
