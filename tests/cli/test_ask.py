@@ -249,6 +249,7 @@ def test_names_are_read_as_the_study_reads_them(typed: Type) -> None:
         ("", "cannot be read"),
         ("a,a\n1,2\n3,4\n", "--choices has 'a' more than once"),
         ("a,b, a \n1,2,3\n3,4,5\n", "--choices has 'a' more than once"),
+        ("a,b\n1,2\n3,inf\n", "--choices: row 2 of 'b' is inf"),
         ("a,first_a\n1,2\n3,4\n", "--choices: 'first_a' is the column of the history for the"),
         ("index,x\n1,2\n3,4\n", "--choices: 'index' is a column of the history; choose another"),
         ("kind,x\na,2\nb,4\n", "--choices: 'kind' is a column of the history"),

@@ -332,8 +332,10 @@ def test_bad_input_is_refused_by_argument_and_row(X: Tensor, Y: Tensor, message:
         BernoulliGP(X, Y)
 
 
-def test_noise_and_other_outputs_are_refused() -> None:
+def test_points_of_other_dimensions_noise_and_other_outputs_are_refused() -> None:
     model = make_model()
+    with pytest.raises(ComparisonDataError, match="`X` has 3 columns, but the items have 2"):
+        model.probability(rand(2, 3))
     with pytest.raises(UnsupportedError, match="observation_noise"):
         model.posterior(rand(2, 2), observation_noise=True)
     with pytest.raises(UnsupportedError, match="output_indices"):

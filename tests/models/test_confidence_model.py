@@ -163,7 +163,7 @@ def test_bad_options_are_named() -> None:
     cases: list[tuple[str, Any]] = [
         *[("norm_bound", value) for value in (0.0, -1.0, math.nan, math.inf, None, True)],
         *[("box", value) for value in (0.0, -1.0, math.nan)],
-        *[("jitter", value) for value in (-1e-6, math.nan, math.inf)],
+        *[("jitter", value) for value in (-1e-6, math.nan, math.inf, "a")],
         *[("slack", value) for value in (-1.0, "most", None)],
     ]
     for name, value in cases:
