@@ -234,8 +234,14 @@ def test_a_real_terminal_session(tmp_path: Path) -> None:
         (["--bounds", "milk:0"], "--bounds: 'milk:0' is not NAME:LOW:HIGH"),
         (["--bounds", "milk:0:much"], "--bounds: 'milk:0:much' is not NAME:LOW:HIGH"),
         (["--bounds", "milk:0:1,"], "--bounds: '' is not NAME:LOW:HIGH"),
-        (["--bounds", "milk:5:5"], "--bounds: 'milk:5:5': `bounds` column 0 is [5.0, 5.0]"),
-        (["--bounds", "milk:0:nan"], "--bounds: 'milk:0:nan': `bounds` row 1 is [nan]: NaN"),
+        (
+            ["--bounds", "milk:5:5"],
+            "--bounds: 'milk:5:5': `bounds` column 0 is [5.0, 5.0]: the lower bound must",
+        ),
+        (
+            ["--bounds", "milk:0:nan"],
+            "--bounds: 'milk:0:nan': `bounds` row 1 is [nan]: NaN or infinite.",
+        ),
         (["--bounds", "a:0:1,a:0:1"], "--bounds has 'a' more than once."),
         (["--bounds", ":0:1"], "--bounds: '' is no name"),
         (["--bounds", BOUNDS, "--seed", "x"], "--seed: must be a whole number, at least 0"),

@@ -119,9 +119,18 @@ def test_the_default_strategy(typed: Type) -> None:
         (["--bounds", "told:{a|b}"], "--bounds: 'told' is a column of the history"),
         (["--bounds", "x:0:1,x (ml):{a|b}"], "--bounds has 'x' more than once."),
         (["--bounds", "x:{a}"], "--bounds: 'x:{a}' needs two levels or more that differ."),
-        (["--bounds", "y:1:2,x:0:1:log"], "--bounds: 'x:0:1:log': `bounds` column 0 is"),
-        (["--bounds", "y:1:2,x:0:1.5:int"], "--bounds: 'x:0:1.5:int': `bounds` column 0"),
-        (["--bounds", "y:1:2,x:0:nan"], "--bounds: 'x:0:nan': `bounds` row 1 is"),
+        (
+            ["--bounds", "y:1:2,x:0:1:log"],
+            "'x:0:1:log': `bounds` column 0 is [0.0, 1.0], but `log` needs positive numbers.",
+        ),
+        (
+            ["--bounds", "y:1:2,x:0:1.5:int"],
+            "'x:0:1.5:int': `bounds` column 0 is [0.0, 1.5], but `integer` needs whole numbers.",
+        ),
+        (
+            ["--bounds", "y:1:2,x:0:nan"],
+            "--bounds: 'x:0:nan': `bounds` row 1 is [nan]: NaN or infinite.",
+        ),
         (["--choices", "none.csv"], "--choices: 'none.csv' cannot be read"),
         (["--choices", "none.csv", "--bounds", "x:0:1"], "give --bounds or --choices, not both."),
         (["--bounds", "x:0:1", "--strategy", "gp-ts"], "--strategy: 'gp-ts' is none of pf-ts, "),
