@@ -55,7 +55,17 @@ def test_the_main_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert report["recommended"].startswith(problem.names[index] + " (silver ")
     assert f"gold {float(problem.choices[index, 1]):.3f}" in report["recommended"]
     assert report["measured yield"].startswith(f"{10 * float(problem.utilities[index]):.2f} %")
+    rank = 1 + int((problem.utilities > problem.utilities[index]).sum())
+    assert f", rank {rank} of 63 (the best: " in report["measured yield"]
     assert report["measured yield"].endswith("93.72 %, Au-0.6-Zn-0.4)")
+    better = (table["first_utility"] - table["second_utility"]) * (table["answer"] - 0.5)
+    assert report["answers"] == (
+        f"simulated with noise: {(better < 0).sum()} of 12 duels went to the worse item"
+    )
+    assert re.fullmatch(
+        r"\d\d\.\d ± \d\.?\d* % hydrogen after as many duels \(mean of 10 runs\)",
+        report["random pairs"],
+    )
     assert report["cumulative regret"].startswith(f"{table['dueling_regret'].sum():.2f} ")
     assert f"random play expects {12 * random_play(problem):.2f})" in report["cumulative regret"]
     assert report["identical pairs"] == "0 of 12 duels (0%)"
@@ -78,7 +88,7 @@ def test_a_box(
     monkeypatch.chdir(tmp_path)
     assert main(["run", "ackley", "--dim", "2", "--horizon", "3", "--quiet"]) == 0
     report = fields(capsys.readouterr().out)
-    folder = Path("botorch_pref_runs") / "ackley-2d-pf-ts-seed0"
+    folder = Path("botorch_pref_runs") / "ackley-2d-eubo-incumbent-seed0"
     assert report["history"] == str(folder / "history.csv")
     row = pd.read_csv(folder / "history.csv").iloc[-1]
     x = [row["recommended_x1"], row["recommended_x2"]]
@@ -89,7 +99,7 @@ def test_a_box(
 
 def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    quick = ["--horizon", "2", "--quiet", "--preset", "paper"]
+    quick = ["--strategy", "pf-ts", "--horizon", "2", "--quiet", "--preset", "paper"]
     assert main(["run", "catalyst", "--dedupe", "mean", *quick]) == 0
     assert main(["run", "Ackley", "--num-choices", "7", "--seed", "5", *quick]) == 0
     runs = sorted(folder.name for folder in Path("botorch_pref_runs").iterdir())
@@ -117,7 +127,10 @@ def test_the_paper_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("arguments", "message"),
     [
         ("catalist", "unknown problem 'catalist'; there are catalyst, ackley"),
-        ("catalyst --strategy ucb", "unknown strategy 'ucb'; there are pf-ts, mr-lpf, "),
+        (
+            "catalyst --strategy ucb",
+            "unknown strategy 'ucb'; there are eubo-incumbent, pf-ts, mr-lpf, ",
+        ),
         ("catalyst --horizon 0", "--horizon: must be a whole number, at least 1, not '0'"),
         ("catalyst --horizon=-5", "--horizon: must be a whole number, at least 1, not '-5'"),
         ("catalyst --horizon 2.5", "--horizon: must be a whole number"),
@@ -260,7 +273,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    assert "botorch-pref run catalyst --strategy pf-ts --horizon 100 --seed 0" in shown
+    assert "botorch-pref run catalyst --horizon 100 --seed 0" in shown
     for command in ("run", "advise", "speed", "bench"):
         assert f"\n    {command} " in shown
 

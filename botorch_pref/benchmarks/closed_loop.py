@@ -1,6 +1,6 @@
-r"""The table that chose the default model: closed loops on public test functions.
+r"""The table that chose the default priors: closed loops on public test functions.
 
-Run it with ``botorch-pref bench defaults --seeds 3 --out table.csv``. The
+Run it with ``botorch-pref bench defaults --seeds 6 --out table.csv``. The
 file is written anew after every loop, and loops that it already holds are not run again.
 What a loop does stands in :mod:`botorch_pref.benchmarks.loop`.
 """
@@ -13,58 +13,66 @@ from dataclasses import asdict, astuple
 from pathlib import Path
 
 import joblib
+import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from botorch_pref.benchmarks.loop import FUNCTIONS, MODELS, NUM_INITIAL, RULES, Cell
-from botorch_pref.cli.parser import Parser, count, jobs
+from botorch_pref.benchmarks.loop import (
+    DEFAULT,
+    FUNCTIONS,
+    MULTIMODAL,
+    NUM_INITIAL,
+    PAIRWISE_GP,
+    SPREAD,
+    Cell,
+    check_model,
+)
+from botorch_pref.cli.parser import Parser, count, jobs, positive, seed
 from botorch_pref.exceptions import UnsupportedError
 
-# Models with the rules they are run under. PairwiseGP has no pathwise draws for PF-TS.
-ARMS = (
-    ("matern", "eubo"),
-    ("rbf", "eubo"),
-    ("pairwise-gp", "eubo"),
-    ("matern", "pf-ts"),
-    ("rbf", "pf-ts"),
-)
-_KEY = ["function", "seed", "model", "rule", "horizon"]
-_METRICS = ["relative_regret", "relative_duel_regret", "duel_regret"]
+# The former default is the first, with which the others are compared.
+MODELS = ("rbf:0.21:1.5", "rbf:0.29:4", "rbf:0.4:4", DEFAULT, PAIRWISE_GP)
+_KEY = ["function", "spread", "seed", "model", "horizon"]
+_GROUP = ["kind", "spread"]
+_SHARES = ["share_1", "share_2", "share_3"]
 
 
 def closed_loop_table(
     functions: Sequence[str] = tuple(FUNCTIONS),
-    arms: Sequence[tuple[str, str]] = ARMS,
-    seeds: Sequence[int] = range(3),
+    models: Sequence[str] = MODELS,
+    seeds: Sequence[int] = range(6),
+    spreads: Sequence[float] = (SPREAD,),
     n_jobs: int = 1,
     horizon: int = 60,
     path: str | Path | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    r"""Run closed loops, all functions and arms of one seed before those of the next.
+    r"""Run closed loops, all functions and models of one seed before those of the next.
 
     Args:
         functions: Keys of :data:`~botorch_pref.benchmarks.loop.FUNCTIONS`.
-        arms: Pairs of a model and a rule, keys of ``MODELS`` and ``RULES`` there.
-        seeds: The seeds. Arms meet the same initial pairs and judge under one seed.
+        models: Names of models, see :func:`~botorch_pref.benchmarks.loop.check_model`.
+        seeds: The seeds. Models meet the same initial pairs and judge under one seed.
+        spreads: Standard deviations of the utilities in logits: the fewer, the more noise.
         n_jobs: The number of processes, each on one thread.
         horizon: The number of duels, the four initial ones included.
         path: A CSV file to resume from and to save to after every loop.
         progress: Whether to show a progress bar.
 
     Returns:
-        One row a loop: its key, regrets, counts of fits and failures, CPU seconds.
+        One row a loop: its key, shares of better items, counts of failures, CPU seconds.
 
     Raises:
-        UnsupportedError: If a function, a model or a rule is unknown, the horizon
-            leaves no duel to choose, or the file is no such table.
+        UnsupportedError: If a function or a model is unknown, the horizon is less than 12, or the
+            file is no such table.
     """
-    _check(functions, arms, horizon)
+    _check(functions, models, horizon)
     cells = [
-        Cell(function, seed, model, rule, horizon)
+        Cell(function, spread, seed, model, horizon)
         for seed in seeds
+        for spread in spreads
         for function in functions
-        for model, rule in arms
+        for model in models
     ]
     table = _load(path)
     done = set(table[_KEY].itertuples(index=False, name=None)) if len(table) else set()
@@ -80,72 +88,42 @@ def closed_loop_table(
 
 
 def summarise(table: pd.DataFrame) -> pd.DataFrame:
-    r"""Mean and standard error over seeds, for each function and arm.
+    r"""Means over functions and seeds, for each kind of functions, spread and model.
 
     Args:
         table: What :func:`closed_loop_table` returns.
 
     Returns:
-        A row for each function and arm, with the number of seeds.
+        Geometric means of the shares of better items after each third of the duels; the mean of
+        ``rank``, the summed share of items better than those asked; sums of failures.
     """
-    groups = table.groupby(["function", "model", "rule"], sort=False)
-    summary = groups.agg(dim=("dim", "first"), seeds=("seed", "nunique"))
-    for metric in ("regret", *_METRICS):
-        summary[metric] = groups[metric].mean()
-        summary[f"{metric}_se"] = groups[metric].sem()
-    return summary.reset_index()
+    groups = _with_kind(table).groupby([*_GROUP, "model"], sort=False)
+    summary = groups.agg(loops=("seed", "size"))
+    for share in _SHARES:
+        summary[share] = groups[share].agg(lambda values: np.exp(np.log(values).mean()))
+    summary["rank"] = groups["rank"].mean()
+    counts = ["fits", "failed_fits", "warned_fits", "failed_asks", "fit_seconds", "ask_seconds"]
+    return summary.join(groups[counts].sum()).reset_index()
 
 
-def overall(table: pd.DataFrame) -> pd.DataFrame:
-    r"""Means over all functions, failures and CPU time, for each arm.
+def paired_ratios(table: pd.DataFrame, share: str = "share_3") -> pd.DataFrame:
+    r"""Log ratios of each model's share of better items to the first model's.
 
     Args:
         table: What :func:`closed_loop_table` returns.
+        share: The column that is compared; small is good.
 
     Returns:
-        A row for each arm. Functions weigh the same, whatever their number of seeds.
+        Means over the loops in which both met the same judge, with standard errors.
     """
-    per_function = table.groupby(["model", "rule", "function"], sort=False)[_METRICS].mean()
-    means = per_function.groupby(level=["model", "rule"], sort=False).mean()
-    columns = ["fits", "failed_fits", "warned_fits", "failed_asks", "identical"]
-    columns += ["fit_seconds", "ask_seconds"]
-    arms = table.groupby(["model", "rule"], sort=False)
-    return means.join(arms[columns].sum()).join(arms.size().rename("loops")).reset_index()
-
-
-def paired_differences(table: pd.DataFrame, metric: str = "relative_regret") -> pd.DataFrame:
-    r"""Differences of each two models under one rule, where both met the same judge.
-
-    Args:
-        table: What :func:`closed_loop_table` returns.
-        metric: The column that is compared; small is good.
-
-    Returns:
-        A row for each rule and two models: the mean of ``first - second`` over
-        functions, and two standard errors of it. ``se_seeds`` takes the functions as
-        given and only the seeds as random (it needs two of them); ``se_functions`` takes
-        the functions as a sample of those that users have.
-    """
+    first = table["model"].iloc[0]
     rows = []
-    for rule, of_rule in table.groupby("rule", sort=False):
-        wide = of_rule.pivot_table(metric, ["function", "seed"], "model", sort=False)
-        names = list(wide.columns)
-        for i, first in enumerate(names):
-            for second in names[i + 1 :]:
-                difference = (wide[first] - wide[second]).dropna()
-                groups = difference.groupby(level="function")
-                num = groups.ngroups
-                rows.append(
-                    {
-                        "rule": rule,
-                        "first": first,
-                        "second": second,
-                        "difference": groups.mean().mean(),
-                        "se_seeds": groups.sem().pow(2).sum(skipna=False) ** 0.5 / num,
-                        "se_functions": groups.mean().sem(),
-                        "loops": len(difference),
-                    }
-                )
+    for group, part in _with_kind(table).groupby(_GROUP, sort=False):
+        wide = part.pivot_table(share, ["function", "seed"], "model", sort=False)
+        for model in [name for name in wide.columns if name != first]:
+            ratios = (wide[model] / wide[first]).dropna().apply(np.log)
+            found = {"log ratio": ratios.mean(), "se": ratios.sem(), "loops": len(ratios)}
+            rows.append(dict(zip(_GROUP, group, strict=True)) | {"model": model, **found})
     return pd.DataFrame(rows)
 
 
@@ -158,41 +136,33 @@ def summary_text(table: pd.DataFrame) -> str:
     Returns:
         Several lines, without a final newline.
     """
-    cells = summarise(table)
-    cells["arm"] = cells["model"] + " " + cells["rule"]
-    cells["text"] = [
-        f"{mean:.3f} ± {se:.3f}"
-        for mean, se in zip(cells["relative_regret"], cells["relative_regret_se"], strict=True)
-    ]
-    wide = cells.pivot_table("text", ["function", "dim"], "arm", aggfunc="first", sort=False)
+    horizon, first = table["horizon"].iloc[0], table["model"].iloc[0]
+    thirds = " / ".join(str(horizon * (i + 1) // 3) for i in range(3))
     parts = {
-        "Relative regret of the recommendation (0 best, 1 average), mean ± se over seeds": (
-            wide.reset_index()
-        ),
-        "All functions": overall(table),
-        "Paired differences of the recommendation's relative regret": paired_differences(table),
-        "Paired differences of the duels' relative regret": paired_differences(
-            table, "relative_duel_regret"
-        ),
+        f"Share of the box better than the recommendation after {thirds} duels (geometric mean), "
+        "and summed share better than what was asked": summarise(table),
+        f"Log ratios to {first} after {horizon} duels, paired": paired_ratios(table),
     }
     return "\n\n".join(
-        f"{title}\n{part.to_string(index=False, float_format='{:.4g}'.format)}"
+        f"{title}\n{part.to_string(index=False, float_format='{:.3g}'.format)}"
         for title, part in parts.items()
     )
 
 
-def _check(functions: Sequence[str], arms: Sequence[tuple[str, str]], horizon: int) -> None:
-    models, rules = [model for model, _ in arms], [rule for _, rule in arms]
-    for kind, names, known in (
-        ("function", functions, FUNCTIONS),
-        ("model", models, MODELS),
-        ("rule", rules, RULES),
-    ):
-        for name in names:
-            if name not in known:
-                raise UnsupportedError(f"unknown {kind} {name!r}; there are {', '.join(known)}.")
-    if horizon <= NUM_INITIAL:
-        raise UnsupportedError(f"horizon must be more than {NUM_INITIAL}, got {horizon}.")
+def _with_kind(table: pd.DataFrame) -> pd.DataFrame:
+    kind = np.where(table["function"].isin([*MULTIMODAL]), "multimodal", "smooth")
+    return table.assign(kind=kind)
+
+
+def _check(functions: Sequence[str], models: Sequence[str], horizon: int) -> None:
+    for name in functions:
+        if name not in FUNCTIONS:
+            raise UnsupportedError(f"unknown function {name!r}; there are {', '.join(FUNCTIONS)}.")
+    for name in models:
+        check_model(name)
+    least = 3 * NUM_INITIAL  # each third of the duels ends after the initial ones
+    if horizon < least:
+        raise UnsupportedError(f"horizon must be at least {least}, got {horizon}.")
 
 
 def _load(path: str | Path | None) -> pd.DataFrame:
@@ -224,26 +194,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = Parser(
         prog="botorch-pref bench defaults",
-        description="Closed loops on public test functions, which chose the default model.",
+        description="Closed loops on public test functions, which chose the default priors.",
     )
-    parser.add_argument("--seeds", type=count, default=3, help="number of seeds")
+    parser.add_argument("--seeds", type=count, default=6, help="number of seeds")
+    parser.add_argument("--first-seed", type=seed, default=0, help="the first of them")
     parser.add_argument("--jobs", type=jobs, default=1, help="number of processes")
     parser.add_argument("--horizon", type=count, default=60, help="duels a loop")
     parser.add_argument("--functions", nargs="+", default=list(FUNCTIONS), metavar="NAME")
     parser.add_argument(
-        "--arms",
+        "--models",
         nargs="+",
-        default=[":".join(arm) for arm in ARMS],
-        metavar="MODEL:RULE",
-        help=f"models {', '.join(MODELS)}; rules {', '.join(RULES)}",
+        default=list(MODELS),
+        metavar="MODEL",
+        help=f"{DEFAULT}, {PAIRWISE_GP}, or a kernel and the modes of its priors; the others are "
+        f"compared with the first; default: {' '.join(MODELS)}",
+    )
+    parser.add_argument(
+        "--spreads",
+        nargs="+",
+        type=positive,
+        default=[SPREAD],
+        metavar="S",
+        help="standard deviations of the utilities in logits; default: 3",
     )
     parser.add_argument("--out", metavar="CSV", help="resume from and save to this file")
     arguments = parser.parse_args(argv)
+    first = arguments.first_seed
     try:
         table = closed_loop_table(
             functions=arguments.functions,
-            arms=[_arm(text) for text in arguments.arms],
-            seeds=range(arguments.seeds),
+            models=arguments.models,
+            seeds=range(first, first + arguments.seeds),
+            spreads=arguments.spreads,
             n_jobs=arguments.jobs,
             horizon=arguments.horizon,
             path=arguments.out,
@@ -252,11 +234,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     print(summary_text(table))
     return 0
-
-
-def _arm(text: str) -> tuple[str, str]:
-    model, _, rule = text.partition(":")
-    return model, rule
 
 
 if __name__ == "__main__":

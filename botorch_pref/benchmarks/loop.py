@@ -1,69 +1,94 @@
 r"""One closed loop on a public test function, for :mod:`botorch_pref.benchmarks.closed_loop`.
 
 Each loop asks ``horizon`` duels. The first four pairs are quasi-random, and the same for
-all models under one seed; every later one is chosen by a rule under a model that is built
-anew and fitted, from the start of its priors, to all answers so far. After the last duel
-the model is fitted once more and recommends, of all items that were asked, the one with
-the largest posterior mean.
+all models under one seed. Every later duel compares the item of the largest posterior mean with
+the item whose expected utility of the better one (EUBO) is largest, under a model that is built
+and fitted to all answers so far, from the modes of its priors. The model recommends the item of
+the largest posterior mean in the whole box.
 
-Utilities are shifted and scaled to mean 0 and standard deviation ``SPREAD`` over 4096
-quasi-random items, so regrets are in logits: the better of two random items wins about
-nine duels in ten. Relative regrets are divided by that of the mean utility, which makes
-functions comparable: 0 is the best item, 1 an average one. Items live in the unit cube.
+Utilities are shifted and scaled to mean 0 and standard deviation ``spread`` over 4096
+quasi-random items, so differences are in logits. Items live in the unit cube. A
+recommendation is measured by the share of the box that is better than it.
 
 Under one seed all models meet the same judge, so differences between them are paired.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from time import process_time
-from typing import cast
+from typing import cast, get_args
 
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
 from botorch.exceptions.warnings import OptimizationWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
-from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.sampling import draw_sobol_samples
-from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
-from botorch_pref.acquisition import DuelingThompsonSampling
-from botorch_pref.exceptions import LaplaceConvergenceWarning
-from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.problems import (
-    LogisticJudge,
-    PreferenceProblem,
-    dueling_regret,
-    get_problem,
-    simple_regret,
-    utility_regret,
-)
+from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.models import PreferenceGP
+from botorch_pref.models.fitting import KernelName, default_covar_module
+from botorch_pref.problems import LogisticJudge, PreferenceProblem, get_problem
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner.threads import num_threads
 
 SPREAD = 3.0
 NUM_INITIAL = 4
+PAIRWISE_GP, DEFAULT = "pairwise-gp", "default"
+_REFERENCE = 2**17  # items that a recommendation is compared with
 
-FUNCTIONS: dict[str, dict[str, int]] = {
-    "branin": {},
-    "sixhumpcamel": {},
-    "ackley": {"dim": 3},
-    "hartmann3": {},
-    "rosenbrock": {"dim": 4},
-    "levy": {"dim": 5},
-    "hartmann6": {},
-    "cosine8": {},
+PreferenceModel = PreferenceGP | PairwiseGP
+
+
+class WeightedSum(PreferenceProblem):
+    r"""``sum_i sqrt(i) x_i``, the utility of BoTorch's tutorial: its best item is a corner."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(bounds=[(0.0, 1.0)] * dim)
+        self._optimal_value = float(self._weights(torch.ones(1, dtype=torch.double)).sum())
+
+    def _weights(self, X: Tensor) -> Tensor:
+        return torch.arange(1, self.dim + 1).to(X).sqrt()
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return X @ self._weights(X)
+
+
+class Bowl(PreferenceProblem):
+    r"""``-sum_i sqrt(i) (x_i - c_i)^2``, whose best item ``c`` is off the centre."""
+
+    _optimal_value = 0.0
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(bounds=[(0.0, 1.0)] * dim)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        number = torch.arange(1, self.dim + 1).to(X)
+        centre = 0.5 + 0.3 * torch.cos(2.0 * number)
+        return -(X - centre).square() @ number.sqrt()
+
+
+MULTIMODAL: dict[str, PreferenceProblem] = {
+    "branin": get_problem("branin"),
+    "sixhumpcamel": get_problem("sixhumpcamel"),
+    "ackley": get_problem("ackley", dim=3),
+    "hartmann3": get_problem("hartmann3"),
+    "levy": get_problem("levy", dim=5),
+    "hartmann6": get_problem("hartmann6"),
 }
+SMOOTH: dict[str, PreferenceProblem] = {
+    "linear4": WeightedSum(4),
+    "linear8": WeightedSum(8),
+    "quadratic6": Bowl(6),
+}
+FUNCTIONS = MULTIMODAL | SMOOTH
 
 
 class StandardisedProblem(PreferenceProblem):
@@ -90,47 +115,48 @@ class StandardisedProblem(PreferenceProblem):
         return utilities
 
 
-def _matern(pairs: Tensor, answers: Tensor) -> Model:
-    covar_module = default_covar_module(pairs.shape[-1], Size(), "matern")
-    return PreferenceGP.from_pairs(pairs, answers, covar_module=covar_module)
+def check_model(name: str) -> None:
+    r"""Raise ``UnsupportedError`` unless a name is that of a model.
+
+    Args:
+        name: ``default`` for ``PreferenceGP``; ``KERNEL:LENGTHSCALE:OUTPUTSCALE``, such as
+            ``rbf:0.2/0.7:4``, for its kernel under priors with these modes; or ``pairwise-gp``.
+    """
+    if name not in (DEFAULT, PAIRWISE_GP):
+        _kernel(name, 1)
 
 
-def _rbf(pairs: Tensor, answers: Tensor) -> Model:
-    return PreferenceGP.from_pairs(pairs, answers)
+def build_model(
+    name: str, datapoints: Tensor, comparisons: Tensor, transform: InputTransform | None = None
+) -> PreferenceModel:
+    r"""The model of a name, with its hyperparameters at the modes of their priors.
+
+    Args:
+        name: See :func:`check_model`.
+        datapoints: ``n x d``-dim items.
+        comparisons: ``m x 2``-dim rows ``[winner, loser]``.
+        transform: The input transform.
+    """
+    if name == PAIRWISE_GP:
+        return PairwiseGP(datapoints, comparisons, input_transform=transform)
+    kernel = None if name == DEFAULT else _kernel(name, datapoints.shape[-1])
+    return PreferenceGP(datapoints, comparisons, covar_module=kernel, input_transform=transform)
 
 
-def _pairwise(pairs: Tensor, answers: Tensor) -> Model:
-    rows = torch.arange(2 * len(pairs)).view(-1, 2)
-    winners_first = torch.where(answers.unsqueeze(-1) > 0, rows, rows.flip(-1))
-    return PairwiseGP(pairs.flatten(end_dim=1), winners_first)
-
-
-def _eubo(model: Model, seed: int) -> AcquisitionFunction:
-    return AnalyticExpectedUtilityOfBestOption(pref_model=model)
-
-
-def _pf_ts(model: Model, seed: int) -> AcquisitionFunction:
-    return DuelingThompsonSampling(model, seed=seed)
-
-
-def _dimension_scaled(pairs: Tensor, answers: Tensor) -> Model:
-    """The Matern-5/2 kernel under BoTorch's usual prior, whose lengthscales grow with ``d``."""
-    dim = pairs.shape[-1]
-    covar_module = default_covar_module(dim, Size(), "matern")
-    matern = covar_module.base_kernel
-    prior = LogNormalPrior(math.sqrt(2.0) + 0.5 * math.log(dim), math.sqrt(3.0))
-    matern.register_prior("lengthscale_prior", prior, "lengthscale")
-    matern.lengthscale = prior.mode
-    return PreferenceGP.from_pairs(pairs, answers, covar_module=covar_module)
-
-
-MODELS: dict[str, Callable[[Tensor, Tensor], Model]] = {
-    "matern": _matern,
-    "rbf": _rbf,
-    "matern-dimension-scaled": _dimension_scaled,
-    "pairwise-gp": _pairwise,
-}
-RULES: dict[str, Callable[[Model, int], AcquisitionFunction]] = {"eubo": _eubo, "pf-ts": _pf_ts}
+def _kernel(name: str, dim: int) -> torch.nn.Module:
+    try:
+        kind, lengthscale, outputscale = name.split(":")
+        modes, scale = [float(mode) for mode in lengthscale.split("/")], float(outputscale)
+    except ValueError:
+        kind, modes, scale = "", [], 0.0
+    if kind not in get_args(KernelName) or not min([*modes, scale]) > 0.0:
+        raise UnsupportedError(
+            f"unknown model {name!r}; there are {DEFAULT}, {PAIRWISE_GP} and names such as "
+            "rbf:0.2/0.7:4, of a kernel and the modes of its priors."
+        )
+    return default_covar_module(
+        dim, Size(), cast(KernelName, kind), lengthscales=modes, outputscale=scale
+    )
 
 
 @dataclass(frozen=True)
@@ -139,16 +165,16 @@ class Cell:
 
     Attributes:
         function: A key of ``FUNCTIONS``.
+        spread: The standard deviation of its utility, in logits.
         seed: The seed of the initial pairs, the judge and the rule.
-        model: A key of ``MODELS``.
-        rule: A key of ``RULES``.
-        horizon: The number of duels, the initial ones included.
+        model: The name of a model, see :func:`check_model`.
+        horizon: The number of duels, the initial ones included; at least 12.
     """
 
     function: str
+    spread: float
     seed: int
     model: str
-    rule: str
     horizon: int
 
     def run(self) -> dict[str, str | int | float]:
@@ -162,71 +188,74 @@ class _Loop:
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
-        # Functions are seeded apart; models and rules meet the same pairs and judge.
+        # Functions are seeded apart; models meet the same pairs and judge.
         self.seed = derive_seed(cell.seed, cell.function, 0)
-        self.problem = StandardisedProblem(get_problem(cell.function, **FUNCTIONS[cell.function]))
+        self.problem = StandardisedProblem(FUNCTIONS[cell.function], cell.spread)
         self.judge = LogisticJudge(self.problem, seed=self.seed)
         initial = draw_sobol_samples(
             self.problem.bounds, n=NUM_INITIAL, q=2, seed=self.seed % 2**31
         )
         self.pairs = list(initial)
         self.answers = [self.judge(pair, t) for t, pair in enumerate(initial)]
-        self.asked: list[Tensor] = []
         self.fits = self.failed = self.warned = self.failed_asks = 0
         self.fit_seconds = self.ask_seconds = 0.0
 
     def run(self) -> dict[str, str | int | float]:
-        for t in range(NUM_INITIAL, self.cell.horizon):
-            pair = self.ask(t)
-            self.asked.append(pair)
-            # PF-TS may choose one item for both arms, which is nothing to learn from.
-            if not torch.equal(pair[0], pair[1]):
+        horizon = self.cell.horizon
+        thirds = {horizon * (i + 1) // 3: f"share_{i + 1}" for i in range(3)}
+        shares: dict[str, float] = {}
+        for t in range(NUM_INITIAL, horizon + 1):
+            model = self.fitted()
+            if t in thirds:
+                shares[thirds[t]] = float(self.share(self.maximiser(model, t, restarts=8)))
+            if t < horizon:
+                pair = self.ask(model, t)
                 self.pairs.append(pair)
                 self.answers.append(self.judge(pair, t))
-        items = torch.cat(self.pairs)
-        model = self.fitted()
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PairwiseGP tells of its jitter
-            posterior = cast(GPyTorchPosterior, model.posterior(items))
-        mean = posterior.mean.squeeze(-1)
-        best = self.problem.optimal_value
-        recommended = self.problem(items[mean.argmax()])
-        first, second = self.problem(torch.stack(self.asked)).unbind(dim=-1)
+        rank = self.share(torch.stack(self.pairs[NUM_INITIAL:])).mean(-1).sum()
         return {
             "dim": self.problem.dim,
-            "regret": float(simple_regret(best, recommended)),
-            "relative_regret": float(simple_regret(best, recommended)) / best,
-            "duel_regret": float(dueling_regret(best, first, second).mean()),
-            "relative_duel_regret": float(utility_regret(best, first, second).mean()) / best,
+            **shares,
+            "rank": float(rank),
             "fits": self.fits,
             "failed_fits": self.failed,
             "warned_fits": self.warned,
             "failed_asks": self.failed_asks,
-            "identical": NUM_INITIAL + len(self.asked) - len(self.pairs),
             "fit_seconds": self.fit_seconds,
             "ask_seconds": self.ask_seconds,
         }
 
-    def fitted(self) -> Model:
+    @cached_property
+    def reference(self) -> Tensor:
+        """Sorted utilities of quasi-random items."""
+        items = draw_sobol_samples(self.problem.bounds, n=_REFERENCE, q=1, seed=1).squeeze(-2)
+        return self.problem(items).sort().values
+
+    def share(self, X: Tensor) -> Tensor:
+        """The share of the box that is better than each of some items, at least half an item's."""
+        utilities = self.problem(X)
+        better = len(self.reference) - torch.searchsorted(
+            self.reference, utilities.contiguous(), right=True
+        )
+        return better.clamp_min(0.5) / len(self.reference)
+
+    def fitted(self) -> PreferenceModel:
         """A model of all answers; at the start of its priors where the fit failed."""
-        data = torch.stack(self.pairs), torch.tensor(self.answers, dtype=torch.double)
-        build = MODELS[self.cell.model]
+        items = torch.cat(self.pairs)
+        rows = torch.arange(len(items)).view(-1, 2)
+        first = torch.tensor(self.answers).unsqueeze(-1) > 0.5
+        comparisons = torch.where(first, rows, rows.flip(-1))
         start = process_time()
         self.fits += 1
         with seeded(derive_seed(self.seed, "optimizer", self.fits)):
-            model = build(*data)
-            kind = (
-                LaplaceMarginalLogLikelihood
-                if isinstance(model, PreferenceGP)
-                else PairwiseLaplaceMarginalLogLikelihood
-            )
+            model = build_model(self.cell.model, items, comparisons)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 try:
-                    fit_gpytorch_mll(kind(model.likelihood, model))
+                    fit_gpytorch_mll(PairwiseLaplaceMarginalLogLikelihood(model.likelihood, model))
                 except Exception:  # whatever it is, it is what is counted here
                     self.failed += 1
-                    model = build(*data)
+                    model = build_model(self.cell.model, items, comparisons)
         self.warned += any(
             issubclass(one.category, (OptimizationWarning, LaplaceConvergenceWarning))
             for one in caught
@@ -234,22 +263,30 @@ class _Loop:
         self.fit_seconds += process_time() - start
         return model
 
-    def ask(self, t: int) -> Tensor:
-        """The ``2 x d``-dim pair of step ``t``; a random one where the rule failed."""
-        model = self.fitted()
+    def maximiser(self, model: PreferenceModel, t: int, restarts: int = 4) -> Tensor:
+        """The ``d``-dim item of the largest posterior mean in the box."""
+        return self.maximise(PosteriorMean(model), derive_seed(self.seed, "mean", t), restarts)
+
+    def maximise(self, rule: AcquisitionFunction, seed: int, restarts: int = 4) -> Tensor:
+        """The ``d``-dim item of the largest value; a random one where the search failed."""
         start = process_time()
-        with seeded(derive_seed(self.seed, "pair", t)), warnings.catch_warnings():
+        with seeded(seed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                pair, _ = optimize_acqf(
-                    RULES[self.cell.rule](model, derive_seed(self.seed, "path", t)),
-                    self.problem.bounds,
-                    q=2,
-                    num_restarts=4,
-                    raw_samples=128,
+                item, _ = optimize_acqf(
+                    rule, self.problem.bounds, q=1, num_restarts=restarts, raw_samples=128
                 )
             except Exception:  # counted, as above
                 self.failed_asks += 1
-                pair = draw_sobol_samples(self.problem.bounds, n=1, q=2)[0]
+                item = draw_sobol_samples(self.problem.bounds, n=1, q=1)[0]
         self.ask_seconds += process_time() - start
-        return pair.detach()
+        return item.detach().squeeze(-2)
+
+    def ask(self, model: PreferenceModel, t: int) -> Tensor:
+        """The ``2 x d``-dim pair of step ``t``."""
+        first = self.maximiser(model, t)
+        rule = AnalyticExpectedUtilityOfBestOption(model, previous_winner=first.unsqueeze(0))
+        second = self.maximise(rule, derive_seed(self.seed, "pair", t))
+        if torch.equal(first, second):  # a corner may be the best of both
+            second = draw_sobol_samples(self.problem.bounds, n=1, q=1)[0, 0]
+        return torch.stack([first, second])

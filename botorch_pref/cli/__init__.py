@@ -23,14 +23,15 @@ __all__ = ["main"]
 
 # What chose the defaults: each is a module of botorch_pref.benchmarks with its own options.
 MEASUREMENTS = {
-    "defaults": ("closed_loop", "the closed loops that chose the default kernel and priors"),
+    "defaults": ("closed_loop", "the closed loops that chose the default priors"),
+    "tutorial": ("tutorial_loop", "the loop of BoTorch's tutorial on preferences"),
     "tempering": ("tempering", "the loops that chose how far PF-TS explores"),
 }
 
 _DESCRIPTION = "Bayesian optimisation from people's judgements, on BoTorch."
 _EXAMPLES = """\
 examples:
-  botorch-pref run catalyst --strategy pf-ts --horizon 100 --seed 0
+  botorch-pref run catalyst --horizon 100 --seed 0
   botorch-pref run ackley --dim 2 --horizon 60
   botorch-pref ask study.json --bounds "milk (ml):0:80,roast:{light|dark}"
   botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
@@ -110,7 +111,7 @@ def _add_run(commands: Any) -> None:
     )
     run.add_argument("problem", help="one of the problems below")
     run.add_argument(
-        "--strategy", default="pf-ts", metavar="NAME", help="one of those below; default: pf-ts"
+        "--strategy", metavar="NAME", help="one of those below, where the default stands, too"
     )
     run.add_argument(
         "--horizon",
@@ -172,7 +173,7 @@ def _problems_and_strategies() -> str:
     import textwrap
 
     from botorch_pref.problems import problem_names
-    from botorch_pref.strategies.registry import strategy_names
+    from botorch_pref.strategies.registry import DEFAULT_STRATEGY, strategy_names
 
     wrapper = textwrap.TextWrapper(
         90, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
@@ -180,7 +181,7 @@ def _problems_and_strategies() -> str:
     problems, strategies = (
         wrapper.fill(", ".join(names)) for names in (problem_names(), strategy_names())
     )
-    return f"problems:\n{problems}\n\nstrategies:\n{strategies}\n"
+    return f"problems:\n{problems}\n\nstrategies (default: {DEFAULT_STRATEGY}):\n{strategies}\n"
 
 
 def _experiments() -> str:

@@ -17,9 +17,15 @@ from botorch_pref.cli.opening import open_study
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.plotting import plot_win_probabilities, save_figure
 from botorch_pref.queries import Duel
+from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import MRLPF, MaxMinLCBStrategy, Strategy
-from botorch_pref.strategies.registry import get_strategy, strategy_names
+from botorch_pref.strategies.registry import (
+    DEFAULT_STRATEGY,
+    get_strategy,
+    strategy_name,
+    strategy_names,
+)
 from botorch_pref.strategies.utility import UtilityStrategy
 from botorch_pref.study import Recommendation, Study
 from botorch_pref.study.dimensions import value_text
@@ -28,7 +34,7 @@ _ANSWERS = {"1": 1.0, "2": 0.0, "=": 0.5}
 _PROMPT = "1, 2, = (no preference), [s]kip, [u]ndo, [q]uit: "
 _AT_THE_END = "[u]ndo, [q]uit: "
 _AGAIN = "type 1 or 2 for the better one, = for no preference, or s, u or q"
-_DEFAULT, _HORIZON = "pf-ts", 50
+_HORIZON = 50
 _NO_DOUBT = 1e-9  # a certificate that is reached with a single choice alone
 _DIFFERS = "*"
 _BAR = 20
@@ -62,7 +68,7 @@ def _opened(args: argparse.Namespace) -> Study:
 
 
 def _strategy(args: argparse.Namespace, space: SearchSpace) -> Strategy:
-    name = args.strategy or _DEFAULT
+    name = args.strategy or DEFAULT_STRATEGY
     if name not in (names := strategy_names(UtilityStrategy)):
         raise UsageError(f"--strategy: {name!r} is none of {', '.join(names)}.")
     options: dict[str, Any] = {"seed": args.seed or 0, "horizon": args.horizon or _HORIZON}
@@ -79,7 +85,7 @@ def _check_agrees(args: argparse.Namespace, study: Study, name: str) -> None:
     kind = type(study.strategy)
     if not issubclass(kind, UtilityStrategy):
         raise UsageError(f"{name} is one of {kind.__name__}, which asks not only duels.")
-    if args.strategy is not None and type(_strategy(args, study.space)) is not kind:
+    if args.strategy not in (None, strategy_name(study.strategy)):
         raise UsageError(f"{name} was not begun with --strategy {args.strategy}.")
     planned = getattr(study.strategy, "horizon", None)
     if args.horizon not in (None, planned):
@@ -115,24 +121,33 @@ def _play(study: Study) -> None:
             print("The last answer is taken back.")
             continue
         assert isinstance(query, Duel)
-        print(f"\n[{len(study.history) + 1}]\n{_side_by_side(study, query)}")
+        swapped = _is_swapped(study, query)
+        print(f"\n[{len(study.history) + 1}]\n{_side_by_side(study, query, swapped)}")
         said = reply(_PROMPT, _ANSWERS.get, _AGAIN)
         if said == "quit":
             return
+        if swapped and not isinstance(said, str):
+            said = 1.0 - said
         if carry_out(study, query, said):
             found = _recommendation(study)
-            print(_progress(found))
+            print(_progress(study, found))
             if found is not None and found.is_settled and not settled:
                 print("That is enough by the stopping rule: quit with q, or go on.")
             settled = found is not None and found.is_settled
 
 
-def _side_by_side(study: Study, query: Duel) -> str:
+def _is_swapped(study: Study, query: Duel) -> bool:
+    """Whether the second item stands first: many strategies name the best one so far first."""
+    return bool(derive_seed(study.strategy.seed, "order shown", query.id) % 2)
+
+
+def _side_by_side(study: Study, query: Duel, swapped: bool) -> str:
     """Both items as columns, what differs marked."""
-    first, second = query.items.tolist()
+    order = (1, 0) if swapped else (0, 1)
+    first, second = (query.items[arm].tolist() for arm in order)
     rows: list[tuple[str, ...]] = [("", "1", "2", "")]
     if query.indices is not None:
-        numbers = (f"#{index}" for index in query.indices)
+        numbers = (f"#{query.indices[arm]}" for arm in order)
         rows.append(("choice", *numbers, ""))
     for i, dimension in enumerate(study.dimensions):
         texts = [value_text(value, dimension, i, study.space) for value in (first[i], second[i])]
@@ -152,11 +167,13 @@ def _recommendation(study: Study) -> Recommendation | None:
         return None
 
 
-def _progress(found: Recommendation | None) -> str:
+def _progress(study: Study, found: Recommendation | None) -> str:
     share = 0.0 if found is None else found.progress
     full = int(_BAR * share)
     text = f"    progress [{'#' * full}{'.' * (_BAR - full)}] {int(100 * share)} %"
     if found is None or found.good_enough is None:
+        return text
+    if found.num_answers < study.stopping.min_answers:  # it would mostly tell of the prior
         return text
     return f"{text}; good enough with probability {found.good_enough:.2f}"
 
@@ -171,7 +188,7 @@ def _report(study: Study) -> None:
         print("Nothing is recommended, as nothing was answered yet.")
         return
     print("\n" + textwrap.fill(f"Recommended: {found.statement}", _WIDTH))
-    print(_progress(found).strip())
+    print(_progress(study, found).strip())
     figure = _figure(study, found)
     if figure is None:
         return

@@ -22,14 +22,16 @@ from botorch_pref.problems import (
     get_problem,
 )
 from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.randomness import derive_seed
 from botorch_pref.runner import History, random_play, simulate
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import BudgetedStrategy, Strategy
-from botorch_pref.strategies.registry import get_strategy
+from botorch_pref.strategies import BudgetedStrategy, RandomPairs, Strategy
+from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy
 
 _HISTORY, _PLOT = "history.csv", "regret.png"
 _PERCENT = 10.0  # of hydrogen yield: one unit of the catalyst's utility
 _ELEMENTS = ("silver", "gold", "zinc")
+_RANDOM_RUNS = 10
 _NOUNS = {"duel": "duel", "choice": "choice", "label": "label", "evaluate": "value"}
 
 
@@ -47,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
             a disk that fills up meanwhile.
     """
     torch.set_num_threads(args.threads)
+    args.strategy = args.strategy or DEFAULT_STRATEGY
     problem = _problem(args)
     strategy = _strategy(args, problem)
     folder = _folder(args)
@@ -151,7 +154,9 @@ def _report(
             "run",
             f"{problem.name}, {args.strategy} ({args.preset}), {_asked(history)}, seed {args.seed}",
         ),
+        *_answers(history),
         *_recommendation(history, problem),
+        *_random_pairs(history, problem, args),
         (
             "cumulative regret",
             f"{history.cumulative_regret:.2f} ({regret}; random play expects {random:.2f})",
@@ -172,6 +177,52 @@ def _asked(history: History) -> str:
     if "cost" in history.table:
         parts.append(f"cost {history.table['cost'].iloc[-1]:.6g}")
     return ", ".join(parts)
+
+
+def _answers(history: History) -> list[tuple[str, str]]:
+    """That the duels were answered by a simulated judge, and how often it was wrong."""
+    duels = history.table[history.table["kind"].eq(Duel.kind)]
+    if duels.empty:
+        return []
+    better = duels["first_utility"] - duels["second_utility"]
+    wrong = int((better * (duels["answer"] - 0.5) < 0.0).sum())
+    text = f"simulated with noise: {wrong} of {len(duels)} duels went to the worse item"
+    return [("answers", text)]
+
+
+def _random_pairs(
+    history: History, problem: PreferenceProblem, args: argparse.Namespace
+) -> list[tuple[str, str]]:
+    """What the same number of random duels leads to, where all queries were chosen duels."""
+    if args.strategy == "random" or not history.table["kind"].eq(Duel.kind).all():
+        return []
+    found = []
+    for run in range(_RANDOM_RUNS):
+        seed = derive_seed(args.seed, "random pairs", run)
+        random = simulate(
+            RandomPairs(space=SearchSpace(problem.bounds, problem.choices), seed=seed),
+            problem,
+            LogisticJudge(problem, seed=seed),
+            history.num_duels,
+            progress=False,
+            recommend_every=history.num_duels,
+            random_regret=history.random_regret,
+        )
+        row = random.recommended
+        assert row is not None  # the last duel has one
+        found.append(problem.optimal_value - float(row["recommendation_regret"]))
+    utilities = torch.tensor(found)
+    if isinstance(problem, Catalyst):
+        utilities, unit = _PERCENT * utilities, " % hydrogen"
+    else:
+        unit = ""
+    mean, error = float(utilities.mean()), float(utilities.std()) / _RANDOM_RUNS**0.5
+    return [
+        (
+            "random pairs",
+            f"{mean:.4g} ± {error:.2g}{unit} after as many duels (mean of {_RANDOM_RUNS} runs)",
+        )
+    ]
 
 
 def _identical(history: History) -> list[tuple[str, str]]:
@@ -207,8 +258,16 @@ def _recommendation(history: History, problem: PreferenceProblem) -> list[tuple[
         lines.append(("in its own units", _vector(torch.lerp(lower, upper, item.to(lower)))))
     best = problem.optimal_value
     utility = best - float(row["recommendation_regret"])
-    lines.append(("utility", f"{utility:.4g} (the best: {best:.4g})"))
+    rank = ""
+    if problem.choices is not None:
+        rank = f", {_rank(problem, int(row['recommended_index']))}"
+    lines.append(("utility", f"{utility:.4g}{rank} (the best: {best:.4g})"))
     return lines
+
+
+def _rank(problem: PreferenceProblem, index: int) -> str:
+    better = int((problem.utilities > problem.utilities[index]).sum())
+    return f"rank {better + 1} of {len(problem.utilities)}"
 
 
 def _composition(problem: Catalyst, index: int, item: Tensor) -> list[tuple[str, str]]:
@@ -219,8 +278,8 @@ def _composition(problem: Catalyst, index: int, item: Tensor) -> list[tuple[str,
         ("recommended", f"{problem.names[index]} ({fractions})"),
         (
             "measured yield",
-            f"{measured:.2f} % hydrogen (the best of {len(problem.names)} measured: "
-            f"{highest:.2f} %, {problem.names[best]})",
+            f"{measured:.2f} % hydrogen, {_rank(problem, index)} (the best: {highest:.2f} %, "
+            f"{problem.names[best]})",
         ),
     ]
 

@@ -64,7 +64,7 @@ def add_ask(commands: Any) -> None:
         "ask",
         help="optimise with a person at the terminal, who says which of two items is better",
         description=_ASK,
-        epilog=_ASK_EXAMPLES,
+        late_epilog=_ask_epilog,
     )
     ask.add_argument("study", type=Path, metavar="FILE", help="the study, a JSON file")
     ask.add_argument(
@@ -83,8 +83,7 @@ def add_ask(commands: Any) -> None:
     ask.add_argument(
         "--strategy",
         metavar="NAME",
-        help="of a new study: pf-ts, mr-lpf, max-min-lcb, pop-bo, eubo, dts, sgp or random; "
-        "default: pf-ts",
+        help="of a new study: one of those below, where the default stands, too",
     )
     ask.add_argument(
         "--horizon",
@@ -97,6 +96,14 @@ def add_ask(commands: Any) -> None:
         "--seed", type=seed, metavar="N", help="of all draws of a new study; default: 0"
     )
     ask.set_defaults(handler=_ask)
+
+
+def _ask_epilog() -> str:
+    from botorch_pref.strategies.registry import DEFAULT_STRATEGY, strategy_names
+    from botorch_pref.strategies.utility import UtilityStrategy
+
+    names = ", ".join(strategy_names(UtilityStrategy))
+    return f"strategies (default: {DEFAULT_STRATEGY}):\n  {names}\n\n{_ASK_EXAMPLES}"
 
 
 def _ask(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import warnings
 from typing import Final, NamedTuple
 
 import torch
-from botorch.exceptions.warnings import InputDataWarning
+from botorch.exceptions.warnings import InputDataWarning, _get_single_precision_warning
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
@@ -119,13 +119,9 @@ def check_items(argument: str, value: Tensor, *sizes: int | str, batch: bool = T
             f"`{argument}` must be floating point (torch.float64), but is {value.dtype}."
         )
     if value.dtype == torch.float32:
-        warnings.warn(
-            f"`{argument}` is of type {value.dtype}. It is strongly recommended to use double "
-            "precision in BoTorch, as this improves both precision and stability and can help "
-            "avoid numerical errors.",
-            InputDataWarning,
-            stacklevel=3,
-        )
+        # BoTorch's own words, which users filter on.
+        message = _get_single_precision_warning(str(value.dtype))
+        warnings.warn(message, InputDataWarning, stacklevel=3)
 
 
 def as_indices(argument: str, value: Tensor, like: Tensor, *sizes: int | str) -> Tensor:

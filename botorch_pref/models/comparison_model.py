@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from botorch_pref.data import Comparisons, Values
-from botorch_pref.data.checks import common_batch_shape
+from botorch_pref.data.checks import check_shape, common_batch_shape
 from botorch_pref.data.comparisons import expanded
 from botorch_pref.data.options import checked_kappa
 from botorch_pref.exceptions import ComparisonDataError
@@ -94,6 +94,12 @@ class ComparisonModel(LaplaceGP):
         return next(self.covar_module.parameters(), torch.empty(0)).new_empty(0, dim)
 
     @property
+    def dim(self) -> int | None:
+        """The number of dimensions ``d`` of an item as it was given; ``None`` without data."""
+        parts = (self._datapoints, self._value_items)
+        return next((part.shape[-1] for part in parts if part is not None), None)
+
+    @property
     def datapoints(self) -> Tensor | None:
         """The ``batch_shape x n x d``-dim compared items as they were given."""
         return self._datapoints
@@ -142,23 +148,34 @@ class ComparisonModel(LaplaceGP):
 
     def set_train_data(
         self,
-        datapoints: Tensor | None,
-        comparisons: Tensor | Comparisons | None,
+        datapoints: Tensor | None = None,
+        comparisons: Tensor | Comparisons | None = None,
+        strict: bool = False,
+        update_model: bool = True,
+        *,
         values: ValuesArgument = None,
     ) -> None:
         r"""Replace all data; hyperparameters stay, learnt transform bounds are relearnt.
 
         Args:
             datapoints: ``batch_shape x n x d``-dim items.
-            comparisons: As in the constructor.
+            comparisons: As in the constructor; ``None`` for the prior.
+            strict: Whether shape, type and device must be those of the data before.
+            update_model: Accepted as by BoTorch's ``PairwiseGP``, and not used: the posterior
+                is found when it is first needed.
             values: As in the constructor; values that the model has now are dropped.
 
         Raises:
             ComparisonDataError: If the data cannot be used; the old data then stay.
+            RuntimeError: If ``strict`` and they differ, as from GPyTorch's exact models.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
+        if strict:
+            _check_alike("datapoints", self.datapoints, datapoints)
+            if not isinstance(comparisons, Comparisons):
+                _check_alike("comparisons", self.comparisons, comparisons)
         if (items := shape_of(data, measured)[1]) is None:
-            raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
+            raise ComparisonDataError("`datapoints` must be given.")
         check_dimension(self, "values" if data is None else "datapoints", items)
         self._set_data(data, measured)
         self._learn_transform()
@@ -249,7 +266,7 @@ def ranking_inputs(
     """
     if not isinstance(training_data, RankingDataset):
         raise UnsupportedError(
-            f"{model} needs a RankingDataset, not {type(training_data).__name__}."
+            f"Only `RankingDataset` is supported for `{model}`, not {type(training_data).__name__}."
         )
     ranked = cast(SliceContainer, training_data._X)
     indices, ranks = ranked.indices, training_data.Y
@@ -284,12 +301,18 @@ def shape_of(data: Comparisons | None, values: Values | None) -> tuple[Size, Ten
 def as_comparisons(
     datapoints: Tensor | None, comparisons: Tensor | Comparisons | None
 ) -> Comparisons | None:
-    """Validated data from a constructor's two arguments; ``None`` if both are."""
-    if datapoints is None and comparisons is None:
+    """Validated data from a constructor's two arguments; ``None`` if both are.
+
+    Items without comparisons are kept: they say nothing, and have the dimensions of an item.
+    """
+    if datapoints is None:
+        if comparisons is not None:
+            raise ComparisonDataError("`datapoints` is None while `comparisons` index them.")
         return None
-    if datapoints is None or comparisons is None:
-        missing = "datapoints" if datapoints is None else "comparisons"
-        raise ComparisonDataError(f"`{missing}` is None while the other data are not.")
+    if comparisons is None:
+        check_shape("datapoints", datapoints, "n", "d")
+        rows = (*datapoints.shape[:-2], 0, 2)
+        comparisons = torch.zeros(rows, dtype=torch.long, device=datapoints.device)
     if not isinstance(comparisons, Comparisons):
         return Comparisons.from_comparisons(datapoints, comparisons)
     if comparisons.datapoints is not datapoints and not torch.equal(
@@ -297,3 +320,13 @@ def as_comparisons(
     ):
         raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
     return comparisons
+
+
+def _check_alike(name: str, old: Tensor | None, new: Tensor | None) -> None:
+    """Raises ``RuntimeError`` if two tensors differ in shape, type or device."""
+    for attribute in ("shape", "dtype", "device"):
+        expected, found = getattr(old, attribute, None), getattr(new, attribute, None)
+        if expected != found:
+            raise RuntimeError(
+                f"Cannot modify {attribute} of `{name}` (expected {expected}, found {found})."
+            )

@@ -88,7 +88,7 @@ class JudgedItems(TransformedItems, Model):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         data = as_comparisons(datapoints, comparisons)
-        if data is None:
+        if data is None or comparisons is None:
             raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
         items, block = distinct_items(data, duels_block(data, checked_link(likelihood)))
         return cls(items, [block], **options)

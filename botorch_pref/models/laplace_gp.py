@@ -29,7 +29,7 @@ from botorch_pref.laplace import Observations, Representer, choose_side, represe
 from botorch_pref.laplace.base import Side
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator
-from botorch_pref.models.fitting import log_hyperposterior
+from botorch_pref.models.fitting import log_hyperposterior, start_at_best_mode
 from botorch_pref.models.independent_fit import fit_independently, is_independent, understands
 from botorch_pref.models.links import checked_link
 from botorch_pref.models.pieces import represent_pieces, scaled, worth_splitting
@@ -133,20 +133,23 @@ class LaplaceGP(TransformedItems, Model, GP):
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
-        """BoTorch's hook for fitting; models of a batch that share nothing are fitted each alone.
+        """BoTorch's hook for fitting, from the best of several starts.
+
+        Models of a batch that share nothing are fitted each alone.
 
         Raises:
-            AttributeError: If this is no such batch, which BoTorch takes for no hook.
+            AttributeError: While it is fitted, which BoTorch takes for no hook.
         """
-        if self._is_fitting or not is_independent(self):
+        if self._is_fitting or not self.num_observations:
             raise AttributeError("custom_fit")
-        return self._fit_elements
+        return self._fit_from_best_start
 
-    def _fit_elements(
+    def _fit_from_best_start(
         self, mll: MarginalLogLikelihood, closure: Any = None, **kwargs: Any
     ) -> MarginalLogLikelihood:
+        start_at_best_mode(self, self.log_evidence)
         plain = closure is None and kwargs.get("closure_kwargs") is None
-        if plain and understands(kwargs.get("optimizer_kwargs") or {}):
+        if plain and is_independent(self) and understands(kwargs.get("optimizer_kwargs") or {}):
             kwargs.setdefault("optimizer", fit_independently)
         self._is_fitting = True
         try:

@@ -9,6 +9,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
+from botorch.sampling.pairwise_samplers import PairwiseMCSampler
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean, ZeroMean
@@ -59,14 +60,20 @@ class PreferenceGP(InducingModel):
         variance: str | float = "laplace",
         link_scale: float | None = None,
         inducing_points: int | Tensor | None = None,
+        jitter: float | None = None,
+        xtol: float | None = None,
+        consolidate_rtol: float | None = None,
+        consolidate_atol: float | None = None,
+        maxfev: int | None = None,
     ) -> None:
         r"""Validate the data and set up the prior.
 
         Args:
             datapoints: ``batch_shape x n x d``-dim items; for the default kernel, in the unit cube
-                after ``input_transform``. ``None``, like ``comparisons``, for values or the prior.
+                after ``input_transform``. ``None`` for values alone or the prior.
             comparisons: ``batch_shape x m x 2``-dim integer rows ``[winner, loser]`` that index
-                the items; or :class:`~botorch_pref.data.Comparisons`, with ties, of these items.
+                the items; or :class:`~botorch_pref.data.Comparisons`, with ties, of these items;
+                ``None`` for none.
             likelihood: The link, of this package or one of BoTorch's two; logit by default.
             covar_module: The prior covariance, in squared units of the values or else of the
                 link. By default a scaled RBF kernel with ARD and log-normal priors.
@@ -78,6 +85,13 @@ class PreferenceGP(InducingModel):
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
             inducing_points: ``p x d``-dim inducing items or their number; see the base class.
+            jitter: Accepted as by BoTorch's ``PairwiseGP``, like the arguments below, and not
+                used: Newton's method ends at a fixed accuracy, no jitter is added, and items
+                are the same only where a caller says so.
+            xtol: Not used.
+            consolidate_rtol: Not used.
+            consolidate_atol: Not used.
+            maxfev: Not used.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
@@ -171,7 +185,7 @@ class PreferenceGP(InducingModel):
     def fantasize(
         self,
         X: Tensor,
-        sampler: MCSampler,
+        sampler: MCSampler | PairwiseMCSampler,
         observation_noise: Tensor | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -185,7 +199,8 @@ class PreferenceGP(InducingModel):
 
         Args:
             X: ``b x 2 x d``-dim duels.
-            sampler: A sampler with ``sample_shape`` ``S``.
+            sampler: A sampler with ``sample_shape`` ``S``. BoTorch's pairwise samplers draw
+                comparisons of ``b x q x d``-dim items themselves, as for ``PairwiseGP``.
             observation_noise: Must be ``None``; utilities are judged, not measured.
             **kwargs: Not used; gradients always propagate.
 
@@ -197,6 +212,10 @@ class PreferenceGP(InducingModel):
         """
         if observation_noise is not None:
             raise UnsupportedError("`observation_noise` does not apply to comparisons.")
+        if isinstance(sampler, PairwiseMCSampler):
+            with torch.no_grad():
+                comparisons = sampler(self.posterior(X)).long()
+            return self.condition_on_observations(X, comparisons)
         if X.shape[-2] != 2:
             raise UnsupportedError(
                 f"{type(self).__name__} fantasises duels: X must be b x 2 x d, but is "

@@ -36,6 +36,13 @@ class UtilityModel(ComparisonModel):
         self.calibration.set_link_scale(value)
 
     @property
+    def utility(self) -> Tensor | None:
+        """``batch_shape x n``-dim posterior means of ``datapoints``, the mode; ``None`` without."""
+        if self.datapoints is None:
+            return None
+        return self.posterior(self.datapoints).mean.squeeze(-1)
+
+    @property
     def link(self) -> BernoulliLikelihood:
         r"""The link of a difference of utilities, with ``s`` as it is now.
 
@@ -117,7 +124,8 @@ class UtilityModel(ComparisonModel):
             X: ``b x q x d``-dim tensor of points, as given to the model.
             output_indices: ``[0]`` or ``None``; there is one output.
             observation_noise: ``True`` for that of values to be measured there, if their
-                noise is learnt; else it must be ``False``, as a utility is judged.
+                noise is learnt. Without values it is ignored, as by BoTorch's ``PairwiseGP``:
+                duels have no noise but that of the link.
             posterior_transform: An optional transform of the posterior.
 
         Returns:
@@ -126,6 +134,8 @@ class UtilityModel(ComparisonModel):
         Raises:
             UnsupportedError: If another output or a noise that is not known is asked for.
         """
+        if observation_noise is True and self.values is None:
+            observation_noise = False
         if observation_noise is not True or not self.calibration.learns_noise:
             return super().posterior(X, output_indices, observation_noise, posterior_transform)
         normal = super().posterior(X, output_indices).distribution

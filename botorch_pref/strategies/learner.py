@@ -148,14 +148,18 @@ class UtilityLearner:
         scale = self.values["outputscale"] if self.values else DEFAULT_OUTPUT_SCALE
         return 1.0 / float(scale)
 
-    def refit(self) -> bool:
+    def refit(self, at_once: bool = False) -> bool:
         r"""Fit the hyperparameters if they are learnt and the data have grown enough.
+
+        Args:
+            at_once: Whether one answer more is enough.
 
         Returns:
             Whether they were fitted.
         """
         size = self.data.num_comparisons
-        if not self.learns or not refit_is_due(size, self.num_fitted):
+        due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
+        if not self.learns or not due:
             return False
         model = self._build(kernel_of({}, self.space, self.kind), self.data)
         with seeded(derive_seed(self.seed, "fit", size), model.items.device):

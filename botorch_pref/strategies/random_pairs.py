@@ -22,6 +22,19 @@ class RandomPairs(UtilityStrategy):
         >>> query = strategy.ask()
     """
 
+    def recommend(self) -> Tensor:
+        """See the base class; the model is fitted to all answers here, as no question needs it."""
+        self.learner.refit(at_once=True)
+        return super().recommend()
+
+    def recommend_index(self) -> int:
+        """The row of the recommended item in the choices."""
+        self.learner.refit(at_once=True)
+        return super().recommend_index()
+
+    def _refit(self) -> None:
+        """Nothing: pairs are drawn without a model."""
+
     def _pair(self, annotator: str | None) -> Pair:
         skipped = bool(self.history) and self.history[-1].answer is None
         if self.space.choices is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space import SearchSpace
@@ -25,7 +26,11 @@ from botorch_pref.strategies.pop_bo import POPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
 from botorch_pref.strategies.skew_gp import SGP
 
-_STRATEGIES: dict[str, type[Strategy]] = {
+DEFAULT_STRATEGY = "eubo-incumbent"
+"""What a study, a dialogue and a simulation run unless another strategy is named."""
+
+_STRATEGIES: dict[str, type[Strategy] | partial[Any]] = {
+    "eubo-incumbent": partial(EUBO, anchor="incumbent"),
     "pf-ts": PFTS,
     "mr-lpf": MRLPF,
     "max-min-lcb": MaxMinLCBStrategy,
@@ -47,7 +52,27 @@ _STRATEGIES: dict[str, type[Strategy]] = {
 
 def strategy_names(kind: type = Strategy) -> tuple[str, ...]:
     """The names that :func:`get_strategy` knows, of one kind of strategies."""
-    return tuple(name for name, found in _STRATEGIES.items() if issubclass(found, kind))
+    return tuple(name for name, maker in _STRATEGIES.items() if issubclass(_kind(maker), kind))
+
+
+def strategy_name(strategy: Strategy) -> str | None:
+    """The name under which :func:`get_strategy` makes strategies of such a class and options."""
+    options = strategy._options()
+    for name, maker in _STRATEGIES.items():
+        wanted = maker.keywords if isinstance(maker, partial) else {}
+        if type(strategy) is _kind(maker) and wanted.items() <= options.items():
+            return name
+    return None
+
+
+def default_strategy(space: SearchSpace, seed: int = 0) -> Strategy:
+    r"""The strategy named by ``DEFAULT_STRATEGY``.
+
+    Args:
+        space: The domain.
+        seed: The seed of all draws.
+    """
+    return _STRATEGIES[DEFAULT_STRATEGY](space=space, seed=seed)
 
 
 def get_strategy(
@@ -73,16 +98,16 @@ def get_strategy(
         raise UnsupportedError(
             f"unknown strategy {name!r}; there are {', '.join(strategy_names())}."
         )
-    kind = _STRATEGIES[name]
-    makers: dict[str, Any] = {"practical": kind}
-    if hasattr(kind, "paper"):
-        makers["paper"] = kind.paper
+    maker = _STRATEGIES[name]
+    makers: dict[str, Any] = {"practical": maker}
+    if hasattr(maker, "paper"):
+        makers["paper"] = maker.paper
     if preset not in makers:
         raise UnsupportedError(
             f"strategy {name!r} has no preset {preset!r}; there are {', '.join(makers)}."
         )
     options: dict[str, Any] = {"space": space, "seed": seed}
-    if "horizon" in inspect.signature(kind).parameters:
+    if "horizon" in inspect.signature(maker).parameters:
         options["horizon"] = horizon
     strategy: Strategy = makers[preset](**options)
     return strategy
@@ -108,6 +133,11 @@ def strategy_class(name: str) -> type[Strategy]:
             "your own must be imported first."
         )
     return kinds[name]
+
+
+def _kind(maker: type[Strategy] | partial[Any]) -> type[Strategy]:
+    """The class of what a maker makes."""
+    return cast(type[Strategy], maker.func) if isinstance(maker, partial) else maker
 
 
 def _concrete(kind: type[Any]) -> Iterator[type[Strategy]]:

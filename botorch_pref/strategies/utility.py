@@ -17,6 +17,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.finite import FiniteEngine, FinitePosterior
 from botorch_pref.models import PreferenceGP
 from botorch_pref.queries import Duel, Query
+from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.learning import LearningStrategy
 
@@ -39,19 +40,20 @@ class UtilityStrategy(LearningStrategy):
     num_identical = 0
 
     def recommend(self) -> Tensor:
-        r"""The item with the largest posterior mean: of all choices, or of those asked.
+        r"""The item with the largest posterior mean: of all choices, or of the whole box.
 
         Raises:
             ComparisonDataError: On a box, if nothing was asked yet.
         """
         if self.space.choices is not None:
             return self.space.choices[self.recommend_index()]
-        asked = self.asked_items()
+        asked, model = self.asked_items(), self.learner.model()
         if not len(asked):
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        with torch.no_grad():
-            mean = self.learner.model().posterior(asked.unsqueeze(-2)).mean
-        return asked[int(mean.argmax())]
+        if not model.num_observations:  # all items are alike
+            return asked[0]
+        seed = derive_seed(self.seed, "recommend", self.num_answers)
+        return self._best_item(PosteriorMean(model), seed)
 
     def recommend_index(self) -> int:
         """The row of the recommended item in the choices."""

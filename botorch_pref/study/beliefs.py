@@ -82,11 +82,14 @@ class Beliefs:
 
     def with_item(self, item: Tensor) -> tuple[Beliefs, int]:
         """With a ``d``-dim item among the items, and its row."""
-        rows = (self.items == item).all(-1).nonzero()
-        if len(rows):
-            return self, int(rows[0])
+        if (self.items == item).all(-1).any():
+            return self, self.row_of(item)
         items = torch.cat([self.items, item.unsqueeze(0).to(self.items)])
         return replace(self, items=items), len(items) - 1
+
+    def row_of(self, item: Tensor) -> int:
+        """The row of a ``d``-dim item that is among the items."""
+        return int((self.items == item).all(-1).nonzero()[0])
 
     def alike(self, row: int) -> Tensor:
         """Which of the items hardly differ from one: on a box by 5 % of every range at most.

@@ -14,9 +14,11 @@ from botorch_pref.study.stopping import StoppingRule
 
 @dataclass(frozen=True)
 class Recommendation:
-    r"""The best item so far, as the strategy sees it, and what all answers say of it.
+    r"""The best item of the whole space, as the strategy sees it, and what all answers say of it.
 
-    The probabilities are ``None`` while there are neither comparisons nor values.
+    The probabilities, and ``best_asked``, are ``None`` while there are neither comparisons nor
+    values. The statement has no probability before the number of answers is the stopping
+    rule's ``min_answers``: until then they mostly tell of the prior.
 
     Attributes:
         item: The ``d``-dim item.
@@ -25,6 +27,7 @@ class Recommendation:
         num_items: The number of items that it is compared with.
         probability_best: The posterior probability that it, or one alike, is the best of these:
             of a box, one that differs by 5 % of every range at most, and in no category.
+        best_asked: The ``d``-dim item of the largest posterior mean of those that were asked.
         runner_up: The ``d``-dim item of the largest posterior mean that is not alike, if any.
         win_probability: That the recommended item wins a duel with that one; where values were
             measured, that its value is the larger one.
@@ -38,6 +41,7 @@ class Recommendation:
     num_answers: int
     num_items: int
     probability_best: float | None
+    best_asked: Tensor | None
     runner_up: Tensor | None
     win_probability: float | None
     good_enough: float | None
@@ -69,11 +73,12 @@ def recommendation(
         describe: Says what an item is.
     """
     found: dict[str, Any] = dict.fromkeys(
-        ("probability_best", "runner_up", "win_probability", "good_enough")
+        ("probability_best", "best_asked", "runner_up", "win_probability", "good_enough")
     )
     number, progress = 1, 0.0
-    statement = f"{describe(item)}; nothing can be said yet of how sure that is."
+    statement = f"{describe(item)}; too few answers to say how sure that is."
     if beliefs is not None:
+        found["best_asked"] = beliefs.items[int(beliefs.mean.argmax())]
         beliefs, row = beliefs.with_item(item)
         number = len(beliefs.items)
         advantages = beliefs.advantages(row)
@@ -85,7 +90,10 @@ def recommendation(
             found["win_probability"] = beliefs.win_probability(*rows)
         if number > 1:  # of a single item there is nothing to be sure of
             progress = rule.progress(found["good_enough"], beliefs.num_answers)
-        statement = _statement(item, beliefs, rule, found, describe)
+        if beliefs.num_answers >= rule.min_answers:
+            statement = _statement(item, beliefs, rule, found, describe)
+        if not beliefs.alike(row)[beliefs.row_of(found["best_asked"])]:
+            statement += f" The best of those asked: {describe(found['best_asked'])}."
     return Recommendation(
         item=item,
         values=values,

@@ -12,6 +12,7 @@ from botorch_pref.exceptions import StudyError
 from botorch_pref.queries import Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
+from botorch_pref.strategies.registry import default_strategy
 from botorch_pref.study.content import Content
 from botorch_pref.study.record import Record
 from botorch_pref.study.stopping import StoppingRule
@@ -28,7 +29,7 @@ class Study(StudyView):
     any number read it.
 
     Example:
-        >>> with Study.create("coffee.json", space, PFTS, names=["milk (ml)"]) as study:
+        >>> with Study.create("coffee.json", space, names=["milk (ml)"]) as study:
         ...     query = study.ask()
         ...     study.tell(query, 1.0)
     """
@@ -42,7 +43,7 @@ class Study(StudyView):
         cls,
         path: str | os.PathLike[str],
         space: SearchSpace,
-        strategy: Strategy | Callable[..., Strategy],
+        strategy: Strategy | Callable[..., Strategy] | None = None,
         *,
         names: Sequence[str] | None = None,
         description: str = "",
@@ -55,7 +56,7 @@ class Study(StudyView):
             path: The file, which must not exist yet; its folder must.
             space: The domain.
             strategy: A strategy on that space without answers, or what makes one of
-                ``space=``, such as its class.
+                ``space=``, such as its class; by default ``EUBO(anchor="incumbent")``.
             names: What the dimensions are called, a unit in brackets: ``["milk (ml)"]``;
                 ``x1``, ``x2``, ... by default.
             description: What the study is about.
@@ -71,6 +72,7 @@ class Study(StudyView):
             StudyFileError: If the file exists, or cannot be written.
             StudyLockedError: If it is open for writing elsewhere, in this process included.
         """
+        strategy = default_strategy if strategy is None else strategy
         content = Content.new(space, strategy, names, description, levels, stopping)
         return cls(Record.create(path, content))
 

@@ -17,7 +17,7 @@ from botorch_pref.cli import main
 from botorch_pref.cli.domain import parse_bounds, read_choices
 from botorch_pref.cli.errors import UsageError
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.strategies import PFTS, RandomPairs
+from botorch_pref.strategies import EUBO, RandomPairs
 from botorch_pref.study import Study
 from tests.cli.common import Type, assert_refused, saved, typing
 
@@ -36,22 +36,36 @@ def test_a_session(typed: Type, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     assert shown.err == ""
     study = saved()
-    assert study.history["answer"].tolist()[:3] == [1.0, 0.0, 0.5]
+    # What stands first on the screen is the second item of the query as often as not.
+    first = [row.first_milk for row in study.history.itertuples()][:3]
+    shown_first = [float(text) for text in re.findall(r"milk \(ml\) +(\S+)", shown.out)][:3]
+    straight = [
+        f"{one:.2f}" == f"{other:.2f}" for one, other in zip(first, shown_first, strict=True)
+    ]
+    assert set(straight) == {True, False}
+    typed_answers = [1.0, 0.0, 0.5]
+    assert study.history["answer"].tolist()[:3] == [
+        answer if same else 1.0 - answer
+        for answer, same in zip(typed_answers, straight, strict=True)
+    ]
     assert study.history["answer"].isna().tolist() == [False] * 3 + [True]
     assert isinstance(study.strategy, RandomPairs)
     assert study.strategy.seed == 4
     assert study.space.parameters.integer == (1,)
     assert study.space.parameters.log == (2,)
     assert [one.levels for one in study.dimensions] == [(), (), (), ("light", "dark")]
-    first = study.history.iloc[0]
+    row = study.history.iloc[0]
     rows = re.findall(r"^    (\S.*?)  +(\S+)  +(\S+)(?:  (\*))?$", shown.out, re.MULTILINE)[:4]
     table = {row[0]: row[1:] for row in rows}
-    assert table["milk (ml)"] == (f"{first.first_milk:.2f}", f"{first.second_milk:.2f}", "*")
-    assert table["roast"][:2] == (first.first_roast, first.second_roast)
-    assert (table["roast"][2] == "*") == (first.first_roast != first.second_roast)
+    order = ("first", "second") if straight[0] else ("second", "first")
+    milk, roast = ([row[f"{arm}_{name}"] for arm in order] for name in ("milk", "roast"))
+    assert table["milk (ml)"] == (f"{milk[0]:.2f}", f"{milk[1]:.2f}", "*")
+    assert table["roast"][:2] == (*roast,)
+    assert (table["roast"][2] == "*") == (roast[0] != roast[1])
     assert "'better' is no answer: type 1 or 2 for the better one, = for no pref" in shown.out
     assert shown.out.count("The last answer is taken back.") == 1
-    assert len(re.findall(r"    progress \[#*\.*\] \d+ %; good enough", shown.out)) == 3
+    assert len(re.findall(r"    progress \[#*\.*\] \d+ %\n", shown.out)) == 3
+    assert "probability" not in shown.out  # too few answers
     assert "3 answers, 1 skipped, saved in " in shown.out
     found = study.recommend()
     assert "Recommended: " + " ".join(found.statement.split()) in " ".join(shown.out.split())
@@ -105,9 +119,38 @@ def test_a_plan_that_ends_early_says_why(typed: Type, capsys: pytest.CaptureFixt
     assert "are answered" not in shown
 
 
+def test_a_probability_is_shown_once_it_means_something(
+    typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert typed(" ".join(["1"] * 14), *BEGIN) == 0
+    assert "probability" not in capsys.readouterr().out
+    assert typed("1") == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"progress \[#*\.*\] \d+ %; good enough with probability 0\.\d\d", shown)
+    assert "is the best of" in shown
+
+
+def test_the_order_is_the_same_when_a_question_is_shown_again(
+    typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = []
+    for seed in range(6):
+        Path("study.json").unlink(missing_ok=True)
+        shown = []
+        for arguments in ([*BEGIN, "--seed", str(seed)], []):
+            assert typed("q", *arguments) == 0
+            shown.append(re.search(r"milk \(ml\) +(\S+)", capsys.readouterr().out)[1])
+        assert shown[0] == shown[1]
+        pair = saved().strategy.pending_items()
+        orders.append(shown[0] == f"{float(pair[0, 0]):.2f}")
+    assert set(orders) == {True, False}
+
+
 def test_the_default_strategy(typed: Type) -> None:
     assert typed("q", "--bounds", "x:0:1") == 0
-    assert isinstance(saved().strategy, PFTS)
+    strategy = saved().strategy
+    assert isinstance(strategy, EUBO)
+    assert strategy.anchor == "incumbent"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +176,10 @@ def test_the_default_strategy(typed: Type) -> None:
         ),
         (["--choices", "none.csv"], "--choices: 'none.csv' cannot be read"),
         (["--choices", "none.csv", "--bounds", "x:0:1"], "give --bounds or --choices, not both."),
-        (["--bounds", "x:0:1", "--strategy", "gp-ts"], "--strategy: 'gp-ts' is none of pf-ts, "),
+        (
+            ["--bounds", "x:0:1", "--strategy", "gp-ts"],
+            "--strategy: 'gp-ts' is none of eubo-incumbent, pf-ts, ",
+        ),
     ],
 )
 def test_wrong_arguments(

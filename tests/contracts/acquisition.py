@@ -133,6 +133,12 @@ class PairAcquisitionContract(AcquisitionContract):
         assert isinstance(rule, AcquisitionFunction)
         assert isinstance(rule, PairAcquisitionFunction)
 
+    def test_several_pairs_are_told_the_way_out(self) -> None:
+        with pytest.raises(UnsupportedError, match="PairAsPoint"):
+            self.make()(rand(3, 4, DIM))
+        with pytest.raises(UnsupportedError, match="PairAsPoint"):
+            optimize_acqf(self.make(), BOUNDS, q=4, **self.options)
+
     def test_as_a_point(self) -> None:
         rule, pairs = self.make(), rand(5, 2, DIM)
         point = PairAsPoint(rule)

@@ -7,14 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions.warnings import InputDataWarning
+from botorch.acquisition.preference import (
+    AnalyticExpectedUtilityOfBestOption,
+    qExpectedUtilityOfBestOption,
+)
+from botorch.exceptions.warnings import InputDataWarning, _get_single_precision_warning
 from botorch.fit import fit_gpytorch_mll
+from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.model import Model
-from botorch.models.pairwise_gp import PairwiseLaplaceMarginalLogLikelihood
+from botorch.models.pairwise_gp import PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import Normalize
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.sampling.pairwise_samplers import PairwiseSobolQMCNormalSampler
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import LinearKernel, ScaleKernel
 from gpytorch.models import GP
@@ -241,3 +249,120 @@ def test_a_winner_has_the_higher_utility(shift: float) -> None:
     model = PreferenceGP(X, comparisons, input_transform=Normalize(d=1))
     low, middle, high = model.posterior(X).mean.flatten()
     assert low < middle < high
+
+
+@batches
+def test_dimension_and_utility_are_there(batch_shape: tuple[int, ...]) -> None:
+    X, comparisons = make_data(batch_shape)
+    model = PreferenceGP(X, comparisons)
+    assert model.dim == 2
+    assert model.utility is not None
+    assert model.utility.shape == X.shape[:-1]
+    mean = model.posterior(X).mean.squeeze(-1)
+    assert torch.equal(model.utility, mean)
+    prior = PreferenceGP(None, None)
+    assert prior.dim is None
+    assert prior.utility is None
+    values = PreferenceGP(None, None, values=(rand(4, 3), rand(4, 1)))
+    assert values.dim == 3
+    assert values.utility is None
+
+
+def test_dimension_is_that_of_the_items_as_they_were_given() -> None:
+    X, comparisons = make_data()
+    model = PreferenceGP(X, comparisons, input_transform=Normalize(d=2))
+    assert model.dim == 2
+
+
+@batches
+def test_items_without_comparisons_are_the_prior(batch_shape: tuple[int, ...]) -> None:
+    X, comparisons = make_data(batch_shape)
+    prior, model = PreferenceGP(X, None), PreferenceGP(X, comparisons)
+    assert prior.covar_module.base_kernel.ard_num_dims == 2
+    posterior = prior.posterior(X)
+    assert (posterior.mean == 0.0).all()
+    torch.testing.assert_close(
+        posterior.distribution.covariance_matrix, prior.covar_module(X).to_dense()
+    )
+    model.set_train_data(X, None)
+    assert_same_posterior(model.posterior(X), posterior)
+    model.set_train_data(X, comparisons)
+    assert_same_posterior(model.posterior(X), PreferenceGP(X, comparisons).posterior(X))
+    with pytest.raises(ComparisonDataError, match="`datapoints` must have shape"):
+        PreferenceGP(X.flatten()[0], None)
+
+
+def test_arguments_of_set_train_data() -> None:
+    X, comparisons = make_data()
+    model = PreferenceGP(X, comparisons)
+    model.set_train_data(X, comparisons.flip(-1), strict=True, update_model=False)
+    assert_same_posterior(model.posterior(X), PreferenceGP(X, comparisons.flip(-1)).posterior(X))
+    for items, rows in ((X[:-1], comparisons[:1]), (X, comparisons[:1]), (X.float(), comparisons)):
+        with pytest.raises(RuntimeError, match=r"Cannot modify (shape|dtype)"):
+            model.set_train_data(items, rows, strict=True)
+    assert torch.equal(model.datapoints, X)
+    assert torch.equal(model.comparisons, comparisons.flip(-1))
+
+
+def test_arguments_of_the_solver_are_accepted() -> None:
+    X, comparisons = make_data()
+    options = {
+        "jitter": 1e-3,
+        "xtol": 1e-2,
+        "consolidate_rtol": 0.1,
+        "consolidate_atol": 0.1,
+        "maxfev": 3,
+    }
+    PairwiseGP(X, comparisons, **options)
+    assert_same_posterior(
+        PreferenceGP(X, comparisons, **options).posterior(X),
+        PreferenceGP(X, comparisons).posterior(X),
+    )
+    with pytest.raises(TypeError, match="xtoll"):
+        PreferenceGP(X, comparisons, xtoll=1e-2)
+
+
+def test_the_warning_of_single_precision_is_botorchs() -> None:
+    X, comparisons = make_data(dtype=torch.float32)
+    message = _get_single_precision_warning(str(torch.float32))
+    with pytest.warns(InputDataWarning) as caught:
+        PreferenceGP(X, comparisons)
+    assert [str(one.message) for one in caught] == [message]
+
+
+@pytest.mark.filterwarnings("ignore:__array_wrap__ must:DeprecationWarning")  # BoTorch's sampler
+@batches
+@pytest.mark.parametrize("q", [2, 4])
+def test_pairwise_samplers_fantasise(batch_shape: tuple[int, ...], q: int) -> None:
+    model = PreferenceGP(*make_data(batch_shape))
+    sampler = PairwiseSobolQMCNormalSampler(sample_shape=Size([3]), seed=0)
+    X = torch.rand(*batch_shape, q, 2, dtype=torch.float64)
+    fantasies = model.fantasize(X, sampler)
+    assert fantasies.batch_shape == Size([3, *batch_shape])
+    Z = rand(5, 2)
+    assert fantasies.posterior(Z).mean.shape == Size([3, *batch_shape, 5, 1])
+    # All pairs of the drawn items, each answered as the draw has it.
+    draws = sampler(model.posterior(X))
+    added = fantasies.comparisons[..., -(q * (q - 1) // 2) :, :] - 6
+    assert torch.equal(added.cpu(), draws)
+
+
+def test_max_value_entropy_search() -> None:
+    model = PreferenceGP(*make_data())
+    candidates = torch.rand(20, 2, dtype=torch.float64)
+    # It asks for the posterior of observations, and it fantasises values that nobody measures.
+    rule = qMaxValueEntropy(model, candidates, num_mv_samples=4)
+    values = rule(torch.rand(3, 1, 2, dtype=torch.float64))
+    assert values.shape == Size([3])
+    assert values.isfinite().all()
+
+
+def test_input_constructors_of_eubo_over_outcomes() -> None:
+    outcomes, comparisons = make_data()
+    preferences = PreferenceGP(outcomes, comparisons)
+    design = GenericDeterministicModel(lambda X: X[..., :2] + X[..., 2:], num_outputs=2)
+    for rule in (AnalyticExpectedUtilityOfBestOption, qExpectedUtilityOfBestOption):
+        options = {"model": design, "pref_model": preferences}
+        arguments = get_acqf_input_constructor(rule)(**options)
+        value = rule(**arguments)(torch.rand(2, 4, dtype=torch.float64))
+        assert value.isfinite().all()

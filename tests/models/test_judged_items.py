@@ -406,7 +406,7 @@ def test_bad_duels_are_named() -> None:
         (X, DUELS[:, :1], "`comparisons` must have shape"),
         (X[0], DUELS, "`datapoints` must have shape"),
         (X.long(), DUELS, "`datapoints` must be floating point"),
-        (X, None, "`comparisons` is None"),
+        (X, None, "`comparisons` must be given"),
         (None, DUELS, "`datapoints` is None"),
         (None, None, "`datapoints` and `comparisons` must be given"),
     ]

@@ -215,7 +215,7 @@ def test_gradients_with_respect_to_items(num_duels: int) -> None:
 
     def results(X: Tensor, Z: Tensor) -> Tensor:
         rows = Comparisons.unchecked(X, data.pairs, data.wins, data.count)
-        model.set_train_data(X, rows, (Z, values.targets, values.variances))
+        model.set_train_data(X, rows, values=(Z, values.targets, values.variances))
         posterior = model.posterior(Q)
         moments = posterior.mean.sum() + (pick * posterior.covariance_matrix).sum()
         return model.log_evidence() + moments
@@ -265,13 +265,13 @@ def test_the_order_of_rows_does_not_matter() -> None:
     other = copy.deepcopy(model)
     given = tuple(t[order] for t in (values.items, values.targets, values.variances))
     shuffled = Comparisons(data.datapoints, data.pairs[rows], data.wins[rows], data.count[rows])
-    other.set_train_data(data.datapoints, shuffled, given)
+    other.set_train_data(data.datapoints, shuffled, values=given)
     X = rand(4, 2, seed=2)
     assert_same_posterior(model.posterior(X), other.posterior(X), 1e-9, 1e-9)
     close(model.log_evidence(), other.log_evidence(), 1e-9)
     repeated = copy.deepcopy(model)  # a value in two halves, of twice the variance each
     twice = tuple(torch.cat([t, t]) for t in (values.items, values.targets, 2 * values.variances))
-    repeated.set_train_data(data.datapoints, data, twice)
+    repeated.set_train_data(data.datapoints, data, values=twice)
     assert_same_posterior(model.posterior(X), repeated.posterior(X), 1e-8, 1e-8)
 
 

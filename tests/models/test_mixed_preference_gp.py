@@ -138,7 +138,7 @@ def test_noise_must_be_known_in_one_way() -> None:
         make_mixed(link_scale=-1.0)
     before = known.posterior(Z)
     with pytest.raises(ComparisonDataError, match="`values"):
-        known.set_train_data(known.datapoints, known.comparisons, (X, Y))
+        known.set_train_data(known.datapoints, known.comparisons, values=(X, Y))
     assert_same_posterior(known.posterior(Z), before, 0, 0)
 
 
@@ -157,7 +157,7 @@ def test_conditioning_is_having_seen_all() -> None:
     assert parts.log_evidence().item() == pytest.approx(whole.log_evidence().item(), abs=1e-10)
     alone = PreferenceGP(None, None, values=(X, Y, known), **options)
     assert_same_posterior(alone.condition_on_pairs(pairs, answers).posterior(Z), whole.posterior(Z))
-    alone.set_train_data(whole.datapoints, whole.data, whole.values)
+    alone.set_train_data(whole.datapoints, whole.data, values=whole.values)
     assert_same_posterior(alone.posterior(Z), whole.posterior(Z), 0, 0)
     alone.set_train_data(whole.datapoints, whole.data)
     assert alone.values is None
@@ -211,9 +211,8 @@ def test_noise_in_the_posterior() -> None:
     plain, noisy = (learnt.posterior(Z, observation_noise=noise) for noise in (False, True))
     torch.testing.assert_close(noisy.mean, plain.mean)
     torch.testing.assert_close(noisy.variance, plain.variance + 0.05)
-    for model in (known, PreferenceGP(*make_duels(4, 3, 2))):
-        with pytest.raises(UnsupportedError, match="observation_noise"):
-            model.posterior(Z, observation_noise=True)
+    with pytest.raises(UnsupportedError, match="observation_noise"):
+        known.posterior(Z, observation_noise=True)
 
 
 def _set_link_scale(model: PreferenceGP) -> None:

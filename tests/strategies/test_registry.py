@@ -11,8 +11,15 @@ import torch
 from botorch_pref import strategies
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import MRLPF, PFTS, Strategy
-from botorch_pref.strategies.registry import get_strategy, strategy_class, strategy_names
+from botorch_pref.strategies import EUBO, MRLPF, PFTS, Strategy
+from botorch_pref.strategies.registry import (
+    DEFAULT_STRATEGY,
+    default_strategy,
+    get_strategy,
+    strategy_class,
+    strategy_name,
+    strategy_names,
+)
 
 TABLE = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
 BUDGETED = {
@@ -24,7 +31,7 @@ BUDGETED = {
     "self-sparring",
     "random-duels",
 }
-WITHOUT_PAPER = {"eubo", "dts", "sgp", "random", *BUDGETED}
+WITHOUT_PAPER = {"eubo", "eubo-incumbent", "dts", "sgp", "random", *BUDGETED}
 
 
 @pytest.mark.parametrize("name", strategy_names())
@@ -54,9 +61,22 @@ def test_horizon_and_preset_reach_the_strategy() -> None:
     assert published.schedule.kind == "paper"
 
 
+@pytest.mark.parametrize("name", strategy_names())
+def test_a_strategy_knows_its_name(name: str) -> None:
+    assert strategy_name(get_strategy(name, SearchSpace(choices=TABLE), seed=0, horizon=3)) == name
+
+
+def test_the_default_is_one_of_them() -> None:
+    strategy = default_strategy(SearchSpace(choices=TABLE), seed=5)
+    assert isinstance(strategy, EUBO)
+    assert (strategy.anchor, strategy.seed) == ("incumbent", 5)
+    assert strategy_name(strategy) == DEFAULT_STRATEGY
+    assert strategy_name(EUBO(choices=TABLE, anchor="previous_winner")) == "eubo"
+
+
 def test_unknown_names() -> None:
     space = SearchSpace(choices=TABLE)
-    with pytest.raises(UnsupportedError, match="unknown strategy 'annealing'; there are pf-ts, mr"):
+    with pytest.raises(UnsupportedError, match="unknown strategy 'annealing'; there are eubo"):
         get_strategy("annealing", space, seed=0, horizon=3)
     with pytest.raises(UnsupportedError, match="no preset 'best'; there are practical, paper"):
         get_strategy("pf-ts", space, seed=0, horizon=3, preset="best")

@@ -39,7 +39,8 @@ def answer(query: Duel) -> float:
 
 def test_a_recommendation(tmp_path: Path) -> None:
     """The statement says what the numbers say, by the names of things; undo takes it back."""
-    with begun(tmp_path / "study.json") as study:
+    rule = StoppingRule(min_answers=10)
+    with begun(tmp_path / "study.json", stopping=rule) as study:
         with pytest.raises(ComparisonDataError, match="nothing is recommended"):
             study.recommend()
         study.skip(study.ask())
@@ -54,24 +55,36 @@ def test_a_recommendation(tmp_path: Path) -> None:
         assert found.values == {"milk": milk, "shots": shots, "dose": dose, "roast": level}
         named = f"milk {milk:.2f} ml, shots {shots:.0f}, dose {dose:#.4g} g, roast {level}"
         assert study.describe(found.item) == named
-        assert (found.num_answers, found.num_items) == (10, 20)
+        # The best item of the space is none of the twenty that were asked.
+        assert (found.num_answers, found.num_items) == (10, 21)
+        asked = study.strategy.asked_items()
+        assert not (asked == found.item).all(-1).any()
+        assert found.best_asked is not None
+        assert (asked == found.best_asked).all(-1).any()
+        beliefs = study.beliefs()
+        assert beliefs is not None
+        means = beliefs.model.posterior(torch.stack([found.item, found.best_asked])).mean
+        assert float(means[0]) > float(means[1]) == pytest.approx(float(beliefs.mean.max()))
         assert found.probability_best is not None
         assert found.win_probability is not None
         assert 0.0 < found.probability_best <= 1.0
         assert found.win_probability > 0.5
         assert found.statement.startswith(
-            f"{named}. It, or one that hardly differs, is the best of 20 items with probability "
+            f"{named}. It, or one that hardly differs, is the best of 21 items with probability "
             f"{found.probability_best:.2f}. Against the runner-up "
             f"({study.describe(found.runner_up)}) it wins a duel with probability "
             f"{found.win_probability:.2f}. "
         )
-        assert found.progress == pytest.approx(min(10 / 15, found.good_enough / 0.9))
-        assert not found.is_settled
+        assert found.progress == pytest.approx(min(1.0, found.good_enough / 0.9))
         assert study.recommend().statement == found.statement
         study.undo()
         again = study.recommend()
         assert again.num_answers == 9
         assert again.probability_best != found.probability_best
+        # Few answers mostly tell of the prior: no probability is put into words.
+        assert "; too few answers to say how sure that is." in again.statement
+        assert "probability" not in again.statement
+        assert not again.is_settled
         query = study.ask()
         study.tell(query, answer(query))
         assert study.recommend().statement == found.statement
