@@ -125,8 +125,10 @@ def summary_text(table: pd.DataFrame) -> str:
             parts = {model: wide[model]}
             if model != first:
                 parts[f"{model} - {first}"] = wide[model] - wide[first]
-            for title, values in parts.items():
-                text = f"{float(values.mean()):.3f} ± {float(values.sem()):.3f}"
+            for title, part in parts.items():
+                values = part.to_numpy(dtype=float)
+                error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+                text = f"{values.mean():.3f} ± {error:.3f}"
                 shown.setdefault(title, {})[metric] = text
     return pd.DataFrame(shown).T.to_string()
 

@@ -3,6 +3,7 @@ r"""The data side of a model of comparisons and measured values."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Self, cast
 
 import torch
@@ -179,6 +180,19 @@ class ComparisonModel(LaplaceGP):
         check_dimension(self, "values" if data is None else "datapoints", items)
         self._set_data(data, measured)
         self._learn_transform()
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        r"""Torch's; an empty state loads nothing, as Ax's cross-validation has it.
+
+        Args:
+            state_dict: The state.
+            strict: Whether keys must be those of this model, if there are any.
+            assign: See Torch.
+        """
+        strict = strict and bool(state_dict)
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
     def observations(self) -> Observations:
         """See the base class: a block of duels, a block of values, or both."""

@@ -23,7 +23,8 @@ def test_the_table() -> None:
     again = tutorial_table([DEFAULT], [1])
     assert again.iloc[0].to_dict() == table.iloc[3].to_dict()
     text = summary_text(table)
-    gain = (table["tau_2"][1::2].to_numpy() - table["tau_2"][::2].to_numpy()).mean()
+    gains = table["tau_2"].to_numpy()
+    gain = (gains[1::2] - gains[::2]).mean()
     assert f"{DEFAULT} - {PAIRWISE_GP}" in text
     assert f"{gain:.3f} ± " in text
 

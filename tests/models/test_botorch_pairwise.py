@@ -322,6 +322,16 @@ def test_arguments_of_the_solver_are_accepted() -> None:
         PreferenceGP(X, comparisons, xtoll=1e-2)
 
 
+def test_an_empty_state_loads_nothing() -> None:
+    """Ax's cross-validation hands one to the model of an auxiliary experiment."""
+    model = PreferenceGP(*make_data())
+    before = copy.deepcopy(model.state_dict())
+    model.load_state_dict({})
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    with pytest.raises(RuntimeError, match="Missing key"):
+        model.load_state_dict({"mean_module.constant": torch.zeros(())})
+
+
 def test_the_warning_of_single_precision_is_botorchs() -> None:
     X, comparisons = make_data(dtype=torch.float32)
     message = _get_single_precision_warning(str(torch.float32))
