@@ -15,7 +15,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
 # Modes of the priors, and the standard deviations of the logarithms around them.
-DEFAULT_LENGTHSCALES = (0.35, 0.8)
+DEFAULT_LENGTHSCALES = (0.3, 0.7)
 DEFAULT_OUTPUT_SCALE = 4.0
 _LENGTHSCALE_WIDTH, _OUTPUT_SCALE_WIDTH = 0.8, 1.0
 
@@ -165,8 +165,8 @@ def default_covar_module(
     r"""A scaled kernel with one lengthscale a dimension, for items in the unit cube.
 
     The priors are log-normal and given by their modes, near which a fit stays where the answers
-    say little. Lengthscales lie around 0.35 (90 % between 0.18 and 2.5) or around 0.8 (0.41 and
-    5.7), the same mode for all dimensions; a fit starts from the mode that the answers favour.
+    say little. Lengthscales lie around 0.3 (90 % between 0.15 and 2.1) or around 0.7 (0.36 and
+    4.9), the same mode for all dimensions; a fit starts from the mode that the answers favour.
     The output scale has its mode at 4 squared logits (90 % between 2.1 and 56). Both are
     optimised on the log scale. ``botorch-pref bench defaults`` and ``bench tutorial`` are what
     chose them.

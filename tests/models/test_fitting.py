@@ -20,7 +20,7 @@ from botorch_pref.models.fitting import (
 )
 from tests.models.common import make_duels, rand
 
-MODES = (0.35, 0.8)
+MODES = (0.3, 0.7)
 
 
 def density(x: Tensor, mode: float, width: float) -> float:
@@ -87,7 +87,7 @@ def test_the_default_priors_are_at_their_modes() -> None:
     assert kernel.outputscale.item() == pytest.approx(4.0)
     assert kernel.outputscale_prior.mode.item() == pytest.approx(4.0)
     # The 90 % ranges of the docstring.
-    for mode, low, high in ((0.35, 0.18, 2.5), (0.8, 0.41, 5.7)):
+    for mode, low, high in ((0.3, 0.15, 2.1), (0.7, 0.36, 4.9)):
         law = lognorm(s=0.8, scale=mode * math.exp(0.64))
         assert law.ppf([0.05, 0.95]) == pytest.approx([low, high], rel=0.02)
     assert lognorm(s=1.0, scale=4 * math.e).ppf([0.05, 0.95]) == pytest.approx([2.1, 56], rel=0.02)
@@ -129,7 +129,7 @@ def test_each_model_of_a_batch_has_its_own_start() -> None:
     batch = PreferenceGP(*(torch.stack(parts) for parts in zip(*data, strict=True)))
     start_at_best_mode(batch, batch.log_evidence)
     found = batch.covar_module.base_kernel.lengthscale
-    starts = torch.tensor([0.35, 0.35, 0.8, 0.8], dtype=torch.double)
+    starts = torch.tensor([0.3, 0.3, 0.7, 0.7], dtype=torch.double)
     assert torch.allclose(found, starts.view(4, 1, 1).expand(4, 1, 2))
     fit_gpytorch_mll(LaplaceMarginalLogLikelihood(batch.likelihood, batch))
     for row, (X, rows) in enumerate(data):
@@ -144,7 +144,7 @@ def test_each_model_of_a_batch_has_its_own_start() -> None:
 
 
 def test_shared_hyperparameters_have_one_start() -> None:
-    data = [duels(lengthscale) for lengthscale in (0.35, 0.8)]
+    data = [duels(lengthscale) for lengthscale in MODES]
     parts = [torch.stack(part) for part in zip(*data, strict=True)]
     batch = PreferenceGP(*parts, covar_module=default_covar_module(2, Size()).double())
     values = torch.stack([log_objective(batch, mode).sum() for mode in MODES])
