@@ -63,7 +63,7 @@ def test_the_main_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         f"simulated with noise: {(better < 0).sum()} of 12 duels went to the worse item"
     )
     assert re.fullmatch(
-        r"\d\d\.\d ± \d\.?\d* % hydrogen after as many duels \(mean of 10 runs\)",
+        r"\d\d\.\d ± \d\.\d % hydrogen after as many duels \(mean of 10 runs\)",
         report["random pairs"],
     )
     assert report["cumulative regret"].startswith(f"{table['dueling_regret'].sum():.2f} ")
@@ -119,7 +119,7 @@ def test_the_paper_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     run = ["run", "rkhs", "--horizon", "1", "--quiet", "--seed", "9", "--out", str(tmp_path)]
     assert main(run) == 0
     assert seeds == []
-    assert main([*run, "--preset", "paper"]) == 0
+    assert main([*run, "--strategy", "pf-ts", "--preset", "paper"]) == 0
     assert seeds == [9]
 
 
@@ -214,7 +214,7 @@ class Interrupted(PFTS):
 def test_ctrl_c_keeps_what_was_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry._STRATEGIES, "pf-ts", Interrupted)
+    monkeypatch.setitem(registry._STRATEGIES, registry.DEFAULT_STRATEGY, Interrupted)
     arguments = ["run", "catalyst", "--horizon", "9", "--quiet", "--out", str(tmp_path)]
     assert main(arguments) == 130
     shown = capsys.readouterr()
@@ -229,7 +229,7 @@ def test_ctrl_c_before_anything_was_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Interrupted, "num_told", 0)
-    monkeypatch.setitem(registry._STRATEGIES, "pf-ts", Interrupted)
+    monkeypatch.setitem(registry._STRATEGIES, registry.DEFAULT_STRATEGY, Interrupted)
     assert main(["run", "catalyst", "--quiet", "--out", str(tmp_path)]) == 130
     line = "interrupted before the first query was answered; nothing was saved\n"
     assert capsys.readouterr().err == line
@@ -245,7 +245,8 @@ def test_ctrl_c_before_anything_was_done(
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_a_real_interrupt(tmp_path: Path) -> None:
-    arguments = ["run", "rkhs", "--preset", "paper", "--horizon", "1000000"]
+    arguments = ["run", "rkhs", "--strategy", "pf-ts", "--preset", "paper"]
+    arguments += ["--horizon", "1000000"]
     process = subprocess.Popen(
         [sys.executable, "-c", CODE, *arguments, "--out", str(tmp_path)],
         stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The layout of the package: the direction of imports, the sizes, the docstrings.
+"""The layout of the package: the direction of imports, the docstrings.
 
 The modules are parsed, not imported, so an import inside a function counts as well.
 """
@@ -32,8 +32,6 @@ LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Parts that are functions of tensors: what they may not reach, directly or by way of the package.
 TENSOR_PARTS = ("likelihoods", "laplace", "likelihood_ratio", "finite")
 FORBIDDEN = (f"{PACKAGE}.models", "gpytorch", "botorch.models")
-
-MAX_MODULE, MAX_CLASS, MAX_FUNCTION = 300, 200, 50
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -104,17 +102,6 @@ def reached(modules: list[str]) -> dict[str, str]:
     return found
 
 
-def definitions(module: str) -> Iterator[Definition]:
-    for node in ast.walk(parse(module)):
-        if isinstance(node, Definition):
-            yield node
-
-
-def num_lines(node: Definition) -> int:
-    assert node.end_lineno is not None
-    return node.end_lineno - node.lineno + 1
-
-
 def public_definitions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, Definition]]:
     """The public classes and functions of a module, and the public methods of those classes."""
     for node in body:
@@ -161,17 +148,6 @@ def test_functions_of_tensors_know_no_model(name: str) -> None:
 
 def test_importing_the_package_loads_nothing() -> None:
     assert list(imports(PACKAGE)) == []
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_sizes(module: str) -> None:
-    lines = len(PATHS[module].read_text(encoding="utf-8").splitlines())
-    too_long = [f"{module}: {lines} lines"] if lines > MAX_MODULE else []
-    for node in definitions(module):
-        limit = MAX_CLASS if isinstance(node, ast.ClassDef) else MAX_FUNCTION
-        if num_lines(node) > limit:
-            too_long.append(f"{module}:{node.lineno} {node.name}: {num_lines(node)} lines")
-    assert not too_long, too_long
 
 
 @pytest.mark.parametrize("module", MODULES)

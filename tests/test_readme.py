@@ -42,7 +42,7 @@ def test_there_are_two_set_up_commands() -> None:
     commands = dict(blocks)
     assert [name for name, _ in blocks] == ["run", "test"]
     install = "python3 -m venv .venv && . .venv/bin/activate && pip install -c constraints.txt -e "
-    main_job = "botorch-pref run catalyst --strategy pf-ts --horizon 100 --seed 0"
+    main_job = "botorch-pref run catalyst --horizon 100 --seed 0"
     assert commands["run"] == f"{install}. && {main_job}"
     assert commands["test"] == f'{install}".[test]" && pytest -n auto'
     assert README.count("```bash") == 2

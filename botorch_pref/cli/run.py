@@ -212,17 +212,11 @@ def _random_pairs(
         assert row is not None  # the last duel has one
         found.append(problem.optimal_value - float(row["recommendation_regret"]))
     utilities = torch.tensor(found)
-    if isinstance(problem, Catalyst):
-        utilities, unit = _PERCENT * utilities, " % hydrogen"
-    else:
-        unit = ""
     mean, error = float(utilities.mean()), float(utilities.std()) / _RANDOM_RUNS**0.5
-    return [
-        (
-            "random pairs",
-            f"{mean:.4g} ± {error:.2g}{unit} after as many duels (mean of {_RANDOM_RUNS} runs)",
-        )
-    ]
+    text = f"{mean:.4g} ± {error:.2g}"
+    if isinstance(problem, Catalyst):
+        text = f"{_PERCENT * mean:.1f} ± {_PERCENT * error:.1f} % hydrogen"
+    return [("random pairs", f"{text} after as many duels (mean of {_RANDOM_RUNS} runs)")]
 
 
 def _identical(history: History) -> list[tuple[str, str]]:

@@ -63,7 +63,8 @@ def test_a_recommendation(tmp_path: Path) -> None:
         assert (asked == found.best_asked).all(-1).any()
         beliefs = study.beliefs()
         assert beliefs is not None
-        means = beliefs.model.posterior(torch.stack([found.item, found.best_asked])).mean
+        with torch.no_grad():
+            means = beliefs.model.posterior(torch.stack([found.item, found.best_asked])).mean
         assert float(means[0]) > float(means[1]) == pytest.approx(float(beliefs.mean.max()))
         assert found.probability_best is not None
         assert found.win_probability is not None
