@@ -143,6 +143,8 @@ def start_at_best_mode(model: Module, log_evidence: Callable[[], Tensor]) -> Non
         now = kernel.lengthscale.clone()
         modes = (torch.full_like(now, mode) for mode in prior.modes)
         starts = [now, *(mode for mode in modes if not torch.equal(mode, now))]
+        if len(starts) == 1:
+            continue
         values = []
         for start in starts:
             kernel.lengthscale = start

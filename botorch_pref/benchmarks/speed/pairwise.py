@@ -19,6 +19,7 @@ from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.optim.closures import get_loss_closure_with_grads
 from botorch.posteriors import GPyTorchPosterior
+from gpytorch.kernels import ScaleKernel
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator import to_dense
 from torch import Size, Tensor
@@ -26,7 +27,7 @@ from torch import Size, Tensor
 from botorch_pref.benchmarks.speed.duels import DIM, FRESH, Duels, Grid, duels, probes
 from botorch_pref.benchmarks.speed.timing import Case, Run, Side
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.models.fitting import DEFAULT_LENGTHSCALES, default_covar_module
 
 BATCH_SIZE = 16
 NUM_PAIRS = 64
@@ -119,13 +120,18 @@ def batch_cases(section: str, sizes: Sequence[int], device: torch.device) -> lis
 
 def ours_of(X: Tensor, comparisons: Tensor) -> PreferenceGP:
     """This package's model."""
-    return PreferenceGP(X, comparisons)
+    return PreferenceGP(X, comparisons, covar_module=_kernel(X))
 
 
 def pairwise_of(X: Tensor, comparisons: Tensor) -> PairwiseGP:
     """BoTorch's model, with this package's link and prior."""
-    covar_module = default_covar_module(X.shape[-1], X.shape[:-2]).to(X)
-    return PairwiseGP(X, comparisons, PairwiseLogitLikelihood(), covar_module)
+    return PairwiseGP(X, comparisons, PairwiseLogitLikelihood(), _kernel(X))
+
+
+def _kernel(X: Tensor) -> ScaleKernel:
+    """The default kernel with a single mode of the lengthscales: both models then start alike."""
+    modes = DEFAULT_LENGTHSCALES[:1]
+    return default_covar_module(X.shape[-1], X.shape[:-2], lengthscales=modes).to(X)
 
 
 def fit(build: Build, X: Tensor, comparisons: Tensor) -> Run:
