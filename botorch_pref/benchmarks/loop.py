@@ -120,7 +120,8 @@ def check_model(name: str) -> None:
 
     Args:
         name: ``default`` for ``PreferenceGP``; ``KERNEL:LENGTHSCALE:OUTPUTSCALE``, such as
-            ``rbf:0.2/0.7:4``, for its kernel under priors with these modes; or ``pairwise-gp``.
+            ``rbf:0.4:4`` or ``rbf:0.2/0.7:1.5/4``, for its kernel under a prior with one or two
+            modes; or ``pairwise-gp``.
     """
     if name not in (DEFAULT, PAIRWISE_GP):
         _kernel(name, 1)
@@ -145,18 +146,18 @@ def build_model(
 
 def _kernel(name: str, dim: int) -> torch.nn.Module:
     try:
-        kind, lengthscale, outputscale = name.split(":")
-        modes, scale = [float(mode) for mode in lengthscale.split("/")], float(outputscale)
+        kind, *texts = name.split(":")
+        lengthscales, outputscales = ([float(mode) for mode in text.split("/")] for text in texts)
+        modes = list(zip(lengthscales, outputscales, strict=True))
     except ValueError:
-        kind, modes, scale = "", [], 0.0
-    if kind not in get_args(KernelName) or not min([*modes, scale]) > 0.0:
+        kind, modes = "", []
+    if kind not in get_args(KernelName) or not min(min(mode) for mode in modes) > 0.0:
         raise UnsupportedError(
             f"unknown model {name!r}; there are {DEFAULT}, {PAIRWISE_GP} and names such as "
-            "rbf:0.2/0.7:4, of a kernel and the modes of its priors."
+            "rbf:0.2/0.7:1.5/4, of a kernel and the modes of its prior: lengthscales, and then as "
+            "many output scales."
         )
-    return default_covar_module(
-        dim, Size(), cast(KernelName, kind), lengthscales=modes, outputscale=scale
-    )
+    return default_covar_module(dim, Size(), cast(KernelName, kind), modes=modes)
 
 
 @dataclass(frozen=True)

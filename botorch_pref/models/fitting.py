@@ -14,9 +14,9 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
-# Modes of the priors, and the standard deviations of the logarithms around them.
-DEFAULT_LENGTHSCALES = (0.3, 0.7)
-DEFAULT_OUTPUT_SCALE = 4.0
+# Modes of the prior, each a lengthscale and an output scale, and the standard deviations of the
+# logarithms around them.
+DEFAULT_MODES = ((0.21, 1.5), (0.7, 4.0))
 _LENGTHSCALE_WIDTH, _OUTPUT_SCALE_WIDTH = 0.8, 1.0
 
 KernelName = Literal["rbf", "matern", "matern15"]
@@ -96,64 +96,94 @@ class MovablePrior(LogNormalPrior):
         return self
 
 
-class LengthscalePrior(MovablePrior):
-    r"""Log-normal lengthscales around one of several modes, the same one for all dimensions.
+class ScalesPrior(MovablePrior):
+    r"""Log-normal lengthscales and output scale around one of several joint modes.
 
-    The modes are equally high, so that answers decide between them, and few can: dimensions
-    vote together. Draws are around the first mode.
+    All dimensions share the mode, so that their answers decide together, and all modes are
+    equally high. Draws are around the lengthscale of the first.
 
     Args:
-        modes: The modes, in units of the inputs.
-        width: The standard deviation of the logarithm around each.
+        modes: Pairs of a lengthscale, in units of the inputs, and an output scale.
+        lengthscale_width: The standard deviation of the logarithm of each lengthscale.
+        outputscale_width: The same of the output scale.
     """
 
-    def __init__(self, modes: Sequence[float], width: float) -> None:
-        super().__init__(math.log(modes[0]) + width**2, width)
-        self.modes, self.width = tuple(modes), width
+    def __init__(
+        self,
+        modes: Sequence[tuple[float, float]],
+        lengthscale_width: float,
+        outputscale_width: float,
+    ) -> None:
+        super().__init__(math.log(modes[0][0]) + lengthscale_width**2, lengthscale_width)
+        self.modes = tuple(modes)
+        self.widths = (lengthscale_width, outputscale_width)
 
     def log_prob(self, x: Tensor) -> Tensor:
         r"""The log density, up to a constant.
 
         Args:
-            x: ``... x d``-dim lengthscales of one kernel.
+            x: ``... x (d + 1)``-dim lengthscales of one kernel, and then its output scale.
 
         Returns:
             ``...``-dim values.
         """
-        logs = x.log()
-        distances = [((logs - math.log(mode)) / self.width).square().sum(-1) for mode in self.modes]
-        return torch.stack([-0.5 * distance for distance in distances]).logsumexp(0)
+        logs, heights = x.log(), []
+        for mode in self.modes:
+            far = [
+                ((part - math.log(at)) / width).square().sum(-1)
+                for part, at, width in zip(
+                    (logs[..., :-1], logs[..., -1:]), mode, self.widths, strict=True
+                )
+            ]
+            heights.append(-0.5 * (far[0] + far[1]))
+        return torch.stack(heights).logsumexp(0)
+
+
+def read_scales(kernel: ScaleKernel) -> Tensor:
+    """The ``... x 1 x (d + 1)``-dim lengthscales of a kernel, and then its output scale."""
+    scale = kernel.outputscale[..., None, None]
+    return torch.cat([kernel.base_kernel.lengthscale, scale], dim=-1)
+
+
+def write_scales(kernel: ScaleKernel, value: Tensor) -> None:
+    """Set what :func:`read_scales` reads."""
+    kernel.base_kernel.lengthscale = value[..., :-1]
+    kernel.outputscale = value[..., 0, -1]
 
 
 @torch.no_grad()
 def start_at_best_mode(model: Module, log_evidence: Callable[[], Tensor]) -> None:
-    r"""Set lengthscales to the mode of their prior under which the data are most likely.
+    r"""Set scales to the mode of their prior under which the data are most likely.
 
     A search from one mode may end in a local maximum around it. The values that the kernel has
     are kept where they are better than all modes.
 
     Args:
-        model: A model, of whose kernels those with a :class:`LengthscalePrior` are set.
+        model: A model, of whose kernels those with a :class:`ScalesPrior` are set.
         log_evidence: Its log evidence, one value for each element of its batch.
     """
     for kernel in model.modules():
-        prior = getattr(kernel, "lengthscale_prior", None)
-        if not isinstance(prior, LengthscalePrior):
+        prior = getattr(kernel, "scales_prior", None)
+        if not isinstance(prior, ScalesPrior):
             continue
-        now = kernel.lengthscale.clone()
-        modes = (torch.full_like(now, mode) for mode in prior.modes)
-        starts = [now, *(mode for mode in modes if not torch.equal(mode, now))]
+        now = read_scales(kernel)
+        starts = [now]
+        for lengthscale, outputscale in prior.modes:
+            mode = torch.full_like(now, lengthscale)
+            mode[..., -1] = outputscale
+            if not torch.equal(mode, now):
+                starts.append(mode)
         if len(starts) == 1:
             continue
         values = []
         for start in starts:
-            kernel.lengthscale = start
+            write_scales(kernel, start)
             evidence = log_evidence().sum_to_size(kernel.batch_shape)
             values.append(evidence.unsqueeze(-1) + prior.log_prob(start))
         best = torch.stack(values).argmax(0)  # shape: (*batch_shape, 1)
         for number, start in enumerate(starts):
             now = torch.where((best == number).unsqueeze(-1), start, now)
-        kernel.lengthscale = now
+        write_scales(kernel, now)
 
 
 def default_covar_module(
@@ -161,43 +191,38 @@ def default_covar_module(
     batch_shape: Size,
     kind: KernelName = "rbf",
     *,
-    lengthscales: Sequence[float] = DEFAULT_LENGTHSCALES,
-    outputscale: float = DEFAULT_OUTPUT_SCALE,
+    modes: Sequence[tuple[float, float]] = DEFAULT_MODES,
 ) -> ScaleKernel:
     r"""A scaled kernel with one lengthscale a dimension, for items in the unit cube.
 
-    The priors are log-normal and given by their modes, near which a fit stays where the answers
-    say little. Lengthscales lie around 0.3 (90 % between 0.15 and 2.1) or around 0.7 (0.36 and
-    4.9), the same mode for all dimensions; a fit starts from the mode that the answers favour.
-    The output scale has its mode at 4 squared logits (90 % between 2.1 and 56). Both are
-    optimised on the log scale. ``botorch-pref bench defaults`` and ``bench tutorial`` are what
-    chose them.
+    The prior is given by its modes, near which a fit stays where the answers say little: all
+    lengthscales lie around 0.21 (90 % between 0.11 and 1.5) and the output scale around 1.5
+    squared logits (0.79 and 21); or around 0.7 (0.36 and 4.9) and 4 (2.1 and 56). A fit starts
+    from the mode that the answers favour. Around each the prior is log-normal, and both kinds of
+    scales are optimised on the log scale. ``botorch-pref bench defaults`` and ``bench tutorial``
+    are what chose them.
 
     Args:
         dim: The number of dimensions of an item; one shared lengthscale if ``None``.
         batch_shape: The batch shape of the hyperparameters.
         kind: ``"rbf"``, ``"matern"`` for Matern-5/2, or ``"matern15"`` for Matern-3/2.
-        lengthscales: The modes of the prior of the lengthscales.
-        outputscale: The mode of the prior of the output scale, in squared logits.
+        modes: The modes of the prior, each a lengthscale and an output scale.
 
     Returns:
-        The kernel.
+        The kernel, at the first mode.
     """
+    lengthscale, outputscale = modes[0]
     options = {
         "ard_num_dims": dim,
         "batch_shape": batch_shape,
-        "lengthscale_prior": LengthscalePrior(lengthscales, _LENGTHSCALE_WIDTH),
-        "lengthscale_constraint": LogTransformedInterval(1e-3, 1e2, initial_value=lengthscales[0]),
+        "lengthscale_constraint": LogTransformedInterval(1e-3, 1e2, initial_value=lengthscale),
     }
     smoothness = _SMOOTHNESS.get(kind)
-    return ScaleKernel(
+    kernel = ScaleKernel(
         MaternKernel(nu=smoothness, **options) if smoothness else RBFKernel(**options),
         batch_shape=batch_shape,
-        outputscale_prior=_prior_with_mode(outputscale, _OUTPUT_SCALE_WIDTH),
         outputscale_constraint=LogTransformedInterval(1e-3, 1e4, initial_value=outputscale),
     )
-
-
-def _prior_with_mode(mode: float, width: float) -> MovablePrior:
-    """The log-normal prior with that mode whose logarithm has that standard deviation."""
-    return MovablePrior(math.log(mode) + width**2, width)
+    prior = ScalesPrior(modes, _LENGTHSCALE_WIDTH, _OUTPUT_SCALE_WIDTH)
+    kernel.register_prior("scales_prior", prior, read_scales, write_scales)
+    return kernel

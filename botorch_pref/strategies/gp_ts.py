@@ -21,7 +21,6 @@ from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.finite import argmax_with_random_ties
 from botorch_pref.laplace.sides import prior_root
-from botorch_pref.models.fitting import DEFAULT_OUTPUT_SCALE
 from botorch_pref.queries import Evaluate, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
@@ -37,6 +36,8 @@ from botorch_pref.strategies.utility import ArmPath
 from botorch_pref.strategies.value_posterior import ValuePosterior
 
 _EQUAL = 1e-12
+
+_OUTPUT_SCALE = 4.0  # before any is learnt
 
 
 class GPTS(Strategy):
@@ -169,7 +170,7 @@ class GPTS(Strategy):
     @property
     def _penalty(self) -> float:
         """The papers' ``lambda``, by which a unit kernel is divided."""
-        return 1.0 / self.values.get("outputscale", DEFAULT_OUTPUT_SCALE)
+        return 1.0 / self.values.get("outputscale", _OUTPUT_SCALE)
 
     def _asked(self) -> Tensor:
         """The ``k x 1 x d``-dim items whose values are known."""

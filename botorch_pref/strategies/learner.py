@@ -17,7 +17,7 @@ from botorch_pref.data.options import check_count, checked_kappa, checked_positi
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.finite import FiniteEngine, Regularizer, checked_regularizer
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import DEFAULT_OUTPUT_SCALE, KernelName, default_covar_module
+from botorch_pref.models.fitting import DEFAULT_MODES, KernelName, default_covar_module
 from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
@@ -145,7 +145,7 @@ class UtilityLearner:
     @property
     def penalty(self) -> float:
         """The papers' ``lambda``, the inverse of the output scale."""
-        scale = self.values["outputscale"] if self.values else DEFAULT_OUTPUT_SCALE
+        scale = self.values["outputscale"] if self.values else DEFAULT_MODES[0][1]
         return 1.0 / float(scale)
 
     def refit(self, at_once: bool = False) -> bool:

@@ -67,13 +67,13 @@ def test_models_by_name() -> None:
     assert isinstance(matern.base_kernel, MaternKernel)
     assert torch.allclose(matern.base_kernel.lengthscale, torch.tensor(0.3).double())
     assert matern.outputscale.item() == pytest.approx(5.0)
-    rbf = build_model("rbf:0.2/0.9:4", X, rows).covar_module.base_kernel
-    assert isinstance(rbf, RBFKernel)
-    assert rbf.lengthscale_prior.modes == (0.2, 0.9)
+    rbf = build_model("rbf:0.2/0.9:1/4", X, rows).covar_module
+    assert isinstance(rbf.base_kernel, RBFKernel)
+    assert rbf.scales_prior.modes == ((0.2, 1.0), (0.9, 4.0))
     pairwise = build_model(PAIRWISE_GP, X, rows)
     assert isinstance(pairwise, PairwiseGP)
     assert torch.equal(pairwise.datapoints, X)
-    for name in ("nobody", "rbf:0.4", "rbf:0:4", "rbf:a:4", "linear:0.4:4"):
+    for name in ("nobody", "rbf:0.4", "rbf:0:4", "rbf:a:4", "linear:0.4:4", "rbf:0.2/0.7:4"):
         with pytest.raises(UnsupportedError, match="unknown model"):
             check_model(name)
 

@@ -36,6 +36,7 @@ from botorch_pref.acquisition import PairAsPoint
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models.fitting import read_scales
 from tests.common import same
 from tests.models.common import (
     assert_same_posterior,
@@ -94,9 +95,7 @@ def test_both_marginal_likelihoods_fit_the_same_model(transform: Any) -> None:
 def test_the_loss_includes_the_priors(mll: type[MarginalLogLikelihood]) -> None:
     model = make_model(covar_module=None)
     kernel = model.covar_module
-    priors = kernel.outputscale_prior.log_prob(kernel.outputscale).sum()
-    base = kernel.base_kernel
-    priors = priors + base.lengthscale_prior.log_prob(base.lengthscale).sum()
+    priors = kernel.scales_prior.log_prob(read_scales(kernel)).sum()
     loss = model.compute_custom_loss(mll(model.likelihood, model))
     torch.testing.assert_close(loss, -(model.log_evidence() + priors))
 

@@ -21,7 +21,6 @@ from botorch.models.transforms.input import Normalize, Round
 from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
-from gpytorch.priors import LogNormalPrior
 from scipy import integrate, stats
 from torch import Size, Tensor
 
@@ -30,6 +29,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.laplace import AnswerSide, ItemSide, sides
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP, solved
+from botorch_pref.models.fitting import ScalesPrior
 from tests.common import same
 from tests.models.common import (
     LinearMean,
@@ -82,8 +82,7 @@ def test_the_defaults() -> None:
     assert isinstance(model.likelihood, LogitLikelihood)
     assert isinstance(model.covar_module, ScaleKernel)
     assert model.covar_module.base_kernel.ard_num_dims == 3
-    assert isinstance(model.covar_module.outputscale_prior, LogNormalPrior)
-    assert isinstance(model.covar_module.base_kernel.lengthscale_prior, LogNormalPrior)
+    assert isinstance(model.covar_module.scales_prior, ScalesPrior)
     assert model.variance == "laplace"
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
 

@@ -27,7 +27,7 @@ from torch import Size, Tensor
 from botorch_pref.benchmarks.speed.duels import DIM, FRESH, Duels, Grid, duels, probes
 from botorch_pref.benchmarks.speed.timing import Case, Run, Side
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import DEFAULT_LENGTHSCALES, default_covar_module
+from botorch_pref.models.fitting import DEFAULT_MODES, default_covar_module
 
 BATCH_SIZE = 16
 NUM_PAIRS = 64
@@ -129,9 +129,8 @@ def pairwise_of(X: Tensor, comparisons: Tensor) -> PairwiseGP:
 
 
 def _kernel(X: Tensor) -> ScaleKernel:
-    """The default kernel with a single mode of the lengthscales: both models then start alike."""
-    modes = DEFAULT_LENGTHSCALES[:1]
-    return default_covar_module(X.shape[-1], X.shape[:-2], lengthscales=modes).to(X)
+    """The default kernel with a single mode of its prior: both models then start alike."""
+    return default_covar_module(X.shape[-1], X.shape[:-2], modes=DEFAULT_MODES[:1]).to(X)
 
 
 def fit(build: Build, X: Tensor, comparisons: Tensor) -> Run:
