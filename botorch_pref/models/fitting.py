@@ -151,27 +151,45 @@ def write_scales(kernel: ScaleKernel, value: Tensor) -> None:
     kernel.outputscale = value[..., 0, -1]
 
 
+def has_modes(kernel: Module) -> bool:
+    """Whether a kernel's scales are learnt under a :class:`ScalesPrior`."""
+    if not isinstance(getattr(kernel, "scales_prior", None), ScalesPrior):
+        return False
+    return all(
+        raw.requires_grad for raw in (kernel.raw_outputscale, *kernel.base_kernel.parameters())
+    )
+
+
+def _are_allowed(kernel: ScaleKernel, scales: Tensor) -> bool:
+    """Whether scales are within the constraints of a kernel, which a user may have narrowed."""
+    lengthscales, outputscale = scales[..., :-1], scales[..., 0, -1]
+    return bool(
+        kernel.base_kernel.raw_lengthscale_constraint.check(lengthscales)
+        and kernel.raw_outputscale_constraint.check(outputscale)
+    )
+
+
 @torch.no_grad()
 def start_at_best_mode(model: Module, log_evidence: Callable[[], Tensor]) -> None:
     r"""Set scales to the mode of their prior under which the data are most likely.
 
     A search from one mode may end in a local maximum around it. The values that the kernel has
-    are kept where they are better than all modes.
+    are kept where they are better than all modes; scales that are not learnt, and modes outside
+    their constraints, are left alone.
 
     Args:
         model: A model, of whose kernels those with a :class:`ScalesPrior` are set.
         log_evidence: Its log evidence, one value for each element of its batch.
     """
     for kernel in model.modules():
-        prior = getattr(kernel, "scales_prior", None)
-        if not isinstance(prior, ScalesPrior):
+        if not has_modes(kernel):
             continue
-        now = read_scales(kernel)
+        prior, now = kernel.scales_prior, read_scales(kernel)
         starts = [now]
         for lengthscale, outputscale in prior.modes:
             mode = torch.full_like(now, lengthscale)
             mode[..., -1] = outputscale
-            if not torch.equal(mode, now):
+            if not torch.equal(mode, now) and _are_allowed(kernel, mode):
                 starts.append(mode)
         if len(starts) == 1:
             continue

@@ -29,7 +29,7 @@ from botorch_pref.laplace import Observations, Representer, choose_side, represe
 from botorch_pref.laplace.base import Side
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator
-from botorch_pref.models.fitting import log_hyperposterior, start_at_best_mode
+from botorch_pref.models.fitting import has_modes, log_hyperposterior, start_at_best_mode
 from botorch_pref.models.independent_fit import fit_independently, is_independent, understands
 from botorch_pref.models.links import checked_link
 from botorch_pref.models.pieces import represent_pieces, scaled, worth_splitting
@@ -138,9 +138,11 @@ class LaplaceGP(TransformedItems, Model, GP):
         Models of a batch that share nothing are fitted each alone.
 
         Raises:
-            AttributeError: While it is fitted, which BoTorch takes for no hook.
+            AttributeError: If there is a single start and no such batch, or while it is fitted,
+                which BoTorch takes for no hook.
         """
-        if self._is_fitting or not self.num_observations:
+        special = is_independent(self) or any(has_modes(part) for part in self.modules())
+        if self._is_fitting or not self.num_observations or not special:
             raise AttributeError("custom_fit")
         return self._fit_from_best_start
 

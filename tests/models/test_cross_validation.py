@@ -114,7 +114,7 @@ def test_refitted_in_each_fold(data: Comparisons) -> None:
     found = pairwise_cross_validation(model, 2, refit=True)
     assert torch.equal(found.fold, kept.fold)
     assert not torch.allclose(found.probability, kept.probability, atol=1e-3)
-    assert model.covar_module.outputscale.item() == pytest.approx(4.0)  # the model itself stays
+    assert model.covar_module.outputscale.item() == pytest.approx(1.5)  # the model itself stays
 
 
 def test_values_stay(data: Comparisons) -> None:

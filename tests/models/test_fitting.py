@@ -7,6 +7,7 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim.utils import sample_all_priors
+from gpytorch.constraints import Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from scipy.stats import lognorm
@@ -176,6 +177,26 @@ def test_labels_are_fitted_from_the_best_start_too() -> None:
     values = torch.stack([log_objective(model, mode) for mode in MODES])
     start_at_best_mode(model, model.log_evidence)
     torch.testing.assert_close(read_scales(model.covar_module), best_mode(values))
+
+
+def test_scales_that_are_not_learnt_are_left_alone() -> None:
+    model = PreferenceGP(*duels(MODES[1]))
+    model.covar_module.base_kernel.raw_lengthscale.requires_grad_(False)
+    start_at_best_mode(model, model.log_evidence)
+    torch.testing.assert_close(read_scales(model.covar_module), at_mode(MODES[0]))
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    found = read_scales(model.covar_module)[0].tolist()
+    assert found[:2] == pytest.approx([0.21, 0.21])
+    assert found[2] != pytest.approx(1.5, rel=1e-3)
+
+
+def test_modes_outside_of_constraints_are_left_out() -> None:
+    model = PreferenceGP(*duels(MODES[1]))
+    kernel = model.covar_module
+    kernel.base_kernel.register_constraint("raw_lengthscale", Interval(0.1, 0.3))
+    kernel.base_kernel.lengthscale = 0.25
+    start_at_best_mode(model, model.log_evidence)
+    assert float(kernel.base_kernel.lengthscale.detach().max()) < 0.3
 
 
 def test_kernels_with_other_priors_are_left_alone() -> None:

@@ -244,6 +244,7 @@ class TestData:
         """A warning would fail the test; a start that did not converge is not kept."""
         X, comparisons = make_duels(60, 300, 3)
         model = PreferenceGP(X, comparisons, inducing_points=40)
+        assert model.inducing_points is not None  # chosen before the items are rounded
         single = copy.deepcopy(model).float()
         found = single.log_evidence()
         torch.testing.assert_close(found.double(), model.log_evidence(), rtol=1e-4, atol=0.0)
