@@ -3,14 +3,11 @@ r"""What the rules share: pending points, moments of a difference, links."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from functools import wraps
 from typing import Any, ClassVar, cast
 
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Size, Tensor
 from torch.nn import Module
 
@@ -83,34 +80,24 @@ class PairAcquisitionFunction(_NoPendingPoints):
         "pending point is a pending pair."
     )
 
-    @abstractmethod
-    def set_pending_pairs(self, pairs: Tensor | None) -> None:
-        r"""Take ``k x 2 x d``-dim pairs that are asked but not answered into account."""
+    def __call__(self, X: Tensor) -> Tensor:
+        r"""The values of ``b x 2 x d``-dim pairs, ``b``-dim.
 
-
-def pair_batch_mode(forward: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
-    r"""BoTorch's ``t_batch_mode_transform`` for the ``forward`` of a rule for pairs.
-
-    Args:
-        forward: Takes ``b x 2 x d``-dim pairs.
-
-    Returns:
-        The same, which raises ``UnsupportedError`` if it is given another number of items.
-    """
-    transformed = t_batch_mode_transform(expected_q=2)(forward)
-
-    @wraps(forward)
-    def checked(self: Any, X: Tensor) -> Tensor:
+        Raises:
+            UnsupportedError: If ``X`` has another number of items.
+        """
         if X.dim() >= 2 and X.shape[-2] != 2:
             raise UnsupportedError(
                 f"{type(self).__name__} chooses one pair at a time (q=2), but X has q="
                 f"{X.shape[-2]} items. For several pairs at a time wrap it in PairAsPoint, "
                 "under which a pair is one point of 2d columns, and use sequential=True."
             )
-        value: Tensor = transformed(self, X)
+        value: Tensor = super().__call__(X)
         return value
 
-    return checked
+    @abstractmethod
+    def set_pending_pairs(self, pairs: Tensor | None) -> None:
+        r"""Take ``k x 2 x d``-dim pairs that are asked but not answered into account."""
 
 
 class ItemAcquisitionFunction(_NoPendingPoints):

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 
 import torch
 from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 from torch.nn import Module
 
@@ -14,7 +15,6 @@ from botorch_pref.acquisition.base import (
     PairAcquisitionFunction,
     difference_moments,
     link_of,
-    pair_batch_mode,
 )
 from botorch_pref.acquisition.difference_law import DifferenceLaw
 from botorch_pref.acquisition.expected_gain import less_the_best
@@ -116,7 +116,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         self.law = DifferenceLaw.of(self.believed)
         return self
 
-    @pair_batch_mode
+    @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""The gain per duel.
 

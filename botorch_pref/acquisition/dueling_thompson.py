@@ -9,11 +9,12 @@ import torch
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths, gaussian_update
+from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.models import ExactGP
 from torch import Size, Tensor
 
 from botorch_pref import sampling  # noqa: F401 (registers the draws of our models)
-from botorch_pref.acquisition.base import PairAcquisitionFunction, pair_batch_mode
+from botorch_pref.acquisition.base import PairAcquisitionFunction
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.sampling.exact import update_with_cpu_noise
 
@@ -74,7 +75,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         self.redraw(self._draw)
         return self
 
-    @pair_batch_mode
+    @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""The sum of both paths.
 

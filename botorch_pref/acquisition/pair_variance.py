@@ -6,13 +6,10 @@ from typing import Any, cast
 
 import torch
 from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import (
-    PairAcquisitionFunction,
-    difference_moments,
-    pair_batch_mode,
-)
+from botorch_pref.acquisition.base import PairAcquisitionFunction, difference_moments
 from botorch_pref.exceptions import UnsupportedError
 
 
@@ -66,7 +63,7 @@ class PairVariance(PairAcquisitionFunction):
             answers = torch.full_like(telling[:, 0, 0], 0.5)
             self.pending_model = cast(Any, self.model).condition_on_pairs(telling, answers)
 
-    @pair_batch_mode
+    @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""The variance of the difference.
 
