@@ -1,7 +1,7 @@
 r"""The table that chose the default priors: closed loops on public test functions.
 
 Run it with ``botorch-pref bench defaults --seeds 6 --out table.csv``. The
-file is written anew after every loop, and loops that it already holds are not run again.
+file is rewritten after every loop, and loops that it already holds are not run again.
 What a loop does stands in :mod:`botorch_pref.benchmarks.loop`.
 """
 
@@ -27,7 +27,7 @@ from botorch_pref.benchmarks.loop import (
     Cell,
     check_model,
 )
-from botorch_pref.cli.parser import Parser, count, jobs, positive, seed
+from botorch_pref.cli.parser import Parser, add_seeds, count, positive
 from botorch_pref.exceptions import UnsupportedError
 
 # The former default is the first, with which the others are compared.
@@ -196,9 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="botorch-pref bench defaults",
         description="Closed loops on public test functions, which chose the default priors.",
     )
-    parser.add_argument("--seeds", type=count, default=6, help="number of seeds")
-    parser.add_argument("--first-seed", type=seed, default=0, help="the first of them")
-    parser.add_argument("--jobs", type=jobs, default=1, help="number of processes")
+    add_seeds(parser, 6)
     parser.add_argument("--horizon", type=count, default=60, help="duels a loop")
     parser.add_argument("--functions", nargs="+", default=list(FUNCTIONS), metavar="NAME")
     parser.add_argument(

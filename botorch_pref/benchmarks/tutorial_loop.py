@@ -3,7 +3,7 @@ r"""The loop of BoTorch's tutorial ``preference_bo`` under several models, side 
 Utility is a weighted sum of four coordinates; the judge sees the utilities of a pair with normal
 noise of standard deviation 0.1. Two random items begin; then BoTorch's EUBO chooses both items of
 every query by ``optimize_acqf``, with 3 restarts and 512 raw samples, under a model of items that
-``Normalize`` maps to the range of those asked so far, fitted anew for every query.
+``Normalize`` maps to the range of those asked so far, refitted for every query.
 Run it with ``botorch-pref bench tutorial --seeds 10``.
 """
 
@@ -33,7 +33,7 @@ from botorch_pref.benchmarks.loop import (
     build_model,
     check_model,
 )
-from botorch_pref.cli.parser import Parser, count, jobs, seed
+from botorch_pref.cli.parser import Parser, add_seeds
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.randomness import seeded
 from botorch_pref.runner.threads import num_threads
@@ -59,7 +59,7 @@ class TutorialLoop(NamedTuple):
         row: dict[str, str | int | float] = {"model": self.model, "seed": self.seed}
         utility = WeightedSum(_DIM)
         with num_threads(), seeded(self.seed), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PairwiseGP tells of its jitter
+            warnings.simplefilter("ignore")  # PairwiseGP warns of its jitter
             test = torch.rand(_NUM_TEST, _DIM, dtype=torch.double)
             items = torch.rand(2, _DIM, dtype=torch.double)
             comparisons = _answer(utility(items), 0)
@@ -147,9 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="The loop of BoTorch's tutorial preference_bo under several models: best item "
         f"(of {WeightedSum(_DIM).optimal_value:.3f}) and Kendall's tau after 10 and 20 queries.",
     )
-    parser.add_argument("--seeds", type=count, default=10, help="number of seeds")
-    parser.add_argument("--first-seed", type=seed, default=0, help="the first of them")
-    parser.add_argument("--jobs", type=jobs, default=1, help="number of processes")
+    add_seeds(parser, 10)
     parser.add_argument("--models", nargs="+", default=list(MODELS), metavar="MODEL")
     arguments = parser.parse_args(argv)
     first = arguments.first_seed

@@ -110,9 +110,7 @@ def _add_run(commands: Any) -> None:
         late_epilog=_problems_and_strategies,
     )
     run.add_argument("problem", help="one of the problems below")
-    run.add_argument(
-        "--strategy", metavar="NAME", help="one of those below, where the default stands, too"
-    )
+    run.add_argument("--strategy", metavar="NAME", help="one of the strategies below")
     run.add_argument(
         "--horizon",
         type=count,

@@ -173,8 +173,9 @@ def _progress(study: Study, found: Recommendation | None) -> str:
     text = f"    progress [{'#' * full}{'.' * (_BAR - full)}] {int(100 * share)} %"
     if found is None or found.good_enough is None:
         return text
-    if found.num_answers < study.stopping.min_answers:  # it would mostly tell of the prior
-        return text
+    beliefs = study.beliefs()
+    if beliefs is None or beliefs.num_answers < study.stopping.min_answers:
+        return text  # as in the statement: a probability would mostly tell of the prior
     return f"{text}; good enough with probability {found.good_enough:.2f}"
 
 

@@ -55,6 +55,13 @@ def jobs(text: str) -> int:
         ) from None
 
 
+def add_seeds(parser: Parser, default: int) -> None:
+    """The seeds of a measurement, ``range(first_seed, first_seed + seeds)``, and its processes."""
+    parser.add_argument("--seeds", type=count, default=default, help="number of seeds")
+    parser.add_argument("--first-seed", type=seed, default=0, help="the first of them")
+    parser.add_argument("--jobs", type=jobs, default=1, help="number of processes")
+
+
 def positive(text: str) -> float:
     """A positive number."""
     try:

@@ -83,7 +83,7 @@ def add_ask(commands: Any) -> None:
     ask.add_argument(
         "--strategy",
         metavar="NAME",
-        help="of a new study: one of those below, where the default stands, too",
+        help="of a new study: one of the strategies below",
     )
     ask.add_argument(
         "--horizon",
