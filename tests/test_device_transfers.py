@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from botorch_pref.inference import ItemSide, find_mode
+from botorch_pref.inference.inducing import InducingSide
+from botorch_pref.inference.sides import ExactSide
 from botorch_pref.kernels import ComparisonBiasKernel
-from botorch_pref.laplace import ItemSide, find_mode
-from botorch_pref.laplace.inducing import InducingSide
-from botorch_pref.laplace.sides import ExactSide
 from botorch_pref.likelihood_ratio.barrier import Barrier
 from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
 from botorch_pref.models import LikelihoodRatioModel, PreferenceGP
@@ -24,9 +24,9 @@ INDUCING = {"inducing_points": 6}
 
 def stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes inducing items store no covariance and take few rows at a time."""
-    monkeypatch.setattr("botorch_pref.laplace.inducing.KEPT_ENTRIES", 0)
-    monkeypatch.setattr("botorch_pref.laplace.inducing_rows.KEPT_ENTRIES", 0)
-    monkeypatch.setattr("botorch_pref.laplace.inducing_rows._DEVICE_ENTRIES", 10 * 6)
+    monkeypatch.setattr("botorch_pref.inference.inducing.KEPT_ENTRIES", 0)
+    monkeypatch.setattr("botorch_pref.inference.inducing_rows.KEPT_ENTRIES", 0)
+    monkeypatch.setattr("botorch_pref.inference.inducing_rows._DEVICE_ENTRIES", 10 * 6)
 
 
 @emulated
@@ -39,7 +39,7 @@ def test_one_value_a_newton_step_is_brought_to_the_cpu(
 ) -> None:
     """Also where steps go on by one Hessian for as long as it serves; and nothing is sent."""
     if how == "keeps":  # of inducing items where their design is not stored
-        monkeypatch.setattr("botorch_pref.laplace.inducing.KEPT_ENTRIES", 0)
+        monkeypatch.setattr("botorch_pref.inference.inducing.KEPT_ENTRIES", 0)
     if how == "streams":
         stream(monkeypatch)
     X, comparisons = items_and_comparisons()

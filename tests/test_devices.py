@@ -29,7 +29,7 @@ from botorch_pref.acquisition import (
     PairVariance,
 )
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.finite import FiniteEngine
+from botorch_pref.inference.finite import FiniteEngine
 from botorch_pref.models import (
     BordaGP,
     LaplaceMarginalLogLikelihood,

@@ -17,9 +17,8 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 LAYERS = (
     ("exceptions", "_memory", "randomness"),
     ("data", "queries", "likelihoods"),
-    ("laplace", "likelihood_ratio", "kernels"),
-    ("finite", "models"),
-    ("sampling",),
+    ("inference", "likelihood_ratio", "kernels"),
+    ("models",),
     ("acquisition",),
     ("space",),
     ("strategies",),
@@ -30,7 +29,7 @@ LAYERS = (
 LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Parts that are functions of tensors: what they may not reach, directly or by way of the package.
-TENSOR_PARTS = ("likelihoods", "laplace", "likelihood_ratio", "finite")
+TENSOR_PARTS = ("likelihoods", "inference", "likelihood_ratio")
 FORBIDDEN = (f"{PACKAGE}.models", "gpytorch", "botorch.models")
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -7,7 +7,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.laplace import ExactSide, Observations
+from botorch_pref.inference import ExactSide, Observations
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models import PreferenceGP
 

@@ -13,10 +13,10 @@ from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.models import ExactGP
 from torch import Size, Tensor
 
-from botorch_pref import sampling  # noqa: F401 (registers the draws of our models)
 from botorch_pref.acquisition.base import PairAcquisitionFunction
+from botorch_pref.models import pathwise  # noqa: F401 (registers the draws of our models)
+from botorch_pref.models.exact_draws import update_with_cpu_noise
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.sampling.exact import update_with_cpu_noise
 
 
 class DuelingThompsonSampling(PairAcquisitionFunction):

@@ -25,7 +25,7 @@ from torch import Size, Tensor
 
 from botorch_pref.benchmarks.claims import Claim, Comparison
 from botorch_pref.benchmarks.experiment import PENALTY, Column, Experiment
-from botorch_pref.finite import FiniteEngine, FinitePosterior, Regularizer
+from botorch_pref.inference.finite import FiniteEngine, FinitePosterior, Regularizer
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.plotting import COLOURS
 from botorch_pref.problems import Ackley

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from botorch_pref.benchmarks.claims import Claim
-from botorch_pref.finite import Regularizer
+from botorch_pref.inference.finite import Regularizer
 from botorch_pref.models.fitting import KernelName
 from botorch_pref.plotting import plot_experiment
 from botorch_pref.problems import PreferenceProblem
@@ -166,7 +166,7 @@ class RegretExperiment(Experiment):
         tail: Over how many of the last duels the final regret is averaged.
         ridge: ``rho = lambda kappa`` of every strategy, and the scalar baseline's ridge.
         regularizer: The penalty of the predictors; see
-            :class:`~botorch_pref.finite.FiniteEngine`.
+            :class:`~botorch_pref.inference.finite.FiniteEngine`.
         fixed_models: Whether the strategies take a ridge and a penalty.
     """
 

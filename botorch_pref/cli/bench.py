@@ -17,7 +17,7 @@ from botorch_pref.cli.errors import INTERRUPTED, UsageError
 from botorch_pref.cli.folder import writable_folder
 from botorch_pref.cli.parser import Parser, count, jobs, positive
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.finite import Regularizer
+from botorch_pref.inference.finite import Regularizer
 from botorch_pref.runner.store import MANIFEST
 
 _ROOT = Path("botorch_pref_runs")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_pref.laplace.observations import Observations
+from botorch_pref.inference.observations import Observations
 
 
 class Likelihood(NamedTuple):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace.observations import Observations
+from botorch_pref.inference.observations import Observations
 from botorch_pref.likelihood_ratio.constraints import Constraints
 from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
 

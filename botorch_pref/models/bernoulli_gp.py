@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.data import Labels
-from botorch_pref.laplace import Block, Observations
+from botorch_pref.inference import Block, Observations
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.laplace_gp import LaplaceGP, check_dimension
 from botorch_pref.models.transformed_items import num_columns

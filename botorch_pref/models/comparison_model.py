@@ -18,7 +18,7 @@ from botorch_pref.data.checks import check_shape, common_batch_shape
 from botorch_pref.data.comparisons import expanded
 from botorch_pref.data.options import checked_kappa
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.laplace import Block, Observations
+from botorch_pref.inference import Block, Observations
 from botorch_pref.models.laplace_gp import LaplaceGP, check_dimension
 from botorch_pref.models.measured_values import Calibration, values_block
 from botorch_pref.models.solved import Solved, begins_with, solve

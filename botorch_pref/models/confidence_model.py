@@ -16,7 +16,7 @@ from torch import Size, Tensor
 from botorch_pref.data.checks import finite, refuse
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace import Block, Observations
+from botorch_pref.inference import Block, Observations
 from botorch_pref.likelihood_ratio import (
     ConfidenceSet,
     LikelihoodProgram,

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from botorch_pref._memory import keep_pages
-from botorch_pref.laplace import Side, log_evidence
-from botorch_pref.laplace.evidence import refuse_second_derivatives
+from botorch_pref.inference import Side, log_evidence
+from botorch_pref.inference.evidence import refuse_second_derivatives
 from botorch_pref.models.pieces import Pieces, piece_size, worth_splitting
 
 if TYPE_CHECKING:

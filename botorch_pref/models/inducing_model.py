@@ -11,10 +11,10 @@ from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import check_items, check_like, finite, refuse
 from botorch_pref.data.options import check_count
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace import InducingSide, Observations, represent
-from botorch_pref.laplace.base import Side
-from botorch_pref.laplace.inducing_extension import extend_through_inducing_items
-from botorch_pref.laplace.maps import others
+from botorch_pref.inference import InducingSide, Observations, represent
+from botorch_pref.inference.base import Side
+from botorch_pref.inference.inducing_extension import extend_through_inducing_items
+from botorch_pref.inference.maps import others
 from botorch_pref.models.comparison_model import shape_of
 from botorch_pref.models.inducing_kernel import Choice, InducingKernel, most_varied
 from botorch_pref.models.laplace_gp import LaplaceGP
@@ -28,7 +28,7 @@ class InducingModel(UtilityModel):
     The mode and its Hessian live in ``p`` dimensions; duels come in blocks, so that memory grows
     by vectors of length ``m`` alone. Predictions keep the prior variance that inducing items do
     not explain. The evidence is Laplace's with a trace correction, see
-    :mod:`~botorch_pref.laplace.inducing_evidence`: it is below the exact one as a rule, the more
+    :mod:`~botorch_pref.inference.inducing_evidence`: it is below the exact one as a rule, the more
     the shorter the lengthscales, which come out too long where inducing items are few. Each of
     its gradients takes several passes over the data: hyperparameters of very many duels are
     better fitted to a part of them by an exact model, and loaded by ``load_state_dict``.

@@ -19,7 +19,7 @@ from botorch_pref.data import Comparisons
 from botorch_pref.data.checks import check_like, check_shape
 from botorch_pref.data.rows import match_items
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.laplace import Block
+from botorch_pref.inference import Block
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.comparison_model import as_comparisons
 from botorch_pref.models.judgement_blocks import (

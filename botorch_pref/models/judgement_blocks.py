@@ -13,7 +13,7 @@ from botorch_pref.data import Comparisons, Labels
 from botorch_pref.data.checks import check_like, check_shape
 from botorch_pref.data.rows import match_items, merge_rows
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.laplace import Block
+from botorch_pref.inference import Block
 from botorch_pref.likelihood_ratio.choices import ChoiceLikelihood
 from botorch_pref.likelihoods import BernoulliLikelihood
 

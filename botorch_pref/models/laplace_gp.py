@@ -24,9 +24,9 @@ from torch import Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.inference import Observations, Representer, choose_side, represent
+from botorch_pref.inference.base import Side
 from botorch_pref.kernels.dense import dense_covariance
-from botorch_pref.laplace import Observations, Representer, choose_side, represent
-from botorch_pref.laplace.base import Side
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator
 from botorch_pref.models.fitting import has_modes, log_hyperposterior, start_at_best_mode

@@ -21,7 +21,7 @@ from torch.nn import Parameter
 from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.laplace import Block, StandardNormal
+from botorch_pref.inference import Block, StandardNormal
 
 _ITEM = (1.0,)
 

@@ -1,6 +1,6 @@
 r"""Lets BoTorch's pathwise registry find the draws of these models.
 
-The draws live in :mod:`botorch_pref.sampling`, which knows the models and is not known by
+The draws live in :mod:`botorch_pref.models.pathwise`, which knows the models and is not known by
 them. A registry entry made only there would be missing for a user who imports a model and
 calls ``draw_matheron_paths``; this one loads the real entries when it is first asked.
 """
@@ -18,7 +18,7 @@ from botorch.utils.dispatcher import Dispatcher
 
 from botorch_pref.models.laplace_gp import LaplaceGP
 
-_OWNER = "botorch_pref.sampling"
+_OWNER = "botorch_pref.models.pathwise"
 
 
 def _load_and_dispatch(dispatcher: Dispatcher, model: LaplaceGP, **kwargs: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gpytorch import kernels
 from torch import Tensor
 
+from botorch_pref.inference import Observations, Representer, Side, choose_side, represent
 from botorch_pref.kernels.dense import KernelFunction
-from botorch_pref.laplace import Observations, Representer, Side, choose_side, represent
 
 if TYPE_CHECKING:
     from botorch_pref.models.laplace_gp import LaplaceGP

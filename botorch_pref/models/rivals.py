@@ -8,8 +8,8 @@ import torch
 from linear_operator import to_dense
 from torch import Tensor
 
+from botorch_pref.inference import Representer
 from botorch_pref.kernels.dense import dense_covariance
-from botorch_pref.laplace import Representer
 from botorch_pref.models.laplace_gp import check_dimension
 from botorch_pref.models.utility_model import UtilityModel
 

@@ -9,10 +9,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_pref.data import Comparisons, Values
+from botorch_pref.inference import Representer, choose_side, extend, represent
+from botorch_pref.inference.extension import bordered
+from botorch_pref.inference.maps import others
 from botorch_pref.kernels.dense import dense_covariance
-from botorch_pref.laplace import Representer, choose_side, extend, represent
-from botorch_pref.laplace.extension import bordered
-from botorch_pref.laplace.maps import others
 
 if TYPE_CHECKING:
     from botorch_pref.models.comparison_model import ComparisonModel

@@ -13,8 +13,8 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Tensor, cat
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.inference import Observations
 from botorch_pref.kernels import dueling_variance
-from botorch_pref.laplace import Observations
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.comparison_model import ComparisonModel
 from botorch_pref.models.laplace_gp import check_dimension

@@ -10,7 +10,7 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.finite import argmax_with_random_ties
+from botorch_pref.inference.finite import argmax_with_random_ties
 from botorch_pref.randomness import seeded
 from botorch_pref.space.box import Box, Constraints
 from botorch_pref.space.checks import bounding_box, checked_table

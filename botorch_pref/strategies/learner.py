@@ -15,7 +15,7 @@ from torch import Size
 from botorch_pref.data import Comparisons
 from botorch_pref.data.options import check_count, checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.finite import FiniteEngine, Regularizer, checked_regularizer
+from botorch_pref.inference.finite import FiniteEngine, Regularizer, checked_regularizer
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.fitting import DEFAULT_MODES, KernelName, default_covar_module
 from botorch_pref.queries import Duel
@@ -45,7 +45,7 @@ class UtilityLearner:
             instead of ``"outputscale"``, and ``"kernel"`` is ``"rbf"`` unless ``"matern"``
             (5/2) or ``"matern15"`` (3/2) is asked for.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
-        regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
+        regularizer: See :class:`~botorch_pref.inference.finite.FiniteEngine`; choices only.
         seed: Of restarts of the fit.
         inducing_points: The number of inducing items of the model, on a box; ``None`` for none.
     """

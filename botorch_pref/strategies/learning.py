@@ -9,7 +9,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
-from botorch_pref.finite import Regularizer, argmax_with_random_ties
+from botorch_pref.inference.finite import Regularizer, argmax_with_random_ties
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
@@ -39,7 +39,7 @@ class LearningStrategy(Strategy):
         hyperparameters: ``"evidence"`` to learn them, or fixed values; see
             :class:`~botorch_pref.strategies.learner.UtilityLearner`.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
-        regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
+        regularizer: See :class:`~botorch_pref.inference.finite.FiniteEngine`; choices only.
         inducing_points: Of so many items inference goes through on a box, for very many duels; see
             :class:`~botorch_pref.models.PreferenceGP`. By default it is exact.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.finite import Regularizer, argmax_with_random_ties
+from botorch_pref.inference.finite import Regularizer, argmax_with_random_ties
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.schedules import Schedule, as_schedule
@@ -65,7 +65,7 @@ class PFTS(UtilityStrategy):
             on_identical: What to do when both draws have the same maximiser: ``"keep"``
                 asks that pair, as the paper does; ``"resample"`` draws the second arm
                 anew; ``"skip_query"`` goes on to the next round.
-            regularizer: See :class:`~botorch_pref.finite.FiniteEngine`; choices only.
+            regularizer: See :class:`~botorch_pref.inference.finite.FiniteEngine`; choices only.
             inducing_points: Of so many items inference goes through on a box, for very many duels.
 
         Raises:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.finite import FiniteEngine, FinitePosterior
+from botorch_pref.inference.finite import FiniteEngine, FinitePosterior
 from botorch_pref.models import PreferenceGP
 from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from botorch_pref.finite import argmax_with_random_ties
+from botorch_pref.inference.finite import argmax_with_random_ties
 
 
 class ValuePosterior:

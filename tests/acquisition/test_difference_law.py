@@ -9,7 +9,7 @@ from scipy import special, stats
 
 from botorch_pref.acquisition.difference_law import DifferenceLaw
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.laplace import AnswerSide, ItemSide
+from botorch_pref.inference import AnswerSide, ItemSide
 from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import make_botorch_model, make_model
 from tests.models.common import make_duels, make_kernel, numerical_gradient, rand

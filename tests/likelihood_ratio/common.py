@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_pref.laplace import Block, Observations
+from botorch_pref.inference import Block, Observations
 from botorch_pref.likelihood_ratio import ConfidenceSet, LikelihoodProgram, whiten
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
-from tests.laplace.common import DUEL, design, duels, labels, matern, rand
+from tests.inference.common import DUEL, design, duels, labels, matern, rand
 
 JITTER = 1e-6
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.laplace import Observations
+from botorch_pref.inference import Observations
 from botorch_pref.likelihood_ratio import (
     SCREENING,
     Bound,
@@ -19,7 +19,7 @@ from botorch_pref.likelihood_ratio import (
     whiten,
 )
 from tests.common import same
-from tests.laplace.common import numerical_gradient, rand, randn
+from tests.inference.common import numerical_gradient, rand, randn
 from tests.likelihood_ratio.common import JITTER, Case, assert_inside, case, duel_block
 
 CASES = [

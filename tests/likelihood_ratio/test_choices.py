@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.laplace import Block, Observations
+from botorch_pref.inference import Block, Observations
 from botorch_pref.likelihood_ratio import ChoiceLikelihood, ConfidenceSet, choice_block
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
 from tests.common import same
-from tests.laplace.common import DUEL, design, rand, randn
+from tests.inference.common import DUEL, design, rand, randn
 from tests.likelihood_ratio.common import Case, assert_inside
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from botorch_pref.likelihood_ratio import ConfidenceSet
 from botorch_pref.likelihood_ratio.curvature import upper_curvature
-from tests.laplace.common import randn
+from tests.inference.common import randn
 from tests.likelihood_ratio.common import Case, case
 
 CASES = [

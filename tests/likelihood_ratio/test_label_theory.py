@@ -23,7 +23,7 @@ from botorch_pref.likelihood_ratio.label_theory import (
     regret_ratio,
 )
 from botorch_pref.likelihood_ratio.theory import information_gain, sequential_deviations
-from tests.laplace.common import matern, rand, randn
+from tests.inference.common import matern, rand, randn
 
 
 def test_beta_at_the_printed_setting() -> None:

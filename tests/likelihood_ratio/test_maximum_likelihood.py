@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace import Block, Observations
+from botorch_pref.inference import Block, Observations
 from botorch_pref.likelihood_ratio import LikelihoodProgram
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
-from tests.laplace.common import DUEL, make, rand
+from tests.inference.common import DUEL, make, rand
 from tests.likelihood_ratio.common import Case, case, duel_block
 
 CASES = [

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.laplace import Observations
+from botorch_pref.inference import Observations
 from botorch_pref.likelihood_ratio import (
     SCREENING,
     ConfidenceSet,
@@ -19,7 +19,7 @@ from botorch_pref.likelihood_ratio import (
     least_advantage,
 )
 from tests.common import same
-from tests.laplace.common import numerical_gradient, rand
+from tests.inference.common import numerical_gradient, rand
 from tests.likelihood_ratio.common import Case, assert_inside, case
 
 CASES = [

@@ -24,7 +24,7 @@ from botorch_pref.likelihood_ratio.theory import (
     regret_bound,
     sequential_deviations,
 )
-from tests.laplace.common import matern, rand, randn
+from tests.inference.common import matern, rand, randn
 
 PENALTIES = [1.0, 0.1, 0.01]
 SLACKS = [beta1, beta2, beta, beta_ville]

@@ -7,7 +7,7 @@ import torch
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio import whiten
-from tests.laplace.common import matern, rand
+from tests.inference.common import matern, rand
 
 
 def test_root_and_inverse() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from botorch_pref.models import LikelihoodRatioModel
 from tests._reference import likelihood_ratio as reference
-from tests.laplace.common import matern
+from tests.inference.common import matern
 from tests.models.common import make_duels
 
 JITTER = 1e-6

@@ -11,7 +11,7 @@ from botorch.fit import fit_gpytorch_mll
 from torch import Size, Tensor
 
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.sampling import draw_posterior_paths
+from botorch_pref.models.pathwise import draw_posterior_paths
 from tests.models.common import make_duels, rand
 
 POINTS = rand(4, 2, seed=1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.theory import deviation_sum_bound, information_gain
 from botorch_pref.models.duel_deviation import asked_deviations, duel_deviation
-from tests.laplace.common import matern
+from tests.inference.common import matern
 from tests.models.common import make_kernel, numerical_gradient, rand
 from tests.models.judged import lengthscales, unit_kernel
 

@@ -7,8 +7,8 @@ import torch
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.laplace import evidence as laplace_evidence
-from botorch_pref.laplace.mode import _Newton
+from botorch_pref.inference import evidence as laplace_evidence
+from botorch_pref.inference.mode import _Newton
 from botorch_pref.models import PreferenceGP, pieces
 from botorch_pref.models.fitting import default_covar_module
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.models.functionals import Functionals
-from tests.laplace.common import matern
+from tests.inference.common import matern
 from tests.models.common import numerical_gradient, rand
 from tests.models.judged import JITTER, lengthscales, make_set
 

@@ -20,7 +20,7 @@ from torch import Size, Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB, PairVariance
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace import InducingSide
+from botorch_pref.inference import InducingSide
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.randomness import seeded
 from tests.common import same

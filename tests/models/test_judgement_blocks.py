@@ -9,7 +9,7 @@ import torch
 
 from botorch_pref.data import Comparisons, Labels
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace import Block, Observations
+from botorch_pref.inference import Block, Observations
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models.judgement_blocks import (
     DUEL,

@@ -15,7 +15,7 @@ from botorch.models.transforms.input import Warp
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
-from botorch_pref.laplace import AnswerSide, ItemSide, StandardNormal, represent
+from botorch_pref.inference import AnswerSide, ItemSide, StandardNormal, represent
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from tests._reference import mixed as reference

@@ -30,7 +30,7 @@ from botorch_pref.exceptions import (
     LaplaceConvergenceWarning,
     UnsupportedError,
 )
-from botorch_pref.laplace import AnswerSide, ItemSide, choose_side, find_mode
+from botorch_pref.inference import AnswerSide, ItemSide, choose_side, find_mode
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from tests.models.common import (

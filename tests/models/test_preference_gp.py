@@ -26,7 +26,7 @@ from torch import Size, Tensor
 
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.laplace import AnswerSide, ItemSide, sides
+from botorch_pref.inference import AnswerSide, ItemSide, sides
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP, solved
 from botorch_pref.models.fitting import ScalesPrior

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
-from botorch_pref.laplace import AnswerSide, ItemSide, Side, extension
+from botorch_pref.inference import AnswerSide, ItemSide, Side, extension
 from botorch_pref.models import PreferenceGP, solved
 from tests.common import same
 from tests.models.common import Costs, assert_same_posterior, make_duels, make_kernel, rand

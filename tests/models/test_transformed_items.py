@@ -18,7 +18,7 @@ from torch import Tensor
 from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import BernoulliGP, LikelihoodRatioModel, PreferenceGP
-from botorch_pref.sampling import draw_posterior_paths
+from botorch_pref.models.pathwise import draw_posterior_paths
 from tests.models.common import make_kernel, rand
 
 PAIRS = torch.tensor([[0, 1], [2, 1], [3, 0], [2, 4]])

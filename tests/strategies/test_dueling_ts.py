@@ -13,7 +13,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
-from botorch_pref.finite import FinitePosterior
+from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.strategies import DTS, dueling_ts
 from botorch_pref.strategies.dueling_ts import WinVariance, soft_copeland, win_variance

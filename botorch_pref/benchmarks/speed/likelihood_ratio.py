@@ -26,7 +26,7 @@ from linear_operator import to_dense
 from torch import Size, Tensor
 
 from botorch_pref.benchmarks.speed.timing import Case, Side
-from botorch_pref.laplace import Block, Observations
+from botorch_pref.inference import Block, Observations
 from botorch_pref.likelihood_ratio import ConfidenceSet, LikelihoodProgram, whiten
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.fitting import default_covar_module

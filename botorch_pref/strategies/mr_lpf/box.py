@@ -10,7 +10,7 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from botorch_pref.acquisition import PairVariance
-from botorch_pref.finite import argmax_with_random_ties
+from botorch_pref.inference.finite import argmax_with_random_ties
 from botorch_pref.models import PreferenceGP
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Feasible, SearchSpace

@@ -7,7 +7,7 @@ from gpytorch.kernels import ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.finite import (
+from botorch_pref.inference.finite import (
     FiniteEngine,
     PairVarianceTable,
     Regularizer,
@@ -27,7 +27,7 @@ class ActiveChoices(ActiveSet):
     Args:
         space: A space with choices.
         regularizer: The penalty of the predictor; see
-            :class:`~botorch_pref.finite.FiniteEngine`.
+            :class:`~botorch_pref.inference.finite.FiniteEngine`.
         ci_scale: See :func:`~botorch_pref.strategies.mr_lpf.elimination.upper_slack`.
 
     Attributes:

@@ -11,7 +11,7 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
-from botorch_pref.finite import Regularizer
+from botorch_pref.inference.finite import Regularizer
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from botorch_pref.data.options import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, ConfidenceWarning
-from botorch_pref.finite import Regularizer, checked_regularizer
+from botorch_pref.inference.finite import Regularizer, checked_regularizer
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.mr_lpf.bounds import (

@@ -13,7 +13,7 @@ from botorch_pref.data import Comparisons
 from botorch_pref.data.options import checked_positive
 from botorch_pref.data.rows import match_items
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.laplace import Block
+from botorch_pref.inference import Block
 from botorch_pref.likelihood_ratio.choices import choice_block
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
 from botorch_pref.likelihoods import LogitLikelihood

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from botorch_pref.finite import FiniteEngine, PairVarianceTable
+from botorch_pref.inference.finite import FiniteEngine, PairVarianceTable
 from botorch_pref.strategies import MRLPF
 from tests._reference.kernels import gram
 

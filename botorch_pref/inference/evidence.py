@@ -1,0 +1,100 @@
+r"""The Laplace evidence and its gradient.
+
+Notation as in :mod:`botorch_pref.inference.sides`; ``a`` are the representer weights (the
+score at the mode), ``alpha = G^T a``. With ``s`` the derivative of ``-1/2 log det`` with
+respect to the latent values and ``t = (I + W P)^-1 s``,
+
+    d log Z / d C            = 1/2 alpha alpha^T - 1/2 Gamma + sym(G^T t alpha^T)
+    d log Z / d prior_latent = a + t
+
+where the terms in ``t`` carry the movement of the mode (Rasmussen and Williams 2006,
+sec. 5.5.1).
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.inference.base import Side
+from botorch_pref.inference.mode import LaplaceMode, find_mode
+from botorch_pref.inference.sides import ExactSide
+
+_LARGE = 256  # coordinates
+_PATIENCE = 0.1
+
+
+@singledispatch
+def log_evidence(side: Side, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
+    r"""The log marginal likelihood under the Laplace approximation.
+
+    Args:
+        side: The prior and the observations.
+        start: Weights of another mode to start from; the side's own choice by default.
+
+    Returns:
+        The ``...``-dim log evidence, differentiable with respect to the side's
+        ``covariance`` and ``prior_latent``, and the mode.
+    """
+    assert isinstance(side, ExactSide)  # other kinds are registered
+    # From a start that is close by most steps can go by one Hessian; a look more is cheaper than
+    # another factorisation only where matrices are large.
+    near = start is not None and side.covariance.shape[-1] >= _LARGE
+    side.patience = _PATIENCE if near else 0.0
+    mode = find_mode(side, start=start)
+    side.forget()
+    return _Evidence.apply(side.covariance, side.prior_latent, side, mode), mode
+
+
+class _Evidence(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, covariance: Tensor, prior_latent: Tensor, side: ExactSide, mode: LaplaceMode
+    ) -> Tensor:
+        _, curvature, third = side.observations.derivatives(mode.latent)
+        factor = side.factor(curvature)
+        ctx.side, ctx.mode, ctx.factor, ctx.third = side, mode, factor, third
+        ctx.shapes = covariance.shape, prior_latent.shape
+        return mode.log_joint - 0.5 * factor.log_det
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        (grad,) = grads
+        side, mode, factor = ctx.side, ctx.mode, ctx.factor
+        gamma = factor.gamma()
+        moved = factor.solve_adjoint(factor.log_det_slope(gamma, ctx.third))
+        alpha = side.map.adjoint(mode.weights)
+        grad_covariance = symmetric_outer(0.5 * alpha + side.map.adjoint(moved), alpha).sub_(
+            gamma, alpha=0.5
+        )
+        covariance_shape, latent_shape = ctx.shapes
+        return (
+            (grad[..., None, None] * grad_covariance).sum_to_size(covariance_shape),
+            (grad.unsqueeze(-1) * (mode.weights + moved)).sum_to_size(latent_shape),
+            None,
+            None,
+        )
+
+
+def refuse_second_derivatives() -> None:
+    """Raises, inside a backward pass, if it is itself to be differentiated.
+
+    Raises:
+        UnsupportedError: If a graph of the backward pass is asked for: what is held fixed in
+            it, curvatures and factors, would make a second derivative silently wrong.
+    """
+    if torch.is_grad_enabled():
+        raise UnsupportedError("Laplace inference has first derivatives only.")
+
+
+def symmetric_outer(left: Tensor, right: Tensor) -> Tensor:
+    """The symmetric part of ``left right^T``, for ``... x s`` vectors."""
+    # A product of rank two goes over the matrix once; a sum with a transpose three times.
+    half = 0.5 * left
+    return torch.stack([half, right], dim=-1) @ torch.stack([right, half], dim=-2)

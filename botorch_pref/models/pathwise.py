@@ -1,0 +1,236 @@
+r"""Pathwise draws of the utility (Wilson et al. 2021, *Pathwise Conditioning*).
+
+Notation as in :mod:`botorch_pref.inference.sides`. With a prior path ``f0``, the curvature
+``W`` of the covariance and ``S = W^1/2``, a posterior path is
+
+    f(x) = m(x) + f0(x) + c(x)^T [a - t],   (I + W P) t = W H f0(X) + S e,   e ~ N(0, I)
+
+whose covariance is the model's wherever that of ``f0`` is the prior's. Through inducing items,
+in the notation of :mod:`botorch_pref.inference.inducing` and without a pass over the data,
+
+    f(x) = m(x) + f0(x) + k(x, Z) L^-T [z - L^-1 f0(Z) + M^-1/2 e]
+
+Importing this
+module registers the draws with BoTorch.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+from botorch.models.transforms.input import InputTransform
+from botorch.sampling.pathwise.features import FeatureMap, KernelEvaluationMap, gen_kernel_features
+from botorch.sampling.pathwise.paths import GeneralizedLinearPath, SamplePath
+from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths, MatheronPath
+from botorch.sampling.pathwise.prior_samplers import (
+    DrawKernelFeaturePaths,
+    TPathwisePriorSampler,
+    draw_kernel_feature_paths,
+)
+from botorch.sampling.pathwise.utils import GetTrainInputs
+from gpytorch.kernels import Kernel
+from linear_operator import to_dense
+from torch import Size, Tensor
+from torch.nn import Module
+from torch.quasirandom import SobolEngine
+
+from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
+from botorch_pref.inference import ExactSide, InducingSide
+from botorch_pref.inference.inducing_evidence import draw_weights
+from botorch_pref.models.laplace_gp import LaplaceGP
+
+NUM_FEATURES = 4096
+NUM_NYSTROM_POINTS = 512
+_NUM_RESIDUAL_POINTS = 256
+
+
+def draw_prior_paths(
+    model: LaplaceGP, sample_shape: Size, num_features: int = NUM_FEATURES
+) -> GeneralizedLinearPath:
+    r"""Draw functions from the prior, as random features or as a Nystrom expansion.
+
+    Args:
+        model: The model whose prior is drawn from.
+        sample_shape: How many independent functions.
+        num_features: The number of Fourier features, even; for kernels that have none,
+            a Nystrom expansion warns of the variance that it lacks.
+
+    Returns:
+        A differentiable path from items to ``sample_shape x batch_shape x ...`` values.
+
+    Raises:
+        UnsupportedError: If nothing says how many dimensions an item has, or the input transform
+            makes several rows of one.
+    """
+    feature_map: FeatureMap
+    try:
+        features = _features(model, num_features)
+    except NotImplementedError:
+        feature_map, weight = _nystrom(model, sample_shape)
+    else:
+        feature_map = features
+        # Independent, not quasi-random: two Sobol weights would repel each other, and
+        # the two arms of a duel are to be independent draws.
+        shape = (*sample_shape, *model.batch_shape, features.num_outputs)
+        weight = _normal(shape, model.items)
+    return GeneralizedLinearPath(
+        feature_map=feature_map,
+        weight=weight,
+        bias_module=model.mean_module,
+        input_transform=_transform(model),
+    )
+
+
+def draw_posterior_paths(
+    model: LaplaceGP,
+    sample_shape: Size,
+    prior_sampler: TPathwisePriorSampler = draw_prior_paths,
+) -> MatheronPath:
+    r"""Draw functions from the posterior of the utility.
+
+    Args:
+        model: The model whose posterior is drawn from.
+        sample_shape: How many independent functions.
+        prior_sampler: Draws the prior paths.
+
+    Returns:
+        A differentiable path from items to ``sample_shape x batch_shape x ...`` values.
+    """
+    prior = prior_sampler(model, sample_shape)
+    nodes = model.nodes().detach()
+    weight = nodes.new_zeros(*sample_shape, *model.batch_shape, nodes.shape[-2])
+    if model.num_observations:
+        with torch.no_grad():
+            weight = _update_weight(model, prior)
+    update = GeneralizedLinearPath(
+        feature_map=KernelEvaluationMap(model.covar_module, nodes),
+        weight=weight,
+        input_transform=_transform(model),
+    )
+    return MatheronPath(prior_paths=prior, update_paths=update)
+
+
+def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
+    """``H^T (a - t)``, one weight an item or inducing item, for prior paths drawn before.
+
+    Where inference scales the items' utilities, so are the values that enter and the weights.
+    """
+    items, found = model.representer()
+    side, observations = found.side, found.side.observations
+    deviation = prior.forward(items) - model.mean_module(items)  # shape: (..., n)
+    if isinstance(side, InducingSide):
+        return draw_weights(found, deviation, _normal(deviation.shape, deviation))
+    assert isinstance(side, ExactSide)  # there are no others
+    curvature = model.variance_weight()
+    if curvature is None:
+        _, curvature, _ = observations.derivatives(found.mode.latent)
+    scaling = model.scaling()
+    latent = observations.map.apply(deviation if scaling is None else scaling * deviation)
+    noise = curvature.sqrt() * _normal(latent.shape, latent)
+    moved = side.factor(curvature).solve_adjoint(curvature * latent + noise)
+    weight = observations.map.adjoint(found.mode.weights - moved)
+    return weight if scaling is None else scaling * weight
+
+
+def _nystrom(model: LaplaceGP, sample_shape: Size) -> tuple[KernelEvaluationMap, Tensor]:
+    """A prior path spanned by the kernel at the items and at points that fill their box."""
+    kernel, items = model.covar_module, model.nodes().detach()
+    if model.batch_shape:
+        raise UnsupportedError(
+            f"{type(kernel).__name__} has no random features, and a Nystrom path is not "
+            "available for batched models."
+        )
+    box = torch.stack(
+        [items.amin(-2).clamp_max(0.0), items.amax(-2).clamp_min(1.0)]
+        if len(items)
+        else [torch.zeros_like(items.sum(-2)), torch.ones_like(items.sum(-2))]
+    )
+    seed = int(torch.randint(2**31, ()))
+    sobol = SobolEngine(items.shape[-1], scramble=True, seed=seed)
+    filling = sobol.draw(NUM_NYSTROM_POINTS + _NUM_RESIDUAL_POINTS, dtype=items.dtype)
+    filling = box[0] + (box[1] - box[0]) * filling.to(items.device)
+    points = torch.cat([items, filling[:NUM_NYSTROM_POINTS]])
+    values, vectors = torch.linalg.eigh(to_dense(kernel(points)).detach())
+    keep = values > 1e-10 * values[-1]
+    root = vectors[:, keep] / values[keep].sqrt()  # K^+ = root root^T
+    _warn_of_residual(kernel, points, root, filling[NUM_NYSTROM_POINTS:])
+    draw = _normal((*sample_shape, int(keep.sum())), root)
+    return KernelEvaluationMap(kernel, points), draw @ root.transpose(-1, -2)
+
+
+def _warn_of_residual(kernel: Kernel, points: Tensor, root: Tensor, probes: Tensor) -> None:
+    with torch.no_grad():
+        variance = to_dense(kernel(probes, diag=True))
+        spanned = (to_dense(kernel(probes, points)) @ root).square().sum(-1)
+        residual = ((variance - spanned) / variance).clamp_min(0.0)
+    warnings.warn(
+        f"{type(kernel).__name__} has no random features: prior paths are a Nystrom "
+        f"expansion over {len(points)} points that lacks {residual.mean():.1e} of the "
+        f"prior variance on average and {residual.max():.1e} at most.",
+        PathwiseResidualWarning,
+        stacklevel=4,
+    )
+
+
+def _num_inputs(model: LaplaceGP) -> int:
+    kernels = (part for part in model.covar_module.modules() if isinstance(part, Kernel))
+    if not model.items.shape[-2] and all(kernel.ard_num_dims is None for kernel in kernels):
+        raise UnsupportedError(
+            "A path of a model without data needs to know how many dimensions an item has: give "
+            "a `covar_module` with `ard_num_dims`."
+        )
+    return model.transformed_items().shape[-1]
+
+
+def _features(model: LaplaceGP, num_features: int) -> FeatureMap:
+    """Random Fourier features; on another device those that the CPU draws."""
+    kernel, device = model.covar_module, model.items.device
+    there = device.type != "cpu"
+    drawn: FeatureMap = gen_kernel_features(
+        kernel=copy.deepcopy(kernel).cpu() if there else kernel,
+        num_inputs=_num_inputs(model),
+        num_outputs=num_features,
+    )
+    return drawn.to(device) if there else drawn
+
+
+def _normal(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Independent standard normals, the same ones on every device."""
+    return torch.randn(shape, dtype=like.dtype, device="cpu").to(like.device)
+
+
+def _transform(model: LaplaceGP) -> InputTransform | None:
+    """A copy of the model's transform, as a path is a fixed function, whatever mode that is in."""
+    transform: InputTransform | None = getattr(model, "input_transform", None)
+    if transform is None:
+        return None
+    if model.items.shape[-2]:
+        model.transform_rows(model.items[..., :1, :])  # which raises where a path would be no path
+    return copy.deepcopy(transform).eval()
+
+
+@GetTrainInputs.register(LaplaceGP)  # type: ignore[untyped-decorator]
+def _get_train_inputs(model: LaplaceGP, transformed: bool = False) -> tuple[Tensor]:
+    return (model.transformed_items() if transformed else model.items,)
+
+
+@DrawKernelFeaturePaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
+def _draw_kernel_feature_paths(
+    model: LaplaceGP, *, sample_shape: Size, **kwargs: Any
+) -> GeneralizedLinearPath:
+    return draw_prior_paths(model, sample_shape, **kwargs)
+
+
+@DrawMatheronPaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
+def _draw_matheron_paths(
+    model: LaplaceGP,
+    *,
+    sample_shape: Size,
+    prior_sampler: TPathwisePriorSampler = draw_kernel_feature_paths,
+    update_strategy: Module | None = None,
+) -> MatheronPath:
+    # BoTorch's update strategies know only of measured values; ours is exact for judged ones.
+    return draw_posterior_paths(model, sample_shape, prior_sampler)

@@ -1,0 +1,237 @@
+"""Gradients of the posterior through the mode, against finite differences."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.inference import (
+    AnswerSide,
+    ItemSide,
+    Observations,
+    Representer,
+    Side,
+    choose_side,
+    represent,
+)
+from tests.inference.common import (
+    LINKS,
+    SIDES,
+    assert_equal,
+    design,
+    likelihood,
+    make,
+    matern,
+    numerical_gradient,
+    oracle,
+    prior_latent,
+    rand,
+    randn,
+)
+
+N, D, M, LABELS, Q = 5, 2, 7, 2, 3
+X, POINTS = rand(N, D), rand(Q, D, seed=20)
+KAPPAS = [None, 1.0]
+
+both_sides = pytest.mark.parametrize("wanted", SIDES)
+every_link = pytest.mark.parametrize(("link", "scale"), LINKS)
+both_variances = pytest.mark.parametrize("kappa", KAPPAS, ids=["laplace", "kappa"])
+
+
+Posterior = tuple[Representer, Tensor, Tensor]
+
+
+def parameters(outputscale: float) -> Tensor:
+    """Log lengthscale, log output scale, constant and slope of the mean, items, points."""
+    head = [math.log(0.4), math.log(outputscale), 0.3, 0.5]
+    head_tensor = torch.tensor(head, dtype=torch.float64)
+    return torch.cat([head_tensor, X.flatten(), POINTS.flatten()])
+
+
+def weight(observations: Observations, kappa: float | None) -> Tensor | None:
+    return None if kappa is None else observations.weight / kappa
+
+
+def posterior(
+    theta: Tensor, observations: Observations, wanted: type[Side], kappa: float | None
+) -> Posterior:
+    """The representer, and the mean and covariance at the points, at ``... x p``."""
+    lengthscale, outputscale = (
+        theta[..., 0, None, None, None].exp(),
+        theta[..., 1, None, None].exp(),
+    )
+    items = theta[..., 4 : 4 + N * D].unflatten(-1, (N, D))
+    points = theta[..., 4 + N * D :].unflatten(-1, (Q, D))
+
+    def mean(x: Tensor) -> Tensor:
+        return theta[..., 2, None] + theta[..., 3, None] * x.sum(-1)
+
+    def kernel(x: Tensor, z: Tensor) -> Tensor:
+        return matern(x, z, lengthscale, outputscale)
+
+    latent = observations.map.apply(mean(items))
+    side = choose_side(kernel(items, items), latent, observations, side=wanted)
+    fitted = represent(side, weight(observations, kappa))
+    predicted = fitted.predict(mean(points), kernel(points, points), kernel(points, items))
+    return fitted, *predicted
+
+
+@both_sides
+@every_link
+@both_variances
+@pytest.mark.parametrize("judge", ["noisy", "consistent"])
+@pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
+class TestGradients:
+    def test_weights_gamma_mean_and_covariance(
+        self,
+        wanted: type[Side],
+        link: str,
+        scale: float,
+        kappa: float | None,
+        judge: str,
+        outputscale: float,
+    ) -> None:
+        observations = make(X, M, LABELS, judge=judge, link=likelihood(link, scale), padding=1)
+        size = M + LABELS if wanted is AnswerSide else N
+
+        def functionals(theta: Tensor) -> Tensor:
+            """Linear in each part, so that every entry counts: ``... x p`` to ``... x 4``."""
+            fitted, mean, covariance = posterior(theta, observations, wanted, kappa)
+            return torch.stack(
+                [
+                    fitted.weights @ randn(size, seed=31),
+                    (fitted.gamma * randn(size, size, seed=32)).sum((-2, -1)),
+                    mean @ randn(Q, seed=33),
+                    (covariance * randn(Q, Q, seed=34)).sum((-2, -1)),
+                ],
+                dim=-1,
+            )
+
+        theta = parameters(outputscale).requires_grad_()
+        numerical = numerical_gradient(functionals, theta)
+        for value, expected in zip(functionals(theta), numerical, strict=True):
+            (exact,) = torch.autograd.grad(value, theta, retain_graph=True)
+            assert_equal(exact, expected, 1e-6)
+
+
+@both_sides
+@both_variances
+class TestGradcheck:
+    def test_of_covariance_and_prior_mean(self, wanted: type[Side], kappa: float | None) -> None:
+        observations = make(X, M, LABELS)
+
+        def function(root: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+            K = matern(X) + root @ root.mT
+            side = choose_side(K, latent, observations, side=wanted)
+            fitted = represent(side, weight(observations, kappa))
+            return fitted.weights, fitted.gamma
+
+        inputs = 0.3 * randn(2, N, N), randn(2, M + LABELS, seed=1)
+        assert torch.autograd.gradcheck(function, tuple(i.requires_grad_() for i in inputs))
+
+    def test_one_output_alone(self, wanted: type[Side], kappa: float | None) -> None:
+        observations = make(X, M, LABELS)
+        latent = torch.zeros(M + LABELS, dtype=torch.float64)
+
+        def grad(name: str) -> Tensor:
+            K = matern(X).requires_grad_()
+            side = choose_side(K, latent, observations, side=wanted)
+            fitted = represent(side, weight(observations, kappa))
+            weights, gamma = fitted.weights.sum(), fitted.gamma.sum()
+            totals = {"weights": weights, "gamma": gamma, "both": weights + gamma}
+            return torch.autograd.grad(totals[name], K)[0]
+
+        assert_equal(grad("weights") + grad("gamma"), grad("both"), 1e-12)
+
+    def test_both_sides_have_one_gradient(self, wanted: type[Side], kappa: float | None) -> None:
+        observations = make(X, M, LABELS, judge="consistent")
+        other = ItemSide if wanted is AnswerSide else AnswerSide
+
+        def grad(side: type[Side], functional: Callable[[Posterior], Tensor]) -> Tensor:
+            theta = parameters(10.0).requires_grad_()
+            total = functional(posterior(theta, observations, side, kappa))
+            return torch.autograd.grad(total, theta)[0]
+
+        assert_equal(grad(other, lambda p: p[1].sum()), grad(wanted, lambda p: p[1].sum()))
+        assert_equal(grad(other, lambda p: p[2].sum()), grad(wanted, lambda p: p[2].sum()))
+
+
+@both_sides
+@both_variances
+def test_singular_covariance(wanted: type[Side], kappa: float | None) -> None:
+    features, other = randn(N, 2), randn(Q, 2, seed=1)
+    observations = make(X, M, LABELS)
+    latent = torch.zeros(M + LABELS, dtype=torch.float64)
+
+    def function(theta: Tensor) -> Tensor:
+        items, points = (f * theta.exp().unsqueeze(-2) for f in (features, other))
+        side = choose_side(items @ items.mT, latent, observations, side=wanted)
+        fitted = represent(side, weight(observations, kappa))
+        zero = torch.zeros(Q, dtype=torch.float64)
+        mean, covariance = fitted.predict(zero, points @ points.mT, points @ items.mT)
+        return mean @ randn(Q, seed=2) + (covariance * randn(Q, Q, seed=3)).sum((-2, -1))
+
+    theta = torch.tensor([0.5, 1.0], dtype=torch.float64, requires_grad=True)
+    (exact,) = torch.autograd.grad(function(theta), theta)
+    assert_equal(exact, numerical_gradient(function, theta), 1e-6)
+
+
+@both_sides
+@both_variances
+class TestValues:
+    def test_against_dense_formulas(self, wanted: type[Side], kappa: float | None) -> None:
+        observations = make(X, M, LABELS, padding=1)
+        mean, K = X.sum(-1), matern(X)
+        latent = prior_latent(observations, mean)
+        fitted = represent(
+            choose_side(K, latent, observations, side=wanted), weight(observations, kappa)
+        )
+        expected = oracle(K, mean, observations, "logit", 1.0)
+        H = torch.from_numpy(design(observations))
+        score, curvature = (torch.from_numpy(v) for v in (expected.score, expected.curvature))
+        W = torch.diag(curvature if kappa is None else observations.weight / kappa)
+        inner = torch.eye(len(W), dtype=torch.float64) + W @ H @ K @ H.T
+        G = torch.eye(len(W), dtype=torch.float64) if wanted is AnswerSide else H
+        assert_equal(fitted.weights, G.T @ score)
+        assert_equal(fitted.gamma, G.T @ torch.linalg.solve(inner, W) @ G)
+        assert_equal(fitted.mode.latent, expected.differences)
+
+    def test_two_leading_dimensions_are_a_loop(
+        self, wanted: type[Side], kappa: float | None
+    ) -> None:
+        observations = make(X, M, LABELS)
+        theta = parameters(4.0).expand(2, 3, -1) + 0.1 * randn(2, 3, 4 + (N + Q) * D)
+        theta = theta.clone().requires_grad_()
+        fitted, mean, covariance = posterior(theta, observations, wanted, kappa)
+        (grad,) = torch.autograd.grad(mean.sum() + covariance.sum(), theta)
+        assert fitted.mode.converged.shape == (2, 3)
+        for i in range(2):
+            for j in range(3):
+                alone = theta[i, j].detach().requires_grad_()
+                _, one, other = posterior(alone, observations, wanted, kappa)
+                (slope,) = torch.autograd.grad(one.sum() + other.sum(), alone)
+                assert_equal(mean[i, j], one, 1e-12)
+                assert_equal(covariance[i, j], other, 1e-12)
+                assert_equal(grad[i, j], slope, 1e-9)
+
+
+@both_sides
+def test_a_representer_is_freed_without_the_collector(wanted: type[Side]) -> None:
+    K = matern(X).requires_grad_()
+    observations = make(X, M)
+    latent = torch.zeros(observations.num_rows, dtype=torch.float64)
+    gc.disable()
+    try:
+        found = represent(choose_side(K, latent, observations, side=wanted))
+        (found.weights.sum() + found.gamma.sum()).backward()
+        side = weakref.ref(found.side)
+        del found
+        assert side() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,247 @@
+"""Inference through inducing items against dense matrices and against the exact sides."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.inference import (
+    Block,
+    InducingSide,
+    Observations,
+    StandardNormal,
+    choose_side,
+    find_mode,
+    inducing,
+    inducing_rows,
+    log_evidence,
+    represent,
+)
+from botorch_pref.inference.inducing_evidence import draw_weights
+from tests.inference.common import (
+    LABEL,
+    LINKS,
+    assert_equal,
+    duels,
+    labels,
+    likelihood,
+    make,
+    matern,
+    rand,
+    randn,
+)
+from tests.inference.inducing import Dense, MaternItems, inducing_side, kernel_inputs
+
+N, M, P = 12, 30, 7
+X, Z, POINTS = rand(N, 2, seed=1), rand(P, 2, seed=5), rand(5, 2, seed=9)
+MEAN = randn(N, seed=3)
+ZERO = torch.zeros(5, dtype=torch.float64)
+
+
+def predictions(side: InducingSide, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    nodes = side.kernel.inputs[1]
+    return represent(side, weight).predict(ZERO, matern(POINTS), matern(POINTS, nodes))
+
+
+@pytest.mark.parametrize(("link", "scale"), LINKS)
+class TestDense:
+    def test_mode_and_evidence(self, link: str, scale: float) -> None:
+        observations = make(X, M, 6, link=likelihood(link, scale))
+        dense = Dense(X, Z, observations, MEAN, link, scale)
+        value, mode = log_evidence(inducing_side(X, Z, observations, MEAN))
+        assert bool(mode.converged)
+        assert_equal(mode.latent, dense.fitted.differences, 1e-10)
+        assert_equal(value, dense.log_evidence, 1e-10)
+
+    def test_predictions(self, link: str, scale: float) -> None:
+        observations = make(X, M, 6, link=likelihood(link, scale))
+        dense = Dense(X, Z, observations, MEAN, link, scale)
+        mean, covariance = predictions(inducing_side(X, Z, observations, MEAN))
+        expected = dense.predict(POINTS)
+        assert_equal(mean, expected[0], 1e-9)
+        assert_equal(covariance, expected[1], 1e-9)
+
+    def test_answer_free_covariance(self, link: str, scale: float) -> None:
+        observations = make(X, M, link=likelihood(link, scale))
+        weight = observations.weight / 0.7
+        dense = Dense(X, Z, observations, MEAN, link, scale)
+        mean, covariance = predictions(inducing_side(X, Z, observations, MEAN), weight)
+        assert_equal(mean, dense.predict(POINTS)[0], 1e-9)
+        assert_equal(covariance, dense.answer_free(POINTS, weight), 1e-9)
+
+
+class TestExact:
+    """With all items as inducing items nothing is lost."""
+
+    def sides(self) -> tuple[InducingSide, Tensor, Observations]:
+        observations = make(X, M, 6)
+        return inducing_side(X, X, observations, MEAN), matern(X), observations
+
+    def test_mode_evidence_and_predictions(self) -> None:
+        side, K, observations = self.sides()
+        exact = choose_side(K, side.prior_latent, observations)
+        value, mode = log_evidence(side)
+        expected, exact_mode = log_evidence(exact)
+        assert_equal(mode.latent, exact_mode.latent, 1e-8)
+        assert_equal(value, expected, 1e-8, scale=float(expected.abs()))
+        cross = matern(POINTS, X)
+        for found, wanted in zip(
+            represent(side).predict(ZERO, matern(POINTS), cross),
+            represent(exact).predict(ZERO, matern(POINTS), cross),
+            strict=True,
+        ):
+            assert_equal(found, wanted, 1e-8)
+
+    def test_log_determinant(self) -> None:
+        side, K, observations = self.sides()
+        exact = choose_side(K, side.prior_latent, observations)
+        curvature = rand(observations.num_rows)
+        found, expected = side.factor(curvature), exact.factor(curvature)
+        assert_equal(found.log_det, expected.log_det, 1e-8)
+
+    def test_repeated_inducing_items_change_nothing(self) -> None:
+        side, _, observations = self.sides()
+        twice = inducing_side(X, torch.cat([X, X[:4]]), observations, MEAN)
+        assert_equal(log_evidence(twice)[0], log_evidence(side)[0], 1e-7)
+        mean, covariance = predictions(twice)
+        expected = predictions(side)
+        assert_equal(mean, expected[0], 1e-7)
+        assert_equal(covariance, expected[1], 1e-7)
+
+    def test_precise_values_beside_duels(self) -> None:
+        rows = torch.arange(N).unsqueeze(-1)
+        zero, one = torch.zeros(N).double(), torch.ones(N).double()
+        values = Block(rows, LABEL, zero, one, StandardNormal())
+        observations = Observations([duels(X, M), values], N)
+        factors = 1e3 * one
+        latent = observations.map.apply(factors * MEAN)
+        side = inducing_side(X, X, observations, MEAN, factors)
+        K = factors.unsqueeze(-1) * matern(X) * factors
+        exact = represent(choose_side(K, latent, observations))
+        found = represent(side)
+        assert bool(found.mode.converged)
+        cross = matern(POINTS, X)
+        mean, covariance = found.predict(ZERO, matern(POINTS), cross)
+        expected = exact.predict(ZERO, matern(POINTS), cross * factors)
+        assert_equal(mean, expected[0], 1e-5)
+        assert_equal(covariance, expected[1], 1e-5)
+
+
+class TestBlocks:
+    @pytest.mark.parametrize("blocks", ["in pieces", "not kept", "streamed"])
+    def test_nothing_depends_on_them(self, blocks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        observations = make(X, M, 6)
+        value, mode = log_evidence(inducing_side(X, Z, observations, MEAN))
+        expected = predictions(inducing_side(X, Z, observations, MEAN))
+        monkeypatch.setattr(inducing_rows, "_BLOCK_ENTRIES", 5 * P)
+        monkeypatch.setattr(inducing_rows, "_CHUNK_ENTRIES", 2 * P)
+        if blocks != "in pieces":
+            monkeypatch.setattr(inducing_rows, "KEPT_ENTRIES", 0)
+        if blocks == "streamed":
+            monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
+            monkeypatch.setattr(inducing, "_DEAR_TOLERANCE", 1e-12)
+            monkeypatch.setattr(inducing, "_FEW_ROWS", 4)
+        side = inducing_side(X, Z, observations, MEAN)
+        assert side.is_dear is (blocks == "streamed")
+        assert (side.rows.kept is None) is (blocks != "in pieces")
+        sizes = [block.size for block in side.rows.blocks]
+        assert sizes == [5] * 7 + [1]
+        found_value, found_mode = log_evidence(side)
+        assert_equal(found_value, value, 1e-11)
+        assert_equal(found_mode.latent, mode.latent, 1e-11)
+        for found, wanted in zip(predictions(side), expected, strict=True):
+            assert_equal(found, wanted, 1e-11)
+        assert (side._whitened is None) is (blocks == "streamed")
+
+    @pytest.mark.parametrize("kappa", [None, 4.0])
+    def test_a_posterior_is_the_same_at_the_usual_tolerance(
+        self, kappa: float | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        observations = make(X, 4000, judge="consistent")
+        weight = None if kappa is None else observations.weight / kappa
+        expected = predictions(inducing_side(X, Z, observations), weight)
+        monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
+        monkeypatch.setattr(inducing, "_FEW_ROWS", 50)
+        side = inducing_side(X, Z, observations)
+        assert side.is_dear
+        for found, wanted in zip(predictions(side, weight), expected, strict=True):
+            assert_equal(found, wanted, 1e-8)
+
+    def test_an_evidence_is_the_same_at_the_usual_tolerance(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its determinant moves with the mode, which a stale Hessian must not end early."""
+        items, points = rand(600, 2, seed=2), rand(30, 2, seed=6)
+        observations = make(items, 6000, judge="consistent")
+        inputs = kernel_inputs(items, points)
+        inputs[3] = torch.tensor(100.0, dtype=torch.float64)
+
+        def side() -> InducingSide:
+            mean = observations.map.apply(torch.zeros_like(items[:, 0]))
+            return InducingSide(MaternItems(inputs), mean, observations)
+
+        value, mode = log_evidence(side())
+        monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
+        for start in (None, mode.weights + 0.5 * randn(30, seed=4)):
+            assert side().is_dear
+            assert_equal(log_evidence(side(), start=start)[0], value, 1e-6)
+
+    def test_a_part_of_the_rows_is_a_good_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
+        observations = make(X, 2000, judge="consistent")
+        late = find_mode(inducing_side(X, Z, observations))
+        monkeypatch.setattr(inducing, "_FEW_ROWS", 50)
+        early = find_mode(inducing_side(X, Z, observations))
+        assert early.num_steps < late.num_steps
+        assert_equal(early.latent, late.latent, 1e-5)
+
+
+def test_order_of_rows_and_items() -> None:
+    block = duels(X, M)
+    value, mode = log_evidence(inducing_side(X, Z, Observations([block], N), MEAN))
+    rows, items = torch.randperm(M), torch.randperm(N)
+    number = items.argsort()
+    moved = Block(
+        number[block.items[rows]],
+        block.coefficients,
+        block.answer[rows],
+        block.weight[rows],
+        block.likelihood,
+    )
+    side = inducing_side(X[items], Z.flip(0), Observations([moved], N), MEAN[items])
+    found_value, found = log_evidence(side)
+    assert_equal(found_value, value, 1e-9)
+    assert_equal(found.latent, mode.latent[rows], 1e-9)
+
+
+def test_some_rows() -> None:
+    observations = Observations([duels(X, 8), labels(X, 5)], N)
+    rows = torch.tensor([0, 3, 7, 8, 12])
+    latent = randn(13)
+    for chosen in (rows, slice(6, 10), slice(9, 13), slice(0, 2)):
+        part = inducing_rows.some_rows(observations, chosen)
+        assert_equal(part.log_prob(latent[chosen]), observations.log_prob(latent)[chosen], 0.0)
+        f = randn(N, seed=2)
+        assert_equal(part.map.apply(f), observations.map.apply(f)[chosen], 0.0)
+
+
+def test_draws_have_the_posterior_of_the_weights() -> None:
+    side = inducing_side(X, Z, make(X, M), MEAN)
+    found = represent(side)
+    num = 40_000
+    prior = randn(num, P, seed=1) @ side.cholesky.mT
+    with torch.random.fork_rng():
+        weights = draw_weights(found, prior, randn(num, P, seed=2))
+    # k(x, Z) applied to the weights, and the prior path: the part that inducing items explain.
+    values = weights @ side.covariance + prior
+    cross = matern(Z)
+    mean, covariance = found.predict(torch.zeros(P).double(), cross, cross)
+    assert_equal(values.mean(0), mean, 5 / num**0.5, scale=2.0)
+    assert_equal(values.T.cov(), covariance, 5 / num**0.5, scale=4.0)
+
+
+def test_what_has_no_root_is_not_finite() -> None:
+    side = inducing_side(X, Z.clone().fill_(torch.nan), make(X, M))
+    with pytest.warns(Warning, match="was not found"):
+        assert not bool(find_mode(side).converged)

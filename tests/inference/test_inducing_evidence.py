@@ -1,0 +1,94 @@
+"""The gradient of the evidence through inducing items, by finite differences."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.inference import (
+    InducingSide,
+    choose_side,
+    inducing_rows,
+    log_evidence,
+    represent,
+)
+from tests.inference.common import assert_equal, likelihood, make, matern, rand, randn
+from tests.inference.inducing import MaternItems, inducing_side, kernel_inputs
+from tests.models.common import numerical_gradient
+
+N, M, P = 9, 20, 5
+X, Z = rand(N, 2, seed=1), rand(P, 2, seed=5)
+MEAN, FACTORS = randn(N, seed=3), 0.5 + rand(N, seed=6)
+NAMES = ["items", "inducing items", "lengthscale", "outputscale", "factors", "mean"]
+
+
+def evidence(arguments: list[Tensor], link: str) -> Tensor:
+    *inputs, mean = arguments
+    observations = make(X, M, 4, link=likelihood(link))
+    latent = observations.map.apply(inputs[-1] * mean)
+    return log_evidence(InducingSide(MaternItems(inputs), latent, observations))[0]
+
+
+@pytest.mark.parametrize(("link", "kept"), [("logit", True), ("probit", False)])
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient(name: str, kept: bool, link: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inducing_rows, "_BLOCK_ENTRIES", 7 * P)
+    monkeypatch.setattr(inducing_rows, "_CHUNK_ENTRIES", 3 * P)
+    if not kept:
+        monkeypatch.setattr(inducing_rows, "KEPT_ENTRIES", 0)
+    which = NAMES.index(name)
+    arguments = [*kernel_inputs(X, Z, FACTORS), MEAN]
+
+    def value(argument: Tensor) -> Tensor:
+        return evidence([*arguments[:which], argument, *arguments[which + 1 :]], link)
+
+    leaf = arguments[which].clone().requires_grad_()
+    (found,) = torch.autograd.grad(3.0 * value(leaf), leaf)
+    direction = randn(leaf.numel(), seed=which).view_as(leaf)
+    moved = numerical_gradient(
+        lambda t: value(leaf.detach() + t * direction), torch.zeros(()).double()
+    )
+    assert_equal((found * direction).sum(), 3.0 * moved, 1e-6)
+
+
+def test_all_gradients_at_once_and_with_no_data_lost() -> None:
+    """With all items as inducing items they are those of the exact evidence."""
+    observations = make(X, M, 4)
+    leaves = [t.clone().requires_grad_() for t in (*kernel_inputs(X, X)[2:4], MEAN)]
+    lengthscale, outputscale, mean = leaves
+    latent = observations.map.apply(mean)
+    inputs = [X, X, lengthscale, outputscale, torch.ones_like(X[:, 0])]
+    value, _ = log_evidence(InducingSide(MaternItems(inputs), latent, observations))
+    K = matern(X, None, lengthscale, outputscale)
+    exact, _ = log_evidence(choose_side(K, observations.map.apply(mean), observations))
+    assert_equal(value, exact, 1e-8)
+    found, expected = torch.autograd.grad(value, leaves), torch.autograd.grad(exact, leaves)
+    for one, other in zip(found, expected, strict=True):
+        assert_equal(one, other, 1e-7)
+
+
+def test_a_start_changes_nothing() -> None:
+    side = inducing_side(X, Z, make(X, M), MEAN)
+    value, mode = log_evidence(side)
+    again, found = log_evidence(side, start=mode.weights)
+    assert_equal(again, value, 1e-12)
+    assert found.num_steps <= 1
+
+
+def test_no_second_derivatives() -> None:
+    leaves = [t.clone().requires_grad_() for t in (*kernel_inputs(X, Z), MEAN)]
+    with pytest.raises(UnsupportedError, match="first derivatives only"):
+        torch.autograd.grad(evidence(leaves, "logit"), leaves, create_graph=True)
+
+
+def test_the_posterior_is_not_differentiated() -> None:
+    inputs = kernel_inputs(X, Z)
+    inputs[2].requires_grad_()
+    observations = make(X, M)
+    side = InducingSide(MaternItems(inputs), observations.map.apply(MEAN), observations)
+    with pytest.raises(UnsupportedError, match="cannot be differentiated"):
+        represent(side)
+    with torch.no_grad():
+        assert bool(represent(side).mode.converged)

@@ -1,0 +1,431 @@
+"""Finding the mode: against the oracle, from any start, in batches, and what a failure says."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from botorch_pref.exceptions import LaplaceConvergenceWarning
+from botorch_pref.inference import AnswerSide, Block, Observations, Side, choose_side, find_mode
+from botorch_pref.inference.mode import LaplaceMode, _Newton
+from botorch_pref.likelihoods import LogitLikelihood
+from tests.inference.common import (
+    DUEL,
+    LINKS,
+    SIDES,
+    assert_equal,
+    duels,
+    likelihood,
+    make,
+    matern,
+    oracle,
+    prior_latent,
+    rand,
+    randn,
+)
+
+N, M = 7, 12
+X = rand(N, 2)
+MEAN = X.sum(-1) - 0.5
+QUICK = settings(max_examples=25, deadline=None, database=None, derandomize=True)
+
+both_sides = pytest.mark.parametrize("wanted", SIDES)
+every_link = pytest.mark.parametrize(("link", "scale"), LINKS)
+both_judges = pytest.mark.parametrize("judge", ["noisy", "consistent"])
+
+
+def build(
+    observations: Observations,
+    wanted: type[Side],
+    *,
+    outputscale: float = 4.0,
+    mean: Tensor = MEAN,
+) -> Side:
+    K = matern(X, outputscale=outputscale)
+    return choose_side(K, prior_latent(observations, mean), observations, side=wanted)
+
+
+class Problem(NamedTuple):
+    """Duels and a prior, to be seen from either side."""
+
+    observations: Observations
+    outputscale: float
+    mean: Tensor
+
+    def side(self, wanted: type[Side]) -> Side:
+        return build(self.observations, wanted, outputscale=self.outputscale, mean=self.mean)
+
+
+def easy(outputscale: float = 4.0, judge: str = "consistent") -> Problem:
+    return Problem(make(X, M, judge=judge), outputscale, MEAN)
+
+
+def hard(link: str = "logit", scale: float = 1.0) -> Problem:
+    """A prior mean far off in the link's flat tails, where full Newton steps overshoot."""
+    observations = make(X, M, judge="consistent", link=likelihood(link, scale))
+    return Problem(observations, 1e4, 30 * randn(N, seed=5))
+
+
+def stack(problems: Sequence[Problem], wanted: type[Side]) -> Side:
+    """Problems of equal size as one batch."""
+    blocks = [problem.observations.blocks[0] for problem in problems]
+    block = Block(
+        torch.stack([b.items for b in blocks]),
+        DUEL,
+        torch.stack([b.answer for b in blocks]),
+        torch.stack([b.weight for b in blocks]),
+        blocks[0].likelihood,
+    )
+    K = torch.stack([matern(X, outputscale=problem.outputscale) for problem in problems])
+    latent = torch.stack([prior_latent(p.observations, p.mean) for p in problems])
+    return choose_side(K, latent, Observations([block], N), side=wanted)
+
+
+def quiet(side: Side, **options: object) -> LaplaceMode:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LaplaceConvergenceWarning)
+        return find_mode(side, **options)  # type: ignore[arg-type]
+
+
+@both_sides
+@every_link
+class TestAgainstTheOracle:
+    @both_judges
+    @pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
+    def test_duels_and_labels(
+        self, wanted: type[Side], link: str, scale: float, judge: str, outputscale: float
+    ) -> None:
+        observations = make(X, M, 4, judge=judge, link=likelihood(link, scale), padding=2)
+        side = build(observations, wanted, outputscale=outputscale)
+        found = find_mode(side)
+        K = matern(X, outputscale=outputscale)
+        expected = oracle(K, MEAN, observations, link, scale)
+        assert_equal(found.latent, expected.differences)
+        assert_equal(found.weights, expected.score)
+        assert_equal(found.log_joint, expected.log_likelihood - expected.penalty)
+        assert bool(found.converged)
+        assert float(found.gradient) < 1e-8
+
+    def test_a_far_prior_mean(self, wanted: type[Side], link: str, scale: float) -> None:
+        problem = hard(link, scale)
+        K = matern(X, outputscale=problem.outputscale)
+        expected = oracle(K, problem.mean, problem.observations, link, scale)
+        found = find_mode(problem.side(wanted))
+        assert_equal(found.latent, expected.differences)
+        assert_equal(found.weights, expected.score)
+
+    @pytest.mark.parametrize("outputscale", [1e6, 3e9, 1e11])
+    @pytest.mark.parametrize("repeats", [1.0, 50.0])
+    def test_huge_prior_variances(
+        self, wanted: type[Side], link: str, scale: float, outputscale: float, repeats: float
+    ) -> None:
+        """Scores are tiny far from the mode too: that their difference is says nothing."""
+        items = rand(10, 2)
+        outputscale = outputscale if link == "logit" else outputscale**0.75  # for the oracle's sake
+        K = outputscale * torch.exp(-3.0 * (items.unsqueeze(-2) - items).square().sum(-1))
+        observations = make(items, 12, judge="consistent", link=likelihood(link, scale))
+        block = replace(observations.blocks[0], weight=repeats * observations.weight)
+        observations, zero = Observations([block], 10), torch.zeros(10, dtype=torch.float64)
+        found = find_mode(choose_side(K, zero[0].expand(12), observations, side=wanted))
+        expected = oracle(K, zero, observations, link, scale)
+        assert bool(found.converged)
+        assert_equal(found.latent, expected.differences, 1e-5)
+
+    def test_it_is_the_maximum(self, wanted: type[Side], link: str, scale: float) -> None:
+        side = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
+        z = side.coordinates(find_mode(side).weights)
+
+        def objective(z: Tensor) -> Tensor:
+            shift = side.latent(z)
+            log_prob = side.observations.log_prob(side.prior_latent + shift).sum(-1)
+            return log_prob - side.penalty(z, shift)
+
+        moves = 1e-2 * randn(200, len(z))
+        assert (objective(z + moves) < objective(z)).all()
+
+
+@both_sides
+@pytest.mark.parametrize(
+    ("link", "scale", "seed"), [("logit", 1.0, 7), ("probit", 1.0, 11), ("probit", 2**-0.5, 18)]
+)
+def test_the_objective_rises_step_by_step(
+    wanted: type[Side], link: str, scale: float, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = hard(link, scale).side(wanted)
+    # Seeds with which a full step overshoots, for either link.
+    side.prior_latent = 30 * randn(M, seed=seed)
+    best, steps = -torch.inf, 0
+    for limit in range(1, 101):
+        found = quiet(side, max_steps=limit)
+        steps = int(found.num_steps)
+        if bool(found.converged):
+            break
+        assert steps == limit
+        assert float(found.log_joint) > best
+        best = float(found.log_joint)
+    assert bool(found.converged)
+    assert float(found.log_joint) >= best
+    assert steps > 5
+    # A candidate a step would be full steps alone.
+    evaluations = 0
+    evaluate = _Newton.evaluate
+
+    def counted(newton: _Newton) -> None:
+        nonlocal evaluations
+        evaluations += 1
+        evaluate(newton)
+
+    monkeypatch.setattr(_Newton, "evaluate", counted)
+    factor, factored = side.factor, []
+    monkeypatch.setattr(side, "factor", lambda w: (factored.append(w), factor(w))[1])
+    taken = int(find_mode(side).num_steps)
+    assert evaluations > taken + 1
+    # Of candidates that are refused no Hessian is taken.
+    assert len(factored) == taken
+
+
+@both_sides
+@every_link
+class TestStart:
+    @pytest.mark.parametrize("size", [1.0, 1e3, 1e9, np.nan])
+    def test_any_start_gives_the_same_mode(
+        self, wanted: type[Side], link: str, scale: float, size: float
+    ) -> None:
+        side = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
+        expected, found = find_mode(side), find_mode(side, start=size * randn(M + 4))
+        assert_equal(found.latent, expected.latent)
+        assert_equal(found.weights, expected.weights)
+        assert bool(found.converged)
+
+    def test_a_start_that_is_better_than_zero_is_taken(
+        self, wanted: type[Side], link: str, scale: float
+    ) -> None:
+        side = hard(link, scale).side(wanted)
+        cold = find_mode(side)
+        warm = find_mode(side, start=cold.weights)
+        assert int(warm.num_steps) <= 1 < int(cold.num_steps)
+        near = find_mode(side, start=0.9 * cold.weights)
+        assert int(near.num_steps) < int(cold.num_steps)
+        assert_equal(near.latent, cold.latent)
+
+
+class TestStatus:
+    @both_sides
+    @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+    def test_shapes_and_types(self, wanted: type[Side], batch: tuple[int, ...]) -> None:
+        items = rand(*batch, N, 2)
+        zero = torch.zeros(*batch, M, dtype=torch.float64)
+        found = find_mode(choose_side(matern(items), zero, make(items, M), side=wanted))
+        assert found.latent.shape == found.weights.shape == (*batch, M)
+        for name in ("log_joint", "gradient", "converged", "num_steps"):
+            assert getattr(found, name).shape == batch
+        assert found.converged.dtype == torch.bool
+        assert found.num_steps.dtype == torch.long
+        assert found.converged.all()
+        assert (found.gradient < 1e-8).all()
+        assert (found.num_steps >= 1).all()
+        assert not any(part.requires_grad for part in found)
+
+    @both_sides
+    def test_running_out_of_steps_warns(self, wanted: type[Side]) -> None:
+        with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models within 1 Newton"):
+            found = find_mode(build(make(X, M), wanted), max_steps=1)
+        assert not bool(found.converged)
+        assert float(found.gradient) > 1e-8
+
+    @both_sides
+    def test_only_the_failed_elements_are_marked(self, wanted: type[Side]) -> None:
+        enough = int(find_mode(easy().side(wanted)).num_steps) + 3
+        side = stack([easy(), hard()], wanted)
+        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
+            found = find_mode(side, max_steps=enough)
+        assert found.converged.tolist() == [True, False]
+
+    @both_sides
+    def test_nothing_to_learn(self, wanted: type[Side]) -> None:
+        observations = make(X, M, padding=M)
+        found = find_mode(build(observations, wanted))
+        assert_equal(found.latent, prior_latent(observations, MEAN), 1e-15)
+        assert float(found.log_joint) == 0.0
+        assert bool(found.converged)
+
+
+@both_sides
+class TestFrozenElements:
+    problems = (*(easy(outputscale) for outputscale in (0.1, 1.0, 4.0, 10.0, 100.0)), hard())
+
+    def test_a_neighbour_that_takes_longer_changes_no_bit(self, wanted: type[Side]) -> None:
+        fast = find_mode(stack([easy(), easy(1.0)], wanted))
+        slow = find_mode(stack([easy(), hard()], wanted))
+        assert int(slow.num_steps[1]) > 2 * int(slow.num_steps[0])
+        for first, second in zip(fast, slow, strict=True):
+            assert torch.equal(first[0], second[0])
+
+    def test_a_batch_is_its_elements_solved_alone(self, wanted: type[Side]) -> None:
+        together = find_mode(stack(self.problems, wanted))
+        assert together.converged.all()
+        for i, problem in enumerate(self.problems):
+            alone = find_mode(problem.side(wanted))
+            assert_equal(together.latent[i], alone.latent, 1e-12)
+            assert_equal(together.weights[i], alone.weights, 1e-12)
+            assert_equal(together.log_joint[i], alone.log_joint, 1e-12)
+            assert abs(int(together.num_steps[i]) - int(alone.num_steps)) <= 1
+
+    def test_the_number_of_operations_does_not_grow_with_the_batch(
+        self, wanted: type[Side]
+    ) -> None:
+        alone = max(count_operations(stack([problem], wanted)) for problem in self.problems)
+        together = count_operations(stack(self.problems * 5, wanted))
+        assert together <= 1.1 * alone
+
+
+def count_operations(side: Side) -> int:
+    counter: Counter[str] = Counter()
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            counter[str(func)] += 1
+            return func(*args, **(kwargs or {}))
+
+    with Counting():
+        find_mode(side)
+    return counter.total()
+
+
+class TestExtremes:
+    @both_sides
+    @every_link
+    def test_gaps_of_a_thousand(self, wanted: type[Side], link: str, scale: float) -> None:
+        mean = torch.linspace(-1000.0, 1000.0, N, dtype=torch.float64)
+        observations = make(X, M, judge="noisy", link=likelihood(link, scale))
+        found = find_mode(build(observations, wanted, outputscale=0.1, mean=mean))
+        expected = oracle(matern(X, outputscale=0.1), mean, observations, link, scale)
+        assert found.latent.abs().max() > 1000
+        assert_equal(found.latent, expected.differences)
+        assert_equal(found.log_joint, expected.log_likelihood - expected.penalty)
+
+    @both_sides
+    @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+    def test_a_prior_mean_that_is_not_finite_ends_at_once(
+        self, wanted: type[Side], value: float
+    ) -> None:
+        side = stack([easy(), easy()], wanted)
+        good = find_mode(side)
+        side.prior_latent[1, 3] = value
+        found = quiet(side)
+        assert bool(found.converged[0])
+        assert int(found.num_steps[1]) <= 10
+        assert not bool(torch.isfinite(found.latent[1]).all())
+        for first, second in zip(good, found, strict=True):
+            assert torch.equal(first[0], second[0])
+
+    @both_sides
+    def test_not_a_number_is_not_convergence(self, wanted: type[Side]) -> None:
+        side = stack([easy(), easy()], wanted)
+        side.prior_latent[1, 3] = torch.nan
+        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
+            found = find_mode(side)
+        assert found.converged.tolist() == [True, False]
+        with pytest.warns(LaplaceConvergenceWarning):
+            operations = count_operations(side)
+        assert operations <= 1.1 * count_operations(stack([easy(), easy()], wanted))
+
+    def test_a_covariance_that_is_not_finite(self) -> None:
+        side = stack([easy(), easy()], AnswerSide)
+        side.covariance[1] = torch.nan
+        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
+            found = find_mode(side)
+        assert found.converged.tolist() == [True, False]
+
+    @both_sides
+    @every_link
+    def test_single_precision(self, wanted: type[Side], link: str, scale: float) -> None:
+        items = X.float()
+        exact = build(make(X, M, judge="consistent", link=likelihood(link, scale)), wanted)
+        block = exact.observations.blocks[0]
+        single = Block(
+            block.items, DUEL, block.answer.float(), block.weight.float(), block.likelihood
+        )
+        side = choose_side(
+            matern(items), exact.prior_latent.float(), Observations([single], N), side=wanted
+        )
+        found = find_mode(side)
+        assert found.latent.dtype == torch.float32
+        assert bool(found.converged)
+        assert float(found.gradient) < 2e-4
+        assert_equal(found.latent.double(), find_mode(exact).latent, 1e-4)
+
+
+@both_sides
+class TestRandomness:
+    def test_bit_identical_and_without_the_global_generators(self, wanted: type[Side]) -> None:
+        numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
+        torch_before = torch.get_rng_state()
+        first, second = (find_mode(hard().side(wanted)) for _ in range(2))
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+        assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+        assert torch.equal(torch.get_rng_state(), torch_before)
+
+
+@both_sides
+class TestInvariances:
+    @QUICK
+    @given(seed=st.integers(0, 10**6), data=st.data())
+    def test_the_order_of_rows_and_of_items(
+        self, wanted: type[Side], seed: int, data: st.DataObject
+    ) -> None:
+        block = duels(X, M, seed=seed)
+        order = torch.tensor(data.draw(st.permutations(range(M))))
+        flip = torch.tensor(data.draw(st.lists(st.booleans(), min_size=M, max_size=M)))
+        moved = Block(
+            torch.where(flip[:, None], block.items.flip(-1), block.items)[order],
+            DUEL,
+            torch.where(flip, 1.0 - block.answer, block.answer)[order],
+            block.weight[order],
+            block.likelihood,
+        )
+        first, second = (find_mode(build(Observations([b], N), wanted)) for b in (block, moved))
+        sign = torch.where(flip, -1.0, 1.0).double()
+        assert_equal(second.log_joint, first.log_joint, 1e-10)
+        assert_equal(second.latent, (sign * first.latent)[order])
+        assert_equal(second.weights, (sign * first.weights)[order])
+
+    def test_repeated_rows_are_a_weight(self, wanted: type[Side]) -> None:
+        block = duels(X, M)
+        times = block.weight.long()
+        assert times.max() > 2
+        repeated = Block(
+            block.items.repeat_interleave(times, 0),
+            DUEL,
+            block.answer.repeat_interleave(times),
+            torch.ones(int(times.sum()), dtype=torch.float64),
+            block.likelihood,
+        )
+        merged, long = (find_mode(build(Observations([b], N), wanted)) for b in (block, repeated))
+        assert_equal(long.log_joint, merged.log_joint)
+        assert_equal(long.latent, merged.latent.repeat_interleave(times))
+
+    def test_half_a_win_is_a_win_and_a_loss_at_half_weight(self, wanted: type[Side]) -> None:
+        items, one = torch.tensor([[0, 1], [2, 1]]), torch.ones(1, dtype=torch.float64)
+        tie = Block(items, DUEL, one * torch.tensor([0.5, 1.0]), one.expand(2), LogitLikelihood())
+        both = Block(
+            items[[0, 0, 1]],
+            DUEL,
+            torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64),
+            torch.tensor([0.5, 0.5, 1.0], dtype=torch.float64),
+            LogitLikelihood(),
+        )
+        first, second = (find_mode(build(Observations([b], N), wanted)) for b in (tie, both))
+        assert_equal(second.latent[1:], first.latent, 1e-12)
+        assert_equal(second.log_joint, first.log_joint, 1e-12)

@@ -1,0 +1,263 @@
+"""Predictions from cached weights against the oracle, the design's fixture and scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from torch import Tensor
+
+from botorch_pref.inference import Block, Observations, Representer, Side, choose_side, represent
+from botorch_pref.likelihoods import LogitLikelihood
+from tests._reference import laplace as reference
+from tests.inference.common import (
+    LABEL,
+    LINKS,
+    SIDES,
+    as_tensor,
+    assert_equal,
+    design,
+    design_fixture,
+    likelihood,
+    make,
+    matern,
+    oracle,
+    prior_latent,
+    rand,
+    randn,
+)
+
+N, M, LABELS, Q = 7, 12, 3, 5
+X, POINTS = rand(N, 2), rand(Q, 2, seed=20)
+DUPLICATED = X[[0, 1, 1, 2, 0, 3, 4]]
+
+both_sides = pytest.mark.parametrize("wanted", SIDES)
+every_link = pytest.mark.parametrize(("link", "scale"), LINKS)
+both_judges = pytest.mark.parametrize("judge", ["noisy", "consistent"])
+every_outputscale = pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
+
+
+def prior_mean(X: Tensor) -> Tensor:
+    return X.sum(-1) - 0.5
+
+
+def fit(
+    observations: Observations,
+    wanted: type[Side],
+    outputscale: float = 4.0,
+    items: Tensor = X,
+    variance_weight: Tensor | None = None,
+) -> Representer:
+    K = matern(items, outputscale=outputscale)
+    latent = prior_latent(observations, prior_mean(items))
+    return represent(choose_side(K, latent, observations, side=wanted), variance_weight)
+
+
+def predict(
+    fitted: Representer, outputscale: float = 4.0, items: Tensor = X, points: Tensor = POINTS
+) -> tuple[Tensor, Tensor]:
+    prior = matern(points, outputscale=outputscale)
+    cross = matern(points, items, outputscale=outputscale)
+    return fitted.predict(prior_mean(points), prior, cross)
+
+
+@both_sides
+@every_link
+@both_judges
+@every_outputscale
+@pytest.mark.parametrize("items", [X, DUPLICATED], ids=["distinct", "duplicated"])
+class TestAgainstTheOracle:
+    def expected(
+        self, observations: Observations, link: str, scale: float, outputscale: float, items: Tensor
+    ) -> tuple[np.ndarray, np.ndarray]:
+        K = matern(items, outputscale=outputscale)
+        return reference.predict(
+            oracle(K, prior_mean(items), observations, link, scale),
+            K.numpy(),
+            design(observations),
+            matern(POINTS, items, outputscale=outputscale).numpy(),
+            matern(POINTS, outputscale=outputscale).numpy(),
+            prior_mean(POINTS).numpy(),
+        )
+
+    def test_joint_posterior(
+        self,
+        wanted: type[Side],
+        link: str,
+        scale: float,
+        judge: str,
+        outputscale: float,
+        items: Tensor,
+    ) -> None:
+        observations = make(items, M, LABELS, judge=judge, link=likelihood(link, scale), padding=2)
+        mean, covariance = predict(
+            fit(observations, wanted, outputscale, items), outputscale, items
+        )
+        expected = self.expected(observations, link, scale, outputscale, items)
+        assert_equal(mean, expected[0])
+        assert_equal(covariance, expected[1])
+        assert float(torch.linalg.eigvalsh(covariance).min()) > -1e-10 * outputscale
+
+
+@both_sides
+class TestAnswerFreeVariance:
+    @pytest.mark.parametrize("kappa", [0.1, 1.0, 4.0])
+    @every_outputscale
+    def test_against_the_oracle(self, wanted: type[Side], kappa: float, outputscale: float) -> None:
+        observations = make(X, M, LABELS, padding=2)
+        fitted = fit(observations, wanted, outputscale, X, observations.weight / kappa)
+        mean, covariance = predict(fitted, outputscale)
+        K = matern(X, outputscale=outputscale)
+        expected = reference.answer_free_covariance(
+            matern(POINTS, outputscale=outputscale).numpy(),
+            matern(POINTS, X, outputscale=outputscale).numpy(),
+            K.numpy(),
+            design(observations),
+            observations.weight.numpy(),
+            kappa,
+        )
+        assert_equal(covariance, expected)
+        assert torch.equal(mean, predict(fit(observations, wanted, outputscale), outputscale)[0])
+
+    def test_does_not_depend_on_the_answers(self, wanted: type[Side]) -> None:
+        first, second = (make(X, M, judge=judge) for judge in ("noisy", "consistent"))
+        weight = torch.ones(M, dtype=torch.float64)
+        fitted = [fit(data, wanted, variance_weight=weight) for data in (first, second)]
+        assert torch.equal(fitted[0].gamma, fitted[1].gamma)
+        assert (fitted[0].weights - fitted[1].weights).abs().max() > 0.1
+
+    @pytest.mark.parametrize(
+        ("kappa", "utility", "difference"), [(1.0, 9.807, 0.48614), (None, None, 5.88105)]
+    )
+    def test_fixture(
+        self, wanted: type[Side], kappa: float | None, utility: float | None, difference: float
+    ) -> None:
+        items, observations = design_fixture()
+        K = matern(items, lengthscale=0.1, outputscale=20.0)
+        side = choose_side(K, torch.zeros(2, dtype=torch.float64), observations, side=wanted)
+        fitted = represent(side, None if kappa is None else observations.weight / kappa)
+        _, covariance = fitted.predict(torch.zeros(3, dtype=torch.float64), K, K)
+        contrast = torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)
+        assert float(contrast @ covariance @ contrast) == pytest.approx(difference, abs=5e-6)
+        if utility is not None:
+            assert float(covariance[0, 0]) == pytest.approx(utility, abs=5e-4)
+
+
+@both_sides
+class TestCombinations:
+    def test_differences_are_those_of_the_joint_posterior(self, wanted: type[Side]) -> None:
+        fitted = fit(make(X, M, LABELS), wanted)
+        mean, covariance = predict(fitted)
+        A = torch.zeros(4, Q, dtype=torch.float64)
+        A[torch.arange(4), torch.arange(4)], A[torch.arange(4), torch.arange(1, 5)] = 1.0, -1.0
+        prior, cross = matern(POINTS), matern(POINTS, X)
+        found = fitted.predict_differences(
+            A @ prior_mean(POINTS), (A @ prior @ A.T).diagonal(), A @ cross
+        )
+        assert_equal(found[0], A @ mean, 1e-12)
+        assert_equal(found[1], (A @ covariance @ A.T).diagonal(), 1e-12)
+
+    def test_no_variance_is_negative(self, wanted: type[Side]) -> None:
+        # Duels asked a million times leave a variance of 1e-6, below the rounding of K Gamma K.
+        observations = make(X, M)
+        weight = torch.full((M,), 1e6, dtype=torch.float64)
+        fitted = fit(observations, wanted, 100.0, X, weight)
+        A, K = torch.from_numpy(design(observations)), matern(X, outputscale=100.0)
+        zero, prior = torch.zeros(M, dtype=torch.float64), (A @ K @ A.T).diagonal()
+        _, variance = fitted.predict_differences(zero, prior, A @ K)
+        assert (variance >= 0).all()
+        assert (variance < 1e-2).all()
+        # A prior variance that is rounded down by more than what is left.
+        _, variance = fitted.predict_differences(zero, prior - 1e-2, A @ K)
+        assert (variance == 0).all()
+
+    def test_leading_dimensions_of_the_points(self, wanted: type[Side]) -> None:
+        fitted = fit(make(X, M, LABELS), wanted)
+        points = rand(2, 3, Q, 2, seed=21)
+        mean, covariance = predict(fitted, points=points)
+        assert mean.shape == (2, 3, Q)
+        assert covariance.shape == (2, 3, Q, Q)
+        one = predict(fitted, points=points[1, 2])
+        assert_equal(mean[1, 2], one[0], 1e-12)
+        assert_equal(covariance[1, 2], one[1], 1e-12)
+
+    def test_a_batch_of_posteriors(self, wanted: type[Side]) -> None:
+        items = rand(3, N, 2)
+        observations = make(items, M)
+        K, latent = matern(items), 0.3 * randn(3, M)
+        fitted = represent(choose_side(K, latent, observations, side=wanted))
+        prior, cross = matern(POINTS), matern(POINTS, items)
+        mean, covariance = fitted.predict(prior_mean(POINTS), prior, cross)
+        for i in range(3):
+            block = observations.blocks[0]
+            one = Block(
+                block.items[i],
+                block.coefficients,
+                block.answer[i],
+                block.weight[i],
+                block.likelihood,
+            )
+            side = choose_side(K[i], latent[i], Observations([one], N), side=wanted)
+            expected = represent(side).predict(prior_mean(POINTS), prior, cross[i])
+            assert_equal(mean[i], expected[0], 1e-12)
+            assert_equal(covariance[i], expected[1], 1e-12)
+
+    def test_far_away_is_the_prior(self, wanted: type[Side]) -> None:
+        points = POINTS + 100.0
+        mean, covariance = predict(fit(make(X, M, LABELS), wanted), points=points)
+        assert_equal(mean, prior_mean(points), 1e-12)
+        assert_equal(covariance, matern(points), 1e-12)
+
+    def test_nothing_seen_is_the_prior(self, wanted: type[Side]) -> None:
+        mean, covariance = predict(fit(make(X, M, padding=M), wanted))
+        assert_equal(mean, prior_mean(POINTS), 1e-15)
+        assert_equal(covariance, matern(POINTS), 1e-15)
+
+
+@both_sides
+@pytest.mark.parametrize("outputscale", [0.5, 4.0, 50.0])
+def test_against_scikit_learn(wanted: type[Side], outputscale: float) -> None:
+    items = rand(25, 2, seed=8)
+    accept = (items.sum(-1) + 0.3 * randn(25, seed=9)) > 1.0
+    kernel = ConstantKernel(outputscale) * Matern(0.4, nu=2.5)
+    classifier = GaussianProcessClassifier(kernel, optimizer=None)
+    classifier.fit(items.numpy(), accept.numpy())
+    block = Block(
+        torch.arange(25).unsqueeze(-1),
+        LABEL,
+        accept.double(),
+        torch.ones(25, dtype=torch.float64),
+        LogitLikelihood(),
+    )
+    zero = torch.zeros(25, dtype=torch.float64)
+    K = as_tensor(kernel(items.numpy()))
+    side = choose_side(K, zero, Observations([block], 25), side=wanted)
+    mean, covariance = represent(side).predict(
+        torch.zeros(Q, dtype=torch.float64),
+        as_tensor(kernel(POINTS.numpy())),
+        as_tensor(kernel(POINTS.numpy(), items.numpy())),
+    )
+    expected = classifier.latent_mean_and_variance(POINTS.numpy())
+    assert_equal(mean, expected[0], 1e-6, scale=1.0)
+    assert_equal(covariance.diagonal(), expected[1], 1e-6, scale=1.0)
+
+
+@both_sides
+def test_single_precision(wanted: type[Side]) -> None:
+    exact = make(X, M, LABELS)
+    blocks = [
+        Block(b.items, b.coefficients, b.answer.float(), b.weight.float(), b.likelihood)
+        for b in exact.blocks
+    ]
+    latent = prior_latent(exact, prior_mean(X)).float()
+    side = choose_side(matern(X.float()), latent, Observations(blocks, N), side=wanted)
+    points = POINTS.float()
+    mean, covariance = represent(side).predict(
+        prior_mean(points), matern(points), matern(points, X.float())
+    )
+    expected = predict(fit(exact, wanted))
+    assert mean.dtype == covariance.dtype == torch.float32
+    assert_equal(mean.double(), expected[0], 1e-4)
+    assert_equal(covariance.double(), expected[1], 1e-4)

@@ -1,0 +1,187 @@
+"""The two sides of one model: each factor against dense algebra, and one side against the other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_pref.inference import AnswerSide, ItemSide, Observations, Side, choose_side
+from botorch_pref.inference.mode import find_mode
+from botorch_pref.inference.sides import prior_root
+from tests.inference.common import (
+    LINKS,
+    SIDES,
+    as_tensor,
+    assert_equal,
+    design,
+    likelihood,
+    make,
+    matern,
+    prior_latent,
+    rand,
+    randn,
+)
+
+N = 6
+X = rand(N, 2)
+LOW_RANK = randn(N, 2, seed=3)
+
+
+def _zero_rows() -> Tensor:
+    keep = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 1.0], dtype=torch.float64)
+    return matern(X, outputscale=1.0) * keep[:, None] * keep
+
+
+COVARIANCES: dict[str, Tensor] = {
+    "regular": matern(X, outputscale=1.0),
+    "duplicated items": matern(X[[0, 1, 1, 2, 0, 0]], outputscale=1.0),
+    "low rank": LOW_RANK @ LOW_RANK.T,
+    "zero rows": _zero_rows(),
+    "all zero": torch.zeros(N, N, dtype=torch.float64),
+    "nearly singular": matern(X, lengthscale=100.0, outputscale=1.0),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(COVARIANCES))
+class TestPriorRoot:
+    def test_squares_to_the_covariance(self, kind: str) -> None:
+        K = COVARIANCES[kind]
+        root = prior_root(K)
+        assert torch.isfinite(root).all()
+        assert_equal(root @ root.T, K, 1e-13)
+
+    def test_one_singular_element_leaves_the_others_alone(self, kind: str) -> None:
+        batch = torch.stack([COVARIANCES["regular"], COVARIANCES[kind]])
+        root = prior_root(batch)
+        assert torch.equal(root[0], root[0].tril())
+        assert_equal(root @ root.mT, batch, 1e-13)
+
+
+def test_prior_root_projects_what_rounding_left_indefinite() -> None:
+    vectors = torch.linalg.qr(randn(3, 3)).Q
+    K = vectors * torch.tensor([2.0, 1.0, -1e-3], dtype=torch.float64) @ vectors.T
+    root = prior_root(K)
+    expected = vectors * torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64) @ vectors.T
+    assert_equal(root @ root.T, expected, 1e-13)
+
+
+class TestChooseSide:
+    def choose(self, num_rows: int, **options: object) -> Side:
+        observations = make(X, num_rows)
+        latent = torch.zeros(num_rows, dtype=torch.float64)
+        return choose_side(matern(X), latent, observations, **options)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("num_rows", "expected"),
+        [(1, AnswerSide), (N - 1, AnswerSide), (N, AnswerSide), (N + 1, ItemSide), (40, ItemSide)],
+    )
+    def test_the_smaller_side(self, num_rows: int, expected: type[Side]) -> None:
+        side = self.choose(num_rows)
+        assert type(side) is expected
+        assert side.covariance.shape[-1] == min(num_rows, N)
+
+    @pytest.mark.parametrize("wanted", SIDES)
+    def test_either_side_can_be_forced(self, wanted: type[Side]) -> None:
+        assert type(self.choose(3, side=wanted)) is wanted
+        assert type(self.choose(20, side=wanted)) is wanted
+
+    @pytest.mark.parametrize("wanted", SIDES)
+    def test_jitter_goes_to_the_items(self, wanted: type[Side]) -> None:
+        side = self.choose(4, side=wanted, jitter=0.1)
+        K = matern(X) + 0.1 * torch.eye(N, dtype=torch.float64)
+        H = torch.from_numpy(design(side.observations))
+        assert_equal(side.covariance, K if wanted is ItemSide else H @ K @ H.T, 1e-14)
+
+    @pytest.mark.parametrize("wanted", SIDES)
+    def test_the_covariance_carries_the_graph(self, wanted: type[Side]) -> None:
+        K = matern(X).requires_grad_()
+        zero = torch.zeros(4, dtype=torch.float64)
+        side = choose_side(K, zero, make(X, 4), side=wanted, jitter=0.1)
+        (grad,) = torch.autograd.grad(side.covariance.sum(), K)
+        H = side.map.apply(torch.eye(side.covariance.shape[-1], dtype=torch.float64))
+        assert side.covariance.requires_grad
+        assert grad.shape == K.shape
+        assert not H.requires_grad
+
+
+@pytest.mark.parametrize("wanted", SIDES)
+@pytest.mark.parametrize("kind", sorted(COVARIANCES))
+class TestFactor:
+    def build(self, wanted: type[Side], kind: str) -> tuple[Side, Tensor, Tensor]:
+        observations = make(X, 7, 3, padding=2)
+        side = choose_side(
+            COVARIANCES[kind], torch.zeros(10, dtype=torch.float64), observations, side=wanted
+        )
+        H = torch.from_numpy(design(observations))
+        G = torch.eye(10, dtype=torch.float64) if wanted is AnswerSide else H
+        return side, H @ COVARIANCES[kind] @ H.T, G
+
+    def test_against_dense_formulas(self, wanted: type[Side], kind: str) -> None:
+        side, P, G = self.build(wanted, kind)
+        curvature, x = 3 * rand(10), randn(10)
+        curvature[[2, 8]] = 0.0
+        factor = side.factor(curvature)
+        inner = torch.eye(10, dtype=torch.float64) + curvature[:, None] * P
+        gamma = G.T @ torch.linalg.solve(inner, torch.diag(curvature)) @ G
+        assert_equal(factor.log_det, torch.linalg.slogdet(inner).logabsdet, 1e-12)
+        assert_equal(factor.gamma(), gamma, 1e-11)
+        assert_equal(factor.solve_adjoint(x), torch.linalg.solve(inner, x), 1e-12)
+
+    def test_slope_of_the_log_determinant(self, wanted: type[Side], kind: str) -> None:
+        side, P, _ = self.build(wanted, kind)
+        latent = randn(10).requires_grad_()
+        _, curvature, third = side.observations.derivatives(latent)
+        inner = torch.eye(10, dtype=torch.float64) + curvature[:, None] * P
+        (expected,) = torch.autograd.grad(-0.5 * torch.logdet(inner), latent)
+        factor = side.factor(curvature.detach())
+        found = factor.log_det_slope(factor.gamma(), third.detach())
+        assert_equal(found, expected, 1e-12)
+
+    def test_newton_solves_its_quadratic_model(self, wanted: type[Side], kind: str) -> None:
+        side, P, _ = self.build(wanted, kind)
+        start = randn(10)
+        z = side.coordinates(start)
+        latent = side.latent(z)
+        assert_equal(latent, P @ start, 1e-12)
+        assert_equal(side.penalty(z, latent), 0.5 * start @ P @ start, 1e-12)
+        score, curvature, _ = side.observations.derivatives(latent)
+        side.begin(None)
+        look = side.look(z)
+        assert_equal(look.gradient, side.gradient(score, z), 1e-12)
+        assert_equal(look.curvature, curvature, 1e-12)
+        direction, slope = side.newton(look)
+        # In latent values: (I + P W) step = P score - (eta - prior).
+        inner = torch.eye(10, dtype=torch.float64) + P * curvature
+        expected = torch.linalg.solve(inner, P @ score - latent)
+        assert_equal(side.latent(direction), expected, 1e-11)
+        assert_equal(slope, (score - start) @ expected, 1e-11)
+
+
+@pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("kind", sorted(COVARIANCES))
+@pytest.mark.parametrize(("link", "scale"), LINKS)
+class TestSidesAgree:
+    @pytest.mark.parametrize("judge", ["noisy", "consistent"])
+    def test_mode_factor_and_predictions(
+        self, outputscale: float, kind: str, link: str, scale: float, judge: str
+    ) -> None:
+        observations = make(X, 9, 4, judge=judge, link=likelihood(link, scale), padding=1)
+        answers, items = (
+            build(wanted, observations, outputscale * COVARIANCES[kind]) for wanted in SIDES
+        )
+        on_answers, on_items = find_mode(answers), find_mode(items)
+        for name in ("latent", "weights", "log_joint"):
+            assert_equal(getattr(on_answers, name), getattr(on_items, name))
+        _, curvature, _ = observations.derivatives(on_answers.latent)
+        factors = answers.factor(curvature), items.factor(curvature)
+        assert_equal(factors[0].log_det, factors[1].log_det)
+        H = as_tensor(design(observations))
+        x = randn(observations.num_rows)
+        assert_equal(H.T @ factors[0].gamma() @ H, factors[1].gamma())
+        assert_equal(factors[0].solve_adjoint(x), factors[1].solve_adjoint(x))
+
+
+def build(wanted: type[Side], observations: Observations, K: Tensor) -> Side:
+    mean = 0.5 * X.sum(-1) - 0.3
+    return choose_side(K, prior_latent(observations, mean), observations, side=wanted)
