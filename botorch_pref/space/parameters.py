@@ -9,6 +9,7 @@ square. A model may learn a lengthscale for each level.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -24,7 +25,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.space.checks import checked_dimensions
 
 _LEVEL_WIDTH = 12.0**0.5
 
@@ -40,9 +40,7 @@ class Parameters:
 
     Attributes:
         bounds: ``2 x d``-dim bounds.
-        integer: See above, sorted; so the others.
-        categorical: See above.
-        log: See above.
+        integer, categorical, log: See above, sorted.
         levels: The number of levels of each category.
         discrete: Whole numbers and categories.
         real: All others.
@@ -98,15 +96,8 @@ class Parameters:
         discrete = items[..., list(self.discrete)]
         return inside & (discrete == discrete.round()).all(-1)
 
-    def moved(self, items: Tensor, noise: Tensor, scale: float) -> Tensor:
-        r"""Items near others.
-
-        Args:
-            items: ``... x d``-dim items.
-            noise: ``... x d``-dim steps.
-            scale: What a step of 1 is, as a share of every range; levels follow one another in a
-                circle, since none is at an end.
-        """
+    def perturbed(self, items: Tensor, noise: Tensor, scale: float) -> Tensor:
+        """``... x d`` items moved by noise, in shares of every range; levels move in a circle."""
         lower, upper = self.coordinate_bounds
         steps = scale * (upper - lower) * noise.to(items)
         found = self.items(self.coordinates(items) + steps)
@@ -137,11 +128,7 @@ class Parameters:
         return found
 
     def input_transform(self, num_markers: int = 0) -> InputTransform:
-        r"""What maps items to what a model sees.
-
-        Args:
-            num_markers: The number of further columns of the items, which are left alone.
-        """
+        """What maps items to what a model sees, further columns of markers left as they are."""
         dim = self.bounds.shape[-1]
         bounds = self.bounds
         steps: dict[str, InputTransform] = {}
@@ -166,6 +153,61 @@ class Parameters:
         else:
             unit = Normalize(size, bounds=box)
         return ChainedInputTransform(**steps, unit=unit) if steps else unit
+
+
+def checked_table(name: str, table: object) -> Tensor:
+    """A copy of a two-dimensional tensor of finite numbers."""
+    if not isinstance(table, Tensor) or table.dim() != 2 or not table.numel():
+        raise SearchSpaceError(f"`{name}` must be a two-dimensional tensor that is not empty.")
+    if not table.is_floating_point():
+        raise SearchSpaceError(f"`{name}` must be floating point, but is {table.dtype}.")
+    bad = (~table.isfinite()).any(dim=-1).nonzero()
+    if len(bad):
+        row = int(bad[0])
+        raise SearchSpaceError(f"`{name}` row {row} is {table[row].tolist()}: NaN or infinite.")
+    return table.detach().to(torch.double, copy=True)  # the caller may change theirs
+
+
+def checked_bounds(
+    bounds: object, choices: Tensor | None = None, categorical: Sequence[int] = ()
+) -> Tensor:
+    """A copy of ``2 x d``-dim bounds; the bounding box of the choices where none are given."""
+    if bounds is None:
+        if choices is None:
+            raise SearchSpaceError("Give `bounds`, `choices`, or both.")
+        lower, upper = choices.amin(0), choices.amax(0)
+        levels = list(checked_dimensions("categorical", categorical, choices.shape[-1]))
+        lower[levels] = lower[levels].clamp_max(0.0)  # a category's first level
+        upper[levels] = upper[levels].clamp_min(1.0)
+        # A constant column stays a dimension, of unit width.
+        bounds = torch.stack([lower, torch.where(lower == upper, lower + 1.0, upper)])
+    checked = checked_table("bounds", bounds)
+    if len(checked) != 2:
+        raise SearchSpaceError(f"`bounds` must be 2 x d, but is {tuple(checked.shape)}.")
+    bad = (checked[0] >= checked[1]).nonzero()
+    if len(bad):
+        column = int(bad[0])
+        raise SearchSpaceError(
+            f"`bounds` column {column} is {checked[:, column].tolist()}: the lower bound must "
+            "be below the upper."
+        )
+    return checked + 0.0  # -0 becomes 0: items at a bound are shown to people
+
+
+def checked_dimensions(name: str, indices: Sequence[int], dim: int) -> tuple[int, ...]:
+    """Sorted dimensions of a ``d``-dim space, none of them twice."""
+    try:
+        found = sorted(map(operator.index, indices))
+    except TypeError as error:
+        raise SearchSpaceError(
+            f"`{name}` must be a list of whole numbers, got {indices!r}."
+        ) from error
+    for index in found:
+        if not 0 <= index < dim:
+            raise SearchSpaceError(f"`{name}` has {index}, but dimensions are 0 to {dim - 1}.")
+    if len(set(found)) < len(found):
+        raise SearchSpaceError(f"`{name}` has a dimension more than once: {found}.")
+    return tuple(found)
 
 
 def _check_kinds(

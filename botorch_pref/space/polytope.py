@@ -2,12 +2,14 @@ r"""Items under linear constraints: which are feasible, and a sample of them.
 
 A sample is drawn by hit-and-run (Smith, 1984) within the affine space of the equalities, as many
 chains side by side as items are wanted. Whole numbers are rounded then and the real ones moved
-back onto the equalities; what is not feasible afterwards is drawn anew.
+back onto the equalities; what is not feasible afterwards is drawn again. BoTorch's
+``sample_polytope`` runs one chain, a Python step for every step of it, and knows no whole numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,13 +20,53 @@ from scipy.optimize import LinearConstraint as MilpConstraint
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.space.checks import LinearConstraint
+from botorch_pref.space.parameters import checked_dimensions
 
 FEASIBILITY = 1e-9  # of a constraint, relative to a right-hand side above 1; see _tolerance
 _STEPS, _STEPS_A_DIMENSION = 32, 16
 _ROUNDS, _SURPLUS, _LEAST = 8, 2, 256  # of draws where whole numbers were rounded
 _ROUNDING = 64 * torch.finfo(torch.double).eps  # of a sum, relative to its terms
 _FLAT = 1e-9
+
+
+class LinearConstraint(NamedTuple):
+    """``sum_i coefficients_i x[indices_i]`` at least, or equal to, ``rhs``."""
+
+    indices: tuple[int, ...]
+    coefficients: tuple[float, ...]
+    rhs: float
+
+
+def checked_constraints(
+    name: str, constraints: Sequence[Any], dim: int, unconstrained: Collection[int]
+) -> tuple[LinearConstraint, ...]:
+    """Constraints in BoTorch's form, checked; some dimensions cannot be constrained."""
+    checked = []
+    for row, entry in enumerate(constraints):
+        try:
+            indices, coefficients, rhs = entry
+            indices = torch.as_tensor(indices, device="cpu")
+            given = torch.as_tensor(coefficients, dtype=torch.double, device="cpu")
+            found = checked_dimensions(name, indices.tolist(), dim)
+            fits = given.shape == indices.shape == (len(found),) and bool(len(found))
+            numbers = torch.cat([given.flatten(), torch.tensor([float(rhs)], dtype=torch.double)])
+        except (TypeError, ValueError, RuntimeError):
+            fits = False
+        if not fits or not bool(numbers.isfinite().all()):
+            raise SearchSpaceError(
+                f"`{name}` row {row} must be (indices, coefficients, rhs): the dimensions, as many "
+                f"finite numbers, and a number; got {entry!r}."
+            )
+        if clash := sorted(set(found) & set(unconstrained)):
+            raise SearchSpaceError(
+                f"`{name}` row {row} has dimension {clash[0]}, which is categorical or "
+                "log-scaled: only real and whole numbers on a linear scale can be constrained."
+            )
+        if not bool(given.any()):
+            raise SearchSpaceError(f"`{name}` row {row} has no coefficient but 0.")
+        constraint = LinearConstraint(tuple(indices.tolist()), tuple(given.tolist()), float(rhs))
+        checked.append(constraint)
+    return tuple(checked)
 
 
 class Polytope:
@@ -60,7 +102,7 @@ class Polytope:
         real_part = self._equal[:, self._coupled_reals]
         self._onto = torch.linalg.pinv(real_part)  # of a residual of the equalities
         self._reference = self._feasible_item()
-        if not bool(self._fits(self._reference)):  # solvers of programs are content with less
+        if not bool(self._fits(self._reference)):  # scipy's solver tolerates 1e-6
             raise SearchSpaceError(
                 f"No item was found that satisfies the constraints to {FEASIBILITY:g}."
             )
@@ -75,7 +117,7 @@ class Polytope:
         return torch.cat([above, within], dim=-1).amin(-1)
 
     def _tolerance(self, rows: Tensor, sides: Tensor) -> Tensor:
-        """By how much each may be missed: no less than sums of numbers of the box round by."""
+        """The tolerance of each constraint, at least the rounding error of its sum."""
         terms = (rows.abs() @ self.bounds.abs().amax(0)).to(sides)
         return torch.maximum(FEASIBILITY * sides.abs().clamp_min(1.0), _ROUNDING * terms)
 
@@ -104,27 +146,21 @@ class Polytope:
         moved[..., self._coupled_reals] += residual @ self._onto.mT
         return torch.minimum(torch.maximum(moved, self.bounds[0]), self.bounds[1])
 
-    def led_back(self, starts: Tensor, ends: Tensor) -> Tensor:
-        r"""Where feasible ways end.
+    def backtrack(self, starts: Tensor, ends: Tensor) -> Tensor:
+        """The last feasible items on the lines from feasible ``... x d`` starts to ends.
 
-        Args:
-            starts: ``... x d``-dim feasible items.
-            ends: ``... x d``-dim items that differ from these in real values alone, and are
-                feasible but for rounding errors, or not at all.
-
-        Returns:
-            ``... x d``-dim feasible items, as close to the ends as the way there allows.
+        Ends differ from their starts in real values alone.
         """
         ends = self.onto_equalities(ends)
         change = (ends - starts) @ self._at_least.mT
         spare = (starts @ self._at_least.mT - self._least).clamp_min(0.0)
         share = torch.where(change < -spare, spare / (-change).clamp_min(1e-300), 1.0)
         share = share.amin(-1, keepdim=True) if share.shape[-1] else torch.ones_like(ends[..., :1])
-        led = torch.where(self._fits(ends).unsqueeze(-1), ends, torch.lerp(starts, ends, share))
-        return torch.where(self._fits(led).unsqueeze(-1), led, starts)
+        found = torch.where(self._fits(ends).unsqueeze(-1), ends, torch.lerp(starts, ends, share))
+        return torch.where(self._fits(found).unsqueeze(-1), found, starts)
 
     def botorch_form(self, size: int) -> dict[str, list[tuple[Tensor, Tensor, float]]]:
-        """Arguments of ``optimize_acqf`` for ``size`` items side by side, as far as values move."""
+        """Constraints of ``optimize_acqf`` on the real values of ``size`` items side by side."""
         dim = self.bounds.shape[-1]
         given = {
             "inequality_constraints": (self._at_least, self._least),
@@ -182,7 +218,7 @@ class Polytope:
         return self.onto_equalities(item)
 
     def _begin(self) -> None:
-        """Where chains begin, the directions they may take, and what ends them."""
+        """Compute where chains start, their directions, and the inequalities that end a step."""
         lower, upper = self.bounds[:, self.coupled]
         cells = torch.stack([lower, upper])
         at = [self.coupled.index(i) for i in self.coupled_integers]
@@ -205,7 +241,7 @@ class Polytope:
         self._rows, self._spare = rows @ self._directions, limits - rows @ self._centre
 
     def _chains(self, n: int, generator: torch.Generator) -> Tensor:
-        """``n x d``-dim items, of which the values of other dimensions mean nothing."""
+        """``n x d``-dim items, of which only the values of coupled dimensions count."""
         size = self._directions.shape[-1]
         like = self._centre
         at = like.new_zeros(n, size)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.space import Feasible, SearchSpace
-from botorch_pref.space.feasible import promising, spread
+from botorch_pref.space.maximize import peaks_first, starting_points
 from tests.models.common import rand
-from tests.space.test_domain import BOX, Peak
+from tests.space.test_search_space import BOX, Peak
 
 
 def disc(X: Tensor) -> Tensor:
@@ -117,11 +117,11 @@ def test_searches_start_at_different_peaks() -> None:
     axis = torch.linspace(0.0, 1.0, 41).double()
     values = torch.exp(-((axis - 0.2) ** 2) / 0.02) + 0.5 * torch.exp(-((axis - 0.9) ** 2) / 0.001)
     bounds = torch.tensor([[0.0], [1.0]]).double()
-    rows = spread(values, axis.view(-1, 1, 1), bounds, 4)
+    items = axis.view(-1, 1, 1)
+    rows = peaks_first(values, items, bounds, 4)
     assert rows[:2].tolist() == [8, 36]
     assert sorted(rows[2:].tolist()) == [7, 9]  # then the others, best first
-    assert spread(values, axis.view(-1, 1, 1), bounds, 99).sort().values.tolist() == list(range(41))
-    assert spread(values[:1], axis[:1].view(-1, 1, 1), bounds, 4).tolist() == [0]
+    assert sorted(peaks_first(values, items, bounds, 99).tolist()) == [*range(41)]
 
 
 def test_choices_are_filtered() -> None:
@@ -144,10 +144,10 @@ def test_searches_do_not_all_start_at_what_is_known() -> None:
     rule = Peak(torch.tensor([0.5, 0.5, 0.5], dtype=torch.double))
     values = [rule(items) for items in (raw, known)]
     assert values[1].min() > values[0].max()
-    starts = promising(rule, bounds, raw, known, None, None)
+    starts = starting_points(rule, bounds, raw, known, None, None)
     wanted = [raw[values[0].topk(4).indices], known[values[1].topk(2).indices]]
     assert torch.equal(starts, torch.cat(wanted))
     both = torch.cat([raw, known])
     for number, sample in ((3, raw), (None, raw[:0])):  # as many as asked for, the best of all
-        starts = promising(rule, bounds, sample, known, number, None)
+        starts = starting_points(rule, bounds, sample, known, number, None)
         assert torch.equal(starts, both[rule(both).topk(number or 4).indices])
