@@ -16,8 +16,8 @@ from botorch_pref.models import PreferenceGP
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOHL, COBOL, POPBO, Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy
-from botorch_pref.strategies.expert_baselines import CoExBO, ExpertOverride
 from botorch_pref.strategies.registry import get_strategy, strategy_names
+from experiments.baselines.expert_baselines import CoExBO, ExpertOverride
 from tests.common import BOX, CPU, answer, same
 
 TABLE = torch.cartesian_prod(*[torch.linspace(0, 1, 4, dtype=torch.float64)] * 2)

@@ -38,8 +38,9 @@ from botorch_pref.models import (
 )
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import EUBO, GPUCB
+from botorch_pref.strategies import EUBO
 from botorch_pref.study import Study
+from experiments.baselines import GPUCB
 from tests._reference.second_device import second_device
 from tests.common import BOX, CPU, answer, emulated, items_and_comparisons, same
 

@@ -71,8 +71,8 @@ def test_the_parts_are_found() -> None:
     assert parts["data"] == ["UNKNOWN_ANNOTATOR", "Comparisons", "Labels", "Values"]
     at_top = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
     nameless = {name for name in at_top if not name.startswith("_")} - set(parts)
-    # Experiments are run by the command line; an integration is imported by its own name.
-    assert nameless == {"benchmarks", "integrations"}
+    # An integration is imported by its own name.
+    assert nameless == {"integrations"}
 
 
 def test_no_name_stands_twice() -> None:

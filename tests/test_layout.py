@@ -24,7 +24,7 @@ LAYERS = (
     ("strategies",),
     ("problems",),
     ("study", "runner"),
-    ("plotting", "benchmarks", "cli", "integrations"),
+    ("plotting", "cli", "integrations"),
 )
 LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names}
 
@@ -132,6 +132,11 @@ def test_imports_go_one_way(module: str) -> None:
         if (name := part(target)) is not None and LAYER_OF.get(name, len(LAYERS)) > level
     ]
     assert not wrong, f"{module} imports from a higher layer: {wrong}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_imports_the_experiments(module: str) -> None:
+    assert not [line for target, line in imports(module) if is_part(target, "experiments")]
 
 
 @pytest.mark.parametrize("name", TENSOR_PARTS)

@@ -19,7 +19,6 @@ from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
-from botorch_pref.acquisition.multi_fidelity_ucb import MultiFidelityUCB
 from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
 from botorch_pref.acquisition.optimistic_choice import OptimisticChoice
@@ -37,7 +36,6 @@ __all__ = [
     "ItemAcquisitionFunction",
     "LogHumanConstrainedEI",
     "MaxMinLCB",
-    "MultiFidelityUCB",
     "OptimisticAcceptance",
     "OptimisticAdvantage",
     "OptimisticChoice",

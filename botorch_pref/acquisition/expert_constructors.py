@@ -18,12 +18,11 @@ from torch import Tensor
 from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.log_human_constrained_ei import Acceptance, LogHumanConstrainedEI
-from botorch_pref.acquisition.multi_fidelity_ucb import MultiFidelityUCB
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio import FINAL
 from botorch_pref.models import BordaGP
 
-for _rule in (ComparisonFilteredUCB, MultiFidelityUCB, ExpertAugmentedLCB, LogHumanConstrainedEI):
+for _rule in (ComparisonFilteredUCB, ExpertAugmentedLCB, LogHumanConstrainedEI):
     ACQF_INPUT_CONSTRUCTOR_REGISTRY.pop(_rule, None)
 
 
@@ -62,41 +61,6 @@ def construct_inputs_comparison_filtered_ucb(
         "borda_slack": borda_slack,
         "borda_beta": borda_beta,
         "lower_bound": lower_bound,
-    }
-
-
-@acqf_input_constructor(MultiFidelityUCB)
-def construct_inputs_multi_fidelity_ucb(
-    model: Model,
-    cheap_model: Model,
-    beta: float = 2.0,
-    zeta: float = 0.0,
-    cheap_beta: float | None = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    r"""Arguments of :class:`MultiFidelityUCB`.
-
-    Args:
-        model: The model of measured values.
-        cheap_model: That of the cheap function.
-        beta: Multiplies the standard deviation of values.
-        zeta: By how much the objective may exceed the cheap function.
-        cheap_beta: Multiplies the standard deviation of the cheap function.
-        X_pending: Must be ``None``.
-
-    Returns:
-        The constructor's arguments.
-
-    Raises:
-        UnsupportedError: If there are pending points.
-    """
-    MultiFidelityUCB.refuse_pending(X_pending)
-    return {
-        "value_model": model,
-        "cheap_model": cheap_model,
-        "beta": beta,
-        "zeta": zeta,
-        "cheap_beta": cheap_beta,
     }
 
 

@@ -9,7 +9,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,8 @@ from botorch_pref import __version__
 from botorch_pref.cli.errors import INTERRUPTED, UsageError
 from botorch_pref.cli.parser import Parser, count, seed
 from botorch_pref.cli.sessions import add_advise, add_ask
-from botorch_pref.cli.speed import add_speed
 
 __all__ = ["main"]
-
-# What chose the defaults: each is a module of botorch_pref.benchmarks with its own options.
-MEASUREMENTS = {
-    "defaults": ("closed_loop", "the closed loops that chose the default priors"),
-    "tutorial": ("tutorial_loop", "the loop of BoTorch's tutorial on preferences"),
-    "tempering": ("tempering", "the loops that chose how far PF-TS explores"),
-}
 
 _DESCRIPTION = "Bayesian optimisation from people's judgements, on BoTorch."
 _EXAMPLES = """\
@@ -35,8 +26,6 @@ examples:
   botorch-pref run ackley --dim 2 --horizon 60
   botorch-pref ask study.json --bounds "milk (ml):0:80,roast:{light|dark}"
   botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
-  botorch-pref bench ackley
-  botorch-pref speed
   botorch-pref run --help          the problems, the strategies, all options
 """
 _RUN = """\
@@ -83,22 +72,6 @@ def _parser() -> Parser:
     _add_run(commands)
     add_ask(commands)
     add_advise(commands)
-    add_speed(commands)
-    bench = commands.add_parser(
-        "bench",
-        help="repeat an experiment and print its table",
-        description="Repeat an experiment of a paper: print its table and whether what the paper "
-        "claims was seen, and\nsave figure and tables. `botorch-pref bench NAME --help` says more.",
-        late_epilog=_experiments,
-    )
-    bench.add_argument("experiment", metavar="NAME", help="one of the experiments below")
-    bench.add_argument(
-        "arguments",
-        nargs=argparse.REMAINDER,
-        metavar="...",
-        help="the experiment's own options, such as --help",
-    )
-    bench.set_defaults(handler=_bench)
     return parser
 
 
@@ -133,7 +106,7 @@ def _add_run(commands: Any) -> None:
         "--num-choices",
         type=count,
         metavar="N",
-        help="items of a grid, in place of the box (ackley, gpsample) or of 30 (rkhs)",
+        help="items of a grid, in place of the box (ackley) or of 30 (rkhs)",
     )
     run.add_argument(
         "--dedupe", choices=("keep", "mean"), help="repeated measurements (catalyst); default: keep"
@@ -180,24 +153,3 @@ def _problems_and_strategies() -> str:
         wrapper.fill(", ".join(names)) for names in (problem_names(), strategy_names())
     )
     return f"problems:\n{problems}\n\nstrategies (default: {DEFAULT_STRATEGY}):\n{strategies}\n"
-
-
-def _experiments() -> str:
-    from botorch_pref.cli.bench import listing
-
-    own = "\n".join(f"  {name:<14} {what}" for name, (_, what) in MEASUREMENTS.items())
-    return f"experiments:\n{listing()}\n\nmeasurements of this package:\n{own}\n"
-
-
-def _bench(args: argparse.Namespace) -> int:
-    if args.experiment in MEASUREMENTS:
-        name, _ = MEASUREMENTS[args.experiment]
-        status: int = import_module(f"botorch_pref.benchmarks.{name}").main(args.arguments)
-        return status
-    from botorch_pref.benchmarks.papers import experiments
-    from botorch_pref.cli.bench import bench
-
-    if args.experiment not in experiments():
-        names = ", ".join((*experiments(), *MEASUREMENTS))
-        raise UsageError(f"unknown experiment {args.experiment!r}; there are {names}.")
-    return bench(args.experiment, args.arguments)

@@ -217,7 +217,7 @@ def default_covar_module(
     lengthscales lie around 0.21 (90 % between 0.11 and 1.5) and the output scale around 1.5
     squared logits (0.79 and 21); or around 0.7 (0.36 and 4.9) and 4 (2.1 and 56). A fit starts
     from the mode that the answers favour. Around each the prior is log-normal, and both kinds of
-    scales are optimised on the log scale. ``botorch-pref bench defaults`` and ``bench tutorial``
+    scales are optimised on the log scale. ``python -m experiments defaults`` and ``tutorial``
     are what chose them.
 
     Args:

@@ -1,4 +1,4 @@
-r"""Functions with a low fidelity, by which duels are decided: CurrinExp and Borehole.
+r"""Functions with a low fidelity, by which duels are decided: CurrinExp.
 
 References:
 .. [Xu2020] Y. Xu, A. Joshi, A. Singh, A. Dubrawski. Zeroth Order Non-convex Optimization
@@ -9,7 +9,6 @@ References:
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -25,16 +24,6 @@ Point: TypeAlias = tuple[float, ...]
 _STEP = 0.05  # of CurrinExp's low fidelity
 # Below this, 1 - exp(-1 / (2 x)) is 1 to e^-500, and its derivative would be 0 times infinity.
 _FLAT = 1e-3
-_BOREHOLE_BOX = (
-    (0.05, 0.15),
-    (100.0, 50000.0),
-    (63070.0, 115600.0),
-    (990.0, 1110.0),
-    (63.1, 116.0),
-    (700.0, 820.0),
-    (1120.0, 1680.0),
-    (9855.0, 12045.0),
-)
 
 
 class FidelityFacts(NamedTuple):
@@ -160,8 +149,8 @@ class _LowFidelity(PreferenceProblem):
         return self.problem._low_fidelity(X)
 
 
-class _TwoFormulas(FidelityProblem):
-    """Two formulas, and where in the unit cube they are extreme."""
+class TwoFormulas(FidelityProblem):
+    r"""Two formulas, and where in the unit cube they are extreme."""
 
     _best: ClassVar[Point]
     _worst: ClassVar[Point]
@@ -213,7 +202,7 @@ class _TwoFormulas(FidelityProblem):
         )
 
 
-class CurrinExp(_TwoFormulas):
+class CurrinExp(TwoFormulas):
     r"""Currin's exponential function in two dimensions, with the low fidelity of [Xiong2013].
 
     .. math::
@@ -254,36 +243,3 @@ def _ratio(x: Tensor) -> Tensor:
     """The second factor of CurrinExp."""
     above = ((2300.0 * x + 1900.0) * x + 2092.0) * x + 60.0
     return above / (((100.0 * x + 500.0) * x + 4.0) * x + 20.0)
-
-
-class Borehole(_TwoFormulas):
-    r"""The flow of water through a borehole, with the low fidelity of [Xiong2013].
-
-    .. math::
-        f_{a, b} = \frac{a T_u (H_u - H_l)}{\log(r / r_w) \left(b + \frac{2 L T_u}{
-            \log(r / r_w) r_w^2 K_w} + \frac{T_u}{T_l} \right)}, \qquad
-        f = f_{2 \pi, 1}, \quad f_c = f_{5, 1.5}
-
-    in m^3 a year. An item is ``(r_w, r, T_u, H_u, T_l, H_l, L, K_w)``, scaled to the unit cube
-    from [0.05, 0.15], [100, 50000], [63070, 115600], [990, 1110], [63.1, 116], [700, 820],
-    [1120, 1680] and [9855, 12045]. ``f`` lies between 7.820 and 309.576, and both fidelities
-    are largest at the same corner, (1, 0, 1, 1, 1, 0, 0, 1).
-    """
-
-    name = "borehole"
-    _best = (1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0)
-    _worst = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0)
-    _low_best = _best
-    _low_worst = _worst
-    _most_biased = (0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0)
-
-    def _formula(self, items: Tensor, low: bool) -> Tensor:
-        lower, upper = items.new_tensor(_BOREHOLE_BOX).T
-        radius, reach, upper_flow, upper_head, lower_flow, lower_head, length, conductivity = (
-            torch.lerp(lower, upper, items).unbind(dim=-1)
-        )
-        numerator, constant = (5.0, 1.5) if low else (2.0 * math.pi, 1.0)
-        log = (reach / radius).log()
-        along = 2.0 * length * upper_flow / (log * radius.square() * conductivity)
-        resistance = log * (constant + along + upper_flow / lower_flow)
-        return numerator * upper_flow * (upper_head - lower_head) / resistance

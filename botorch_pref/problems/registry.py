@@ -13,41 +13,25 @@ from botorch.test_functions.synthetic import SyntheticTestFunction
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.catalyst import Catalyst
-from botorch_pref.problems.classics import CrossInTray, Levy13
 from botorch_pref.problems.electrolyte import ElectrolyteStandIn
-from botorch_pref.problems.expert_benchmarks import EXPERT_BENCHMARKS, ExpertBenchmark
-from botorch_pref.problems.fidelities import Borehole, CurrinExp
-from botorch_pref.problems.gp_sample import GPSample
-from botorch_pref.problems.ratings import Ratings
+from botorch_pref.problems.fidelities import CurrinExp
 from botorch_pref.problems.rkhs import RKHSFunction
-from botorch_pref.problems.standardised import STANDARDISED_FUNCTIONS, StandardisedFunction
 from botorch_pref.problems.synthetic import Ackley, SyntheticProblem
 from botorch_pref.problems.thermal_comfort import ThermalComfort
-from botorch_pref.problems.tuning import DigitsTuning
 
 _OWN: dict[str, Callable[..., PreferenceProblem]] = {
     "catalyst": Catalyst,
     "ackley": Ackley,
     "rkhs": RKHSFunction,
-    "ratings": Ratings,
-    "digitstuning": DigitsTuning,
-    "gpsample": GPSample,
     "thermalcomfort": ThermalComfort,
-    **{
-        f"standardised{which}": partial(StandardisedFunction, which)
-        for which in STANDARDISED_FUNCTIONS
-    },
-    **{f"expert{which}": partial(ExpertBenchmark, which) for which in EXPERT_BENCHMARKS},
     "electrolytestandin": ElectrolyteStandIn,
     "currinexp": CurrinExp,
-    "borehole": Borehole,
 }
 _FUNCTIONS: dict[str, Callable[..., SyntheticTestFunction]] = {
     "beale": botorch_synthetic.Beale,
     "branin": botorch_synthetic.Branin,
     "bukin": botorch_synthetic.Bukin,
     "cosine8": botorch_synthetic.Cosine8,
-    "crossintray": CrossInTray,
     "dixonprice": botorch_synthetic.DixonPrice,
     "dropwave": botorch_synthetic.DropWave,
     "eggholder": botorch_synthetic.EggHolder,
@@ -56,7 +40,6 @@ _FUNCTIONS: dict[str, Callable[..., SyntheticTestFunction]] = {
     "hartmann6": partial(botorch_synthetic.Hartmann, 6),
     "holdertable": botorch_synthetic.HolderTable,
     "levy": botorch_synthetic.Levy,
-    "levy13": Levy13,
     "michalewicz": botorch_synthetic.Michalewicz,
     "powell": botorch_synthetic.Powell,
     "rastrigin": botorch_synthetic.Rastrigin,

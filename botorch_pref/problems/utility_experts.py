@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.problems.base import PreferenceProblem, check_positive
-from botorch_pref.problems.expert_benchmarks import Range, checked_rho_range
+from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.experts import Expert
 from botorch_pref.problems.judges import LogisticJudge, item_utility
-from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.queries import Duel, Label
+
+Range: TypeAlias = tuple[float, float]
 
 RHO_BOUND = 3.0  # the ends of the range are mapped to -3 and 3
 
 
-class _UtilityExpert(Expert):
+class UtilityExpert(Expert):
     r"""Judges items by their utility: ``P(accept) = S(a rho(u))``.
 
     Of a duel the first item is preferred with probability ``S(a (rho(u) - rho(u')))``.
@@ -87,7 +87,7 @@ class _UtilityExpert(Expert):
         return judge.probability(query)
 
 
-class SyntheticExpert(_UtilityExpert):
+class SyntheticExpert(UtilityExpert):
     r"""Accepts with probability ``S(a rho(u))`` for the utility ``u`` ([Xu2024b], Example 2.2).
 
     The line ``rho`` maps a range of the utility to [-3, 3], so that an expert of accuracy
@@ -118,7 +118,7 @@ class SyntheticExpert(_UtilityExpert):
             problem: The objective.
             accuracy: The accuracy ``a``, of either sign.
             rho_range: The lowest and the highest utility of the range; that of the problem
-                if omitted, as :class:`~botorch_pref.problems.ExpertBenchmark` has one, or
+                if omitted, as those of the experiments has one, or
                 that of its choices.
             seed: As for :class:`~botorch_pref.problems.Expert`, as are the rest.
             value_noise: See there.
@@ -131,135 +131,15 @@ class SyntheticExpert(_UtilityExpert):
                 problem has none, or as for :class:`~botorch_pref.problems.Expert`.
         """
         super().__init__(problem, rho_range, seed, value_noise, absence)
-        self.accuracy = _checked_accuracy("accuracy", accuracy)
+        self.accuracy = checked_accuracy("accuracy", accuracy)
 
     def accuracy_at(self, t: int | None = None) -> float:
         """The accuracy, at whatever step."""
         return self.accuracy
 
 
-@dataclass(frozen=True)
-class AccuracySchedule:
-    r"""The accuracy of an expert who has seen ``n`` values ([Xu2024b], App. I.1).
-
-    The text has an expert who gets better, which is ``a_n = limit (1 - exp(-rate n))``, the
-    form ``"rising"``. The formula that is printed there, ``a_n = limit (1 - exp(-rate / n))``,
-    falls from ``limit`` to 0: the form ``"printed"``.
-
-    Attributes:
-        rate: The rate, which the paper does not give.
-        form: ``"rising"`` or ``"printed"``.
-        limit: The accuracy to which the first form rises, and from which the second falls.
-    """
-
-    rate: float
-    form: Literal["rising", "printed"] = "rising"
-    limit: float = 2.0
-
-    def __post_init__(self) -> None:
-        check_positive(rate=self.rate)
-        _checked_accuracy("limit", self.limit)
-        if self.form not in ("rising", "printed"):
-            raise SearchSpaceError(f"form must be 'rising' or 'printed', got {self.form!r}.")
-
-    def __call__(self, num_evaluations: int) -> float:
-        r"""The accuracy.
-
-        Args:
-            num_evaluations: The number ``n`` of values seen, at least 0.
-
-        Returns:
-            The accuracy ``a_n``.
-        """
-        if self.form == "rising":
-            return -self.limit * math.expm1(-self.rate * num_evaluations)
-        if num_evaluations == 0:
-            return self.limit
-        return -self.limit * math.expm1(-self.rate / num_evaluations)
-
-
-class TimeVaryingExpert(_UtilityExpert):
-    r"""A :class:`SyntheticExpert` whose accuracy depends on the number of values told so far.
-
-    It remembers at which steps it told a value, and a label at step ``t`` counts those before
-    ``t``. So every run needs an expert of its own.
-
-    Attributes:
-        schedule: The accuracy by the number of values.
-        rho_range: The range, in units of the utility.
-    """
-
-    def __init__(
-        self,
-        problem: PreferenceProblem,
-        schedule: Callable[[int], float],
-        rho_range: Sequence[float] | None = None,
-        *,
-        initial_evaluations: int = 0,
-        seed: int = 0,
-        value_noise: float = 0.0,
-        absence: float = 0.0,
-    ) -> None:
-        r"""Set what the expert knows, and will know.
-
-        Args:
-            problem: The objective.
-            schedule: The accuracy by the number of values, as :class:`AccuracySchedule`.
-            rho_range: As for :class:`SyntheticExpert`.
-            initial_evaluations: The number of values known before the first step.
-            seed: As for :class:`~botorch_pref.problems.Expert`, as are the rest.
-            value_noise: See there.
-            absence: See there.
-
-        Raises:
-            SearchSpaceError: As for :class:`SyntheticExpert`.
-            UnsupportedError: As for :class:`SyntheticExpert`, or if ``initial_evaluations``
-                is negative.
-        """
-        super().__init__(problem, rho_range, seed, value_noise, absence)
-        if initial_evaluations < 0:
-            raise UnsupportedError(
-                f"initial_evaluations must be at least 0, got {initial_evaluations!r}."
-            )
-        self.schedule = schedule
-        self._initial = initial_evaluations
-        self._told: set[int] = set()
-
-    def __call__(self, query: Query, t: int) -> float | None:
-        """Answer a query as other experts do, and remember the step of a value."""
-        answer = super().__call__(query, t)
-        if isinstance(query, Evaluate):
-            self._told.add(t)
-        return answer
-
-    def num_evaluations(self, t: int | None = None) -> int:
-        r"""How many values are known.
-
-        Args:
-            t: Only those told before this step count; all if ``None``.
-
-        Returns:
-            The number, the initial ones included.
-        """
-        return self._initial + sum(t is None or told < t for told in self._told)
-
-    def accuracy_at(self, t: int | None = None) -> float:
-        r"""The accuracy at a step.
-
-        Args:
-            t: The step; ``None`` for now.
-
-        Returns:
-            What the schedule says.
-
-        Raises:
-            UnsupportedError: If that is not finite.
-        """
-        return _checked_accuracy("schedule", self.schedule(self.num_evaluations(t)))
-
-
-def _checked_accuracy(argument: str, accuracy: float) -> float:
-    """A finite number as a float."""
+def checked_accuracy(argument: str, accuracy: float) -> float:
+    """A finite accuracy as a float; an ``UnsupportedError`` names the argument otherwise."""
     if not math.isfinite(accuracy):
         raise UnsupportedError(f"{argument} must be a finite accuracy, got {accuracy!r}.")
     return float(accuracy)
@@ -278,3 +158,34 @@ def _range_of(problem: PreferenceProblem, rho_range: Sequence[float] | None) -> 
     except NotImplementedError:
         best = None
     return checked_rho_range(rho_range, best)
+
+
+def checked_rho_range(rho_range: Sequence[float], best: float | None = None) -> Range:
+    r"""A range of utilities that an expert maps to [-3, 3].
+
+    Args:
+        rho_range: The lowest and the highest utility.
+        best: The largest utility of the problem, if it is known.
+
+    Returns:
+        The two as floats.
+
+    Raises:
+        SearchSpaceError: If it is not a lower and a higher finite number, or lies above all
+            utilities, as a range of what is to be minimised would.
+    """
+    try:
+        numbers = [float(one) for one in rho_range]
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) != 2 or not -math.inf < numbers[0] < numbers[1] < math.inf:
+        raise SearchSpaceError(
+            f"rho_range must be a lower and a higher finite number, got {rho_range!r}."
+        )
+    low, high = numbers
+    if best is not None and low >= best:
+        raise SearchSpaceError(
+            f"rho_range must start below the largest utility, {best:g}, got {rho_range!r}: it is "
+            "in units of the utility, which is maximised."
+        )
+    return low, high

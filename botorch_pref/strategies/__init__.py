@@ -1,24 +1,18 @@
 r"""Ask/tell strategies, one published system a module."""
 
 from botorch_pref.strategies.base import Strategy
-from botorch_pref.strategies.borda_ucb import BordaUCB, RandomDuels
 from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.cobol import COBOHL, COBOL
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
 from botorch_pref.strategies.cost_aware_kg import CostAwareKG
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
-from botorch_pref.strategies.gp_ts import GPTS
-from botorch_pref.strategies.gp_ucb import GPUCB
-from botorch_pref.strategies.kernel_self_sparring import KernelSelfSparring
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
-from botorch_pref.strategies.mf_gp_ucb import MFGPUCB
 from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.pf_ts import PFTS
 from botorch_pref.strategies.pop_bo import POPBO, MultipleChoicePOPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
 from botorch_pref.strategies.schedules import Schedule
-from botorch_pref.strategies.skew_gp import SGP
 from botorch_pref.strategies.utility import UtilityStrategy
 
 __all__ = [
@@ -26,21 +20,14 @@ __all__ = [
     "COBOL",
     "DTS",
     "EUBO",
-    "GPTS",
-    "GPUCB",
-    "MFGPUCB",
     "MRLPF",
     "PFTS",
     "POPBO",
-    "SGP",
-    "BordaUCB",
     "BudgetedStrategy",
     "CompGPUCB",
     "CostAwareKG",
-    "KernelSelfSparring",
     "MaxMinLCBStrategy",
     "MultipleChoicePOPBO",
-    "RandomDuels",
     "RandomPairs",
     "Schedule",
     "Strategy",

@@ -10,21 +10,15 @@ from typing import Any, cast
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Strategy
-from botorch_pref.strategies.borda_ucb import BordaUCB, RandomDuels
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
 from botorch_pref.strategies.cost_aware_kg import CostAwareKG
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
-from botorch_pref.strategies.gp_ts import GPTS
-from botorch_pref.strategies.gp_ucb import GPUCB
-from botorch_pref.strategies.kernel_self_sparring import KernelSelfSparring
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
-from botorch_pref.strategies.mf_gp_ucb import MFGPUCB
 from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.pf_ts import PFTS
 from botorch_pref.strategies.pop_bo import POPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
-from botorch_pref.strategies.skew_gp import SGP
 
 DEFAULT_STRATEGY = "eubo-incumbent"
 """What a study, a dialogue and a simulation run unless another strategy is named."""
@@ -37,16 +31,9 @@ _STRATEGIES: dict[str, type[Strategy] | partial[Any]] = {
     "pop-bo": POPBO,
     "eubo": EUBO,
     "dts": DTS,
-    "sgp": SGP,
-    "gp-ts": GPTS,
     "comp-gp-ucb": CompGPUCB,
     "cost-aware-kg": CostAwareKG,
-    "gp-ucb": GPUCB,
-    "mf-gp-ucb": MFGPUCB,
-    "borda-ucb": BordaUCB,
-    "self-sparring": KernelSelfSparring,
     "random": RandomPairs,
-    "random-duels": RandomDuels,
 }
 
 

@@ -10,8 +10,16 @@ import pytest
 from matplotlib.figure import Figure
 
 from botorch_pref.cli import main
-from botorch_pref.strategies import GPTS, registry
+from botorch_pref.strategies import registry
+from experiments.baselines import BASELINES, GPTS
 from tests.cli.common import fields
+
+
+@pytest.fixture(autouse=True)
+def _baselines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strategies that measure values alone, or both, by their names."""
+    for name, kind in BASELINES.items():
+        monkeypatch.setitem(registry._STRATEGIES, name, kind)
 
 
 @pytest.fixture

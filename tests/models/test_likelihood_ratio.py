@@ -20,7 +20,7 @@ from botorch_pref.exceptions import BoundConvergenceWarning, ComparisonDataError
 from botorch_pref.likelihood_ratio import SCREENING
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models import LikelihoodRatioModel, PreferenceGP
-from botorch_pref.problems import GPSample
+from experiments.problems import GPSample
 from tests._reference import likelihood_ratio as reference
 from tests.models.common import make_duels, numerical_gradient, rand
 from tests.models.judged import (

@@ -9,7 +9,8 @@ from botorch.utils.testing import (
     SyntheticTestFunctionTestCaseMixin,
 )
 
-from botorch_pref.problems import ElectrolyteStandIn, ItemError, MVNExpert, SyntheticExpert
+from botorch_pref.problems import ElectrolyteStandIn, ItemError, SyntheticExpert
+from experiments.problems import MVNExpert
 
 
 class TestAsBoTorchTestFunctions(

@@ -6,17 +6,9 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import (
-    AccuracySchedule,
-    Expert,
-    ExpertBenchmark,
-    ItemError,
-    LogisticJudge,
-    MVNExpert,
-    SyntheticExpert,
-    TimeVaryingExpert,
-)
+from botorch_pref.problems import Expert, ItemError, LogisticJudge, SyntheticExpert
 from botorch_pref.queries import Choice, Duel, Evaluate, Label
+from experiments.problems import AccuracySchedule, ExpertBenchmark, MVNExpert, TimeVaryingExpert
 
 FACTORIES: dict[str, Callable[..., Expert]] = {
     "synthetic": SyntheticExpert,

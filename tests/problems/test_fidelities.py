@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import Ackley, Borehole, CurrinExp, FidelityProblem, ItemError
+from botorch_pref.problems import Ackley, CurrinExp, FidelityProblem, ItemError
 from botorch_pref.problems.grids import product_grid
+from experiments.problems import Borehole
 
 PROBLEMS = (CurrinExp, Borehole)
 CORNER = [1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0]

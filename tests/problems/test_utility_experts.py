@@ -8,18 +8,14 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.problems import (
+from botorch_pref.problems import Ackley, Catalyst, ItemError, PreferenceProblem, SyntheticExpert
+from botorch_pref.queries import Evaluate, Label
+from experiments.problems import (
     EXPERT_BENCHMARKS,
     AccuracySchedule,
-    Ackley,
-    Catalyst,
     ExpertBenchmark,
-    ItemError,
-    PreferenceProblem,
-    SyntheticExpert,
     TimeVaryingExpert,
 )
-from botorch_pref.queries import Evaluate, Label
 
 
 def uniform(problem: PreferenceProblem, *shape: int) -> Tensor:

@@ -21,13 +21,13 @@ from botorch_pref.strategies import (
     MRLPF,
     PFTS,
     POPBO,
-    SGP,
     MaxMinLCBStrategy,
     RandomPairs,
     Strategy,
 )
 from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.registry import get_strategy, strategy_names
+from experiments.baselines import SGP
 from tests.contracts.strategy import StrategyContract, play
 from tests.models.common import rand
 

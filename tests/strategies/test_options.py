@@ -12,15 +12,8 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.strategies import (
-    COBOL,
-    PFTS,
-    POPBO,
-    CompGPUCB,
-    CostAwareKG,
-    KernelSelfSparring,
-    Strategy,
-)
+from botorch_pref.strategies import COBOL, PFTS, POPBO, CompGPUCB, CostAwareKG, Strategy
+from experiments.baselines import KernelSelfSparring
 
 BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 

@@ -13,14 +13,14 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 from botorch_pref.strategies import (
     COBOL,
-    GPTS,
     PFTS,
     CompGPUCB,
     MultipleChoicePOPBO,
     RandomPairs,
     Strategy,
 )
-from botorch_pref.strategies.expert_baselines import RandomValues
+from experiments.baselines import GPTS
+from experiments.baselines.expert_baselines import RandomValues
 from tests.models.common import rand
 from tests.strategies.common import FIXED
 

@@ -10,15 +10,9 @@ import pytest
 import torch
 
 from botorch_pref.queries import Duel, Evaluate, Label, Query
-from botorch_pref.strategies import (
-    COBOL,
-    GPUCB,
-    MFGPUCB,
-    CompGPUCB,
-    CostAwareKG,
-    Strategy,
-)
-from botorch_pref.strategies.expert_baselines import (
+from botorch_pref.strategies import COBOL, CompGPUCB, CostAwareKG, Strategy
+from experiments.baselines import GPUCB, MFGPUCB
+from experiments.baselines.expert_baselines import (
     AlternatingExpert,
     CoExBO,
     ExpertOverride,

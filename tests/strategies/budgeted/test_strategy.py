@@ -19,19 +19,11 @@ from torch import Tensor
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.queries import Duel, Evaluate, Label
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import (
-    GPUCB,
-    MFGPUCB,
-    BordaUCB,
-    BudgetedStrategy,
-    CompGPUCB,
-    CostAwareKG,
-    KernelSelfSparring,
-    RandomDuels,
-)
+from botorch_pref.strategies import BudgetedStrategy, CompGPUCB, CostAwareKG
 from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.budgeted import Chosen, QueryRecord
 from botorch_pref.study import Study
+from experiments.baselines import GPUCB, MFGPUCB, BordaUCB, KernelSelfSparring, RandomDuels
 from tests.contracts.strategy import StrategyContract, stored
 from tests.strategies.budgeted.oracle import BOX, TABLE, answer, play
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.problems import Borehole, CurrinExp, DuelLink
+from botorch_pref.problems import CurrinExp, DuelLink
 from botorch_pref.strategies import CompGPUCB
 from botorch_pref.strategies.budgeted import LogBeta
 from botorch_pref.strategies.comp_gp_ucb.options import Settings
 from botorch_pref.strategies.comp_gp_ucb.step import Schedule
+from experiments.problems import Borehole
 
 
 @pytest.mark.parametrize(

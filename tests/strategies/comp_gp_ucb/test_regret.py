@@ -10,7 +10,8 @@ import pytest
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import CurrinExp, DuelingChoiceJudge
-from botorch_pref.strategies import GPUCB, MFGPUCB, CompGPUCB
+from botorch_pref.strategies import CompGPUCB
+from experiments.baselines import GPUCB, MFGPUCB
 
 NUM_SEEDS = 20
 ZETA, RANGE = 0.252, 12.618314  # f(x*) - f_c(x*), and the range of f

@@ -14,12 +14,12 @@ from botorch.exceptions.errors import BotorchError
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.problems import GPSample
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.runner import simulate
 from botorch_pref.strategies import POPBO, Strategy
 from botorch_pref.strategies.learner import kernel_of
 from botorch_pref.strategies.pop_bo.reports import interval_width
+from experiments.problems import GPSample
 from tests.contracts.strategy import BoxContract, StrategyContract, play, stored
 from tests.models.common import rand
 from tests.strategies import common

@@ -1,1 +1,0 @@
-r"""``botorch-pref bench optuna``: samplers for the preferential studies of Optuna Dashboard."""

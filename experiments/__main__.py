@@ -1,0 +1,60 @@
+r"""``python -m experiments``: list the experiments; ``python -m experiments NAME``: run one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from experiments.arguments import INTERRUPTED, UsageError
+
+# Each is a module with its own options and a function `main`.
+MEASUREMENTS = {
+    "speed": ("speed.command", "this package beside PairwiseGP, Optuna, GPyTorch, Clarabel, IPOPT"),
+    "defaults": ("defaults.closed_loop", "the closed loops that chose the default priors"),
+    "tutorial": ("defaults.tutorial_loop", "the loop of BoTorch's tutorial on preferences"),
+    "tempering": ("defaults.tempering", "the loops that chose how far PF-TS explores"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    r"""List the experiments, or run one.
+
+    Args:
+        argv: The arguments; those of the process if omitted.
+
+    Returns:
+        The exit status: 0, 2 for what cannot be done as asked, 130 after Ctrl-C.
+    """
+    name, *arguments = (sys.argv[1:] if argv is None else argv) or [""]
+    try:
+        if name in ("", "-h", "--help"):
+            print(_listing())
+            return 0
+        if name in MEASUREMENTS:
+            status: int = import_module(f"experiments.{MEASUREMENTS[name][0]}").main(arguments)
+            return status
+        from experiments.run import run
+
+        return run(name, arguments)
+    except UsageError as error:
+        message = " ".join(str(error).split())
+        print(f"python -m experiments {name}: error: {message}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _listing() -> str:
+    from experiments.run import listing
+
+    own = "\n".join(f"  {name:<16} {what}" for name, (_, what) in MEASUREMENTS.items())
+    return (
+        "usage: python -m experiments NAME [--help] ...\n\n"
+        f"experiments:\n{listing()}\n\nmeasurements of this package:\n{own}"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+r"""The experiments of the COMP-GP-UCB paper."""

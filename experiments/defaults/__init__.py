@@ -1,0 +1,1 @@
+r"""The closed loops that chose the defaults."""

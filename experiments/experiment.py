@@ -1,0 +1,282 @@
+r"""An experiment of a paper: what is played, what is measured, and what is claimed."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from botorch_pref.inference.finite import Regularizer
+from botorch_pref.models.fitting import KernelName
+from botorch_pref.plotting import plot_experiment
+from botorch_pref.problems import PreferenceProblem
+from botorch_pref.runner import random_play, run_experiment
+from botorch_pref.runner.run import ProblemFactory, StrategyFactory
+from botorch_pref.strategies.mr_lpf.rounds import round_sizes
+from experiments.claims import Claim
+
+GP_TS = "gp-ts"  # sees values, and so has a ridge but no predictor for duels
+PENALTY, LENGTHSCALE = 0.05, 0.1  # of both papers; the lengthscale on the unit cube
+_RECOMMENDATIONS = 50  # so many a run are asked for
+
+
+class Column(NamedTuple):
+    r"""A metric in an experiment's table.
+
+    Attributes:
+        metric: A column of the measures.
+        heading: What it is called.
+        quantiles: Whether median and quantiles stand beside the mean.
+        digits: Significant digits.
+        scale: What it is multiplied by.
+        error: Whether the standard error stands beside the mean.
+        deviation: Whether the standard deviation over the seeds stands there instead.
+    """
+
+    metric: str
+    heading: str
+    quantiles: bool = False
+    digits: int = 3
+    scale: float = 1.0
+    error: bool = True
+    deviation: bool = False
+
+
+def fixed(kernel: KernelName = "matern", lengthscale: float = LENGTHSCALE) -> dict[str, Any]:
+    """Hyperparameters with the papers' penalty; the lengthscale is on the unit cube."""
+    return {"kernel": kernel, "lengthscale": lengthscale, "penalty": PENALTY}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(ABC):
+    r"""What all experiments have.
+
+    Attributes:
+        name: What the command line calls it.
+        title: What it is, in a few words.
+        source: The paper and its figure.
+        horizon: The paper's number of duels.
+        seeds: The number of seeds; by default, the paper's, or what is said in the notes.
+        claims: What the paper says of it.
+        notes: How it differs from the paper, and what the paper leaves open.
+        printed: Rows for the table that are not measured, as those that the paper prints: cells
+            by the headings of columns, by the names of rows.
+    """
+
+    name: str
+    title: str
+    source: str
+    horizon: int
+    seeds: int
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...] = ()
+    printed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """The folder that the results are saved in by default."""
+        return f"bench-{self.name}"
+
+    @property
+    def runs_folder(self) -> str:
+        """The folder beside which, or in which, finished runs are kept by default."""
+        return self.folder
+
+    @property
+    def unit(self) -> str:
+        """What the horizon counts."""
+        return "duels"
+
+    @property
+    def setting(self) -> str:
+        """What was played, behind the title."""
+        return f"{self.horizon} {self.unit}"
+
+    @property
+    def claims_heading(self) -> str:
+        """What stands above the claims."""
+        return "What the paper says, and whether it was seen"
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the experiment's table."""
+
+    @property
+    def further_columns(self) -> Mapping[str, tuple[Column, ...]]:
+        """The columns of further tables of the experiment, by the tables' headings."""
+        return {}
+
+    @property
+    def missing(self) -> str:
+        """What it needs and is not installed, as a sentence, or nothing."""
+        return ""
+
+    @abstractmethod
+    def play(
+        self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
+    ) -> pd.DataFrame:
+        r"""Play the experiment under the seeds ``0, 1, ...``.
+
+        Args:
+            jobs: The number of processes; -1 for one a core.
+            directory: A folder for the finished runs, or ``None``.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            The table of all rows.
+        """
+
+    @abstractmethod
+    def measures(self, table: pd.DataFrame) -> pd.DataFrame:
+        r"""The metrics of each run.
+
+        Args:
+            table: What :meth:`play` returned.
+
+        Returns:
+            A row for each strategy and seed: ``strategy``, ``seed``, ``step``, the last
+            one, and a column for each metric.
+        """
+
+    @abstractmethod
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """The figure of the table that :meth:`play` returned."""
+
+    @property
+    def baseline(self) -> str:
+        """What the numbers are to be compared with, as a sentence, or nothing."""
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegretExperiment(Experiment):
+    r"""Strategies on one problem, measured by their regret.
+
+    Attributes:
+        problem: Makes the problem, or what makes it of the seed.
+        strategies: Factories by the strategies' names.
+        tail: Over how many of the last duels the final regret is averaged.
+        ridge: ``rho = lambda kappa`` of every strategy, and the scalar baseline's ridge.
+        regularizer: The penalty of the predictors; see
+            :class:`~botorch_pref.inference.finite.FiniteEngine`.
+        fixed_models: Whether the strategies take a ridge and a penalty.
+    """
+
+    fixed_models: ClassVar[bool] = True
+
+    problem: Callable[[], PreferenceProblem | ProblemFactory]
+    strategies: Mapping[str, StrategyFactory]
+    tail: int
+    ridge: float = PENALTY
+    regularizer: Regularizer = "rkhs"
+
+    @property
+    def setting(self) -> str:
+        """See the base class."""
+        return f"{super().setting}, ridge {self.ridge:g}, {self.regularizer} predictor"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """See the base class."""
+        return (
+            Column("cumulative", "cumulative regret", quantiles=True),
+            Column("final", f"regret of the last {self.last} duels", digits=2),
+            Column("recommendation", "recommendation regret", digits=2),
+            Column("identical", "identical pairs, %", scale=100.0, digits=2, error=False),
+            Column("seconds", "ms a duel", scale=1000.0, digits=2, error=False),
+        )
+
+    @property
+    def last(self) -> int:
+        """Over how many duels the final regret is averaged."""
+        return min(self.tail, self.horizon)
+
+    @property
+    def recommendations(self) -> int:
+        """How many recommendations a run is asked for."""
+        return _RECOMMENDATIONS
+
+    @property
+    def baseline(self) -> str:
+        """See the base class."""
+        cumulative = self.horizon * self.random_regret
+        return f"Random play expects a cumulative regret of {cumulative:.1f}."
+
+    @property
+    def random_regret(self) -> float:
+        """The mean regret of a duel of two random items; over the seeds' problems."""
+        problem = self.problem()
+        if isinstance(problem, PreferenceProblem):
+            return random_play(problem)
+        return sum(random_play(problem(seed)) for seed in range(self.seeds)) / self.seeds
+
+    def play(
+        self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
+    ) -> pd.DataFrame:
+        """See the base class; resumes what the folder holds."""
+        table = run_experiment(
+            self.problem(),
+            {name: self._set(name, factory) for name, factory in self.strategies.items()},
+            self.horizon,
+            self.seeds,
+            n_jobs=jobs,
+            progress=progress,
+            directory=directory,
+            recommend_every=max(1, self.horizon // self.recommendations),
+        )
+        # Where items have an index, their coordinates say nothing more, and may be many.
+        return table[[name for name in table if not re.search(r"_x\d+$", str(name))]]
+
+    def _set(self, name: str, factory: StrategyFactory) -> StrategyFactory:
+        if not self.fixed_models:
+            return factory
+        if name == GP_TS:
+            return partial(factory, ridge=self.ridge)
+        return partial(factory, kappa=self.ridge / PENALTY, regularizer=self.regularizer)
+
+    def measures(self, table: pd.DataFrame) -> pd.DataFrame:
+        """See the base class; ``round 1``, ... are the mean regrets in MR-LPF's rounds."""
+        step, regret = table["step"], "dueling_regret"
+        last = int(step.max())
+        spans = {"final": (last - self.last, last), "early": (0, max(1, last // 4))}
+        start = 0
+        for number, size in enumerate(round_sizes(last), start=1):
+            spans[f"round {number}"] = (start, start + size)
+            start += size
+        runs = table.groupby(["strategy", "seed"], sort=False)
+        columns = {
+            "step": runs["step"].max(),
+            "cumulative": runs[regret].sum(),
+            "recommendation": runs["recommendation_regret"].last(),
+            "identical": runs["identical"].mean(),
+            "seconds": runs["seconds"].mean(),
+        }
+        for name, (after, until) in spans.items():
+            rows = table[(step > after) & (step <= until)]
+            columns[name] = rows.groupby(["strategy", "seed"], sort=False)[regret].mean()
+        return pd.DataFrame(columns).reset_index()
+
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """See the base class; the ends of MR-LPF's rounds are marked."""
+        rounds = any(name.startswith("mr-lpf") for name in self.strategies)
+        title = f"{self.title}: {self.setting}"
+        figure = plot_experiment(
+            table,
+            title=f"{title} (dotted: ends of MR-LPF's rounds)" if rounds else title,
+            random_regret=self.random_regret,
+            window=max(1, self.horizon // 30),
+        )
+        end = 0
+        for size in round_sizes(self.horizon)[:-1] if rounds else ():
+            end += size
+            for axes in figure.axes[:2]:
+                axes.axvline(end, color="#909090", lw=0.9, ls=":", zorder=0)
+        return figure

@@ -1,0 +1,1 @@
+r"""The experiments of the MR-LPF paper, and MR-LPF on boxes."""

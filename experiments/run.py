@@ -1,0 +1,163 @@
+r"""Run an experiment of a paper, print and save what came of it."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, get_args
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.inference.finite import Regularizer
+from botorch_pref.runner.store import MANIFEST
+from experiments.arguments import (
+    INTERRUPTED,
+    RESULTS,
+    Parser,
+    UsageError,
+    count,
+    jobs,
+    positive,
+    writable_folder,
+)
+from experiments.experiment import Experiment, RegretExperiment
+from experiments.papers import experiments
+from experiments.report import FILES, report, save
+
+_VARIED = ("horizon", "ridge", "regularizer")
+
+
+def run(name: str, argv: Sequence[str]) -> int:
+    r"""Play an experiment, or go on with it.
+
+    Args:
+        name: The experiment's name.
+        argv: The arguments behind it.
+
+    Returns:
+        The exit status: 0, or 130 if it was interrupted.
+
+    Raises:
+        UsageError: If something cannot be done as asked.
+        SystemExit: With status 2 for wrong arguments, with status 0 after help.
+    """
+    if name not in experiments():
+        raise UsageError(f"there is no such experiment; there are {', '.join(experiments())}.")
+    standard = experiments()[name]
+    args = _parser(standard).parse_args(argv)
+    varied = {option: getattr(args, option, None) for option in ("seeds", *_VARIED)}
+    changes: dict[str, Any] = {key: value for key, value in varied.items() if value is not None}
+    experiment = replace(standard, **changes)
+    if experiment.missing:
+        raise UsageError(experiment.missing)
+    folder = args.out or RESULTS / _varied_name(standard.folder, standard, experiment)
+    home = args.out or RESULTS / _varied_name(standard.runs_folder, standard, experiment)
+    writable_folder(folder, [name + ending for ending in FILES])
+    runs = home / "runs"
+    if args.fresh:
+        for file in (*runs.rglob("*-seed*.csv"), *runs.rglob(MANIFEST)):
+            file.unlink()
+    start, kept = perf_counter(), len([*runs.rglob("*-seed*.csv")])
+    try:
+        table = experiment.play(args.jobs, runs, not args.quiet)
+    except KeyboardInterrupt:
+        print(f"interrupted; finished runs are kept in {runs}", file=sys.stderr)
+        return INTERRUPTED
+    except UnsupportedError as error:
+        raise UsageError(f"{error} Give another --out, or --fresh.") from error
+    measures = experiment.measures(table)
+    text = report(experiment, measures)
+    try:
+        paths = save(experiment, table, measures, folder, text)
+    except OSError as error:
+        raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
+    print(text)
+    lines = [f"{what:<10} {path}" for what, path in paths.items()]
+    took = f"{perf_counter() - start:.0f} s"
+    if kept:
+        took += f", with {kept} runs that were finished before"
+    print("\n".join(["", *lines, f"{'took':<10} {took}"]))
+    return 0
+
+
+def listing() -> str:
+    """All experiments, one a line."""
+    return "\n".join(
+        f"  {experiment.name:<16} {experiment.title} ({experiment.source})"
+        for experiment in experiments().values()
+    )
+
+
+def _parser(experiment: Experiment) -> Parser:
+    parser = Parser(
+        prog=f"experiments {experiment.name}",
+        description=_description(experiment),
+    )
+    parser.add_argument(
+        "--seeds", type=count, metavar="N", help=f"number of seeds; default: {experiment.seeds}"
+    )
+    parser.add_argument(
+        "--horizon",
+        type=count,
+        metavar="N",
+        help=f"number of {experiment.unit}; default: {experiment.horizon}",
+    )
+    if isinstance(experiment, RegretExperiment) and experiment.fixed_models:
+        parser.add_argument(
+            "--ridge",
+            type=positive,
+            metavar="RHO",
+            help="of the variances of all strategies, the penalty times kappa; default: "
+            f"{experiment.ridge:g}",
+        )
+        parser.add_argument(
+            "--regularizer",
+            choices=get_args(Regularizer),
+            help=f"the penalty of the predictors; default: {experiment.regularizer}",
+        )
+    parser.add_argument(
+        "--jobs",
+        type=jobs,
+        default=-1,
+        metavar="N",
+        help="number of processes; default: -1, one a core",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder for the results, and for the finished runs in DIR/runs; default: "
+        f"{RESULTS / experiment.folder}, with what was varied behind it",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="play all runs anew, rather than going on with those in the folder",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    return parser
+
+
+def _description(experiment: Experiment) -> str:
+    lines = [f"{experiment.title} ({experiment.source})."]
+    if isinstance(experiment, RegretExperiment):
+        lines.append(f"Strategies: {', '.join(experiment.strategies)}.")
+    lines.append(
+        "Prints the regrets and whether what the paper claims was seen; saves the report, a figure "
+        "and tables. What was stopped goes on where it was."
+    )
+    lines += experiment.notes
+    return "\n".join(textwrap.fill(line, 90) for line in lines)
+
+
+def _varied_name(name: str, standard: Experiment, experiment: Experiment) -> str:
+    """The name of a folder, with what differs from the experiment's own setting."""
+    for option in _VARIED:
+        value = getattr(experiment, option, None)
+        if value != getattr(standard, option, None):
+            text = value if isinstance(value, str) else f"{value:g}"
+            name += f"-{option}-{text}"
+    return name

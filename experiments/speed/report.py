@@ -1,0 +1,245 @@
+r"""The table of speed as text, and as a figure."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, NullLocator
+
+from botorch_pref.plotting import COLOURS, MARKERS, save_figure
+from botorch_pref.runner import replacing
+from experiments.speed.aims import reached
+from experiments.speed.timing import write_table
+
+FILES = ("speed.csv", "speed.txt", "speed.png")
+_COLUMNS = 4
+_NUMBERS = ("[s]", "[s] ", "ratio")
+
+
+class Curve(NamedTuple):
+    r"""What an operation of a package costs, over the number of duels.
+
+    Attributes:
+        operation: The operation.
+        data: On what data.
+        package: The package.
+        sizes: Rising numbers of duels.
+        seconds: What it took.
+    """
+
+    operation: str
+    data: str
+    package: str
+    sizes: np.ndarray
+    seconds: np.ndarray
+
+    @property
+    def slope(self) -> float:
+        """The power of the number of duels that seconds grow by, over the larger half of sizes."""
+        half = slice(min(len(self.sizes) // 2, max(len(self.sizes) - 2, 0)), None)
+        sizes, seconds = np.log(self.sizes[half]), np.log(self.seconds[half])
+        return float(np.polyfit(sizes, seconds, 1)[0]) if len(sizes) > 1 else math.nan
+
+
+def speed_text(table: pd.DataFrame) -> str:
+    r"""The table as text, with the slopes of the curves, and which aims were met.
+
+    Args:
+        table: What :func:`~experiments.speed.timing.time_cases` returns.
+
+    Returns:
+        Several lines, without a final newline.
+    """
+    rows = [
+        row
+        for _, group in table.groupby(["section", "case", "ours"], sort=False)
+        for row in _compared(group)
+    ]
+    text = _aligned(rows)
+    slopes = [f"  {curve.slope:5.2f}  {curve.package}, {_title(curve)}" for curve in curves(table)]
+    if slopes:
+        heading = "slopes: seconds grow as this power of m, over the larger half of sizes"
+        text += "\n\n" + "\n".join([heading, *slopes])
+    ours = {*table["ours"]}
+    own = [(_title(curve), curve.slope) for curve in curves(table) if curve.package in ours]
+    if aims := reached(table, own):
+        lines = [f"  {one}  {one.name}" for one in aims]
+        missed = sum(not one.met for one in aims)
+        text += "\n\n" + "\n".join([f"aims: {missed} of {len(aims)} missed", *lines])
+    return text
+
+
+def setting(device: str, threads: int) -> str:
+    """One line on what was measured with.
+
+    Args:
+        device: The device.
+        threads: The number of threads of torch.
+    """
+    import botorch
+    import gpytorch
+    import torch
+
+    where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    clock = "CPU seconds" if device == "cpu" and threads == 1 else "seconds on the clock"
+    return (
+        f"{clock}, medians; {where}, {threads} thread{'s' * (threads > 1)}; Python "
+        f"{platform.python_version()}, torch {torch.__version__}, BoTorch {botorch.__version__}, "
+        f"GPyTorch {gpytorch.__version__}"
+    )
+
+
+def save_speed(table: pd.DataFrame, text: str, title: str, folder: Path) -> list[Path]:
+    r"""Write table, text and figure, each of them whole or not at all.
+
+    Args:
+        table: What :func:`~experiments.speed.timing.time_cases` returns.
+        text: The text.
+        title: The title of the figure.
+        folder: A folder that is there.
+
+    Returns:
+        The files that were written; without a figure where there is no curve.
+
+    Raises:
+        OSError: If a file cannot be written.
+    """
+    paths = [folder / name for name in FILES]
+    write_table(table, paths[0])
+    with replacing(paths[1]) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+    found = curves(table)
+    if not found:
+        return paths[:2]
+    save_figure(plot_speed(found, title), paths[2])
+    return paths
+
+
+def _compared(group: pd.DataFrame) -> Iterator[dict[str, str]]:
+    """A line for each peer, or one where there is none."""
+    ours, others = group.iloc[0], group.iloc[1:]
+    first = {"case": ours["case"], "ours": ours["package"], "[s]": _seconds(ours["seconds"])}
+    if others.empty:
+        note = [ours["note"]] if ours["note"] else []
+        if ours["repeats"] > 1:
+            note.append(f"longest {_seconds(ours['longest'])}")
+        if ours["repeats"] and not math.isclose(ours["wall"], ours["seconds"], rel_tol=0.05):
+            note.append(f"on the clock {_seconds(ours['wall'])}")
+        yield {**first, "against": "", "[s] ": "", "ratio": "", "note": "; ".join(note)}
+    for _, other in others.iterrows():
+        notes = [note for note in (other["note"], ours["note"]) if note]
+        yield {
+            **first,
+            "against": other["package"],
+            "[s] ": _seconds(other["seconds"]),
+            "ratio": "" if math.isnan(other["ratio"]) else f"{other['ratio']:.3g}x",
+            "note": "; ".join(notes),
+        }
+
+
+def _aligned(rows: Sequence[dict[str, str]]) -> str:
+    """Columns with their names above, text to the left and numbers to the right."""
+    lines = [{name: name.strip() for name in rows[0]}, *rows]
+    widths = {name: max(len(line[name]) for line in lines) for name in rows[0]}
+    return "\n".join(
+        "  ".join(
+            text.rjust(widths[name]) if name in _NUMBERS else text.ljust(widths[name])
+            for name, text in line.items()
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _seconds(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4f}" if value < 10 else f"{value:.1f}"
+
+
+def curves(table: pd.DataFrame) -> list[Curve]:
+    r"""The curves of a table: what was timed at two sizes at least.
+
+    Args:
+        table: What :func:`~experiments.speed.timing.time_cases` returns.
+
+    Returns:
+        The curves, those of an operation together.
+    """
+    known = table[table["size"].notna() & (table["seconds"] > 0)]
+    found = []
+    for (data, operation, package), rows in known.groupby(
+        ["data", "operation", "package"], sort=False
+    ):
+        points = rows.drop_duplicates("size").sort_values("size")
+        if len(points) > 1:
+            sizes, seconds = (points[column].to_numpy(float) for column in ("size", "seconds"))
+            found.append(Curve(str(operation), str(data), str(package), sizes, seconds))
+    return found
+
+
+def plot_speed(found: Sequence[Curve], title: str) -> Figure:
+    r"""Seconds against the number of duels, both on log scales.
+
+    Args:
+        found: What :func:`curves` returns; at least one.
+        title: The title.
+
+    Returns:
+        The figure, which belongs to no window: a panel for each operation and kind of data,
+        with the slopes in its legend.
+    """
+    panels: dict[tuple[str, str], list[Curve]] = {}
+    for curve in found:
+        panels.setdefault((curve.data, curve.operation), []).append(curve)
+    columns = min(_COLUMNS, len(panels))
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.0 * columns, 3.2 * lines + 0.4), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    places = [*figure.subplots(lines, columns, squeeze=False).flat]
+    packages = [*dict.fromkeys(curve.package for curve in found)]
+    for axes, of_panel in zip(places, panels.values(), strict=False):
+        _draw(axes, of_panel, packages)
+    for axes in places[len(panels) :]:
+        axes.set_axis_off()
+    figure.supxlabel("m, the number of duels", fontsize="medium")
+    figure.supylabel("seconds", fontsize="medium")
+    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+    return figure
+
+
+def _draw(axes: Axes, of_panel: Sequence[Curve], packages: Sequence[str]) -> None:
+    for curve in of_panel:
+        style = packages.index(curve.package)
+        axes.loglog(
+            curve.sizes,
+            curve.seconds,
+            color=COLOURS[style % len(COLOURS)],
+            marker=MARKERS[style % len(MARKERS)],
+            lw=1.5,
+            ms=4.0,
+            label=f"{curve.package}: slope {curve.slope:.2f}",
+        )
+    sizes = sorted({float(size) for curve in of_panel for size in curve.sizes})
+    axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+    seconds = np.log10(np.concatenate([curve.seconds for curve in of_panel]))
+    axes.set_ylim(10 ** np.floor(seconds.min()), 10 ** np.ceil(seconds.max() + 1e-3))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.tick_params(labelsize="x-small")
+    axes.set_title(_title(of_panel[0]).replace(": ", "\n"), fontsize="small", loc="left")
+    axes.grid(color="#E5E5E5", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize="x-small")
+
+
+def _title(curve: Curve) -> str:
+    return f"{curve.data.format(m='m')}: {curve.operation}"
