@@ -1,8 +1,14 @@
-r"""What a strategy asks: frozen, compared by value, and written to and read from plain JSON."""
+r"""What a strategy asks: frozen, compared by value, and written to and read from plain JSON.
+
+A query knows everything that depends on its kind: which answers there are, how they are typed, how
+likely a simulated judge gives them, and which comparisons follow from one. To add a kind of
+question, add a class here; studies, judges and simulations ask the query.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, cast
 
@@ -10,10 +16,12 @@ import torch
 from torch import Tensor
 
 from botorch_pref.data.checks import check_shape, finite, refuse
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihoods import LogitLikelihood
 
 __all__ = ["Choice", "Duel", "Evaluate", "Label", "Query"]
 
+Link = Callable[[Tensor], Tensor]
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
@@ -21,15 +29,33 @@ class Query:
     """The base of all queries; :meth:`Query.from_json` reads any of them.
 
     Queries are equal if they are of one kind and agree in every field, items in type and value.
+
+    Attributes:
+        kind: The name of the kind, in files and tables.
+        compares: Whether an answer compares the items.
+        measures: Whether an answer is a value of the objective.
+        prompt: What a person is asked for at a terminal.
+        example: What to type where a word was no answer.
     """
 
     kind: ClassVar[str]
+    compares: ClassVar[bool] = False
+    measures: ClassVar[bool] = False
+    prompt: ClassVar[str]
+    example: ClassVar[str]
     _item_shape: ClassVar[tuple[int | str, ...]]
+    _kinds: ClassVar[dict[str, type[Query]]] = {}
 
     id: int
     items: Tensor
     indices: Any
     annotator: str | None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Queries are read back by their kind."""
+        super().__init_subclass__(**kwargs)
+        if "kind" in vars(cls):
+            Query._kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
         if not _is_index(self.id):
@@ -47,6 +73,83 @@ class Query:
 
     def __hash__(self) -> int:
         return hash((self.kind, self.id, self.indices, self.annotator))
+
+    @property
+    def rows(self) -> Tensor:
+        """The ``k x d``-dim items, also where there is one."""
+        return self.items.reshape(-1, self.items.shape[-1])
+
+    @property
+    def row_indices(self) -> tuple[int, ...] | None:
+        """Their ``k`` rows in the choices, if there are choices."""
+        return (self.indices,) if isinstance(self.indices, int) else self.indices
+
+    @property
+    def answers(self) -> tuple[float, ...] | None:
+        """All answers that there are; ``None`` where every finite number is one."""
+        return None
+
+    @property
+    def meaning(self) -> str:
+        """What the answers stand for."""
+        return "a finite number"
+
+    def checked(self, answer: object) -> float | None:
+        """An answer as a number; ``None``, which skips the query, as it is.
+
+        Args:
+            answer: A number; a tensor or a NumPy number of one element is as good as a Python one.
+
+        Raises:
+            ComparisonDataError: If it is no answer to this query.
+        """
+        if answer is None:
+            return None
+        try:
+            value = math.nan if isinstance(answer, str) else float(answer)  # type: ignore[arg-type]
+        except (OverflowError, TypeError, ValueError, RuntimeError):
+            value = math.nan
+        if not (math.isfinite(value) if self.answers is None else value in self.answers):
+            raise ComparisonDataError(
+                f"`answer` to query {self.id} is {answer!r}: an answer is {self.meaning} or None "
+                "(skip)."
+            )
+        return value
+
+    def read(self, word: str) -> float | None:
+        """The answer that a typed word stands for; ``None`` if it is none."""
+        try:
+            value = float(word)
+        except ValueError:
+            return None
+        return value if math.isfinite(value) else None
+
+    def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
+        """The ``2 x d``-dim pairs of different items that an answer compares.
+
+        Args:
+            answer: The answer.
+
+        Returns:
+            Pairs, each with 1 if its first item won, 0 if the second, 0.5 for no preference.
+        """
+        return []
+
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[float, float]:
+        """How likely a judge gives each answer.
+
+        Args:
+            utilities: ``k``-dim utilities of the items.
+            link: The probability that the first of two items wins, given the difference of their
+                utilities.
+
+        Returns:
+            Probabilities that add up to one, by the answer.
+
+        Raises:
+            UnsupportedError: If utilities alone do not tell.
+        """
+        raise UnsupportedError(f"Utilities do not tell the answer to a {self.kind}.")
 
     def to_json(self) -> dict[str, Any]:
         """The query as a dictionary for ``json.dumps``; its floats are read back exactly."""
@@ -75,9 +178,7 @@ class Query:
         wanted = {"kind", "dtype", *(field.name for field in fields(Duel))}
         if wrong := wanted ^ data.keys():
             raise ComparisonDataError(f"Missing or unknown entries of a query: {sorted(wrong)}.")
-        kinds = {
-            kind.kind: kind for kind in (Duel, Choice, Label, Evaluate) if issubclass(kind, cls)
-        }
+        kinds = {name: kind for name, kind in cls._kinds.items() if issubclass(kind, cls)}
         if data["kind"] not in [*kinds]:
             raise ComparisonDataError(f"`kind` must be one of {[*kinds]}, not {data['kind']!r}.")
         if data["dtype"] not in [*_DTYPES]:
@@ -88,8 +189,8 @@ class Query:
             raise ComparisonDataError(f"`items` cannot be read: {error}") from error
         indices: Any = data["indices"]
         indices = tuple(indices) if isinstance(indices, list) else indices
-        query = kinds[data["kind"]](data["id"], items, indices, data["annotator"])
-        return cast(Self, query)
+        make = cast(Any, kinds[data["kind"]])
+        return cast(Self, make(data["id"], items, indices, data["annotator"]))
 
 
 def _is_index(value: object) -> bool:
@@ -134,13 +235,31 @@ class Duel(Query):
         ComparisonDataError: If an argument cannot be used; names it, and the row of ``items``.
     """
 
-    kind: ClassVar[str] = "duel"
-    _item_shape: ClassVar[tuple[int | str, ...]] = (2, "d")
+    kind = "duel"
+    compares = True
+    prompt = "1, 2, = (no preference)"
+    example = "1 or 2 for the better one, = for no preference"
+    answers = (1.0, 0.0, 0.5)
+    meaning = "1 (the first wins), 0 (the second), 0.5 (no preference)"
+    _item_shape = (2, "d")
 
     id: int
     items: Tensor
     indices: tuple[int, int] | None = None
     annotator: str | None = None
+
+    def read(self, word: str) -> float | None:
+        """1 or 2 for the better item, = for no preference."""
+        return {"1": 1.0, "2": 0.0, "=": 0.5}.get(word)
+
+    def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
+        """Itself, unless its items are equal."""
+        return [] if torch.equal(*self.items) else [(self.items, answer)]
+
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[float, float]:
+        """By the link; a judge always has a preference."""
+        first = float(link(utilities[0] - utilities[1]))
+        return {1.0: first, 0.0: 1.0 - first}
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +278,11 @@ class Choice(Query):
         ComparisonDataError: If an argument cannot be used; names it, and the row of ``items``.
     """
 
-    kind: ClassVar[str] = "choice"
-    _item_shape: ClassVar[tuple[int | str, ...]] = ("k", "d")
+    kind = "choice"
+    compares = True
+    prompt = "The number of the best one"
+    example = "the number of the best one"
+    _item_shape = ("k", "d")
 
     id: int
     items: Tensor
@@ -171,6 +293,38 @@ class Choice(Query):
         super().__post_init__()
         if len(self.items) < 2:
             raise ComparisonDataError(f"`items` of a choice are at least 2, not {len(self.items)}.")
+
+    @property
+    def answers(self) -> tuple[float, ...]:
+        """The positions of the items."""
+        return tuple(map(float, range(len(self.items))))
+
+    @property
+    def meaning(self) -> str:
+        """A position."""
+        last = len(self.items) - 1
+        return f"the position of the favourite, a whole number from 0 to {last},"
+
+    def read(self, word: str) -> float | None:
+        """A number from 1, as a person counts."""
+        known = word.isascii() and word.isdigit() and 1 <= int(word) <= len(self.items)
+        return int(word) - 1.0 if known else None
+
+    def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
+        """One of the favourite with each other item."""
+        best = self.items[int(answer)]
+        others = (other for other in self.items if not torch.equal(best, other))
+        return [(torch.stack([best, other]), 1.0) for other in others]
+
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[float, float]:
+        """In proportion to ``exp(scale f(x_r))``, Xu et al. (2024), eq. (99); logistic alone."""
+        if not isinstance(link, LogitLikelihood) and link is not torch.sigmoid:
+            raise UnsupportedError(
+                f"A favourite is chosen under the logistic link only, not {link!r}."
+            )
+        scale = link.scale if isinstance(link, LogitLikelihood) else 1.0
+        chances = (scale * utilities).softmax(-1)
+        return dict(zip(self.answers, chances.tolist(), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +341,7 @@ class _ItemQuery(Query):
         ComparisonDataError: If an argument cannot be used; names it.
     """
 
-    _item_shape: ClassVar[tuple[int | str, ...]] = ("d",)
+    _item_shape = ("d",)
 
     id: int
     items: Tensor
@@ -198,10 +352,21 @@ class _ItemQuery(Query):
 class Label(_ItemQuery):
     """Is this item acceptable? For the arguments see the base class."""
 
-    kind: ClassVar[str] = "label"
+    kind = "label"
+    prompt = "Accept this item? [y]es, [n]o"
+    example = "y or n"
+    answers = (1.0, 0.0)
+    meaning = "1 (accept), 0 (reject)"
+
+    def read(self, word: str) -> float | None:
+        """Yes or no, or its first letter."""
+        return {"y": 1.0, "yes": 1.0, "n": 0.0, "no": 0.0}.get(word)
 
 
 class Evaluate(_ItemQuery):
     """What is the value of the objective at this item? For the arguments see the base class."""
 
-    kind: ClassVar[str] = "evaluate"
+    kind = "evaluate"
+    measures = True
+    prompt = "Measured value? A number"
+    example = "a number such as 3.5"

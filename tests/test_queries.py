@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 
 PAIR = torch.tensor([[0.1, 0.2], [0.3, 1 / 3]], dtype=torch.float64)
@@ -169,3 +170,60 @@ def test_json_of_another_form_is_refused() -> None:
         Query.from_json([])  # type: ignore[arg-type]
     with pytest.raises(ComparisonDataError, match=r"`kind` must be one of .*duel.*label.*evaluate"):
         Query.from_json(Duel(0, PAIR).to_json() | {"kind": "vote"})
+
+
+@pytest.mark.parametrize(
+    ("query", "words", "answers"),
+    [
+        (Duel(0, PAIR), "1 2 = 3 y", [1.0, 0.0, 0.5]),
+        (Choice(0, PAIR[[0, 1, 0]]), "1 2 3 4 0 -1 1.0", [0.0, 1.0, 2.0]),
+        (Label(0, PAIR[0]), "y yes n no 1", [1.0, 1.0, 0.0, 0.0]),
+        (Evaluate(0, PAIR[0]), "3.5 -2e1 7 nan inf 1e999 1,5 y", [3.5, -20.0, 7.0]),
+    ],
+)
+def test_what_is_typed_is_an_answer(query: Query, words: str, answers: list[float]) -> None:
+    read = [query.read(word) for word in words.split()]
+    assert read[: len(answers)] == answers
+    assert read[len(answers) :] == [None] * (len(read) - len(answers))
+    assert [query.checked(answer) for answer in answers] == answers
+    assert query.answers is None or set(query.answers) == set(answers)
+
+
+def test_comparisons_that_an_answer_makes() -> None:
+    duel, choice = Duel(0, PAIR), Choice(0, PAIR[[0, 1, 0, 1]])
+    assert duel.comparisons(0.5) == [(duel.items, 0.5)]
+    assert Duel(0, PAIR[[1, 1]]).comparisons(1.0) == []
+    pairs = choice.comparisons(1.0)
+    assert [answer for _, answer in pairs] == [1.0, 1.0]
+    assert all(torch.equal(pair, PAIR.flip(0)) for pair, _ in pairs)
+    assert Label(0, PAIR[0]).comparisons(1.0) == Evaluate(0, PAIR[0]).comparisons(1.0) == []
+
+
+def test_probabilities_of_answers() -> None:
+    """A choice of two is a duel; of more it is the softmax."""
+    utilities = torch.tensor([0.3, -1.1, 2.0], dtype=torch.float64)
+    link = LogitLikelihood(scale=0.7)
+    first = float(link(utilities[0] - utilities[1]))
+    duel = Duel(0, PAIR).probabilities(utilities[:2], link)
+    assert duel == {1.0: first, 0.0: 1.0 - first}
+    two = Choice(0, PAIR).probabilities(utilities[:2], link)
+    assert two == pytest.approx({0.0: first, 1.0: 1.0 - first})
+    three = Choice(0, PAIR[[0, 1, 0]]).probabilities(utilities, torch.sigmoid)
+    assert [*three.values()] == pytest.approx(utilities.softmax(-1).tolist())
+    with pytest.raises(UnsupportedError, match="logistic link only"):
+        Choice(0, PAIR).probabilities(utilities[:2], ProbitLikelihood())
+    with pytest.raises(UnsupportedError, match="do not tell the answer to a label"):
+        Label(0, PAIR[0]).probabilities(utilities[:1], link)
+
+
+class Rank(Choice):
+    """A question of one's own."""
+
+    kind = "rank"
+
+
+def test_a_kind_of_ones_own_is_read_back() -> None:
+    written = json.loads(json.dumps(Rank(3, PAIR, None, "ann").to_json()))
+    read = Query.from_json(written)
+    assert type(read) is Rank
+    assert read == Rank(3, PAIR, None, "ann")

@@ -12,7 +12,7 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.problems.base import ItemError, PreferenceProblem
-from botorch_pref.queries import Choice, Evaluate, Label
+from botorch_pref.queries import Choice, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 
 
@@ -72,9 +72,7 @@ class LogisticJudge:
         self.likelihood = LogitLikelihood() if likelihood is None else likelihood
         self.value_noise = value_noise
 
-    def __call__(
-        self, query: PairQuery | Choice | Evaluate | Tensor | Sequence[int], t: int
-    ) -> float:
+    def __call__(self, query: PairQuery | Query | Tensor | Sequence[int], t: int) -> float:
         r"""Answer a duel or a choice, or tell the value of an item.
 
         Args:
@@ -93,17 +91,20 @@ class LogisticJudge:
             UnsupportedError: If the favourite is asked and the link is not logistic.
         """
         annotator = getattr(query, "annotator", None)
-        if isinstance(query, Evaluate):
+        if isinstance(query, Query) and query.measures:
             seed = derive_seed(self.seed, "value", t, annotator)
             generator = torch.Generator().manual_seed(seed)
             noise = torch.randn((), generator=generator, dtype=torch.double)
             return item_utility(self.problem, query) + self.value_noise * float(noise)
         uniform = derive_uniform(self.seed, "label", t, annotator)
-        if isinstance(query, Choice):
-            # The last one takes what rounding leaves of the sum.
-            below = self.choice_probabilities(query).cumsum(-1)[:-1] <= uniform
-            return float(below.sum())
-        return float(uniform < self.probability(query))
+        if not isinstance(query, Query):
+            return float(uniform < self.probability(query))
+        total = 0.0
+        for answer, chance in query.probabilities(self._utilities(query), self.likelihood).items():
+            total += chance
+            if uniform < total:
+                return answer
+        return answer  # the last one takes what rounding leaves of the sum
 
     def probability(self, query: PairQuery | Tensor | Sequence[int]) -> float:
         r"""The probability that the first item wins.
@@ -118,6 +119,8 @@ class LogisticJudge:
             ItemError: If the query is not a pair of items, or of indices.
         """
         utilities = self._utilities(query)
+        if len(utilities) != 2:
+            raise ItemError(f"query must be two items, got {len(utilities)}.")
         return float(self.likelihood(utilities[0] - utilities[1]))
 
     def choice_probabilities(self, query: Choice) -> Tensor:
@@ -133,22 +136,17 @@ class LogisticJudge:
             ItemError: If its items or indices are none of the problem's.
             UnsupportedError: If the link is not logistic.
         """
-        if isinstance(self.likelihood, LogitLikelihood):
-            scale = self.likelihood.scale
-        elif self.likelihood is torch.sigmoid:
-            scale = 1.0
-        else:
-            raise UnsupportedError(
-                f"A favourite is chosen under the logistic link only, not {self.likelihood!r}."
-            )
-        return (scale * self._utilities(query)).softmax(-1)
+        chances = query.probabilities(self._utilities(query), self.likelihood)
+        return torch.tensor([*chances.values()], dtype=torch.double)
 
-    def _utilities(self, query: PairQuery | Choice | Tensor | Sequence[int]) -> Tensor:
-        """The ``2``-dim utilities of a pair, or the ``k``-dim ones of a choice."""
-        number = len(query.items) if isinstance(query, Choice) else 2
+    def _utilities(self, query: PairQuery | Query | Tensor | Sequence[int]) -> Tensor:
+        """The ``2``-dim utilities of a pair, or the ``k``-dim ones of a query's items."""
+        number = len(query.rows) if isinstance(query, Query) else 2
         pair: Tensor | Sequence[int]
         if isinstance(query, (Tensor, Sequence)):
             pair = query
+        elif isinstance(query, Query):
+            pair = query.rows if query.row_indices is None else query.row_indices
         elif query.indices is not None:
             pair = query.indices
         else:
@@ -166,7 +164,7 @@ class LogisticJudge:
         return utilities
 
 
-def item_utility(problem: PreferenceProblem, query: Evaluate | Label) -> float:
+def item_utility(problem: PreferenceProblem, query: Query) -> float:
     r"""The utility of the item that a query is about.
 
     Args:

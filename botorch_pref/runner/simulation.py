@@ -19,7 +19,7 @@ from botorch_pref.problems import (
     scalar_regret,
     simple_regret,
 )
-from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
+from botorch_pref.queries import Query
 from botorch_pref.runner.history import History, history_table
 from botorch_pref.runner.limits import Limits
 
@@ -189,11 +189,6 @@ def _played(
 ) -> dict[str, Any]:
     """Judge and tell one duel, choice, label or evaluation, asked at a step in some seconds."""
     query, step, seconds = asked
-    if not isinstance(query, (Duel, Choice, Label, Evaluate)):
-        kind = type(query).__name__
-        raise UnsupportedError(
-            f"only duels, choices, labels and evaluations are simulated, not {kind}."
-        )
     recorded = {} if record is None else record(strategy, query)
     answer = judge(query, step)
     start = perf_counter()
@@ -203,7 +198,7 @@ def _played(
     row = {"step": step, **shown, **recorded, "kind": query.kind, "answer": answer}
     if hasattr(strategy, "spent"):
         row |= {"cost": float(strategy.spent), "finished": False}
-    if not isinstance(query, Label):  # of which nothing is measured
+    if query.compares or query.measures:  # a label has no regret
         # Each item that is shown pays its share; what is evaluated is paired with itself.
         best = _best(problem)
         row["dueling_regret"] = float(scalar_regret(best, utilities, link).mean())
@@ -211,22 +206,20 @@ def _played(
     return row | {"seconds": seconds}
 
 
-def _judged(
-    problem: PreferenceProblem, query: Duel | Choice | Label | Evaluate
-) -> tuple[dict[str, Any], Tensor]:
+def _judged(problem: PreferenceProblem, query: Query) -> tuple[dict[str, Any], Tensor]:
     """What was asked, as columns, and the utilities of its items."""
-    items = query.items.to(problem.bounds).view(-1, problem.dim)
+    items = query.rows.to(problem.bounds)
     slots = [*_SLOTS, *(f"item{i}" for i in range(3, len(items) + 1))][: len(items)]
-    if query.indices is None:
+    indices = query.row_indices
+    if indices is None:
         utilities = problem(items)
         row: dict[str, Any] = {"identical": bool((items == items[0]).all())}
     else:
         # A composition may be listed twice with different utilities: the index decides.
-        indices = query.indices if isinstance(query, (Duel, Choice)) else (query.indices,)
         utilities = problem.utility(torch.tensor(indices, device=items.device))
         row = {f"{slot}_index": index for slot, index in zip(slots, indices, strict=True)}
         row["identical"] = len({*indices}) == 1
-    row["identical"] &= isinstance(query, (Duel, Choice))
+    row["identical"] &= query.compares
     for slot, item, utility in zip(slots, items, utilities.tolist(), strict=True):
         row |= _coordinates(slot, item) | {f"{slot}_utility": utility}
     return row, utilities

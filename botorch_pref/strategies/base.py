@@ -18,7 +18,6 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.checks import (
     check_counts,
     check_query,
-    checked_answer,
     checked_list,
     checked_next_id,
     reading,
@@ -130,7 +129,7 @@ class Strategy(ABC):
             raise StaleQueryError(f"Query {query.id} of {query.annotator!r} {state}.")
         # Its own query, not an equal one, which may have come from a file, or another device.
         own = self._open[query.annotator]
-        answered = Answered(own, checked_answer(own, answer))
+        answered = Answered(own, own.checked(answer))
         with torch.inference_mode(False):
             self._learn(answered)
         self.history.append(answered)
@@ -260,7 +259,7 @@ def _recall(strategy: Strategy, state: Mapping[str, Any], device: torch.device |
         with reading(f"history row {row}"):
             stored, answer = entry
             query = read(stored)
-            answered = Answered(query, checked_answer(query, answer))
+            answered = Answered(query, query.checked(answer))
             strategy._learn(answered)
         strategy.history.append(answered)
     for row, stored in enumerate(checked_list("open", state["open"])):

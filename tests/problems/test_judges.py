@@ -181,7 +181,7 @@ def test_values_of_replicates_and_bad_evaluations() -> None:
         judge(Evaluate(0, item), 1)
     with pytest.raises(ItemError, match=r"lie in \[0, 63\), got 63"):
         judge(Evaluate(0, item, 63), 1)
-    with pytest.raises(ItemError, match="two indices"):
+    with pytest.raises(ItemError, match="two items"):
         judge.probability(Evaluate(0, item, first))  # type: ignore[arg-type]
 
 

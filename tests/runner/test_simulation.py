@@ -430,15 +430,6 @@ def test_a_problem_that_does_not_know_its_maximum() -> None:
         simulate(Fixed([]), problem, first_wins, 1)
 
 
-def test_other_queries() -> None:
-    class Others(Fixed):
-        def ask(self) -> Duel:
-            return Query()  # type: ignore[return-value]
-
-    with pytest.raises(UnsupportedError, match="not Query"):
-        simulate(Others([]), Catalyst(), first_wins, 1, progress=False)
-
-
 def test_an_interrupt_keeps_what_was_done() -> None:
     problem = Catalyst()
     strategy = Fixed([(0, 1)] * 9, problem.choices)
