@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.inference import ItemSide, find_mode
-from botorch_pref.inference.inducing import InducingSide
-from botorch_pref.inference.sides import ExactSide
+from botorch_pref.inference import PrimalSystem, find_mode
+from botorch_pref.inference.inducing import InducingSystem
+from botorch_pref.inference.systems import ExactSystem
 from botorch_pref.kernels import ComparisonBiasKernel
 from botorch_pref.likelihood_ratio.barrier import Barrier
 from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
@@ -24,9 +24,9 @@ INDUCING = {"inducing_points": 6}
 
 def stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes inducing items store no covariance and take few rows at a time."""
-    monkeypatch.setattr("botorch_pref.inference.inducing.KEPT_ENTRIES", 0)
-    monkeypatch.setattr("botorch_pref.inference.inducing_rows.KEPT_ENTRIES", 0)
-    monkeypatch.setattr("botorch_pref.inference.inducing_rows._DEVICE_ENTRIES", 10 * 6)
+    monkeypatch.setattr("botorch_pref.inference.inducing._STORED_ENTRIES", 0)
+    monkeypatch.setattr("botorch_pref.inference.inducing._KEPT_ENTRIES", 0)
+    monkeypatch.setattr("botorch_pref.inference.inducing._DEVICE_ENTRIES", 10 * 6)
 
 
 @emulated
@@ -39,22 +39,22 @@ def test_one_value_a_newton_step_is_brought_to_the_cpu(
 ) -> None:
     """Also where steps go on by one Hessian for as long as it serves; and nothing is sent."""
     if how == "keeps":  # of inducing items where their design is not stored
-        monkeypatch.setattr("botorch_pref.inference.inducing.KEPT_ENTRIES", 0)
+        monkeypatch.setattr("botorch_pref.inference.inducing._STORED_ENTRIES", 0)
     if how == "streams":
         stream(monkeypatch)
     X, comparisons = items_and_comparisons()
     with second_device() as (device, counts):
         model = PreferenceGP(X.to(device), comparisons.to(device), **options)
-        side = model.side(model.items)
-        if isinstance(side, ItemSide):
-            assert len(side.root)  # is taken when first asked for
-        if isinstance(side, ExactSide):
-            side.patience = 0.1 * (how == "keeps")
-        if isinstance(side, InducingSide):
-            assert (side.rows.kept is None) == (how == "streams")
-            assert (len(side.rows.blocks) > 1) == (how == "streams")
+        system = model.side(model.items)
+        if isinstance(system, PrimalSystem):
+            assert len(system.root)  # is taken when first asked for
+        if isinstance(system, ExactSystem):
+            system.patience = 0.1 * (how == "keeps")
+        if isinstance(system, InducingSystem):
+            assert (system.rows.kept is None) == (how == "streams")
+            assert (len(system.rows.blocks) > 1) == (how == "streams")
         before, sent = counts.transfers, counts.sent
-        mode = find_mode(side)
+        mode = find_mode(system)
         taken = counts.transfers - before
         assert counts.sent == sent
         steps = int(mode.num_steps.max())

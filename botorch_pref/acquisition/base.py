@@ -11,8 +11,7 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Size, Tensor
 from torch.nn import Module
 
-from botorch_pref.data.checks import finite, refuse
-from botorch_pref.data.options import is_positive
+from botorch_pref.data.checks import finite, is_positive, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import Bound
 from botorch_pref.likelihoods import BernoulliLikelihood

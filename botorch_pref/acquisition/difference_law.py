@@ -7,7 +7,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.inference import ExactSide, Observations
+from botorch_pref.inference import ExactSystem, Observations
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models import PreferenceGP
 
@@ -36,9 +36,9 @@ class DifferenceLaw:
         self.model = model
         with torch.no_grad():
             self.items, found = model.representer()
-            if not isinstance(found.side, ExactSide):
+            if not isinstance(found.system, ExactSystem):
                 raise UnsupportedError("Through inducing items no answer follows one line.")
-            self.side = found.side
+            self.side = found.system
             # What is left of a covariance with the side's coordinates: C - C Gamma C = C rest.
             self.rest = -(found.gamma @ self.side.covariance)
             self.rest.diagonal().add_(1.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
 from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio import FINAL
 

@@ -17,8 +17,7 @@ from botorch_pref.acquisition.base import (
     link_of,
     usable_start,
 )
-from botorch_pref.data.checks import finite, refuse
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL, Bound
 from botorch_pref.models import LikelihoodRatioModel

@@ -12,7 +12,7 @@ from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
-from botorch_pref.data.options import check_count
+from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 
 REPEATS = (1, 2, 4, 8, 16)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from botorch_pref.data.blocks import match_items, merge_rows, winners_first
 from botorch_pref.data.checks import (
     UNKNOWN_ANNOTATOR,
     as_annotators,
@@ -29,7 +30,6 @@ from botorch_pref.data.checks import (
     in_range,
     refuse,
 )
-from botorch_pref.data.rows import match_items, merge_rows, winners_first
 from botorch_pref.exceptions import UnsupportedError
 
 __all__ = ["Comparisons", "expanded"]

@@ -1,41 +1,47 @@
 r"""Laplace inference over blocks of judgements: functions of tensors that know no model."""
 
-from botorch_pref.inference.base import Look, Side
+from botorch_pref.data.blocks import Block
 from botorch_pref.inference.evidence import log_evidence
 from botorch_pref.inference.extension import extend
-from botorch_pref.inference.gaussian import StandardNormal
-from botorch_pref.inference.implicit import represent
-from botorch_pref.inference.inducing import InducingSide
-from botorch_pref.inference.inducing_evidence import (
-    log_evidence_by_inducing_items,
-    represent_by_inducing_items,
+from botorch_pref.inference.incidence import Incidence
+from botorch_pref.inference.inducing import (
+    InducingSystem,
+    ItemKernel,
+    evidence_by_inducing_items,
+    posterior_by_inducing_items,
 )
-from botorch_pref.inference.inducing_rows import ItemKernel
-from botorch_pref.inference.maps import SparseMap
 from botorch_pref.inference.mode import LaplaceMode, find_mode
-from botorch_pref.inference.observations import Block, Observations
-from botorch_pref.inference.predict import Representer
-from botorch_pref.inference.sides import AnswerSide, ExactSide, ItemSide, choose_side
+from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.posterior import LaplacePosterior, laplace_posterior
+from botorch_pref.inference.systems import (
+    DualSystem,
+    ExactSystem,
+    NewtonState,
+    PrimalSystem,
+    System,
+    choose_system,
+)
+from botorch_pref.likelihoods import StandardNormal
 
 __all__ = [
-    "AnswerSide",
     "Block",
-    "ExactSide",
-    "InducingSide",
+    "DualSystem",
+    "ExactSystem",
+    "Incidence",
+    "InducingSystem",
     "ItemKernel",
-    "ItemSide",
     "LaplaceMode",
-    "Look",
+    "LaplacePosterior",
+    "NewtonState",
     "Observations",
-    "Representer",
-    "Side",
-    "SparseMap",
+    "PrimalSystem",
     "StandardNormal",
-    "choose_side",
+    "System",
+    "choose_system",
+    "evidence_by_inducing_items",
     "extend",
     "find_mode",
+    "laplace_posterior",
     "log_evidence",
-    "log_evidence_by_inducing_items",
-    "represent",
-    "represent_by_inducing_items",
+    "posterior_by_inducing_items",
 ]

@@ -1,6 +1,6 @@
 r"""The Laplace evidence and its gradient.
 
-Notation as in :mod:`botorch_pref.inference.sides`; ``a`` are the representer weights (the
+Notation as in :mod:`botorch_pref.inference.systems`; ``a`` are the representer weights (the
 score at the mode), ``alpha = G^T a``. With ``s`` the derivative of ``-1/2 log det`` with
 respect to the latent values and ``t = (I + W P)^-1 s``,
 
@@ -21,44 +21,43 @@ from torch import Tensor
 from torch.autograd import Function
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.inference.base import Side
 from botorch_pref.inference.mode import LaplaceMode, find_mode
-from botorch_pref.inference.sides import ExactSide
+from botorch_pref.inference.systems import ExactSystem, System
 
 _LARGE = 256  # coordinates
 _PATIENCE = 0.1
 
 
 @singledispatch
-def log_evidence(side: Side, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
+def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
     r"""The log marginal likelihood under the Laplace approximation.
 
     Args:
-        side: The prior and the observations.
-        start: Weights of another mode to start from; the side's own choice by default.
+        system: The prior and the observations.
+        start: Weights of another mode to start from; the system's own choice by default.
 
     Returns:
-        The ``...``-dim log evidence, differentiable with respect to the side's
+        The ``...``-dim log evidence, differentiable with respect to the system's
         ``covariance`` and ``prior_latent``, and the mode.
     """
-    assert isinstance(side, ExactSide)  # other kinds are registered
-    # From a start that is close by most steps can go by one Hessian; a look more is cheaper than
+    assert isinstance(system, ExactSystem)  # other kinds are registered
+    # From a start that is close by most steps can go by one Hessian; a state more is cheaper than
     # another factorisation only where matrices are large.
-    near = start is not None and side.covariance.shape[-1] >= _LARGE
-    side.patience = _PATIENCE if near else 0.0
-    mode = find_mode(side, start=start)
-    side.forget()
-    return _Evidence.apply(side.covariance, side.prior_latent, side, mode), mode
+    near = start is not None and system.covariance.shape[-1] >= _LARGE
+    system.patience = _PATIENCE if near else 0.0
+    mode = find_mode(system, start=start)
+    system.forget()
+    return _Evidence.apply(system.covariance, system.prior_latent, system, mode), mode
 
 
 class _Evidence(Function):
     @staticmethod
     def forward(
-        ctx: Any, covariance: Tensor, prior_latent: Tensor, side: ExactSide, mode: LaplaceMode
+        ctx: Any, covariance: Tensor, prior_latent: Tensor, system: ExactSystem, mode: LaplaceMode
     ) -> Tensor:
-        _, curvature, third = side.observations.derivatives(mode.latent)
-        factor = side.factor(curvature)
-        ctx.side, ctx.mode, ctx.factor, ctx.third = side, mode, factor, third
+        _, curvature, third = system.observations.derivatives(mode.latent)
+        factor = system.factor(curvature)
+        ctx.system, ctx.mode, ctx.factor, ctx.third = system, mode, factor, third
         ctx.shapes = covariance.shape, prior_latent.shape
         return mode.log_joint - 0.5 * factor.log_det
 
@@ -66,11 +65,11 @@ class _Evidence(Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         (grad,) = grads
-        side, mode, factor = ctx.side, ctx.mode, ctx.factor
+        system, mode, factor = ctx.system, ctx.mode, ctx.factor
         gamma = factor.gamma()
         moved = factor.solve_adjoint(factor.log_det_slope(gamma, ctx.third))
-        alpha = side.map.adjoint(mode.weights)
-        grad_covariance = symmetric_outer(0.5 * alpha + side.map.adjoint(moved), alpha).sub_(
+        alpha = system.map.adjoint(mode.weights)
+        grad_covariance = symmetric_outer(0.5 * alpha + system.map.adjoint(moved), alpha).sub_(
             gamma, alpha=0.5
         )
         covariance_shape, latent_shape = ctx.shapes

@@ -1,6 +1,6 @@
 r"""A posterior that a few answers are added to, from the one before.
 
-Notation as in :mod:`botorch_pref.inference.sides`; ``E`` picks the rows ``c`` that say something
+Notation as in :mod:`botorch_pref.inference.systems`; ``E`` picks the rows ``c`` that say something
 new.
 The former posterior is their prior: with the Hessian of the former rows, ``T = (I + W P)^-1 E``,
 
@@ -20,20 +20,19 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 from torch.linalg import solve_triangular
 
-from botorch_pref.inference.factors import matvec
-from botorch_pref.inference.implicit import represent
-from botorch_pref.inference.inducing_rows import some_rows
-from botorch_pref.inference.maps import others
+from botorch_pref.inference.incidence import complement
+from botorch_pref.inference.inducing import some_rows
 from botorch_pref.inference.mode import find_mode
 from botorch_pref.inference.news import News, news_of
 from botorch_pref.inference.observations import Observations
-from botorch_pref.inference.predict import Representer
-from botorch_pref.inference.sides import (
-    AnswerSide,
-    ExactSide,
-    ItemSide,
-    choose_side,
-    preferred_side,
+from botorch_pref.inference.posterior import LaplacePosterior, laplace_posterior
+from botorch_pref.inference.systems import (
+    DualSystem,
+    ExactSystem,
+    PrimalSystem,
+    choose_system,
+    matvec,
+    preferred_system,
     prior_root,
 )
 
@@ -45,15 +44,15 @@ _LEAST_LEFT = 64  # of a prior variance, in roots of the rounding unit, to updat
 
 @torch.no_grad()
 def extend(
-    former: Representer,
+    former: LaplacePosterior,
     item_covariance: Tensor,
     prior_latent: Tensor,
     observations: Observations,
     rows: Tensor,
     items: Tensor,
     variance_weight: Tensor | None = None,
-) -> Representer:
-    r"""What predictions need after further answers, as :func:`represent` finds it anew.
+) -> LaplacePosterior:
+    r"""What predictions need after further answers, as :func:`laplace_posterior` finds it anew.
 
     The prior of former items and the likelihood of former answers must be the same as before.
 
@@ -64,32 +63,32 @@ def extend(
         observations: All observations, of all items.
         rows: Where the ``m0`` former rows are among the rows.
         items: Where the ``n0`` former items are among the items, in order.
-        variance_weight: As in :func:`represent`; proportional to the weights of the rows.
+        variance_weight: As in :func:`laplace_posterior`; proportional to the weights of the rows.
 
     Returns:
         The representer, which carries no graph.
     """
-    before = former.side
-    assert isinstance(before, ExactSide)  # others are not extended
-    side = _grown_side(before, item_covariance, prior_latent, observations, rows, items)
+    before = former.system
+    assert isinstance(before, ExactSystem)  # others are not extended
+    system = _grown_system(before, item_covariance, prior_latent, observations, rows, items)
     news, wide = news_of(before.observations, observations, rows), None
     if news is None:
-        return represent(side, variance_weight)
-    if type(side) is type(before):
-        wide = _padded(former.gamma, rows if isinstance(side, AnswerSide) else items, side)
-    side.patience = _PATIENCE
+        return laplace_posterior(system, variance_weight)
+    if type(system) is type(before):
+        wide = _padded(former.gamma, rows if isinstance(system, DualSystem) else items, system)
+    system.patience = _PATIENCE
     at_mode = wide if variance_weight is None else None
-    mode = find_mode(side, start=_start(former, side, rows, news, at_mode))
-    side.forget()
+    mode = find_mode(system, start=_start(former, system, rows, news, at_mode))
+    system.forget()
     gamma = None
     if variance_weight is None:
         _, variance_weight, _ = observations.derivatives(mode.latent)
     elif wide is not None:
-        picked = side.map.adjoint(_picks(side, news.rows))
+        picked = system.map.adjoint(_picks(system, news.rows))
         further = further_weight(variance_weight, observations, news)
-        gamma = grown_gamma(wide, picked, picked @ side.covariance, further)
-    gamma = side.factor(variance_weight).gamma() if gamma is None else gamma
-    return Representer(side, side.map.adjoint(mode.weights), gamma, mode)
+        gamma = grown_gamma(wide, picked, picked @ system.covariance, further)
+    gamma = system.factor(variance_weight).gamma() if gamma is None else gamma
+    return LaplacePosterior(system, system.map.adjoint(mode.weights), gamma, mode)
 
 
 def bordered(former: Tensor, kept: Tensor, new: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
@@ -114,24 +113,24 @@ def bordered(former: Tensor, kept: Tensor, new: Tensor, cross: Tensor, corner: T
     return whole[order][:, order]
 
 
-def _grown_side(
-    before: ExactSide,
+def _grown_system(
+    before: ExactSystem,
     item_covariance: Tensor,
     prior_latent: Tensor,
     observations: Observations,
     rows: Tensor,
     items: Tensor,
-) -> ExactSide:
-    """The side of all observations, from the former one where it is of the same kind."""
-    if not isinstance(before, preferred_side(observations)):
-        return choose_side(item_covariance, prior_latent, observations)
+) -> ExactSystem:
+    """The system of all observations, from the former one where it is of the same kind."""
+    if not isinstance(before, preferred_system(observations)):
+        return choose_system(item_covariance, prior_latent, observations)
     tensors = {"prior_latent": prior_latent, "covariance": item_covariance}
-    if isinstance(before, ItemSide):
+    if isinstance(before, PrimalSystem):
         order = torch.arange(len(items), device=items.device)
         order = order if before.order is None else before.order
         tensors["root"], tensors["order"] = _grown_root(before.root, order, item_covariance, items)
     else:
-        new = others(rows, observations.num_rows)
+        new = complement(rows, observations.num_rows)
         gram = before.covariance
         if len(new):
             fresh = some_rows(observations, new).map.rows(item_covariance)
@@ -142,49 +141,49 @@ def _grown_side(
 
 
 def _start(
-    former: Representer,
-    side: ExactSide,
+    former: LaplacePosterior,
+    system: ExactSystem,
     rows: Tensor,
     news: News,
     gamma: Tensor | None,
 ) -> Tensor:
     """Weights near those of the mode; ``gamma`` of the former mode's own curvature, if known."""
     changed = news.rows
-    known, curvature = side.prior_latent.new_zeros(2, side.observations.num_rows)
+    known, curvature = system.prior_latent.new_zeros(2, system.observations.num_rows)
     known[rows] = former.mode.weights
-    curvature[rows] = former.side.observations.derivatives(former.mode.latent)[1]
-    picks = _picks(side, changed)
-    spread = None if gamma is None else _explained(side, gamma, picks, changed)
+    curvature[rows] = former.system.observations.derivatives(former.mode.latent)[1]
+    picks = _picks(system, changed)
+    spread = None if gamma is None else _explained(system, gamma, picks, changed)
     if spread is None:
-        moves = side.factor(curvature).solve_adjoint(picks)
-        spread = _latent(side, moves)
+        moves = system.factor(curvature).solve_adjoint(picks)
+        spread = _latent(system, moves)
     else:
         moves = picks - curvature * spread
     covariance = spread[:, changed]
-    latent = (side.prior_latent + _latent(side, known))[changed]
-    found = find_mode(AnswerSide(0.5 * (covariance + covariance.mT), latent, news.observations))
+    latent = (system.prior_latent + _latent(system, known))[changed]
+    found = find_mode(DualSystem(0.5 * (covariance + covariance.mT), latent, news.observations))
     return known + found.weights @ moves
 
 
-def _explained(side: ExactSide, gamma: Tensor, picks: Tensor, changed: Tensor) -> Tensor | None:
+def _explained(system: ExactSystem, gamma: Tensor, picks: Tensor, changed: Tensor) -> Tensor | None:
     """``(P - P Gamma P) E``, by rows; None if too many digits would be lost."""
-    columns = side.map.adjoint(picks) @ side.covariance
-    prior = side.map.apply(columns)
-    spread = prior - side.map.apply(columns @ gamma @ side.covariance)
+    columns = system.map.adjoint(picks) @ system.covariance
+    prior = system.map.apply(columns)
+    spread = prior - system.map.apply(columns @ gamma @ system.covariance)
     before, left = (part[:, changed].diagonal() for part in (prior, spread))
     rounding = torch.finfo(spread.dtype).eps * before.square()
     return None if bool((left <= _CANCELLED * rounding).any()) else spread
 
 
-def _picks(side: ExactSide, changed: Tensor) -> Tensor:
-    """``E^T``: one row for each of some rows of a side."""
-    picks = side.prior_latent.new_zeros(len(changed), side.observations.num_rows)
+def _picks(system: ExactSystem, changed: Tensor) -> Tensor:
+    """``E^T``: one row for each of some rows of a system."""
+    picks = system.prior_latent.new_zeros(len(changed), system.observations.num_rows)
     return picks.scatter_(-1, changed.unsqueeze(-1), 1.0)
 
 
-def _latent(side: ExactSide, weights: Tensor) -> Tensor:
+def _latent(system: ExactSystem, weights: Tensor) -> Tensor:
     """``P a``."""
-    return side.map.apply(matvec(side.covariance, side.map.adjoint(weights)))
+    return system.map.apply(matvec(system.covariance, system.map.adjoint(weights)))
 
 
 def further_weight(variance_weight: Tensor, observations: Observations, news: News) -> Tensor:
@@ -198,7 +197,7 @@ def grown_gamma(gamma: Tensor, picked: Tensor, columns: Tensor, further: Tensor)
 
     Args:
         gamma: ``s x s``-dim ``Gamma`` before.
-        picked: ``k x s``-dim rows ``E^T G`` of the side's map.
+        picked: ``k x s``-dim rows ``E^T G`` of the system's map.
         columns: ``k x s``-dim ``E^T G C``.
         further: ``k``-dim curvature that these rows gain.
 
@@ -217,9 +216,9 @@ def grown_gamma(gamma: Tensor, picked: Tensor, columns: Tensor, further: Tensor)
     return gamma + half.mT @ half
 
 
-def _padded(gamma: Tensor, kept: Tensor, side: ExactSide) -> Tensor:
+def _padded(gamma: Tensor, kept: Tensor, system: ExactSystem) -> Tensor:
     """``Gamma`` with zeros for the coordinates that are new."""
-    new = others(kept, len(side.covariance))
+    new = complement(kept, len(system.covariance))
     none = gamma.new_zeros(len(new), len(gamma) + len(new))
     return bordered(gamma, kept, new, *none.tensor_split([len(gamma)], dim=-1))
 
@@ -250,7 +249,7 @@ def _with_rows(
     root: Tensor, order: Tensor, unit: Tensor, items: Tensor, floor: float
 ) -> tuple[Tensor, Tensor] | None:
     """A root of correlations, from that of some items; ``None`` if it is lost in rounding."""
-    triangle, known, new = root[order], items[order], others(items, len(unit))
+    triangle, known, new = root[order], items[order], complement(items, len(unit))
     regular = torch.equal(triangle, triangle.tril())
     if not regular or bool((triangle.diagonal().square() <= floor).any()):
         return None

@@ -13,11 +13,10 @@ from typing import Literal, NamedTuple, cast, get_args
 import torch
 from torch import Size, Tensor
 
-from botorch_pref.data.options import checked_kappa, checked_positive
+from botorch_pref.data.checks import checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference import Block, Observations, Side, choose_side, find_mode
-from botorch_pref.inference.factors import ExactFactor
-from botorch_pref.inference.sides import prior_root
+from botorch_pref.inference import Block, Observations, System, choose_system, find_mode
+from botorch_pref.inference.systems import ExactFactor, prior_root
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 
 _TIE = 1e-9
@@ -31,7 +30,7 @@ class FinitePosterior(NamedTuple):
 
     Attributes:
         mean: ``... x n``-dim utilities at the mode.
-        side: The answers' or the items' side of the covariance.
+        system: The answers' or the items' system of the covariance.
         curvature: ``... x r``-dim curvature that the covariance is built on.
         factor: The factored Hessian at that curvature.
         covariance_items: ``... x n x n``-dim prior covariance ``K / lambda``.
@@ -39,7 +38,7 @@ class FinitePosterior(NamedTuple):
     """
 
     mean: Tensor
-    side: Side
+    system: System
     curvature: Tensor
     factor: ExactFactor
     covariance_items: Tensor
@@ -52,7 +51,7 @@ class FinitePosterior(NamedTuple):
         ``(lambda K^-1 + H^T W H)^-1``; times ``lambda`` it is the unit-kernel ``k_t`` of
         Lazzaro et al. (2026), eq. (19).
         """
-        columns = self.side.columns(self.covariance_items)
+        columns = self.system.columns(self.covariance_items)
         return self.covariance_items - columns @ self.factor.gamma() @ columns.transpose(-1, -2)
 
     def sample(self, prior_noise: Tensor, answer_noise: Tensor, scale: Tensor | float) -> Tensor:
@@ -66,7 +65,7 @@ class FinitePosterior(NamedTuple):
         Returns:
             ``S x ... x n``-dim utilities.
         """
-        sparse = self.side.observations.map
+        sparse = self.system.observations.map
         prior = (self.root @ prior_noise.unsqueeze(-1)).squeeze(-1)
         right = self.curvature * sparse.apply(prior) + self.curvature.sqrt() * answer_noise
         weights = sparse.adjoint(self.factor.solve_adjoint(right))
@@ -166,14 +165,14 @@ class FiniteEngine:
         observations = self._observations()
         none = torch.zeros_like(self.count)
         if not none.shape[-1]:
-            side = choose_side(self.prior_covariance, none, observations)
+            system = choose_system(self.prior_covariance, none, observations)
             mean = self.prior_covariance.new_zeros(*self.batch_shape, self.num_items)
             return FinitePosterior(
-                mean, side, none, side.factor(none), self.prior_covariance, self.root
+                mean, system, none, system.factor(none), self.prior_covariance, self.root
             )
         prior = self._mean_covariance()
-        side = choose_side(prior, none, observations)
-        mode = find_mode(side, start=self._weights)
+        system = choose_system(prior, none, observations)
+        mode = find_mode(system, start=self._weights)
         self._weights = mode.weights
         weights = observations.map.adjoint(mode.weights)
         mean = (prior @ weights.unsqueeze(-1)).squeeze(-1)
@@ -182,9 +181,9 @@ class FiniteEngine:
         else:
             curvature = self.count / self.kappa
         if self.regularizer != "rkhs":
-            side = choose_side(self.prior_covariance, none, observations)
+            system = choose_system(self.prior_covariance, none, observations)
         return FinitePosterior(
-            mean, side, curvature, side.factor(curvature), self.prior_covariance, self.root
+            mean, system, curvature, system.factor(curvature), self.prior_covariance, self.root
         )
 
     def _observations(self) -> Observations:

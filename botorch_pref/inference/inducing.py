@@ -4,41 +4,60 @@ Notation: ``Z`` inducing items (``p``), ``L L^T = K_zz``, ``C = H K_xz: m x p``,
 ``D = C L^-T``, so that ``Q = D D^T`` stands for ``P = H K_xx H^T`` (Quinonero-Candela and
 Rasmussen 2005); ``rho = diag(P - Q)`` is the prior variance that is lost. Newton's
 coordinates are ``z ~ N(0, I_p)`` with ``eta = prior_latent + D z``, the Hessian is
-``M = I + D^T W D``. Where there are many rows neither ``C`` nor ``D`` is stored: every look at the
+``M = I + D^T W D``. Where there are many rows neither ``C`` nor ``D`` is stored: every state at the
 objective is a pass over the data, a Hessian another, and memory grows by vectors of length ``m``
-alone. As a look then costs a fraction of a Hessian, several steps are taken by the same one.
+alone. As a state then costs a fraction of a Hessian, several steps are taken by the same one.
 
 The utility itself keeps the variance that inducing items do not explain,
 ``cov(x, w) = k(x, w) - a(x)^T (I - M^-1) a(w)`` with ``a(x) = L^-1 k(Z, x)``.
+
+The evidence is Laplace's under the prior
+covariance ``Q`` of the rows, less half the prior variance that ``Q`` lacks, weighted by the
+curvature (the trace term of Titsias 2009, *Variational Learning of Inducing Variables*):
+
+    log Z = log p(y | eta) - 1/2 |z|^2 - 1/2 log det M - 1/2 sum_i w_i rho_i
+
+With ``a`` the score at the mode, ``g = 1/2 third (diag(D M^-1 D^T) + rho)`` the derivative of the
+last two terms in the latent values, ``q = M^-1 D^T g`` and ``t = g - W D q``, which carries the
+movement of the mode,
+
+    d log Z / d C = [(a + t) z^T + a q^T + W D (I - M^-1)] L^-1
+    d log Z / d K_zz = -1/2 L^-T [z z^T + q z^T + z q^T + M - 2 I + M^-1] L^-1
+    d log Z / d prior_latent = a + t,    d log Z / d diag(P) = -w / 2
+
+so that one pass finds ``q`` and another sends each block's share through its kernel: nothing of
+size ``m x p`` is stored, and no root is differentiated.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.linalg import solve_triangular
 
-from botorch_pref.inference.base import Look, Side
-from botorch_pref.inference.factors import Factor, solve_vector
-from botorch_pref.inference.inducing_rows import (
-    KEPT_ENTRIES,
-    InducingRows,
-    ItemKernel,
-    RowBlock,
-    some_rows,
-    spans,
-)
-from botorch_pref.inference.maps import others
-from botorch_pref.inference.mode import locate
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.inference.evidence import log_evidence, refuse_second_derivatives
+from botorch_pref.inference.incidence import Incidence, complement, scaled_sum
+from botorch_pref.inference.mode import LaplaceMode, find_mode_and_state
 from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.posterior import LaplacePosterior, laplace_posterior
+from botorch_pref.inference.systems import Factor, NewtonState, System, solve_vector
 
+_KEPT_ENTRIES = 2**24  # of a covariance of all items that is kept: 128 MiB in double precision
+_STORED_ENTRIES = 2**24  # of a design matrix that is stored
+_BLOCK_ENTRIES = 2**20  # of a block of rows on a CPU, whose matrix products pay so
+_CHUNK_ENTRIES = 2**16  # a thread, of a part whose kernel, and its copies, fits into the cache
+_DEVICE_ENTRIES = 2**26  # of either elsewhere
 JITTER = 1e-10  # of the mean prior variance of the inducing items; more in single precision
 _JITTER_A_POINT = 4  # times the precision, by which a factorisation rounds
-_DEAR_TOLERANCE = 1e-6  # of the mode, in posterior standard deviations, where a step follows
+_EXPENSIVE_TOLERANCE = 1e-6  # of the mode, in posterior standard deviations, where a step follows
 _TIGHT_TOLERANCE = 1e-7  # likewise, where none does
 _START_TOLERANCE = 1.0  # likewise, of that of a part of the rows
 _FLOOR = 1000  # roundings, below which a decrement need not fall
@@ -49,7 +68,147 @@ _PANELS = 4  # of a symmetric matrix, of which 3 / 8 are not computed
 _SEED = 719_206_511
 
 
-class InducingSide(Side):
+class ItemKernel(Protocol):
+    r"""The prior covariance of the items, as inference sees these, and of inducing items.
+
+    Attributes:
+        inputs: All tensors that the covariance depends on, with their graphs.
+        num_inducing: The number ``p`` of inducing items.
+    """
+
+    inputs: Sequence[Tensor]
+    num_inducing: int
+
+    def bound(self, inputs: Sequence[Tensor]) -> Self:
+        """The same as a function of other inputs."""
+
+    def inducing(self) -> Tensor:
+        """``p x p``-dim covariance of the inducing items."""
+
+    def cross(self, items: Tensor | None) -> Tensor:
+        """``q x p``-dim covariance of ``q`` items, by index, or of all, with inducing ones."""
+
+    def covariance(self, first: Tensor, second: Tensor) -> Tensor:
+        """``q``-dim covariances of items with items, by index."""
+
+
+class RowBlock(NamedTuple):
+    """Consecutive rows and what was observed there."""
+
+    rows: slice
+    observations: Observations
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self.observations.num_rows
+
+
+class InducingRows:
+    r"""``C = H K_xz`` in blocks of rows.
+
+    Args:
+        kernel: The covariances.
+        observations: The observations.
+        kept: ``n x p``-dim ``K_xz`` if it is known.
+    """
+
+    def __init__(
+        self, kernel: ItemKernel, observations: Observations, kept: Tensor | None = None
+    ) -> None:
+        self.kernel, self.kept = kernel, kept
+        p, stop = max(kernel.num_inducing, 1), observations.num_rows
+        on_cpu = observations.weight.device.type == "cpu"
+        size, chunk = _BLOCK_ENTRIES, _CHUNK_ENTRIES * torch.get_num_threads()
+        size, chunk = (size, chunk) if on_cpu else (_DEVICE_ENTRIES, _DEVICE_ENTRIES)
+        size, self.chunk = max(1, size // p), max(1, chunk // p)
+        self.blocks = [RowBlock(rows, some_rows(observations, rows)) for rows in spans(stop, size)]
+        if kept is None and observations.num_items * kernel.num_inducing <= _KEPT_ENTRIES:
+            self.kept = kernel.cross(None)
+
+    def __iter__(self) -> Iterator[tuple[RowBlock, Tensor]]:
+        """All blocks, in order, and their ``b x p``-dim rows of ``C``."""
+        for block in self.blocks:
+            yield block, self.cross(block)
+
+    def cross(self, block: RowBlock) -> Tensor:
+        """``b x p``-dim rows of ``C``, without a graph."""
+        if self.kept is not None:
+            return self.some(block.observations.map)
+        found = block.observations.weight.new_empty(block.size, self.kernel.num_inducing)
+        for rows, sparse in self.chunks(block):
+            found[rows] = cross_rows(self.kernel, sparse)
+        return found
+
+    def some(self, rows: Incidence) -> Tensor:
+        """``b x p``-dim rows of ``C``, for a few rows of the map."""
+        return cross_rows(self.kernel, rows) if self.kept is None else rows.rows(self.kept)
+
+    def grown(self, kernel: ItemKernel, observations: Observations, items: Tensor) -> InducingRows:
+        """Those of further observations, where ``items`` are the positions of former ones."""
+        kept, size = None, observations.num_items
+        if self.kept is not None and size * kernel.num_inducing <= _KEPT_ENTRIES:
+            kept, new = self.kept.new_empty(size, kernel.num_inducing), complement(items, size)
+            kept[items] = self.kept
+            if len(new):
+                kept[new] = kernel.cross(new)
+        return InducingRows(kernel, observations, kept)
+
+    def chunks(self, block: RowBlock) -> Iterator[tuple[slice, Incidence]]:
+        """The parts of a block, as slices of its rows and of its map."""
+        whole = block.observations.map
+        for rows in spans(block.size, self.chunk):
+            factors = [f[rows] if isinstance(f, Tensor) else f for f in whole.coefficients]
+            yield rows, Incidence(whole.items[rows], factors, whole.num_items)
+
+
+def spans(stop: int, size: int) -> list[slice]:
+    """Consecutive slices of at most ``size`` up to ``stop``."""
+    return [slice(i, min(i + size, stop)) for i in range(0, stop, size)]
+
+
+def cross_rows(kernel: ItemKernel, rows: Incidence) -> Tensor:
+    """``b x p``-dim rows of ``H K_xz``, from the covariance of the items of these rows alone."""
+    size, width = rows.items.shape
+    parts = kernel.cross(rows.items.T.reshape(-1)).view(width, size, -1)
+    factors = (f.unsqueeze(-1) if isinstance(f, Tensor) else f for f in rows.coefficients)
+    return scaled_sum(zip(parts.unbind(), factors, strict=True))
+
+
+def variance_rows(kernel: ItemKernel, rows: Incidence) -> Tensor:
+    """``b``-dim diagonal of ``H K_xx H^T``."""
+    columns = list(zip(rows.items.unbind(-1), rows.coefficients, strict=True))
+    own = [(kernel.covariance(i, i), a * a) for i, a in columns]
+    pairs = combinations(columns, 2)
+    return scaled_sum([*own, *((kernel.covariance(i, j), 2 * a * b) for (i, a), (j, b) in pairs)])
+
+
+def some_rows(observations: Observations, rows: slice | Tensor) -> Observations:
+    r"""Some rows of unbatched observations.
+
+    Args:
+        observations: The observations.
+        rows: A slice without a step, or sorted indices.
+    """
+    blocks, first = [], 0
+    for block in observations.blocks:
+        last = first + block.weight.shape[-1]
+        own: slice | Tensor
+        if isinstance(rows, slice):
+            start, stop = max(rows.start, first), min(rows.stop, last)
+            own = slice(start - first, max(start, stop) - first)
+        else:
+            own = rows[(rows >= first) & (rows < last)] - first
+        part = replace(
+            block, items=block.items[own], answer=block.answer[own], weight=block.weight[own]
+        )
+        if part.weight.shape[-1]:
+            blocks.append(part)
+        first = last
+    return Observations(blocks, observations.num_items)
+
+
+class InducingSystem(System):
     r"""Coordinates are whitened utilities of the inducing items; no batches.
 
     Attributes:
@@ -73,11 +232,13 @@ class InducingSide(Side):
         self._held: Tensor | None = None
         self._last = self.covariance.new_full((), torch.inf)
         self.rows = rows
-        self._is_stored = self.observations.num_rows * len(self.covariance) <= KEPT_ENTRIES
+        self._is_stored = self.observations.num_rows * len(self.covariance) <= _STORED_ENTRIES
         self._keeps = not self._is_stored
         self._whitened: Tensor | None = None
-        self.is_dear = not self._is_stored
-        self._tolerance = self._at_least(_DEAR_TOLERANCE) if self.is_dear else super().tolerance
+        self.is_expensive = not self._is_stored
+        self._tolerance = (
+            self._at_least(_EXPENSIVE_TOLERANCE) if self.is_expensive else super().tolerance
+        )
 
     def grown(
         self,
@@ -86,8 +247,8 @@ class InducingSide(Side):
         observations: Observations,
         rows: Tensor,
         items: Tensor,
-    ) -> InducingSide:
-        r"""The side of further observations, by the same inducing items.
+    ) -> InducingSystem:
+        r"""The system of further observations, by the same inducing items.
 
         Args:
             kernel: The covariances of all items.
@@ -96,16 +257,16 @@ class InducingSide(Side):
             rows: Where the former rows are among the rows.
             items: Where the former items are among the items, in order.
         """
-        side = copy.copy(self)
-        side.kernel, side.prior_latent, side.observations = kernel, prior_latent, observations
-        side._set_rows(self.rows.grown(kernel, observations, items))
-        if self._whitened is not None and side._is_stored:
-            new = others(rows, observations.num_rows)
-            side._whitened = self._whitened.new_empty(observations.num_rows, len(self.covariance))
-            side._whitened[rows] = self._whitened
+        system = copy.copy(self)
+        system.kernel, system.prior_latent, system.observations = kernel, prior_latent, observations
+        system._set_rows(self.rows.grown(kernel, observations, items))
+        if self._whitened is not None and system._is_stored:
+            new = complement(rows, observations.num_rows)
+            system._whitened = self._whitened.new_empty(observations.num_rows, len(self.covariance))
+            system._whitened[rows] = self._whitened
             if len(new):
-                side._whitened[new] = side.some_design(new)
-        return side
+                system._whitened[new] = system.some_design(new)
+        return system
 
     def hold(self, cholesky: Tensor | None) -> None:
         """Take steps by a factored Hessian near the mode, until they prove slow."""
@@ -173,13 +334,13 @@ class InducingSide(Side):
         if self._is_stored or self.observations.num_rows <= _FEW_ROWS:
             return self.covariance.new_zeros(len(self.covariance))
         part = self._part()
-        mode, look = locate(part)
-        hessian = part.factor_at(look).hessian() * _SUBSAMPLE
+        mode, state = find_mode_and_state(part)
+        hessian = part.factor_at(state).hessian() * _SUBSAMPLE
         hessian.diagonal().sub_(_SUBSAMPLE - 1)
         self._held = torch.linalg.cholesky_ex(hessian).L
         return mode.weights
 
-    def look(self, z: Tensor) -> Look:
+    def evaluate(self, z: Tensor) -> NewtonState:
         """See the base class; the distance is Newton's decrement."""
         latent, curvature = torch.empty_like(self.prior_latent), torch.empty_like(self.prior_latent)
         objective, total = -0.5 * z.square().sum(), torch.zeros_like(z)
@@ -196,19 +357,19 @@ class InducingSide(Side):
         cholesky = self.factor(curvature).cholesky if held is None else held
         distance = _decrement(cholesky, gradient)
         slow = None if held is None else distance > _SLOW * self._last
-        # What is stored is cheap to look at, and each step is Newton's own as a rule.
+        # What is stored is cheap to state at, and each step is Newton's own as a rule.
         self._held = cholesky if self._keeps else None
-        return Look(latent, z, objective, curvature, gradient, distance, cholesky, slow)
+        return NewtonState(latent, z, objective, curvature, gradient, distance, cholesky, slow)
 
-    def newton(self, look: Look, slow: bool = False) -> tuple[Tensor, Tensor]:
+    def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        cholesky, self._last = look.cholesky, look.distance
-        assert cholesky is not None  # every look of this side has one
+        cholesky, self._last = state.cholesky, state.distance
+        assert cholesky is not None  # every state of this system has one
         if slow:
-            cholesky = self.factor(look.curvature).cholesky
-            self._held, self._last = cholesky, _decrement(cholesky, look.gradient)
-        direction = solve_vector(cholesky, look.gradient)
-        return direction, look.gradient @ direction
+            cholesky = self.factor(state.curvature).cholesky
+            self._held, self._last = cholesky, _decrement(cholesky, state.gradient)
+        direction = solve_vector(cholesky, state.gradient)
+        return direction, state.gradient @ direction
 
     def factor(self, curvature: Tensor) -> InducingFactor:
         """See the base class; one pass over the data."""
@@ -217,18 +378,18 @@ class InducingSide(Side):
             _add_gram(hessian, design, curvature[rows])
         return InducingFactor(torch.linalg.cholesky_ex(hessian).L)
 
-    def factor_at(self, look: Look) -> InducingFactor:
-        """That of the Hessian where a look was taken."""
-        if not self._keeps and look.cholesky is not None:
-            return InducingFactor(look.cholesky)
-        return self.factor(look.curvature)
+    def factor_at(self, state: NewtonState) -> InducingFactor:
+        """That of the Hessian where a state was taken."""
+        if not self._keeps and state.cholesky is not None:
+            return InducingFactor(state.cholesky)
+        return self.factor(state.curvature)
 
     def forget(self) -> None:
         """Let go of what can be computed anew from the kernel."""
         self._whitened = self._held = None
 
-    def _part(self) -> InducingSide:
-        """The same side for a part of the rows, chosen at random."""
+    def _part(self) -> InducingSystem:
+        """The same system for a part of the rows, chosen at random."""
         generator = torch.Generator().manual_seed(_SEED)
         order = torch.randperm(self.observations.num_rows, generator=generator)
         chosen = order[: len(order) // _SUBSAMPLE].sort().values.to(self.prior_latent.device)
@@ -236,7 +397,7 @@ class InducingSide(Side):
         part.observations = some_rows(self.observations, chosen)
         part.prior_latent = self.prior_latent[chosen]
         part._set_rows(InducingRows(self.kernel, part.observations, self.rows.kept))
-        part.is_dear, part._tolerance = True, _START_TOLERANCE
+        part.is_expensive, part._tolerance = True, _START_TOLERANCE
         return part
 
 
@@ -289,3 +450,190 @@ def _add_gram(total: Tensor, design: Tensor, weight: Tensor) -> None:
     scaled = weight.unsqueeze(-1) * design
     for columns in spans(len(total), -(-len(total) // _PANELS)):
         total[columns, : columns.stop] += design[:, columns].mT @ scaled[:, : columns.stop]
+
+
+@laplace_posterior.register
+def posterior_by_inducing_items(
+    system: InducingSystem, variance_weight: Tensor | None = None, *, start: Tensor | None = None
+) -> LaplacePosterior:
+    r"""See :func:`~botorch_pref.inference.laplace_posterior`; coordinates are whitened.
+
+    The system keeps a Hessian near the mode, and rows that are few, for answers to be added.
+
+    Raises:
+        UnsupportedError: If the prior requires a gradient: that of a posterior through
+            inducing items is not implemented.
+    """
+    if torch.is_grad_enabled() and any(t.requires_grad for t in _inputs_of(system)):
+        raise UnsupportedError(
+            "The posterior through inducing items cannot be differentiated with respect to "
+            "its items or hyperparameters."
+        )
+    with torch.no_grad():
+        if start is not None:
+            system.hold(system.held)
+        if variance_weight is not None:
+            system.tighten()
+        mode, state = find_mode_and_state(system, start=start)
+        if variance_weight is None:
+            factor = system.factor_at(state)
+            system.hold(factor.cholesky)
+            # A search that ends early leaves a step by the Hessian that covariances need anyway.
+            move = torch.where(mode.converged, factor.solve(state.gradient), 0.0)
+            mode = mode._replace(weights=mode.weights + move)
+        else:
+            system.hold(state.cholesky)
+            factor = system.factor(variance_weight)
+        return LaplacePosterior(system, mode.weights, factor.gamma(), mode)
+
+
+@log_evidence.register
+def evidence_by_inducing_items(
+    system: InducingSystem, *, start: Tensor | None = None
+) -> tuple[Tensor, LaplaceMode]:
+    """See :func:`~botorch_pref.inference.log_evidence` and the formulas of this module."""
+    system.tighten()
+    mode, state = find_mode_and_state(system, start=start)
+    value: Tensor = _Evidence.apply(system, state, *_inputs_of(system))
+    system.forget()
+    return value, mode
+
+
+def _inputs_of(system: InducingSystem) -> tuple[Tensor, ...]:
+    return system.prior_latent, *system.kernel.inputs
+
+
+def draw_weights(found: LaplacePosterior, prior_values: Tensor, noise: Tensor) -> Tensor:
+    r"""Weights of the kernel at the inducing items that turn prior into posterior draws.
+
+    Args:
+        found: The posterior, through inducing items.
+        prior_values: ``... x p``-dim prior draws at the inducing items, less their mean.
+        noise: ``... x p``-dim standard normal numbers.
+
+    Returns:
+        ``... x p``-dim ``L^-T [z - L^-1 f0(Z) + M^-1/2 e]``.
+    """
+    system = found.system
+    assert isinstance(system, InducingSystem)
+    root = torch.linalg.cholesky(identity(found.gamma) - found.gamma)
+    return system.unwhiten(found.weights + noise @ root.mT - system.whiten(prior_values))
+
+
+class _Evidence(Function):
+    """The gradient is found with the value, a block at a time, and waits for its factor."""
+
+    @staticmethod
+    def forward(ctx: Any, system: InducingSystem, state: NewtonState, *inputs: Tensor) -> Tensor:
+        slope = _Slope(system, state)
+        grads: Sequence[Tensor] = []
+        ctx.wanted = ctx.needs_input_grad[2:]
+        if any(ctx.wanted):
+            grads = slope.gradients(list(ctx.wanted[1:]))
+        ctx.save_for_backward(*(g for g, w in zip(grads, ctx.wanted, strict=False) if w))
+        return state.objective - 0.5 * slope.factor.log_det - 0.5 * slope.lost
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        saved = iter(ctx.saved_tensors)
+        return None, None, *(next(saved) * grads[0] if w else None for w in ctx.wanted)
+
+
+class _Slope:
+    """What a first pass over the data at the mode finds.
+
+    Attributes:
+        factor: That of the Hessian.
+        lost: The sum of ``w_i rho_i``.
+        latent_slope: ``m``-dim ``g``.
+        moved: ``p``-dim ``q``.
+    """
+
+    def __init__(self, system: InducingSystem, state: NewtonState) -> None:
+        self.system, self.state, self.factor = system, state, system.factor_at(state)
+        self.shrink = self.factor.gamma()
+        self.lost = state.objective.new_zeros(())
+        self.latent_slope = torch.empty_like(state.latent)
+        total = torch.zeros_like(state.weights)
+        for (rows, observations), design in system.design():
+            latent, curvature = state.latent[rows], state.curvature[rows]
+            _, _, third = observations.derivatives(latent)
+            explained = design.square().sum(-1)
+            lost = variance_rows(system.kernel, observations.map) - explained
+            left = explained - ((design @ self.shrink) * design).sum(-1)
+            self.lost += curvature @ lost
+            self.latent_slope[rows] = slope = 0.5 * third * (left + lost)
+            total += slope @ design
+        self.moved = self.factor.solve(total)
+
+    def gradients(self, wanted: Sequence[bool]) -> list[Tensor]:
+        """Those with respect to the prior latent mean and the inputs of the kernel."""
+        kernel = _Adjoint(self.system, wanted)
+        latent = torch.empty_like(self.state.latent)
+        z, q = self.state.weights, self.moved
+        for block, design in self.system.design():
+            rows, observations = block
+            curvature = self.state.curvature[rows]
+            score, _, _ = observations.derivatives(self.state.latent[rows])
+            moved = self.latent_slope[rows] - curvature * (design @ q)
+            latent[rows] = score + moved
+            if not any(wanted):
+                continue
+            slope = (curvature.unsqueeze(-1) * design) @ self.shrink
+            slope.addr_(score + moved, z).addr_(score, q)
+            kernel.add(block, self.system.unwhiten(slope), -0.5 * curvature)
+        return [latent, *(kernel.finish(self._of_inducing()) if any(wanted) else [])]
+
+    def _of_inducing(self) -> Tensor:
+        z, q = self.state.weights, self.moved
+        inner = self.factor.hessian() - self.shrink
+        inner.diagonal().sub_(1.0)
+        inner += torch.outer(z, z) + torch.outer(q, z) + torch.outer(z, q)
+        slope = -0.5 * self.system.unwhiten(self.system.unwhiten(inner).mT)
+        slope.diagonal().add_(self.system.jitter_share * slope.diagonal().mean())
+        return slope
+
+
+class _Adjoint:
+    """Gathers the gradient with respect to the inputs of a kernel, block by block."""
+
+    def __init__(self, system: InducingSystem, wanted: Sequence[bool]) -> None:
+        inputs = zip(system.kernel.inputs, wanted, strict=True)
+        self.leaves = [value.detach().requires_grad_(w) for value, w in inputs]
+        self.kernel: ItemKernel = system.kernel.bound(self.leaves)
+        self.totals = [torch.zeros_like(leaf) for leaf in self.leaves]
+        self.rows = system.rows
+        self.kept = None if system.rows.kept is None else torch.zeros_like(system.rows.kept)
+
+    def add(self, block: RowBlock, slope: Tensor, variance_slope: Tensor) -> None:
+        """Adds the share of a block: slopes with respect to its rows of ``C`` and ``P_ii``."""
+        if self.kept is not None:
+            sparse = block.observations.map
+            for i, factor in enumerate(sparse.coefficients):
+                share = (factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor) * slope
+                self.kept.index_add_(0, sparse.items[:, i], share)
+        for rows, sparse in self.rows.chunks(block):
+            with torch.enable_grad():
+                value = variance_slope[rows] @ variance_rows(self.kernel, sparse)
+                if self.kept is None:
+                    value = value + (slope[rows] * cross_rows(self.kernel, sparse)).sum()
+            self._add(value)
+
+    def finish(self, inducing_slope: Tensor) -> list[Tensor]:
+        """The gradients, given the slope with respect to ``K_zz``."""
+        with torch.enable_grad():
+            self._add((inducing_slope * self.kernel.inducing()).sum())
+            if self.kept is not None:
+                self._add((self.kept * self.kernel.cross(None)).sum())
+        return self.totals
+
+    def _add(self, value: Tensor) -> None:
+        if not value.requires_grad:
+            return
+        needed = [i for i, leaf in enumerate(self.leaves) if leaf.requires_grad]
+        leaves = [self.leaves[i] for i in needed]
+        found = torch.autograd.grad(value, leaves, allow_unused=True)
+        for i, grad in zip(needed, found, strict=True):
+            if grad is not None:
+                self.totals[i] += grad

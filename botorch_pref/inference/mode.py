@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning
-from botorch_pref.inference.base import Look, Side
-from botorch_pref.inference.factors import matvec
-from botorch_pref.inference.sides import ExactSide
+from botorch_pref.inference.systems import ExactSystem, NewtonState, System, matvec
 
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4
@@ -27,7 +25,7 @@ class LaplaceMode(NamedTuple):
         weights: ``... x m``-dim score there, which are the representer weights, or the
             ``p``-dim coordinates of inducing items; a start for a related problem.
         log_joint: ``...``-dim log likelihood minus half the squared prior norm.
-        gradient: ``...``-dim size of the gradient, in the side's own relative measure.
+        gradient: ``...``-dim size of the gradient, in the system's own relative measure.
         converged: ``...``-dim booleans.
         num_steps: ``...``-dim number of Newton steps taken.
     """
@@ -41,7 +39,7 @@ class LaplaceMode(NamedTuple):
 
 
 def find_mode(
-    side: Side, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
+    system: System, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
 ) -> LaplaceMode:
     r"""Maximise ``sum log p(eta) - 1/2 |f|^2_K``, which is concave.
 
@@ -51,22 +49,22 @@ def find_mode(
     aims anew, and whether a Hessian that was kept is too old for that.
 
     Args:
-        side: The prior and the observations.
-        start: Weights of another mode to start from; the side's own choice by default.
+        system: The prior and the observations.
+        start: Weights of another mode to start from; the system's own choice by default.
         max_steps: The most steps taken.
 
     Returns:
         The mode. Elements that did not converge are marked and warned of.
     """
-    return locate(side, start=start, max_steps=max_steps)[0]
+    return find_mode_and_state(system, start=start, max_steps=max_steps)[0]
 
 
 @torch.no_grad()
-def locate(
-    side: Side, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
-) -> tuple[LaplaceMode, Look]:
-    """The same as :func:`find_mode`, and the last look that was taken, which is one there."""
-    newton = _Newton(side, start, max_steps)
+def find_mode_and_state(
+    system: System, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
+) -> tuple[LaplaceMode, NewtonState]:
+    """The same as :func:`find_mode`, and the last state that was taken, which is one there."""
+    newton = _Newton(system, start, max_steps)
     newton.run()
     mode = newton.result()
     failed = not bool(mode.converged.all())
@@ -74,21 +72,21 @@ def locate(
         newton.run()
         mode = newton.result()
         failed = not bool(mode.converged.all())
-    if side.observations.has_residuals and isinstance(side, ExactSide):
-        mode = _with_solved_weights(side, mode)
+    if system.observations.has_residuals and isinstance(system, ExactSystem):
+        mode = _with_solved_weights(system, mode)
     if failed:
         _warn_of_non_convergence(mode, max_steps)
-    return mode, newton.look
+    return mode, newton.state
 
 
 class _Newton:
     """A damped Newton iteration over a batch: a base, a direction and a step size."""
 
-    look: Look
+    state: NewtonState
 
-    def __init__(self, side: Side, start: Tensor | None, max_steps: int) -> None:
-        self.side, self.max_steps, self.tolerance = side, max_steps, side.tolerance
-        self.base = side.begin(start)
+    def __init__(self, system: System, start: Tensor | None, max_steps: int) -> None:
+        self.system, self.max_steps, self.tolerance = system, max_steps, system.tolerance
+        self.base = system.begin(start)
         shape, new = self.base.shape[:-1], self.base.new_full
         self.eps = torch.finfo(self.base.dtype).eps
         self.direction = torch.zeros_like(self.base)
@@ -102,18 +100,18 @@ class _Newton:
         """Take steps until all elements are done."""
         for _ in range(_TRIALS_A_STEP * self.max_steps):
             self.evaluate()
-            state = int(self.state())
-            if state & _DONE:
+            flags = int(self.progress())
+            if flags & _DONE:
                 break
-            if state & _RISING:
-                self.aim(slow=bool(state & _SLOW))
+            if flags & _RISING:
+                self.aim(slow=bool(flags & _SLOW))
             self.move()
 
     def evaluate(self) -> None:
         """Look at the current candidates, and find out which elements are done."""
         self.z = torch.addcmul(self.base, self.step.unsqueeze(-1), self.direction)
-        self.look = self.side.look(self.z)
-        objective, distance = self.look.objective, self.look.distance
+        self.state = self.system.evaluate(self.z)
+        objective, distance = self.state.objective, self.state.distance
         size = 1.0 + objective.abs()
         falling = distance <= self.half_distance
         # Rounding hides the last increase where answers are many and nearly the same;
@@ -122,28 +120,28 @@ class _Newton:
         least = self.base_objective + torch.where(falling, -(self.eps**0.5) * size, gain)
         self.rising = (objective >= least) | (self.step < self.eps)
         # Newton converges quadratically: below the tolerance it goes on for as long as the
-        # gradient still falls, that is to the rounding floor, unless a look is dear.
-        floor = self.tolerance if self.side.is_dear else 100 * self.eps
+        # gradient still falls, that is to the rounding floor, unless a state is dear.
+        floor = self.tolerance if self.system.is_expensive else 100 * self.eps
         settled = distance <= torch.where(falling, floor, self.tolerance)
         spent = self.num_steps >= self.max_steps
         lost = ~(distance < torch.inf)
         self.done = self.done | (self.rising & (settled | spent)) | lost
 
-    def state(self) -> Tensor:
-        """A scalar: whether all are :data:`_DONE`, any is :data:`_RISING`, the look is slow."""
+    def progress(self) -> Tensor:
+        """A scalar: whether all are :data:`_DONE`, any is :data:`_RISING`, the state is slow."""
         self.moving = self.rising & ~self.done
-        state = torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
-        slow = self.look.is_slow
-        return state if slow is None else state + _SLOW * (slow & self.moving).any()
+        flags = torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
+        slow = self.state.is_slow
+        return flags if slow is None else flags + _SLOW * (slow & self.moving).any()
 
     def aim(self, slow: bool) -> None:
         """Aim anew from the candidates that rose."""
-        direction, slope = self.side.newton(self.look, slow)
+        direction, slope = self.system.newton(self.state, slow)
         move = self.moving.unsqueeze(-1)
         self.base = torch.where(move, self.z, self.base)
         self.direction = torch.where(move, direction, self.direction)
-        self.base_objective = torch.where(self.moving, self.look.objective, self.base_objective)
-        self.half_distance = torch.where(self.moving, 0.5 * self.look.distance, self.half_distance)
+        self.base_objective = torch.where(self.moving, self.state.objective, self.base_objective)
+        self.half_distance = torch.where(self.moving, 0.5 * self.state.distance, self.half_distance)
         self.sufficient = torch.where(self.moving, _SUFFICIENT_INCREASE * slope, self.sufficient)
 
     def move(self) -> None:
@@ -158,12 +156,12 @@ class _Newton:
         if bool(on_trial.any()):
             self.step = torch.where(on_trial, 0.0, self.step)
             self.evaluate()
-        look = self.look
+        state = self.state
         return LaplaceMode(
-            latent=look.latent,
-            weights=look.weights,
-            log_joint=look.objective,
-            gradient=look.distance,
+            latent=state.latent,
+            weights=state.weights,
+            log_joint=state.objective,
+            gradient=state.distance,
             converged=self._near() & self._is_small(),
             num_steps=self.num_steps,
         )
@@ -175,24 +173,24 @@ class _Newton:
         return bool(reopened.any())
 
     def _near(self) -> Tensor:
-        return (self.look.distance <= self.side.tolerance) & torch.isfinite(self.look.objective)
+        return (self.state.distance <= self.system.tolerance) & torch.isfinite(self.state.objective)
 
     def _is_small(self) -> Tensor:
         """Under a huge prior variance scores are tiny far from the mode: so is their difference."""
-        small = self.side.is_small(self.look, self.z)
-        return small | (self.look.distance <= 100 * self.eps)
+        small = self.system.is_small(self.state, self.z)
+        return small | (self.state.distance <= 100 * self.eps)
 
 
-def _with_solved_weights(side: ExactSide, mode: LaplaceMode) -> LaplaceMode:
+def _with_solved_weights(system: ExactSystem, mode: LaplaceMode) -> LaplaceMode:
     """The mode with weights that solve ``a = score(prior_latent + P a)``.
 
     The score of a precise value amplifies the rounding error of its latent value by the
     precision; predictions and gradients would amplify it once more. A Newton step for the
     weights themselves damps it.
     """
-    shift = side.map.apply(matvec(side.covariance, side.map.adjoint(mode.weights)))
-    score, curvature, _ = side.observations.derivatives(side.prior_latent + shift)
-    step = side.factor(curvature).solve_adjoint(score - mode.weights)
+    shift = system.map.apply(matvec(system.covariance, system.map.adjoint(mode.weights)))
+    score, curvature, _ = system.observations.derivatives(system.prior_latent + shift)
+    step = system.factor(curvature).solve_adjoint(score - mode.weights)
     return mode._replace(weights=mode.weights + step)
 
 

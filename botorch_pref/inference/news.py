@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.inducing_rows import some_rows
-from botorch_pref.inference.observations import Block, Observations
+from botorch_pref.data.blocks import Block
+from botorch_pref.inference.inducing import some_rows
+from botorch_pref.inference.observations import Observations
 
 _MOST_ROWS = 8  # beyond which a start near the mode gains nothing over a search anew
 

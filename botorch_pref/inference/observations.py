@@ -1,58 +1,18 @@
-r"""What was observed: blocks of judgements, which see items through a sparse map.
+r"""What was observed: blocks, stacked into one incidence map and one likelihood.
 
-Notation: ``n`` items, ``m`` rows, ``f: ... x n`` utilities, ``H: m x n`` sparse with
-``k`` entries a row, ``eta = H f: ... x m`` latent values, ``y`` answers, ``w`` weights.
-A duel is the row ``f[i] - f[j]`` (coefficients ``(1, -1)``), a label the row ``f[i]``.
+Notation as in :mod:`botorch_pref.data.blocks`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Size, Tensor
 
-from botorch_pref.inference.gaussian import StandardNormal
-from botorch_pref.inference.maps import SparseMap
-
-
-class ElementwiseLikelihood(Protocol):
-    """A log-concave likelihood of one latent value a row."""
-
-    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
-        """Log probability of each row."""
-
-    def derivatives(
-        self, latent: Tensor, answer: Tensor, weight: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """First derivative, minus the second, and the third, of each row."""
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    r"""Rows of one kind of judgement.
-
-    Attributes:
-        items: ``... x m x k``-dim long tensor of item indices.
-        coefficients: ``k`` constants: ``(1, -1)`` for duels, ``(1,)`` for labels.
-        answer: ``... x m``-dim answers in ``[0, 1]``.
-        weight: ``... x m``-dim weights; a row of weight 0 is padding.
-        likelihood: The likelihood of the rows.
-    """
-
-    items: Tensor
-    coefficients: tuple[float, ...]
-    answer: Tensor
-    weight: Tensor
-    likelihood: ElementwiseLikelihood
-
-    def select(self, elements: Tensor | slice | int) -> Block:
-        """Some elements of the first batch dimension, or one without that dimension."""
-        items = self.items.expand(*self.answer.shape[:-1], *self.items.shape[-2:])
-        rows = items[elements], self.answer[elements], self.weight[elements]
-        return replace(self, items=rows[0], answer=rows[1], weight=rows[2])
+from botorch_pref.data.blocks import Block
+from botorch_pref.inference.incidence import Incidence
+from botorch_pref.likelihoods import StandardNormal
 
 
 class Observations:
@@ -118,10 +78,10 @@ class Observations:
             return (latent,)
         return latent.split([b.answer.shape[-1] for b in self.blocks], dim=-1)
 
-    def _stack_maps(self) -> SparseMap:
+    def _stack_maps(self) -> Incidence:
         if len(self.blocks) == 1:
             block = self.blocks[0]
-            return SparseMap(block.items, block.coefficients, self.num_items)
+            return Incidence(block.items, block.coefficients, self.num_items)
         # A row with fewer items than the widest repeats its first one with factor 0.
         width = max(len(block.coefficients) for block in self.blocks)
         items, factors = [], []
@@ -133,4 +93,4 @@ class Observations:
             # Filled where they are: a list would be sent to a device, which waits for it.
             factors.append([block.weight.new_full(rows, factor) for factor in row])
         columns = [torch.cat(column) for column in zip(*factors, strict=True)]
-        return SparseMap(torch.cat(items, dim=-2), columns, self.num_items)
+        return Incidence(torch.cat(items, dim=-2), columns, self.num_items)

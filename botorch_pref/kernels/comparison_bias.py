@@ -13,7 +13,7 @@ from linear_operator import to_dense
 from torch import Tensor
 from torch.nn import Parameter
 
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.base import WrappingKernel
 

@@ -18,10 +18,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from botorch_pref.data.checks import Check, as_indices, check_shape, refuse
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.blocks import Block
+from botorch_pref.data.checks import Check, as_indices, check_shape, checked_positive, refuse
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference.observations import Block
 
 __all__ = ["ChoiceLikelihood", "choice_block"]
 

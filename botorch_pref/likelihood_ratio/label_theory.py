@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.theory import bt_constants, check_confidence, log_union
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference.factors import matvec
+from botorch_pref.inference.systems import matvec
 from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet, Envelope
 from botorch_pref.likelihood_ratio.curvature import upper_curvature
 from botorch_pref.likelihood_ratio.program import FINAL

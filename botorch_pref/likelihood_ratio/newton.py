@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.factors import matvec
+from botorch_pref.inference.systems import matvec
 from botorch_pref.likelihood_ratio.constraints import Constraints, Likelihood
 
 

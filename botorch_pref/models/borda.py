@@ -18,8 +18,15 @@ from gpytorch.priors import LogNormalPrior
 from gpytorch.settings import debug, skip_posterior_variances
 from torch import Tensor
 
-from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import (
+    Check,
+    check_items,
+    check_like,
+    check_shape,
+    checked_positive,
+    finite,
+    refuse,
+)
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models.moments import safe_deviation
 

@@ -14,9 +14,8 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from botorch_pref.data import Comparisons, Values
-from botorch_pref.data.checks import check_shape, common_batch_shape
+from botorch_pref.data.checks import check_shape, checked_kappa, common_batch_shape
 from botorch_pref.data.comparisons import expanded
-from botorch_pref.data.options import checked_kappa
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block, Observations
 from botorch_pref.models.laplace_gp import LaplaceGP, check_dimension

@@ -13,8 +13,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.data.checks import finite, refuse
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import Block, Observations
 from botorch_pref.likelihood_ratio import (

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from botorch_pref.data import Comparisons
-from botorch_pref.data.checks import Check, check_shape, refuse
-from botorch_pref.data.options import check_count
-from botorch_pref.data.rows import match_items
+from botorch_pref.data.blocks import match_items
+from botorch_pref.data.checks import Check, check_count, check_shape, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP

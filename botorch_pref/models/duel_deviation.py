@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels import AdditivePairKernel, DuelingKernel, PairKernel
 from botorch_pref.likelihood_ratio.theory import sequential_deviations

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from botorch_pref._memory import keep_pages
-from botorch_pref.inference import Side, log_evidence
+from botorch_pref.inference import System, log_evidence
 from botorch_pref.inference.evidence import refuse_second_derivatives
 from botorch_pref.models.pieces import Pieces, piece_size, worth_splitting
 
@@ -79,7 +79,7 @@ class EvidenceEvaluator:
         return value
 
 
-def _find(side: Side, start: Tensor | None) -> tuple[Tensor, Tensor]:
+def _find(side: System, start: Tensor | None) -> tuple[Tensor, Tensor]:
     """The evidence, and where to start from next time."""
     if start is not None:
         start = start.to(side.covariance)

@@ -13,7 +13,7 @@ from torch import Size, Tensor
 from torch.linalg import solve_triangular
 from torch.nn import Parameter
 
-from botorch_pref.data.rows import match_items
+from botorch_pref.data.blocks import match_items
 from botorch_pref.inference.inducing import inducing_root
 from botorch_pref.kernels.dense import KernelFunction, dense_covariance
 from botorch_pref.randomness import derive_seed
@@ -23,7 +23,7 @@ _NEGLIGIBLE = 1e-3  # of the prior variance, that inducing items need not explai
 
 
 class InducingKernel:
-    r"""What :class:`~botorch_pref.inference.InducingSide` asks of a kernel.
+    r"""What :class:`~botorch_pref.inference.InducingSystem` asks of a kernel.
 
     Args:
         kernel: A kernel without a batch.

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from botorch_pref.data import Comparisons, Values
-from botorch_pref.data.checks import check_items, check_like, finite, refuse
-from botorch_pref.data.options import check_count
+from botorch_pref.data.checks import check_count, check_items, check_like, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference import InducingSide, Observations, represent
-from botorch_pref.inference.base import Side
+from botorch_pref.inference import InducingSystem, Observations, laplace_posterior
+from botorch_pref.inference.incidence import complement
 from botorch_pref.inference.inducing_extension import extend_through_inducing_items
-from botorch_pref.inference.maps import others
+from botorch_pref.inference.systems import System
 from botorch_pref.models.comparison_model import shape_of
 from botorch_pref.models.inducing_kernel import Choice, InducingKernel, most_varied
 from botorch_pref.models.laplace_gp import LaplaceGP
@@ -28,7 +27,7 @@ class InducingModel(UtilityModel):
     The mode and its Hessian live in ``p`` dimensions; duels come in blocks, so that memory grows
     by vectors of length ``m`` alone. Predictions keep the prior variance that inducing items do
     not explain. The evidence is Laplace's with a trace correction, see
-    :mod:`~botorch_pref.inference.inducing_evidence`: it is below the exact one as a rule, the more
+    :mod:`~botorch_pref.inference.inducing`: it is below the exact one as a rule, the more
     the shorter the lengthscales, which come out too long where inducing items are few. Each of
     its gradients takes several passes over the data: hyperparameters of very many duels are
     better fitted to a part of them by an exact model, and loaded by ``load_state_dict``.
@@ -106,11 +105,11 @@ class InducingModel(UtilityModel):
         """See the base class: inducing items have the units of the utility."""
         return super().node_scaling() if self.inducing_points is None else None
 
-    def side(self, items: Tensor) -> Side:
+    def side(self, items: Tensor) -> System:
         """See the base class."""
         if self.inducing_points is None:
             return super().side(items)
-        return InducingSide(*self._inducing_parts(items))
+        return InducingSystem(*self._inducing_parts(items))
 
     def _inducing_parts(self, items: Tensor) -> tuple[InducingKernel, Tensor, Observations]:
         observations = self.observations()
@@ -124,16 +123,16 @@ class InducingModel(UtilityModel):
         nodes, weight, seen = self.nodes(), self.variance_weight(), Seen.by(self)
         parts = self._inducing_parts(self.transformed_items())
         if former is None or former.seen is None or former.covariance is not None:
-            return Solved(nodes, represent(InducingSide(*parts), weight), seen)
+            return Solved(nodes, laplace_posterior(InducingSystem(*parts), weight), seen)
         if torch.equal(former.items, nodes):
             rows, items = former.seen.among(seen)
             found = extend_through_inducing_items(former.found, *parts, rows, items, weight)
             return Solved(nodes, found, seen)
-        side = InducingSide(*parts)
+        side = InducingSystem(*parts)
         # The utilities of the items that were chosen now, as they were expected before.
-        columns = former.found.side.columns(self.cross_covariance(nodes, former.items))
+        columns = former.found.system.columns(self.cross_covariance(nodes, former.items))
         start = side.whiten(columns @ former.found.weights)
-        return Solved(nodes, represent(side, weight, start=start), seen)
+        return Solved(nodes, laplace_posterior(side, weight, start=start), seen)
 
     def _set_data(self, data: Comparisons | None, values: Values | None) -> None:
         if "_inducing" in self._buffers:  # and not in the middle of construction
@@ -148,7 +147,7 @@ class InducingModel(UtilityModel):
         choice, inducing = former._choice, former._inducing
         if choice is None or inducing is None:
             return
-        fresh = others(Seen.by(former).among(Seen.by(self))[1], len(self.items))
+        fresh = complement(Seen.by(former).among(Seen.by(self))[1], len(self.items))
         nodes, items = self._transformed(inducing), self.transformed_items()
         if choice.suits(self.covar_module, nodes, items[fresh]):
             self._choice, self._inducing = choice, inducing

@@ -16,8 +16,8 @@ from torch import Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.data import Comparisons
+from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import check_like, check_shape
-from botorch_pref.data.rows import match_items
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood

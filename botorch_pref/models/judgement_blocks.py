@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from botorch_pref.data import Comparisons, Labels
+from botorch_pref.data.blocks import match_items, merge_rows
 from botorch_pref.data.checks import check_like, check_shape
-from botorch_pref.data.rows import match_items, merge_rows
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import Block
 from botorch_pref.likelihood_ratio.choices import ChoiceLikelihood

@@ -24,8 +24,8 @@ from torch import Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference import Observations, Representer, choose_side, represent
-from botorch_pref.inference.base import Side
+from botorch_pref.inference import LaplacePosterior, Observations, choose_system, laplace_posterior
+from botorch_pref.inference.systems import System
 from botorch_pref.kernels.dense import dense_covariance
 from botorch_pref.models.cache import HyperparameterCache
 from botorch_pref.models.evidence import EvidenceEvaluator
@@ -108,9 +108,9 @@ class LaplaceGP(TransformedItems, Model, GP):
         """Mean and covariance of the utility at transformed ``... x q x d`` inputs."""
         return self.mean_module(inputs), dense_covariance(self.covar_module, inputs)
 
-    def side(self, items: Tensor) -> Side:
+    def side(self, items: Tensor) -> System:
         """Prior and observations, for transformed items."""
-        return choose_side(*self.parts(items, dense_covariance(self.covar_module, items)))
+        return choose_system(*self.parts(items, dense_covariance(self.covar_module, items)))
 
     def parts(self, items: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Observations]:
         """What a side is made of, for transformed items and their prior covariance."""
@@ -163,7 +163,7 @@ class LaplaceGP(TransformedItems, Model, GP):
         """The loss that BoTorch's fitting routines minimise, for any ``mll``."""
         return -log_hyperposterior(mll, self.log_evidence())
 
-    def representer(self) -> tuple[Tensor, Representer]:
+    def representer(self) -> tuple[Tensor, LaplacePosterior]:
         r"""The transformed items and the weights that predictions need, computed once.
 
         Where the items require a gradient, or under
@@ -180,7 +180,7 @@ class LaplaceGP(TransformedItems, Model, GP):
     def _represent(self, former: Solved | None = None) -> Solved:
         items, weight = self.transformed_items(), self.variance_weight()
         if torch.is_grad_enabled() or not worth_splitting(self, items):
-            return Solved(items, represent(self.side(items), weight))
+            return Solved(items, laplace_posterior(self.side(items), weight))
         return Solved(items, represent_pieces(self, items, weight))
 
     def _succeed(self, former: LaplaceGP, memo: dict[int, Any]) -> None:

@@ -19,7 +19,7 @@ from torch import Size, Tensor
 from torch.nn import Parameter
 
 from botorch_pref.data import Comparisons, Values
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block, StandardNormal
 

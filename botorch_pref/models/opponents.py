@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import Check, check_items, refuse
-from botorch_pref.data.rows import match_items
 from botorch_pref.likelihood_ratio import FINAL
 from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
 from botorch_pref.models.likelihood_ratio import LikelihoodRatioModel

@@ -1,6 +1,6 @@
 r"""Pathwise draws of the utility (Wilson et al. 2021, *Pathwise Conditioning*).
 
-Notation as in :mod:`botorch_pref.inference.sides`. With a prior path ``f0``, the curvature
+Notation as in :mod:`botorch_pref.inference.systems`. With a prior path ``f0``, the curvature
 ``W`` of the covariance and ``S = W^1/2``, a posterior path is
 
     f(x) = m(x) + f0(x) + c(x)^T [a - t],   (I + W P) t = W H f0(X) + S e,   e ~ N(0, I)
@@ -38,8 +38,8 @@ from torch.nn import Module
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
-from botorch_pref.inference import ExactSide, InducingSide
-from botorch_pref.inference.inducing_evidence import draw_weights
+from botorch_pref.inference import ExactSystem, InducingSystem
+from botorch_pref.inference.inducing import draw_weights
 from botorch_pref.models.laplace_gp import LaplaceGP
 
 NUM_FEATURES = 4096
@@ -119,11 +119,11 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
     Where inference scales the items' utilities, so are the values that enter and the weights.
     """
     items, found = model.representer()
-    side, observations = found.side, found.side.observations
+    side, observations = found.system, found.system.observations
     deviation = prior.forward(items) - model.mean_module(items)  # shape: (..., n)
-    if isinstance(side, InducingSide):
+    if isinstance(side, InducingSystem):
         return draw_weights(found, deviation, _normal(deviation.shape, deviation))
-    assert isinstance(side, ExactSide)  # there are no others
+    assert isinstance(side, ExactSystem)  # there are no others
     curvature = model.variance_weight()
     if curvature is None:
         _, curvature, _ = observations.derivatives(found.mode.latent)

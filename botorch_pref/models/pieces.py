@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from gpytorch import kernels
 from torch import Tensor
 
-from botorch_pref.inference import Observations, Representer, Side, choose_side, represent
+from botorch_pref.inference import (
+    LaplacePosterior,
+    Observations,
+    System,
+    choose_system,
+    laplace_posterior,
+)
 from botorch_pref.kernels.dense import KernelFunction
 
 if TYPE_CHECKING:
@@ -63,31 +69,31 @@ class Pieces:
         self.inputs = tuple(rows)
         self.observations = observations
 
-    def __iter__(self) -> Iterator[Side]:
+    def __iter__(self) -> Iterator[System]:
         """The sides of all pieces, in order."""
         for i, parts in enumerate(zip(*(t.split(self.size) for t in self.inputs), strict=True)):
             yield self.side(i, *parts)
 
-    def side(self, i: int, *parts: Tensor) -> Side:
+    def side(self, i: int, *parts: Tensor) -> System:
         """The side of piece ``i`` from its rows of the inputs; without a batch if it is one."""
         start = i * self.size
         if len(parts[0]) == 1:
             return self._side(self.observations.select(start), *(part[0] for part in parts))
         return self._side(self.observations.select(slice(start, start + self.size)), *parts)
 
-    def element(self, i: int) -> Side:
+    def element(self, i: int) -> System:
         """The side of one element, without a batch: its matrices go through cheaper routines."""
         return self._side(self.observations.select(i), *(whole[i] for whole in self.inputs))
 
     def _side(
         self, observations: Observations, items: Tensor, latent: Tensor, *own: Tensor
-    ) -> Side:
+    ) -> System:
         scaling, own = (own[0], own[1:]) if self.scaled else (None, own)
         covariance = scaled(self._kernel(own, items), scaling)
-        return choose_side(covariance, latent, observations)
+        return choose_system(covariance, latent, observations)
 
 
-def represent_pieces(model: LaplaceGP, items: Tensor, weight: Tensor | None) -> Representer:
+def represent_pieces(model: LaplaceGP, items: Tensor, weight: Tensor | None) -> LaplacePosterior:
     r"""The posterior of a batch of models, found a piece at a time.
 
     Args:
@@ -98,10 +104,10 @@ def represent_pieces(model: LaplaceGP, items: Tensor, weight: Tensor | None) -> 
     pieces = Pieces(model, items)
     weights = [None] * len(items) if weight is None else weight.split(pieces.size)
     parts = (
-        represent(side, own if own is None else own.view(side.prior_latent.shape))
+        laplace_posterior(side, own if own is None else own.view(side.prior_latent.shape))
         for side, own in zip(pieces, weights, strict=False)
     )
-    return Representer.stacked(parts, pieces.observations)
+    return LaplacePosterior.stacked(parts, pieces.observations)
 
 
 def scaled(covariance: Tensor, factors: Tensor | None) -> Tensor:

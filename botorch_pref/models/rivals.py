@@ -8,7 +8,7 @@ import torch
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.inference import Representer
+from botorch_pref.inference import LaplacePosterior
 from botorch_pref.kernels.dense import dense_covariance
 from botorch_pref.models.laplace_gp import check_dimension
 from botorch_pref.models.utility_model import UtilityModel
@@ -55,7 +55,7 @@ class Rivals:
             items, found = model.representer()
             self._learn(model, rivals, table, items, found)
             rivals, own_mean, own_variance, weights = self._known
-            columns = found.side.columns(model.cross_covariance(inputs, items))
+            columns = found.system.columns(model.cross_covariance(inputs, items))
             mean = mean + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)
             variance = variance - ((columns @ found.gamma) * columns).sum(-1)
             explained = columns @ weights
@@ -64,7 +64,12 @@ class Rivals:
         return mean.unsqueeze(-1) - own_mean.unsqueeze(-2), spread
 
     def _learn(
-        self, model: UtilityModel, rivals: Tensor, table: Tensor, items: Tensor, found: Representer
+        self,
+        model: UtilityModel,
+        rivals: Tensor,
+        table: Tensor,
+        items: Tensor,
+        found: LaplacePosterior,
     ) -> None:
         """Inputs, mean and variance of the rivals, and what their covariance with others takes."""
         version = None if table.is_inference() else table._version
@@ -73,7 +78,7 @@ class Rivals:
             if known is table and before is found and rest == [version, rivals.shape]:
                 return
         inputs = model.transform_rows(rivals)
-        columns = found.side.columns(model.cross_covariance(inputs, items))
+        columns = found.system.columns(model.cross_covariance(inputs, items))
         weights = found.gamma @ columns.mT
         mean = model.mean_module(inputs) + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)
         variance = to_dense(model.covar_module(inputs, diag=True))

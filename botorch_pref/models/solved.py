@@ -9,9 +9,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_pref.data import Comparisons, Values
-from botorch_pref.inference import Representer, choose_side, extend, represent
+from botorch_pref.inference import LaplacePosterior, choose_system, extend, laplace_posterior
 from botorch_pref.inference.extension import bordered
-from botorch_pref.inference.maps import others
+from botorch_pref.inference.incidence import complement
 from botorch_pref.kernels.dense import dense_covariance
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Solved(NamedTuple):
     """
 
     items: Tensor
-    found: Representer
+    found: LaplacePosterior
     seen: Seen | None = None
     covariance: Tensor | None = None
 
@@ -79,7 +79,7 @@ def solve(model: ComparisonModel, former: Solved | None) -> Solved:
     items, weight, seen = model.transformed_items(), model.variance_weight(), Seen.by(model)
     if former is None or former.covariance is None or former.seen is None:
         covariance = dense_covariance(model.covar_module, items)
-        found = represent(choose_side(*model.parts(items, covariance)), weight)
+        found = laplace_posterior(choose_system(*model.parts(items, covariance)), weight)
         return Solved(items, found, seen, covariance)
     rows, kept = former.seen.among(seen)
     covariance = grown_covariance(model.covar_module, items, former.covariance, kept)
@@ -99,7 +99,7 @@ def grown_covariance(kernel: Kernel, items: Tensor, former: Tensor, kept: Tensor
     Returns:
         ``n x n``-dim covariance.
     """
-    new = others(kept, len(items))
+    new = complement(kept, len(items))
     if not len(new):
         return former
     cross = dense_covariance(kernel, items[new], items[kept])

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import ndtri
 
-from botorch_pref.data.options import check_count
+from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import PairwisePredictions
 from botorch_pref.models.cross_validation import Estimate

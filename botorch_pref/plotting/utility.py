@@ -13,7 +13,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from botorch_pref.data.options import check_count
+from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.plotting.beliefs import Array, as_array, as_items, asked_pairs, moved
 from botorch_pref.plotting.lines import STAR, draw_along, draw_slice, draw_star

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scipy.special import ndtr
 from torch import Tensor
 
-from botorch_pref.data.options import check_count
+from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import PreferenceGP
 from botorch_pref.plotting.beliefs import (

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from botorch_pref.data.options import checked_seed
+from botorch_pref.data.checks import checked_seed
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
 from botorch_pref.queries import Evaluate, Query
 from botorch_pref.space import SearchSpace

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from botorch_pref.data.options import check_count
+from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.queries import Query
 from botorch_pref.space import SearchSpace

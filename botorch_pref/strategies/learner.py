@@ -13,7 +13,7 @@ from linear_operator import to_dense
 from torch import Size
 
 from botorch_pref.data import Comparisons
-from botorch_pref.data.options import check_count, checked_kappa, checked_positive
+from botorch_pref.data.checks import check_count, checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FiniteEngine, Regularizer, checked_regularizer
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP

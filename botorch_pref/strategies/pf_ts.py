@@ -171,7 +171,7 @@ class PFTS(UtilityStrategy):
         model, gain = self.learner.model(), torch.zeros(())
         weight = model.variance_weight()
         if weight is not None and model.num_observations:
-            gain = model.representer()[1].side.factor(weight).log_det
+            gain = model.representer()[1].system.factor(weight).log_det
         rule = DuelingThompsonSampling(model, scale=self._scale(gain), seed=seed)
         best = [
             self._best_item(ArmPath(rule, arm), derive_seed(seed, "optimizer", arm), avoid)

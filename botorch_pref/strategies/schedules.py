@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from botorch_pref.data.options import is_positive
+from botorch_pref.data.checks import is_positive
 from botorch_pref.exceptions import ComparisonDataError
 
 

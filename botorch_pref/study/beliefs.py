@@ -11,7 +11,7 @@ import torch
 from botorch.fit import fit_gpytorch_mll
 from torch import Size, Tensor
 
-from botorch_pref.inference.sides import prior_root
+from botorch_pref.inference.systems import prior_root
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.queries import Choice, Duel, Evaluate

@@ -17,10 +17,10 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.finite import argmax_with_random_ties
-from botorch_pref.inference.sides import prior_root
+from botorch_pref.inference.systems import prior_root
 from botorch_pref.queries import Evaluate, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace

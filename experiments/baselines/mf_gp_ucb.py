@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.budgeted import (
     Chosen,

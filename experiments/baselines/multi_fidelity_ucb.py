@@ -8,7 +8,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
 
 

@@ -20,9 +20,9 @@ from linear_operator import to_dense
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference.sides import prior_root
+from botorch_pref.inference.systems import prior_root
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.learning import ModelOptions
 from botorch_pref.strategies.utility import Pair, UtilityStrategy

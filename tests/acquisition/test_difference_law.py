@@ -9,7 +9,7 @@ from scipy import special, stats
 
 from botorch_pref.acquisition.difference_law import DifferenceLaw
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.inference import AnswerSide, ItemSide
+from botorch_pref.inference import DualSystem, PrimalSystem
 from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import make_botorch_model, make_model
 from tests.models.common import make_duels, make_kernel, numerical_gradient, rand
@@ -42,7 +42,7 @@ def test_is_exact_for_one_pair(losses: int) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("num_duels", "side"), [(5, AnswerSide), (25, ItemSide)])
+@pytest.mark.parametrize(("num_duels", "side"), [(5, DualSystem), (25, PrimalSystem)])
 def test_follows_the_posterior_covariance(num_duels: int, side: type) -> None:
     items, duels = make_duels(6, num_duels, 2)
     values = rand(2, 2, seed=2), rand(2, 1, seed=3), torch.full((2, 1), 0.04).double()

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_pref.inference import AnswerSide, Block, ItemSide, Observations
+from botorch_pref.inference import Block, DualSystem, Observations, PrimalSystem
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from tests._reference import laplace as reference
 
-SIDES = [AnswerSide, ItemSide]
+SIDES = [DualSystem, PrimalSystem]
 LINKS: list[tuple[str, float]] = [("logit", 1.0), ("probit", 1.0), ("probit", 2**-0.5)]
 DUEL, LABEL = (1.0, -1.0), (1.0,)
 

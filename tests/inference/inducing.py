@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_pref.inference import InducingSide, Observations
+from botorch_pref.inference import InducingSystem, Observations
 from tests._reference import laplace as reference
 from tests.inference.common import design, matern, oracle
 
@@ -53,10 +53,10 @@ def inducing_side(
     observations: Observations,
     mean: Tensor | None = None,
     factors: Tensor | None = None,
-) -> InducingSide:
+) -> InducingSystem:
     inputs = kernel_inputs(X, Z, factors)
     mean = torch.zeros_like(X[:, 0]) if mean is None else mean
-    return InducingSide(
+    return InducingSystem(
         MaternItems(inputs), observations.map.apply(inputs[-1] * mean), observations
     )
 

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import (
-    AnswerSide,
     Block,
-    ExactSide,
-    ItemSide,
+    DualSystem,
+    ExactSystem,
     Observations,
-    Side,
-    choose_side,
+    PrimalSystem,
+    System,
+    choose_system,
     log_evidence,
 )
 from botorch_pref.likelihoods import LogitLikelihood
@@ -60,13 +60,13 @@ def parameters(outputscale: float) -> Tensor:
     return torch.cat([torch.tensor(head, dtype=torch.float64), X.flatten()])
 
 
-def side_of(theta: Tensor, observations: Observations, wanted: type[Side]) -> Side:
-    """The side at ``... x p`` parameters."""
+def system_of(theta: Tensor, observations: Observations, wanted: type[System]) -> System:
+    """The system at ``... x p`` parameters."""
     items = theta[..., 5:].unflatten(-1, (N, D))
     lengthscale = theta[..., None, None, :2].exp()
     K = matern(items, lengthscale=lengthscale, outputscale=theta[..., 2, None, None].exp())
     mean = theta[..., 3, None] + theta[..., 4, None] * items.sum(-1)
-    return choose_side(K, observations.map.apply(mean), observations, side=wanted)
+    return choose_system(K, observations.map.apply(mean), observations, system=wanted)
 
 
 @both_sides
@@ -75,24 +75,24 @@ def side_of(theta: Tensor, observations: Observations, wanted: type[Side]) -> Si
 @every_outputscale
 class TestEvidence:
     def test_against_the_oracle(
-        self, wanted: type[Side], link: str, scale: float, judge: str, outputscale: float
+        self, wanted: type[System], link: str, scale: float, judge: str, outputscale: float
     ) -> None:
         observations = make(X, M, LABELS, judge=judge, link=likelihood(link, scale), padding=1)
         mean = 0.3 + 0.5 * X.sum(-1)
         K = matern(X, outputscale=outputscale)
         latent = prior_latent(observations, mean)
-        found, mode = log_evidence(choose_side(K, latent, observations, side=wanted))
+        found, mode = log_evidence(choose_system(K, latent, observations, system=wanted))
         expected = oracle(K, mean, observations, link, scale)
         assert_equal(found, expected.log_evidence)
         assert_equal(mode.latent, expected.differences)
 
     def test_gradient(
-        self, wanted: type[Side], link: str, scale: float, judge: str, outputscale: float
+        self, wanted: type[System], link: str, scale: float, judge: str, outputscale: float
     ) -> None:
         observations = make(X, M, LABELS, judge=judge, link=likelihood(link, scale), padding=1)
 
         def evidence(theta: Tensor) -> Tensor:
-            return log_evidence(side_of(theta, observations, wanted))[0]
+            return log_evidence(system_of(theta, observations, wanted))[0]
 
         theta = parameters(outputscale).requires_grad_()
         (exact,) = torch.autograd.grad(evidence(theta), theta)
@@ -102,12 +102,12 @@ class TestEvidence:
 
 @both_sides
 class TestGradient:
-    def test_duels_only(self, wanted: type[Side]) -> None:
+    def test_duels_only(self, wanted: type[System]) -> None:
         # No duel can tell a constant from zero; an item in no duel has no slope.
         observations = Observations([duels(X[:-1], M)], N)
 
         def evidence(theta: Tensor) -> Tensor:
-            return log_evidence(side_of(theta, observations, wanted))[0]
+            return log_evidence(system_of(theta, observations, wanted))[0]
 
         theta = parameters(10.0).requires_grad_()
         (exact,) = torch.autograd.grad(evidence(theta), theta)
@@ -116,16 +116,16 @@ class TestGradient:
         assert (exact[-D:] == 0).all()
 
     @pytest.mark.parametrize("outputscale", [1.0, 100.0])
-    def test_singular_covariance(self, wanted: type[Side], outputscale: float) -> None:
-        # Along a direction that keeps the rank, which both sides see alike.
+    def test_singular_covariance(self, wanted: type[System], outputscale: float) -> None:
+        # Along a direction that keeps the rank, which both systems see alike.
         features = randn(N, 2)
         observations = make(X, M, LABELS)
 
         def evidence(theta: Tensor) -> Tensor:
             root = features * theta.exp().unsqueeze(-2)
             latent = torch.zeros(M + LABELS, dtype=torch.float64)
-            side = choose_side(root @ root.mT, latent, observations, side=wanted)
-            return log_evidence(side)[0]
+            system = choose_system(root @ root.mT, latent, observations, system=wanted)
+            return log_evidence(system)[0]
 
         theta = torch.tensor([0.0, 0.7], dtype=torch.float64) + 0.5 * math.log(outputscale)
         theta = theta.requires_grad_()
@@ -133,30 +133,32 @@ class TestGradient:
         assert_equal(exact, numerical_gradient(evidence, theta), 1e-6)
 
     @every_outputscale
-    def test_both_sides_have_one_gradient(self, wanted: type[Side], outputscale: float) -> None:
+    def test_both_sides_have_one_gradient(self, wanted: type[System], outputscale: float) -> None:
         observations = make(X, M, LABELS, judge="consistent")
         grads: list[Tensor] = []
-        for side in (wanted, ItemSide if wanted is AnswerSide else AnswerSide):
+        for system in (wanted, PrimalSystem if wanted is DualSystem else DualSystem):
             theta = parameters(outputscale).requires_grad_()
-            grads += torch.autograd.grad(log_evidence(side_of(theta, observations, side))[0], theta)
+            grads += torch.autograd.grad(
+                log_evidence(system_of(theta, observations, system))[0], theta
+            )
         assert_equal(grads[0], grads[1])
 
-    def test_gradcheck(self, wanted: type[Side]) -> None:
+    def test_gradcheck(self, wanted: type[System]) -> None:
         observations = make(X, M, LABELS)
 
         def evidence(root: Tensor, latent: Tensor) -> Tensor:
             K = matern(X) + root @ root.mT
-            return log_evidence(choose_side(K, latent, observations, side=wanted))[0]
+            return log_evidence(choose_system(K, latent, observations, system=wanted))[0]
 
         inputs = 0.3 * randn(2, N, N), randn(2, M + LABELS, seed=1)
         assert torch.autograd.gradcheck(evidence, tuple(i.requires_grad_() for i in inputs))
 
-    def test_a_start_changes_nothing(self, wanted: type[Side]) -> None:
+    def test_a_start_changes_nothing(self, wanted: type[System]) -> None:
         observations = make(X, M, LABELS)
         theta = parameters(10.0).requires_grad_()
-        side = side_of(theta, observations, wanted)
-        cold, mode = log_evidence(side)
-        warm, again = log_evidence(side, start=mode.weights)
+        system = system_of(theta, observations, wanted)
+        cold, mode = log_evidence(system)
+        warm, again = log_evidence(system, start=mode.weights)
         assert int(again.num_steps) <= 1 < int(mode.num_steps)
         assert_equal(warm, cold, 1e-12)
         (first,) = torch.autograd.grad(cold, theta, retain_graph=True)
@@ -166,7 +168,7 @@ class TestGradient:
 
 @both_sides
 class TestBatches:
-    def make(self, wanted: type[Side], shared: bool) -> tuple[Observations, Tensor]:
+    def make(self, wanted: type[System], shared: bool) -> tuple[Observations, Tensor]:
         items = rand(2, 3, N, D)
         observations = make(X if shared else items, M, LABELS)
         theta = parameters(4.0).expand(2, 3, -1).clone()
@@ -175,31 +177,31 @@ class TestBatches:
         return observations, theta
 
     @pytest.mark.parametrize("shared", [True, False])
-    def test_two_leading_dimensions_are_a_loop(self, wanted: type[Side], shared: bool) -> None:
+    def test_two_leading_dimensions_are_a_loop(self, wanted: type[System], shared: bool) -> None:
         observations, theta = self.make(wanted, shared)
         theta.requires_grad_()
-        found, mode = log_evidence(side_of(theta, observations, wanted))
+        found, mode = log_evidence(system_of(theta, observations, wanted))
         weights = 1.0 + rand(2, 3)
         (grad,) = torch.autograd.grad((weights * found).sum(), theta)
         assert found.shape == mode.converged.shape == (2, 3)
         for i, j in np.ndindex(2, 3):
             one = observations if shared else element(observations, i, j)
             alone = theta[i, j].detach().requires_grad_()
-            expected, _ = log_evidence(side_of(alone, one, wanted))
+            expected, _ = log_evidence(system_of(alone, one, wanted))
             (slope,) = torch.autograd.grad(expected, alone)
             assert_equal(found[i, j], expected, 1e-12)
             assert_equal(grad[i, j], weights[i, j] * slope, 1e-9)
 
-    def test_one_prior_of_many_data_sets(self, wanted: type[Side]) -> None:
+    def test_one_prior_of_many_data_sets(self, wanted: type[System]) -> None:
         observations, _ = self.make(wanted, shared=False)
         K = matern(X).requires_grad_()
         latent = torch.zeros(M + LABELS, dtype=torch.float64)
-        found, _ = log_evidence(choose_side(K, latent, observations, side=wanted))
+        found, _ = log_evidence(choose_system(K, latent, observations, system=wanted))
         (grad,) = torch.autograd.grad(found.sum(), K)
         total = torch.zeros_like(K)
         for i, j in np.ndindex(2, 3):
-            side = choose_side(K, latent, element(observations, i, j), side=wanted)
-            expected, _ = log_evidence(side)
+            system = choose_system(K, latent, element(observations, i, j), system=wanted)
+            expected, _ = log_evidence(system)
             assert_equal(found[i, j], expected, 1e-12)
             total += torch.autograd.grad(expected, K)[0]
         assert_equal(grad, total, 1e-9)
@@ -218,7 +220,7 @@ class TestInvariances:
     @QUICK
     @given(seed=st.integers(0, 10**6), data=st.data())
     def test_order_of_rows_and_of_items(
-        self, wanted: type[Side], seed: int, data: st.DataObject
+        self, wanted: type[System], seed: int, data: st.DataObject
     ) -> None:
         block = duels(X, M, seed=seed)
         order = torch.tensor(data.draw(st.permutations(range(M))))
@@ -230,7 +232,7 @@ class TestInvariances:
         assert_equal(values[1], values[0], 1e-10)
         assert_equal(slopes[1], slopes[0])
 
-    def test_repeated_rows_are_a_weight(self, wanted: type[Side]) -> None:
+    def test_repeated_rows_are_a_weight(self, wanted: type[System]) -> None:
         block = duels(X, M)
         times = block.weight.long()
         repeated = Block(
@@ -244,7 +246,7 @@ class TestInvariances:
         assert_equal(values[1], values[0])
         assert_equal(slopes[1], slopes[0])
 
-    def test_wins_and_losses_of_one_pair_are_a_share(self, wanted: type[Side]) -> None:
+    def test_wins_and_losses_of_one_pair_are_a_share(self, wanted: type[System]) -> None:
         block = duels(X, M)
         both = Block(
             block.items.repeat(2, 1),
@@ -257,7 +259,7 @@ class TestInvariances:
         assert_equal(values[1], values[0])
         assert_equal(slopes[1], slopes[0])
 
-    def test_padding_rows_change_nothing(self, wanted: type[Side]) -> None:
+    def test_padding_rows_change_nothing(self, wanted: type[System]) -> None:
         padded = duels(X, M, padding=4)
         keep = slice(0, M - 4)
         short = Block(
@@ -267,18 +269,18 @@ class TestInvariances:
         assert_equal(values[1], values[0], 1e-12)
         assert_equal(slopes[1], slopes[0], 1e-9)
 
-    def test_a_constant_prior_mean_changes_no_duel(self, wanted: type[Side]) -> None:
+    def test_a_constant_prior_mean_changes_no_duel(self, wanted: type[System]) -> None:
         observations = make(X, M)
         theta = parameters(4.0)
         moved = theta.clone()
         moved[3] += 3.0
-        values = [log_evidence(side_of(t, observations, wanted))[0] for t in (theta, moved)]
+        values = [log_evidence(system_of(t, observations, wanted))[0] for t in (theta, moved)]
         assert_equal(values[1], values[0], 1e-12)
 
 
-def evaluate(block: Block, wanted: type[Side]) -> tuple[Tensor, Tensor]:
+def evaluate(block: Block, wanted: type[System]) -> tuple[Tensor, Tensor]:
     theta = parameters(10.0).requires_grad_()
-    value, _ = log_evidence(side_of(theta, Observations([block], N), wanted))
+    value, _ = log_evidence(system_of(theta, Observations([block], N), wanted))
     return value.detach(), torch.autograd.grad(value, theta)[0]
 
 
@@ -287,7 +289,7 @@ class TestAgainstScikitLearn:
     @pytest.mark.parametrize("outputscale", [0.5, 4.0, 50.0])
     @pytest.mark.parametrize("kind", ["matern", "rbf"])
     def test_log_marginal_likelihood(
-        self, wanted: type[Side], outputscale: float, kind: str
+        self, wanted: type[System], outputscale: float, kind: str
     ) -> None:
         items = rand(25, 2, seed=8)
         accept = (items.sum(-1) + 0.3 * randn(25, seed=9)) > 1.0
@@ -304,20 +306,20 @@ class TestAgainstScikitLearn:
         )
         K = torch.from_numpy(kernel(items.numpy()))
         zero = torch.zeros(25, dtype=torch.float64)
-        side = choose_side(K, zero, Observations([block], 25), side=wanted)
-        found, _ = log_evidence(side)
+        system = choose_system(K, zero, Observations([block], 25), system=wanted)
+        found, _ = log_evidence(system)
         expected = classifier.log_marginal_likelihood(classifier.kernel_.theta)
         assert_equal(found, expected, 1e-6, scale=1.0)
 
 
 @both_sides
 @every_link
-def test_gaps_of_a_thousand_are_finite(wanted: type[Side], link: str, scale: float) -> None:
+def test_gaps_of_a_thousand_are_finite(wanted: type[System], link: str, scale: float) -> None:
     observations = make(X, M, link=likelihood(link, scale))
     mean = torch.linspace(-1000.0, 1000.0, N, dtype=torch.float64)
     K = matern(X, outputscale=0.1).requires_grad_()
     latent = prior_latent(observations, mean).requires_grad_()
-    found, mode = log_evidence(choose_side(K, latent, observations, side=wanted))
+    found, mode = log_evidence(choose_system(K, latent, observations, system=wanted))
     assert mode.latent.abs().max() > 1000
     assert_equal(found, oracle(K, mean, observations, link, scale).log_evidence)
     for grad in torch.autograd.grad(found, (K, latent)):
@@ -325,7 +327,7 @@ def test_gaps_of_a_thousand_are_finite(wanted: type[Side], link: str, scale: flo
 
 
 @both_sides
-def test_single_precision(wanted: type[Side]) -> None:
+def test_single_precision(wanted: type[System]) -> None:
     exact = make(X, M, LABELS)
     blocks = [
         Block(b.items, b.coefficients, b.answer.float(), b.weight.float(), b.likelihood)
@@ -333,8 +335,8 @@ def test_single_precision(wanted: type[Side]) -> None:
     ]
     theta = parameters(4.0).requires_grad_()
     single = theta.detach().float().requires_grad_()
-    expected, _ = log_evidence(side_of(theta, exact, wanted))
-    found, mode = log_evidence(side_of(single, Observations(blocks, N), wanted))
+    expected, _ = log_evidence(system_of(theta, exact, wanted))
+    found, mode = log_evidence(system_of(single, Observations(blocks, N), wanted))
     (slope,) = torch.autograd.grad(expected, theta)
     (grad,) = torch.autograd.grad(found, single)
     assert bool(mode.converged)
@@ -348,12 +350,12 @@ def test_costs_few_factorisations() -> None:
     size = 400
     items = rand(size, 6)
     observations, latent = make(items, size), torch.zeros(size, dtype=torch.float64)
-    side = choose_side(matern(items), latent, observations)
-    side.covariance.requires_grad_()
+    system = choose_system(matern(items), latent, observations)
+    system.covariance.requires_grad_()
     matrix = matern(items) + torch.eye(size, dtype=torch.float64)
 
     def evidence() -> None:
-        torch.autograd.grad(log_evidence(side)[0], side.covariance)
+        torch.autograd.grad(log_evidence(system)[0], system.covariance)
 
     # The aim is 15; the margin is for machines on which this is not the only job.
     ratio = fastest(evidence) / fastest(lambda: torch.linalg.cholesky(matrix))
@@ -362,7 +364,7 @@ def test_costs_few_factorisations() -> None:
 
 @both_sides
 def test_few_factorisations_lead_from_a_start_close_by(
-    wanted: type[Side], monkeypatch: pytest.MonkeyPatch
+    wanted: type[System], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The value and the gradient are the same; two for the search and one for the evidence."""
     size = 300
@@ -370,23 +372,25 @@ def test_few_factorisations_lead_from_a_start_close_by(
     observations = make(items, size)
     latent = torch.zeros(size, dtype=torch.float64)
 
-    def side_with(lengthscale: float) -> ExactSide:
-        side = choose_side(matern(items, None, lengthscale), latent, observations, side=wanted)
-        side.covariance.requires_grad_()
-        return side
+    def side_with(lengthscale: float) -> ExactSystem:
+        system = choose_system(
+            matern(items, None, lengthscale), latent, observations, system=wanted
+        )
+        system.covariance.requires_grad_()
+        return system
 
     _, before = log_evidence(side_with(0.4))
-    side, other = side_with(0.42), side_with(0.42)
+    system, other = side_with(0.42), side_with(0.42)
     cold, _ = log_evidence(other)
     taken: list[bool] = []
-    factor = side.factor
-    monkeypatch.setattr(side, "factor", lambda *args: (taken.append(True), factor(*args))[1])
-    warm, mode = log_evidence(side, start=before.weights)
+    factor = system.factor
+    monkeypatch.setattr(system, "factor", lambda *args: (taken.append(True), factor(*args))[1])
+    warm, mode = log_evidence(system, start=before.weights)
     assert len(taken) <= 3 < int(mode.num_steps) + 1
     assert_equal(warm, cold, 1e-10)
     ours, theirs = (
         torch.autograd.grad(value, where.covariance)[0]
-        for value, where in ((warm, side), (cold, other))
+        for value, where in ((warm, system), (cold, other))
     )
     assert_equal(ours, theirs, 1e-9)
 
@@ -401,8 +405,8 @@ def fastest(function: Callable[[], object], repeats: int = 15) -> float:
 
 
 @both_sides
-def test_a_second_derivative_is_refused(wanted: type[Side]) -> None:
+def test_a_second_derivative_is_refused(wanted: type[System]) -> None:
     theta = parameters(1.0).requires_grad_()
-    value, _ = log_evidence(side_of(theta, make(X, M), wanted))
+    value, _ = log_evidence(system_of(theta, make(X, M), wanted))
     with pytest.raises(UnsupportedError, match="first derivatives only"):
         torch.autograd.grad(value, theta, create_graph=True)

@@ -7,19 +7,19 @@ import torch
 from torch import Tensor
 
 from botorch_pref.inference import (
-    AnswerSide,
-    ItemSide,
+    DualSystem,
+    LaplacePosterior,
     Observations,
-    Representer,
-    Side,
-    choose_side,
+    PrimalSystem,
+    System,
+    choose_system,
     extend,
-    represent,
+    laplace_posterior,
 )
 from botorch_pref.inference.extension import _grown_root, bordered
-from botorch_pref.inference.maps import others
+from botorch_pref.inference.incidence import complement
 from botorch_pref.inference.observations import Block
-from botorch_pref.inference.sides import prior_root
+from botorch_pref.inference.systems import prior_root
 from botorch_pref.likelihoods import LogitLikelihood
 from tests.inference.common import DUEL, LABEL, assert_equal, matern, rand
 
@@ -46,13 +46,13 @@ def joint(num_rows: int, num_items: int, count: Tensor) -> tuple[Tensor, Tensor,
     return matern(items), observations.map.apply(items.sum(-1)), observations
 
 
-def assert_same(found: Representer, expected: Representer) -> None:
-    assert type(found.side) is type(expected.side)
+def assert_same(found: LaplacePosterior, expected: LaplacePosterior) -> None:
+    assert type(found.system) is type(expected.system)
     assert_equal(found.weights, expected.weights, 1e-10)
     assert_equal(found.gamma, expected.gamma, 1e-10)
     assert_equal(found.mode.latent, expected.mode.latent, 1e-10)
     assert_equal(found.mode.weights, expected.mode.weights, 1e-10)
-    assert_equal(found.side.covariance, expected.side.covariance, 1e-14)
+    assert_equal(found.system.covariance, expected.system.covariance, 1e-14)
     assert bool(found.mode.converged)
 
 
@@ -64,11 +64,11 @@ def assert_same(found: Representer, expected: Representer) -> None:
 def test_rows_behind_each_kind(
     before: tuple[int, int], after: tuple[int, int], kappa: float | None
 ) -> None:
-    """On either side, from one to the other, and rows that are answered once more."""
+    """On either system, from one to the other, and rows that are answered once more."""
     count = 1.0 + torch.arange(before[0], dtype=torch.float64) % 2
     (K, mean, observations), weight = joint(*before, count), None
     weight = None if kappa is None else observations.weight / kappa
-    former = represent(choose_side(K, mean, observations), weight)
+    former = laplace_posterior(choose_system(K, mean, observations), weight)
     more = torch.cat([count, torch.ones(after[0] - before[0]).double()])
     more[1] += 1.0
     K, mean, observations = joint(*after, more)
@@ -77,35 +77,35 @@ def test_rows_behind_each_kind(
     rows[before[0] :] += after[0] - before[0]
     items = torch.arange(before[1])
     found = extend(former, K, mean, observations, rows, items, weight)
-    assert_same(found, represent(choose_side(K, mean, observations), weight))
-    again = represent(
-        choose_side(*joint(*before, count)),
+    assert_same(found, laplace_posterior(choose_system(K, mean, observations), weight))
+    again = laplace_posterior(
+        choose_system(*joint(*before, count)),
         None if kappa is None else joint(*before, count)[2].weight / kappa,
     )
     assert_same(former, again)  # it is left as it was
 
 
-@pytest.mark.parametrize("wanted", [AnswerSide, ItemSide])
-def test_the_hessian_is_let_go_of(wanted: type[Side]) -> None:
-    size = (4, 12) if wanted is AnswerSide else (6, 6)
+@pytest.mark.parametrize("wanted", [DualSystem, PrimalSystem])
+def test_the_hessian_is_let_go_of(wanted: type[System]) -> None:
+    size = (4, 12) if wanted is DualSystem else (6, 6)
     ones = torch.ones(size[0], dtype=torch.float64)
-    former = represent(choose_side(*joint(*size, ones)))
+    former = laplace_posterior(choose_system(*joint(*size, ones)))
     grown = joint(*size, ones + torch.eye(size[0])[0])
     found = extend(former, *grown, torch.arange(size[0] + 2), torch.arange(size[1]))
-    assert isinstance(found.side, wanted)
-    assert found.side._kept is None
-    assert found.side.patience == 0
+    assert isinstance(found.system, wanted)
+    assert found.system._kept is None
+    assert found.system.patience == 0
 
 
 def test_bordered() -> None:
     whole = matern(X)
     for kept in (torch.arange(9), torch.tensor([0, 1, 2, 5, 6, 7, 8, 11])):
-        new = others(kept, 12)
+        new = complement(kept, 12)
         former = whole[kept][:, kept]
         found = bordered(former, kept, new, whole[new][:, kept], whole[new][:, new])
         assert torch.equal(found, whole)
     everything = torch.arange(12)
-    assert bordered(whole, everything, others(everything, 12), whole, whole) is whole
+    assert bordered(whole, everything, complement(everything, 12), whole, whole) is whole
 
 
 def test_a_root_gets_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ GRID = np.linspace(0.0, 1.0, NUM_ITEMS)[:, None]
 KERNEL = kernels.gram("matern52", GRID, GRID, 0.2)
 PENALTY = 0.2
 regularizers = pytest.mark.parametrize("regularizer", reference.REGULARIZERS)
-# Few rows are solved on the side of the answers, many on that of the items.
+# Few rows are solved on the system of the answers, many on that of the items.
 numbers = pytest.mark.parametrize("num_duels", [5, 40])
 
 

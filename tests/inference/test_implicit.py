@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from botorch_pref.inference import (
-    AnswerSide,
-    ItemSide,
+    DualSystem,
+    LaplacePosterior,
     Observations,
-    Representer,
-    Side,
-    choose_side,
-    represent,
+    PrimalSystem,
+    System,
+    choose_system,
+    laplace_posterior,
 )
 from tests.inference.common import (
     LINKS,
@@ -44,7 +44,7 @@ every_link = pytest.mark.parametrize(("link", "scale"), LINKS)
 both_variances = pytest.mark.parametrize("kappa", KAPPAS, ids=["laplace", "kappa"])
 
 
-Posterior = tuple[Representer, Tensor, Tensor]
+Posterior = tuple[LaplacePosterior, Tensor, Tensor]
 
 
 def parameters(outputscale: float) -> Tensor:
@@ -59,7 +59,7 @@ def weight(observations: Observations, kappa: float | None) -> Tensor | None:
 
 
 def posterior(
-    theta: Tensor, observations: Observations, wanted: type[Side], kappa: float | None
+    theta: Tensor, observations: Observations, wanted: type[System], kappa: float | None
 ) -> Posterior:
     """The representer, and the mean and covariance at the points, at ``... x p``."""
     lengthscale, outputscale = (
@@ -76,8 +76,8 @@ def posterior(
         return matern(x, z, lengthscale, outputscale)
 
     latent = observations.map.apply(mean(items))
-    side = choose_side(kernel(items, items), latent, observations, side=wanted)
-    fitted = represent(side, weight(observations, kappa))
+    system = choose_system(kernel(items, items), latent, observations, system=wanted)
+    fitted = laplace_posterior(system, weight(observations, kappa))
     predicted = fitted.predict(mean(points), kernel(points, points), kernel(points, items))
     return fitted, *predicted
 
@@ -90,7 +90,7 @@ def posterior(
 class TestGradients:
     def test_weights_gamma_mean_and_covariance(
         self,
-        wanted: type[Side],
+        wanted: type[System],
         link: str,
         scale: float,
         kappa: float | None,
@@ -98,7 +98,7 @@ class TestGradients:
         outputscale: float,
     ) -> None:
         observations = make(X, M, LABELS, judge=judge, link=likelihood(link, scale), padding=1)
-        size = M + LABELS if wanted is AnswerSide else N
+        size = M + LABELS if wanted is DualSystem else N
 
         def functionals(theta: Tensor) -> Tensor:
             """Linear in each part, so that every entry counts: ``... x p`` to ``... x 4``."""
@@ -123,39 +123,39 @@ class TestGradients:
 @both_sides
 @both_variances
 class TestGradcheck:
-    def test_of_covariance_and_prior_mean(self, wanted: type[Side], kappa: float | None) -> None:
+    def test_of_covariance_and_prior_mean(self, wanted: type[System], kappa: float | None) -> None:
         observations = make(X, M, LABELS)
 
         def function(root: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
             K = matern(X) + root @ root.mT
-            side = choose_side(K, latent, observations, side=wanted)
-            fitted = represent(side, weight(observations, kappa))
+            system = choose_system(K, latent, observations, system=wanted)
+            fitted = laplace_posterior(system, weight(observations, kappa))
             return fitted.weights, fitted.gamma
 
         inputs = 0.3 * randn(2, N, N), randn(2, M + LABELS, seed=1)
         assert torch.autograd.gradcheck(function, tuple(i.requires_grad_() for i in inputs))
 
-    def test_one_output_alone(self, wanted: type[Side], kappa: float | None) -> None:
+    def test_one_output_alone(self, wanted: type[System], kappa: float | None) -> None:
         observations = make(X, M, LABELS)
         latent = torch.zeros(M + LABELS, dtype=torch.float64)
 
         def grad(name: str) -> Tensor:
             K = matern(X).requires_grad_()
-            side = choose_side(K, latent, observations, side=wanted)
-            fitted = represent(side, weight(observations, kappa))
+            system = choose_system(K, latent, observations, system=wanted)
+            fitted = laplace_posterior(system, weight(observations, kappa))
             weights, gamma = fitted.weights.sum(), fitted.gamma.sum()
             totals = {"weights": weights, "gamma": gamma, "both": weights + gamma}
             return torch.autograd.grad(totals[name], K)[0]
 
         assert_equal(grad("weights") + grad("gamma"), grad("both"), 1e-12)
 
-    def test_both_sides_have_one_gradient(self, wanted: type[Side], kappa: float | None) -> None:
+    def test_both_sides_have_one_gradient(self, wanted: type[System], kappa: float | None) -> None:
         observations = make(X, M, LABELS, judge="consistent")
-        other = ItemSide if wanted is AnswerSide else AnswerSide
+        other = PrimalSystem if wanted is DualSystem else DualSystem
 
-        def grad(side: type[Side], functional: Callable[[Posterior], Tensor]) -> Tensor:
+        def grad(system: type[System], functional: Callable[[Posterior], Tensor]) -> Tensor:
             theta = parameters(10.0).requires_grad_()
-            total = functional(posterior(theta, observations, side, kappa))
+            total = functional(posterior(theta, observations, system, kappa))
             return torch.autograd.grad(total, theta)[0]
 
         assert_equal(grad(other, lambda p: p[1].sum()), grad(wanted, lambda p: p[1].sum()))
@@ -164,15 +164,15 @@ class TestGradcheck:
 
 @both_sides
 @both_variances
-def test_singular_covariance(wanted: type[Side], kappa: float | None) -> None:
+def test_singular_covariance(wanted: type[System], kappa: float | None) -> None:
     features, other = randn(N, 2), randn(Q, 2, seed=1)
     observations = make(X, M, LABELS)
     latent = torch.zeros(M + LABELS, dtype=torch.float64)
 
     def function(theta: Tensor) -> Tensor:
         items, points = (f * theta.exp().unsqueeze(-2) for f in (features, other))
-        side = choose_side(items @ items.mT, latent, observations, side=wanted)
-        fitted = represent(side, weight(observations, kappa))
+        system = choose_system(items @ items.mT, latent, observations, system=wanted)
+        fitted = laplace_posterior(system, weight(observations, kappa))
         zero = torch.zeros(Q, dtype=torch.float64)
         mean, covariance = fitted.predict(zero, points @ points.mT, points @ items.mT)
         return mean @ randn(Q, seed=2) + (covariance * randn(Q, Q, seed=3)).sum((-2, -1))
@@ -185,25 +185,25 @@ def test_singular_covariance(wanted: type[Side], kappa: float | None) -> None:
 @both_sides
 @both_variances
 class TestValues:
-    def test_against_dense_formulas(self, wanted: type[Side], kappa: float | None) -> None:
+    def test_against_dense_formulas(self, wanted: type[System], kappa: float | None) -> None:
         observations = make(X, M, LABELS, padding=1)
         mean, K = X.sum(-1), matern(X)
         latent = prior_latent(observations, mean)
-        fitted = represent(
-            choose_side(K, latent, observations, side=wanted), weight(observations, kappa)
+        fitted = laplace_posterior(
+            choose_system(K, latent, observations, system=wanted), weight(observations, kappa)
         )
         expected = oracle(K, mean, observations, "logit", 1.0)
         H = torch.from_numpy(design(observations))
         score, curvature = (torch.from_numpy(v) for v in (expected.score, expected.curvature))
         W = torch.diag(curvature if kappa is None else observations.weight / kappa)
         inner = torch.eye(len(W), dtype=torch.float64) + W @ H @ K @ H.T
-        G = torch.eye(len(W), dtype=torch.float64) if wanted is AnswerSide else H
+        G = torch.eye(len(W), dtype=torch.float64) if wanted is DualSystem else H
         assert_equal(fitted.weights, G.T @ score)
         assert_equal(fitted.gamma, G.T @ torch.linalg.solve(inner, W) @ G)
         assert_equal(fitted.mode.latent, expected.differences)
 
     def test_two_leading_dimensions_are_a_loop(
-        self, wanted: type[Side], kappa: float | None
+        self, wanted: type[System], kappa: float | None
     ) -> None:
         observations = make(X, M, LABELS)
         theta = parameters(4.0).expand(2, 3, -1) + 0.1 * randn(2, 3, 4 + (N + Q) * D)
@@ -222,16 +222,16 @@ class TestValues:
 
 
 @both_sides
-def test_a_representer_is_freed_without_the_collector(wanted: type[Side]) -> None:
+def test_a_representer_is_freed_without_the_collector(wanted: type[System]) -> None:
     K = matern(X).requires_grad_()
     observations = make(X, M)
     latent = torch.zeros(observations.num_rows, dtype=torch.float64)
     gc.disable()
     try:
-        found = represent(choose_side(K, latent, observations, side=wanted))
+        found = laplace_posterior(choose_system(K, latent, observations, system=wanted))
         (found.weights.sum() + found.gamma.sum()).backward()
-        side = weakref.ref(found.side)
+        system = weakref.ref(found.system)
         del found
-        assert side() is None
+        assert system() is None
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Inference through inducing items against dense matrices and against the exact sides."""
+"""Inference through inducing items against dense matrices and against the exact systems."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from torch import Tensor
 
 from botorch_pref.inference import (
     Block,
-    InducingSide,
+    InducingSystem,
     Observations,
     StandardNormal,
-    choose_side,
+    choose_system,
     find_mode,
     inducing,
-    inducing_rows,
+    laplace_posterior,
     log_evidence,
-    represent,
 )
-from botorch_pref.inference.inducing_evidence import draw_weights
+from botorch_pref.inference.inducing import draw_weights
 from tests.inference.common import (
     LABEL,
     LINKS,
@@ -39,9 +38,9 @@ MEAN = randn(N, seed=3)
 ZERO = torch.zeros(5, dtype=torch.float64)
 
 
-def predictions(side: InducingSide, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    nodes = side.kernel.inputs[1]
-    return represent(side, weight).predict(ZERO, matern(POINTS), matern(POINTS, nodes))
+def predictions(system: InducingSystem, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    nodes = system.kernel.inputs[1]
+    return laplace_posterior(system, weight).predict(ZERO, matern(POINTS), matern(POINTS, nodes))
 
 
 @pytest.mark.parametrize(("link", "scale"), LINKS)
@@ -74,38 +73,38 @@ class TestDense:
 class TestExact:
     """With all items as inducing items nothing is lost."""
 
-    def sides(self) -> tuple[InducingSide, Tensor, Observations]:
+    def systems(self) -> tuple[InducingSystem, Tensor, Observations]:
         observations = make(X, M, 6)
         return inducing_side(X, X, observations, MEAN), matern(X), observations
 
     def test_mode_evidence_and_predictions(self) -> None:
-        side, K, observations = self.sides()
-        exact = choose_side(K, side.prior_latent, observations)
-        value, mode = log_evidence(side)
+        system, K, observations = self.systems()
+        exact = choose_system(K, system.prior_latent, observations)
+        value, mode = log_evidence(system)
         expected, exact_mode = log_evidence(exact)
         assert_equal(mode.latent, exact_mode.latent, 1e-8)
         assert_equal(value, expected, 1e-8, scale=float(expected.abs()))
         cross = matern(POINTS, X)
         for found, wanted in zip(
-            represent(side).predict(ZERO, matern(POINTS), cross),
-            represent(exact).predict(ZERO, matern(POINTS), cross),
+            laplace_posterior(system).predict(ZERO, matern(POINTS), cross),
+            laplace_posterior(exact).predict(ZERO, matern(POINTS), cross),
             strict=True,
         ):
             assert_equal(found, wanted, 1e-8)
 
     def test_log_determinant(self) -> None:
-        side, K, observations = self.sides()
-        exact = choose_side(K, side.prior_latent, observations)
+        system, K, observations = self.systems()
+        exact = choose_system(K, system.prior_latent, observations)
         curvature = rand(observations.num_rows)
-        found, expected = side.factor(curvature), exact.factor(curvature)
+        found, expected = system.factor(curvature), exact.factor(curvature)
         assert_equal(found.log_det, expected.log_det, 1e-8)
 
     def test_repeated_inducing_items_change_nothing(self) -> None:
-        side, _, observations = self.sides()
+        system, _, observations = self.systems()
         twice = inducing_side(X, torch.cat([X, X[:4]]), observations, MEAN)
-        assert_equal(log_evidence(twice)[0], log_evidence(side)[0], 1e-7)
+        assert_equal(log_evidence(twice)[0], log_evidence(system)[0], 1e-7)
         mean, covariance = predictions(twice)
-        expected = predictions(side)
+        expected = predictions(system)
         assert_equal(mean, expected[0], 1e-7)
         assert_equal(covariance, expected[1], 1e-7)
 
@@ -116,10 +115,10 @@ class TestExact:
         observations = Observations([duels(X, M), values], N)
         factors = 1e3 * one
         latent = observations.map.apply(factors * MEAN)
-        side = inducing_side(X, X, observations, MEAN, factors)
+        system = inducing_side(X, X, observations, MEAN, factors)
         K = factors.unsqueeze(-1) * matern(X) * factors
-        exact = represent(choose_side(K, latent, observations))
-        found = represent(side)
+        exact = laplace_posterior(choose_system(K, latent, observations))
+        found = laplace_posterior(system)
         assert bool(found.mode.converged)
         cross = matern(POINTS, X)
         mean, covariance = found.predict(ZERO, matern(POINTS), cross)
@@ -134,25 +133,25 @@ class TestBlocks:
         observations = make(X, M, 6)
         value, mode = log_evidence(inducing_side(X, Z, observations, MEAN))
         expected = predictions(inducing_side(X, Z, observations, MEAN))
-        monkeypatch.setattr(inducing_rows, "_BLOCK_ENTRIES", 5 * P)
-        monkeypatch.setattr(inducing_rows, "_CHUNK_ENTRIES", 2 * P)
+        monkeypatch.setattr(inducing, "_BLOCK_ENTRIES", 5 * P)
+        monkeypatch.setattr(inducing, "_CHUNK_ENTRIES", 2 * P)
         if blocks != "in pieces":
-            monkeypatch.setattr(inducing_rows, "KEPT_ENTRIES", 0)
+            monkeypatch.setattr(inducing, "_KEPT_ENTRIES", 0)
         if blocks == "streamed":
-            monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
-            monkeypatch.setattr(inducing, "_DEAR_TOLERANCE", 1e-12)
+            monkeypatch.setattr(inducing, "_STORED_ENTRIES", 0)
+            monkeypatch.setattr(inducing, "_EXPENSIVE_TOLERANCE", 1e-12)
             monkeypatch.setattr(inducing, "_FEW_ROWS", 4)
-        side = inducing_side(X, Z, observations, MEAN)
-        assert side.is_dear is (blocks == "streamed")
-        assert (side.rows.kept is None) is (blocks != "in pieces")
-        sizes = [block.size for block in side.rows.blocks]
+        system = inducing_side(X, Z, observations, MEAN)
+        assert system.is_expensive is (blocks == "streamed")
+        assert (system.rows.kept is None) is (blocks != "in pieces")
+        sizes = [block.size for block in system.rows.blocks]
         assert sizes == [5] * 7 + [1]
-        found_value, found_mode = log_evidence(side)
+        found_value, found_mode = log_evidence(system)
         assert_equal(found_value, value, 1e-11)
         assert_equal(found_mode.latent, mode.latent, 1e-11)
-        for found, wanted in zip(predictions(side), expected, strict=True):
+        for found, wanted in zip(predictions(system), expected, strict=True):
             assert_equal(found, wanted, 1e-11)
-        assert (side._whitened is None) is (blocks == "streamed")
+        assert (system._whitened is None) is (blocks == "streamed")
 
     @pytest.mark.parametrize("kappa", [None, 4.0])
     def test_a_posterior_is_the_same_at_the_usual_tolerance(
@@ -161,11 +160,11 @@ class TestBlocks:
         observations = make(X, 4000, judge="consistent")
         weight = None if kappa is None else observations.weight / kappa
         expected = predictions(inducing_side(X, Z, observations), weight)
-        monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
+        monkeypatch.setattr(inducing, "_STORED_ENTRIES", 0)
         monkeypatch.setattr(inducing, "_FEW_ROWS", 50)
-        side = inducing_side(X, Z, observations)
-        assert side.is_dear
-        for found, wanted in zip(predictions(side, weight), expected, strict=True):
+        system = inducing_side(X, Z, observations)
+        assert system.is_expensive
+        for found, wanted in zip(predictions(system, weight), expected, strict=True):
             assert_equal(found, wanted, 1e-8)
 
     def test_an_evidence_is_the_same_at_the_usual_tolerance(
@@ -177,18 +176,18 @@ class TestBlocks:
         inputs = kernel_inputs(items, points)
         inputs[3] = torch.tensor(100.0, dtype=torch.float64)
 
-        def side() -> InducingSide:
+        def system() -> InducingSystem:
             mean = observations.map.apply(torch.zeros_like(items[:, 0]))
-            return InducingSide(MaternItems(inputs), mean, observations)
+            return InducingSystem(MaternItems(inputs), mean, observations)
 
-        value, mode = log_evidence(side())
-        monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
+        value, mode = log_evidence(system())
+        monkeypatch.setattr(inducing, "_STORED_ENTRIES", 0)
         for start in (None, mode.weights + 0.5 * randn(30, seed=4)):
-            assert side().is_dear
-            assert_equal(log_evidence(side(), start=start)[0], value, 1e-6)
+            assert system().is_expensive
+            assert_equal(log_evidence(system(), start=start)[0], value, 1e-6)
 
     def test_a_part_of_the_rows_is_a_good_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
+        monkeypatch.setattr(inducing, "_STORED_ENTRIES", 0)
         observations = make(X, 2000, judge="consistent")
         late = find_mode(inducing_side(X, Z, observations))
         monkeypatch.setattr(inducing, "_FEW_ROWS", 50)
@@ -209,8 +208,8 @@ def test_order_of_rows_and_items() -> None:
         block.weight[rows],
         block.likelihood,
     )
-    side = inducing_side(X[items], Z.flip(0), Observations([moved], N), MEAN[items])
-    found_value, found = log_evidence(side)
+    system = inducing_side(X[items], Z.flip(0), Observations([moved], N), MEAN[items])
+    found_value, found = log_evidence(system)
     assert_equal(found_value, value, 1e-9)
     assert_equal(found.latent, mode.latent[rows], 1e-9)
 
@@ -220,21 +219,21 @@ def test_some_rows() -> None:
     rows = torch.tensor([0, 3, 7, 8, 12])
     latent = randn(13)
     for chosen in (rows, slice(6, 10), slice(9, 13), slice(0, 2)):
-        part = inducing_rows.some_rows(observations, chosen)
+        part = inducing.some_rows(observations, chosen)
         assert_equal(part.log_prob(latent[chosen]), observations.log_prob(latent)[chosen], 0.0)
         f = randn(N, seed=2)
         assert_equal(part.map.apply(f), observations.map.apply(f)[chosen], 0.0)
 
 
 def test_draws_have_the_posterior_of_the_weights() -> None:
-    side = inducing_side(X, Z, make(X, M), MEAN)
-    found = represent(side)
+    system = inducing_side(X, Z, make(X, M), MEAN)
+    found = laplace_posterior(system)
     num = 40_000
-    prior = randn(num, P, seed=1) @ side.cholesky.mT
+    prior = randn(num, P, seed=1) @ system.cholesky.mT
     with torch.random.fork_rng():
         weights = draw_weights(found, prior, randn(num, P, seed=2))
     # k(x, Z) applied to the weights, and the prior path: the part that inducing items explain.
-    values = weights @ side.covariance + prior
+    values = weights @ system.covariance + prior
     cross = matern(Z)
     mean, covariance = found.predict(torch.zeros(P).double(), cross, cross)
     assert_equal(values.mean(0), mean, 5 / num**0.5, scale=2.0)
@@ -242,6 +241,6 @@ def test_draws_have_the_posterior_of_the_weights() -> None:
 
 
 def test_what_has_no_root_is_not_finite() -> None:
-    side = inducing_side(X, Z.clone().fill_(torch.nan), make(X, M))
+    system = inducing_side(X, Z.clone().fill_(torch.nan), make(X, M))
     with pytest.warns(Warning, match="was not found"):
-        assert not bool(find_mode(side).converged)
+        assert not bool(find_mode(system).converged)

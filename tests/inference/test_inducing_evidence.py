@@ -8,11 +8,11 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import (
-    InducingSide,
-    choose_side,
-    inducing_rows,
+    InducingSystem,
+    choose_system,
+    inducing,
+    laplace_posterior,
     log_evidence,
-    represent,
 )
 from tests.inference.common import assert_equal, likelihood, make, matern, rand, randn
 from tests.inference.inducing import MaternItems, inducing_side, kernel_inputs
@@ -28,16 +28,16 @@ def evidence(arguments: list[Tensor], link: str) -> Tensor:
     *inputs, mean = arguments
     observations = make(X, M, 4, link=likelihood(link))
     latent = observations.map.apply(inputs[-1] * mean)
-    return log_evidence(InducingSide(MaternItems(inputs), latent, observations))[0]
+    return log_evidence(InducingSystem(MaternItems(inputs), latent, observations))[0]
 
 
 @pytest.mark.parametrize(("link", "kept"), [("logit", True), ("probit", False)])
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient(name: str, kept: bool, link: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inducing_rows, "_BLOCK_ENTRIES", 7 * P)
-    monkeypatch.setattr(inducing_rows, "_CHUNK_ENTRIES", 3 * P)
+    monkeypatch.setattr(inducing, "_BLOCK_ENTRIES", 7 * P)
+    monkeypatch.setattr(inducing, "_CHUNK_ENTRIES", 3 * P)
     if not kept:
-        monkeypatch.setattr(inducing_rows, "KEPT_ENTRIES", 0)
+        monkeypatch.setattr(inducing, "_KEPT_ENTRIES", 0)
     which = NAMES.index(name)
     arguments = [*kernel_inputs(X, Z, FACTORS), MEAN]
 
@@ -60,9 +60,9 @@ def test_all_gradients_at_once_and_with_no_data_lost() -> None:
     lengthscale, outputscale, mean = leaves
     latent = observations.map.apply(mean)
     inputs = [X, X, lengthscale, outputscale, torch.ones_like(X[:, 0])]
-    value, _ = log_evidence(InducingSide(MaternItems(inputs), latent, observations))
+    value, _ = log_evidence(InducingSystem(MaternItems(inputs), latent, observations))
     K = matern(X, None, lengthscale, outputscale)
-    exact, _ = log_evidence(choose_side(K, observations.map.apply(mean), observations))
+    exact, _ = log_evidence(choose_system(K, observations.map.apply(mean), observations))
     assert_equal(value, exact, 1e-8)
     found, expected = torch.autograd.grad(value, leaves), torch.autograd.grad(exact, leaves)
     for one, other in zip(found, expected, strict=True):
@@ -70,9 +70,9 @@ def test_all_gradients_at_once_and_with_no_data_lost() -> None:
 
 
 def test_a_start_changes_nothing() -> None:
-    side = inducing_side(X, Z, make(X, M), MEAN)
-    value, mode = log_evidence(side)
-    again, found = log_evidence(side, start=mode.weights)
+    system = inducing_side(X, Z, make(X, M), MEAN)
+    value, mode = log_evidence(system)
+    again, found = log_evidence(system, start=mode.weights)
     assert_equal(again, value, 1e-12)
     assert found.num_steps <= 1
 
@@ -87,8 +87,8 @@ def test_the_posterior_is_not_differentiated() -> None:
     inputs = kernel_inputs(X, Z)
     inputs[2].requires_grad_()
     observations = make(X, M)
-    side = InducingSide(MaternItems(inputs), observations.map.apply(MEAN), observations)
+    system = InducingSystem(MaternItems(inputs), observations.map.apply(MEAN), observations)
     with pytest.raises(UnsupportedError, match="cannot be differentiated"):
-        represent(side)
+        laplace_posterior(system)
     with torch.no_grad():
-        assert bool(represent(side).mode.converged)
+        assert bool(laplace_posterior(system).mode.converged)

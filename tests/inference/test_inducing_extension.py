@@ -8,12 +8,11 @@ from torch import Tensor
 
 from botorch_pref.inference import (
     Block,
-    InducingSide,
+    InducingSystem,
+    LaplacePosterior,
     Observations,
-    Representer,
     inducing,
-    inducing_rows,
-    represent,
+    laplace_posterior,
 )
 from botorch_pref.inference.inducing_extension import extend_through_inducing_items
 from botorch_pref.likelihoods import LogitLikelihood
@@ -35,7 +34,7 @@ def some(num_rows: int, num_items: int, count: Tensor) -> Observations:
     return Observations([duels, labels], num_items)
 
 
-def side_of(num_items: int, observations: Observations) -> InducingSide:
+def system_of(num_items: int, observations: Observations) -> InducingSystem:
     rows = slice(0, num_items)
     return inducing_side(X[rows], Z, observations, MEAN[rows], FACTORS[rows])
 
@@ -45,8 +44,8 @@ def weight_of(observations: Observations, kappa: float | None) -> Tensor | None:
 
 
 def add(
-    former: Representer, before: tuple[int, int], after: InducingSide, kappa: float | None
-) -> Representer:
+    former: LaplacePosterior, before: tuple[int, int], after: InducingSystem, kappa: float | None
+) -> LaplacePosterior:
     """Rows behind the duels and items behind the items."""
     observations = after.observations
     rows = torch.arange(before[0] + 2)
@@ -57,7 +56,7 @@ def add(
     )
 
 
-def assert_same(found: Representer, expected: Representer) -> None:
+def assert_same(found: LaplacePosterior, expected: LaplacePosterior) -> None:
     assert bool(found.mode.converged)
     assert_equal(found.weights, expected.weights, 1e-10)
     assert_equal(found.gamma, expected.gamma, 1e-10)
@@ -79,23 +78,23 @@ def test_rows_and_items(
 ) -> None:
     """Rows behind each kind of observation, and one that is answered once more."""
     if blocks != "whole":
-        monkeypatch.setattr(inducing_rows, "_BLOCK_ENTRIES", 3 * len(Z))
-        monkeypatch.setattr(inducing_rows, "_CHUNK_ENTRIES", 2 * len(Z))
+        monkeypatch.setattr(inducing, "_BLOCK_ENTRIES", 3 * len(Z))
+        monkeypatch.setattr(inducing, "_CHUNK_ENTRIES", 2 * len(Z))
     if blocks in ("not kept", "streamed"):
-        monkeypatch.setattr(inducing_rows, "KEPT_ENTRIES", 0)
+        monkeypatch.setattr(inducing, "_KEPT_ENTRIES", 0)
     if blocks == "streamed":
-        monkeypatch.setattr(inducing, "KEPT_ENTRIES", 0)
-        monkeypatch.setattr(inducing, "_DEAR_TOLERANCE", 1e-12)
+        monkeypatch.setattr(inducing, "_STORED_ENTRIES", 0)
+        monkeypatch.setattr(inducing, "_EXPENSIVE_TOLERANCE", 1e-12)
     count = 1.0 + torch.arange(before[0], dtype=torch.float64) % 2
     observations = some(*before, count)
-    former = represent(side_of(before[1], observations), weight_of(observations, kappa))
+    former = laplace_posterior(system_of(before[1], observations), weight_of(observations, kappa))
     kept = former.weights.clone(), former.gamma.clone()
     more = torch.cat([count, torch.ones(after[0] - before[0]).double()])
     more[1] += 1.0
     observations = some(*after, more)
-    grown = side_of(after[1], observations)
+    grown = system_of(after[1], observations)
     found = add(former, before, grown, kappa)
-    assert_same(found, represent(grown, weight_of(observations, kappa)))
+    assert_same(found, laplace_posterior(grown, weight_of(observations, kappa)))
     assert torch.equal(former.weights, kept[0])
     assert torch.equal(former.gamma, kept[1])
 
@@ -104,16 +103,16 @@ def test_rows_and_items(
 def test_nothing_new_and_more_than_a_few(kappa: float | None) -> None:
     count = torch.ones(8, dtype=torch.float64)
     observations = some(8, 12, count)
-    former = represent(side_of(12, observations), weight_of(observations, kappa))
-    assert_same(add(former, (8, 12), side_of(12, observations), kappa), former)
+    former = laplace_posterior(system_of(12, observations), weight_of(observations, kappa))
+    assert_same(add(former, (8, 12), system_of(12, observations), kappa), former)
     observations = Observations(
         [*some(8, 12, count + 1.0).blocks[:1], *some(8, 12, 2.0 * count).blocks[1:]], 12
     )
     first = some(1, 12, count[:1])
-    former = represent(side_of(12, first), weight_of(first, kappa))
-    grown = side_of(12, observations)
+    former = laplace_posterior(system_of(12, first), weight_of(first, kappa))
+    grown = system_of(12, observations)
     assert_same(
-        add(former, (1, 12), grown, kappa), represent(grown, weight_of(observations, kappa))
+        add(former, (1, 12), grown, kappa), laplace_posterior(grown, weight_of(observations, kappa))
     )
 
 
@@ -142,10 +141,10 @@ def test_entries_of_new_items_alone_are_evaluated() -> None:
         return torch.zeros_like(observations.weight)
 
     first = some(4, 6, count[:4])
-    former = represent(InducingSide(kernel(6), latent(first), first))
+    former = laplace_posterior(InducingSystem(kernel(6), latent(first), first))
     CountedItems.entries = 0
     rows, items = torch.tensor([0, 1, 2, 3, 6, 7]), torch.arange(6)
     told = some(6, 8, count)
     found = extend_through_inducing_items(former, kernel(8), latent(told), told, rows, items)
     assert CountedItems.entries == 2 * len(Z)
-    assert_same(found, represent(InducingSide(kernel(8), latent(told), told)))
+    assert_same(found, laplace_posterior(InducingSystem(kernel(8), latent(told), told)))

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning
-from botorch_pref.inference import AnswerSide, Block, Observations, Side, choose_side, find_mode
+from botorch_pref.inference import Block, DualSystem, Observations, System, choose_system, find_mode
 from botorch_pref.inference.mode import LaplaceMode, _Newton
 from botorch_pref.likelihoods import LogitLikelihood
 from tests.inference.common import (
@@ -47,23 +47,23 @@ both_judges = pytest.mark.parametrize("judge", ["noisy", "consistent"])
 
 def build(
     observations: Observations,
-    wanted: type[Side],
+    wanted: type[System],
     *,
     outputscale: float = 4.0,
     mean: Tensor = MEAN,
-) -> Side:
+) -> System:
     K = matern(X, outputscale=outputscale)
-    return choose_side(K, prior_latent(observations, mean), observations, side=wanted)
+    return choose_system(K, prior_latent(observations, mean), observations, system=wanted)
 
 
 class Problem(NamedTuple):
-    """Duels and a prior, to be seen from either side."""
+    """Duels and a prior, to be seen from either system."""
 
     observations: Observations
     outputscale: float
     mean: Tensor
 
-    def side(self, wanted: type[Side]) -> Side:
+    def system(self, wanted: type[System]) -> System:
         return build(self.observations, wanted, outputscale=self.outputscale, mean=self.mean)
 
 
@@ -77,7 +77,7 @@ def hard(link: str = "logit", scale: float = 1.0) -> Problem:
     return Problem(observations, 1e4, 30 * randn(N, seed=5))
 
 
-def stack(problems: Sequence[Problem], wanted: type[Side]) -> Side:
+def stack(problems: Sequence[Problem], wanted: type[System]) -> System:
     """Problems of equal size as one batch."""
     blocks = [problem.observations.blocks[0] for problem in problems]
     block = Block(
@@ -89,13 +89,13 @@ def stack(problems: Sequence[Problem], wanted: type[Side]) -> Side:
     )
     K = torch.stack([matern(X, outputscale=problem.outputscale) for problem in problems])
     latent = torch.stack([prior_latent(p.observations, p.mean) for p in problems])
-    return choose_side(K, latent, Observations([block], N), side=wanted)
+    return choose_system(K, latent, Observations([block], N), system=wanted)
 
 
-def quiet(side: Side, **options: object) -> LaplaceMode:
+def quiet(system: System, **options: object) -> LaplaceMode:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LaplaceConvergenceWarning)
-        return find_mode(side, **options)  # type: ignore[arg-type]
+        return find_mode(system, **options)  # type: ignore[arg-type]
 
 
 @both_sides
@@ -104,11 +104,11 @@ class TestAgainstTheOracle:
     @both_judges
     @pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
     def test_duels_and_labels(
-        self, wanted: type[Side], link: str, scale: float, judge: str, outputscale: float
+        self, wanted: type[System], link: str, scale: float, judge: str, outputscale: float
     ) -> None:
         observations = make(X, M, 4, judge=judge, link=likelihood(link, scale), padding=2)
-        side = build(observations, wanted, outputscale=outputscale)
-        found = find_mode(side)
+        system = build(observations, wanted, outputscale=outputscale)
+        found = find_mode(system)
         K = matern(X, outputscale=outputscale)
         expected = oracle(K, MEAN, observations, link, scale)
         assert_equal(found.latent, expected.differences)
@@ -117,18 +117,18 @@ class TestAgainstTheOracle:
         assert bool(found.converged)
         assert float(found.gradient) < 1e-8
 
-    def test_a_far_prior_mean(self, wanted: type[Side], link: str, scale: float) -> None:
+    def test_a_far_prior_mean(self, wanted: type[System], link: str, scale: float) -> None:
         problem = hard(link, scale)
         K = matern(X, outputscale=problem.outputscale)
         expected = oracle(K, problem.mean, problem.observations, link, scale)
-        found = find_mode(problem.side(wanted))
+        found = find_mode(problem.system(wanted))
         assert_equal(found.latent, expected.differences)
         assert_equal(found.weights, expected.score)
 
     @pytest.mark.parametrize("outputscale", [1e6, 3e9, 1e11])
     @pytest.mark.parametrize("repeats", [1.0, 50.0])
     def test_huge_prior_variances(
-        self, wanted: type[Side], link: str, scale: float, outputscale: float, repeats: float
+        self, wanted: type[System], link: str, scale: float, outputscale: float, repeats: float
     ) -> None:
         """Scores are tiny far from the mode too: that their difference is says nothing."""
         items = rand(10, 2)
@@ -137,19 +137,19 @@ class TestAgainstTheOracle:
         observations = make(items, 12, judge="consistent", link=likelihood(link, scale))
         block = replace(observations.blocks[0], weight=repeats * observations.weight)
         observations, zero = Observations([block], 10), torch.zeros(10, dtype=torch.float64)
-        found = find_mode(choose_side(K, zero[0].expand(12), observations, side=wanted))
+        found = find_mode(choose_system(K, zero[0].expand(12), observations, system=wanted))
         expected = oracle(K, zero, observations, link, scale)
         assert bool(found.converged)
         assert_equal(found.latent, expected.differences, 1e-5)
 
-    def test_it_is_the_maximum(self, wanted: type[Side], link: str, scale: float) -> None:
-        side = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
-        z = side.coordinates(find_mode(side).weights)
+    def test_it_is_the_maximum(self, wanted: type[System], link: str, scale: float) -> None:
+        system = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
+        z = system.coordinates(find_mode(system).weights)
 
         def objective(z: Tensor) -> Tensor:
-            shift = side.latent(z)
-            log_prob = side.observations.log_prob(side.prior_latent + shift).sum(-1)
-            return log_prob - side.penalty(z, shift)
+            shift = system.latent(z)
+            log_prob = system.observations.log_prob(system.prior_latent + shift).sum(-1)
+            return log_prob - system.penalty(z, shift)
 
         moves = 1e-2 * randn(200, len(z))
         assert (objective(z + moves) < objective(z)).all()
@@ -160,14 +160,14 @@ class TestAgainstTheOracle:
     ("link", "scale", "seed"), [("logit", 1.0, 7), ("probit", 1.0, 11), ("probit", 2**-0.5, 18)]
 )
 def test_the_objective_rises_step_by_step(
-    wanted: type[Side], link: str, scale: float, seed: int, monkeypatch: pytest.MonkeyPatch
+    wanted: type[System], link: str, scale: float, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    side = hard(link, scale).side(wanted)
+    system = hard(link, scale).system(wanted)
     # Seeds with which a full step overshoots, for either link.
-    side.prior_latent = 30 * randn(M, seed=seed)
+    system.prior_latent = 30 * randn(M, seed=seed)
     best, steps = -torch.inf, 0
     for limit in range(1, 101):
-        found = quiet(side, max_steps=limit)
+        found = quiet(system, max_steps=limit)
         steps = int(found.num_steps)
         if bool(found.converged):
             break
@@ -187,9 +187,9 @@ def test_the_objective_rises_step_by_step(
         evaluate(newton)
 
     monkeypatch.setattr(_Newton, "evaluate", counted)
-    factor, factored = side.factor, []
-    monkeypatch.setattr(side, "factor", lambda w: (factored.append(w), factor(w))[1])
-    taken = int(find_mode(side).num_steps)
+    factor, factored = system.factor, []
+    monkeypatch.setattr(system, "factor", lambda w: (factored.append(w), factor(w))[1])
+    taken = int(find_mode(system).num_steps)
     assert evaluations > taken + 1
     # Of candidates that are refused no Hessian is taken.
     assert len(factored) == taken
@@ -200,22 +200,22 @@ def test_the_objective_rises_step_by_step(
 class TestStart:
     @pytest.mark.parametrize("size", [1.0, 1e3, 1e9, np.nan])
     def test_any_start_gives_the_same_mode(
-        self, wanted: type[Side], link: str, scale: float, size: float
+        self, wanted: type[System], link: str, scale: float, size: float
     ) -> None:
-        side = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
-        expected, found = find_mode(side), find_mode(side, start=size * randn(M + 4))
+        system = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
+        expected, found = find_mode(system), find_mode(system, start=size * randn(M + 4))
         assert_equal(found.latent, expected.latent)
         assert_equal(found.weights, expected.weights)
         assert bool(found.converged)
 
     def test_a_start_that_is_better_than_zero_is_taken(
-        self, wanted: type[Side], link: str, scale: float
+        self, wanted: type[System], link: str, scale: float
     ) -> None:
-        side = hard(link, scale).side(wanted)
-        cold = find_mode(side)
-        warm = find_mode(side, start=cold.weights)
+        system = hard(link, scale).system(wanted)
+        cold = find_mode(system)
+        warm = find_mode(system, start=cold.weights)
         assert int(warm.num_steps) <= 1 < int(cold.num_steps)
-        near = find_mode(side, start=0.9 * cold.weights)
+        near = find_mode(system, start=0.9 * cold.weights)
         assert int(near.num_steps) < int(cold.num_steps)
         assert_equal(near.latent, cold.latent)
 
@@ -223,10 +223,10 @@ class TestStart:
 class TestStatus:
     @both_sides
     @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
-    def test_shapes_and_types(self, wanted: type[Side], batch: tuple[int, ...]) -> None:
+    def test_shapes_and_types(self, wanted: type[System], batch: tuple[int, ...]) -> None:
         items = rand(*batch, N, 2)
         zero = torch.zeros(*batch, M, dtype=torch.float64)
-        found = find_mode(choose_side(matern(items), zero, make(items, M), side=wanted))
+        found = find_mode(choose_system(matern(items), zero, make(items, M), system=wanted))
         assert found.latent.shape == found.weights.shape == (*batch, M)
         for name in ("log_joint", "gradient", "converged", "num_steps"):
             assert getattr(found, name).shape == batch
@@ -238,22 +238,22 @@ class TestStatus:
         assert not any(part.requires_grad for part in found)
 
     @both_sides
-    def test_running_out_of_steps_warns(self, wanted: type[Side]) -> None:
+    def test_running_out_of_steps_warns(self, wanted: type[System]) -> None:
         with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models within 1 Newton"):
             found = find_mode(build(make(X, M), wanted), max_steps=1)
         assert not bool(found.converged)
         assert float(found.gradient) > 1e-8
 
     @both_sides
-    def test_only_the_failed_elements_are_marked(self, wanted: type[Side]) -> None:
-        enough = int(find_mode(easy().side(wanted)).num_steps) + 3
-        side = stack([easy(), hard()], wanted)
+    def test_only_the_failed_elements_are_marked(self, wanted: type[System]) -> None:
+        enough = int(find_mode(easy().system(wanted)).num_steps) + 3
+        system = stack([easy(), hard()], wanted)
         with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
-            found = find_mode(side, max_steps=enough)
+            found = find_mode(system, max_steps=enough)
         assert found.converged.tolist() == [True, False]
 
     @both_sides
-    def test_nothing_to_learn(self, wanted: type[Side]) -> None:
+    def test_nothing_to_learn(self, wanted: type[System]) -> None:
         observations = make(X, M, padding=M)
         found = find_mode(build(observations, wanted))
         assert_equal(found.latent, prior_latent(observations, MEAN), 1e-15)
@@ -265,32 +265,32 @@ class TestStatus:
 class TestFrozenElements:
     problems = (*(easy(outputscale) for outputscale in (0.1, 1.0, 4.0, 10.0, 100.0)), hard())
 
-    def test_a_neighbour_that_takes_longer_changes_no_bit(self, wanted: type[Side]) -> None:
+    def test_a_neighbour_that_takes_longer_changes_no_bit(self, wanted: type[System]) -> None:
         fast = find_mode(stack([easy(), easy(1.0)], wanted))
         slow = find_mode(stack([easy(), hard()], wanted))
         assert int(slow.num_steps[1]) > 2 * int(slow.num_steps[0])
         for first, second in zip(fast, slow, strict=True):
             assert torch.equal(first[0], second[0])
 
-    def test_a_batch_is_its_elements_solved_alone(self, wanted: type[Side]) -> None:
+    def test_a_batch_is_its_elements_solved_alone(self, wanted: type[System]) -> None:
         together = find_mode(stack(self.problems, wanted))
         assert together.converged.all()
         for i, problem in enumerate(self.problems):
-            alone = find_mode(problem.side(wanted))
+            alone = find_mode(problem.system(wanted))
             assert_equal(together.latent[i], alone.latent, 1e-12)
             assert_equal(together.weights[i], alone.weights, 1e-12)
             assert_equal(together.log_joint[i], alone.log_joint, 1e-12)
             assert abs(int(together.num_steps[i]) - int(alone.num_steps)) <= 1
 
     def test_the_number_of_operations_does_not_grow_with_the_batch(
-        self, wanted: type[Side]
+        self, wanted: type[System]
     ) -> None:
         alone = max(count_operations(stack([problem], wanted)) for problem in self.problems)
         together = count_operations(stack(self.problems * 5, wanted))
         assert together <= 1.1 * alone
 
 
-def count_operations(side: Side) -> int:
+def count_operations(system: System) -> int:
     counter: Counter[str] = Counter()
 
     class Counting(TorchDispatchMode):
@@ -299,14 +299,14 @@ def count_operations(side: Side) -> int:
             return func(*args, **(kwargs or {}))
 
     with Counting():
-        find_mode(side)
+        find_mode(system)
     return counter.total()
 
 
 class TestExtremes:
     @both_sides
     @every_link
-    def test_gaps_of_a_thousand(self, wanted: type[Side], link: str, scale: float) -> None:
+    def test_gaps_of_a_thousand(self, wanted: type[System], link: str, scale: float) -> None:
         mean = torch.linspace(-1000.0, 1000.0, N, dtype=torch.float64)
         observations = make(X, M, judge="noisy", link=likelihood(link, scale))
         found = find_mode(build(observations, wanted, outputscale=0.1, mean=mean))
@@ -318,12 +318,12 @@ class TestExtremes:
     @both_sides
     @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
     def test_a_prior_mean_that_is_not_finite_ends_at_once(
-        self, wanted: type[Side], value: float
+        self, wanted: type[System], value: float
     ) -> None:
-        side = stack([easy(), easy()], wanted)
-        good = find_mode(side)
-        side.prior_latent[1, 3] = value
-        found = quiet(side)
+        system = stack([easy(), easy()], wanted)
+        good = find_mode(system)
+        system.prior_latent[1, 3] = value
+        found = quiet(system)
         assert bool(found.converged[0])
         assert int(found.num_steps[1]) <= 10
         assert not bool(torch.isfinite(found.latent[1]).all())
@@ -331,36 +331,36 @@ class TestExtremes:
             assert torch.equal(first[0], second[0])
 
     @both_sides
-    def test_not_a_number_is_not_convergence(self, wanted: type[Side]) -> None:
-        side = stack([easy(), easy()], wanted)
-        side.prior_latent[1, 3] = torch.nan
+    def test_not_a_number_is_not_convergence(self, wanted: type[System]) -> None:
+        system = stack([easy(), easy()], wanted)
+        system.prior_latent[1, 3] = torch.nan
         with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
-            found = find_mode(side)
+            found = find_mode(system)
         assert found.converged.tolist() == [True, False]
         with pytest.warns(LaplaceConvergenceWarning):
-            operations = count_operations(side)
+            operations = count_operations(system)
         assert operations <= 1.1 * count_operations(stack([easy(), easy()], wanted))
 
     def test_a_covariance_that_is_not_finite(self) -> None:
-        side = stack([easy(), easy()], AnswerSide)
-        side.covariance[1] = torch.nan
+        system = stack([easy(), easy()], DualSystem)
+        system.covariance[1] = torch.nan
         with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
-            found = find_mode(side)
+            found = find_mode(system)
         assert found.converged.tolist() == [True, False]
 
     @both_sides
     @every_link
-    def test_single_precision(self, wanted: type[Side], link: str, scale: float) -> None:
+    def test_single_precision(self, wanted: type[System], link: str, scale: float) -> None:
         items = X.float()
         exact = build(make(X, M, judge="consistent", link=likelihood(link, scale)), wanted)
         block = exact.observations.blocks[0]
         single = Block(
             block.items, DUEL, block.answer.float(), block.weight.float(), block.likelihood
         )
-        side = choose_side(
-            matern(items), exact.prior_latent.float(), Observations([single], N), side=wanted
+        system = choose_system(
+            matern(items), exact.prior_latent.float(), Observations([single], N), system=wanted
         )
-        found = find_mode(side)
+        found = find_mode(system)
         assert found.latent.dtype == torch.float32
         assert bool(found.converged)
         assert float(found.gradient) < 2e-4
@@ -369,10 +369,10 @@ class TestExtremes:
 
 @both_sides
 class TestRandomness:
-    def test_bit_identical_and_without_the_global_generators(self, wanted: type[Side]) -> None:
+    def test_bit_identical_and_without_the_global_generators(self, wanted: type[System]) -> None:
         numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
         torch_before = torch.get_rng_state()
-        first, second = (find_mode(hard().side(wanted)) for _ in range(2))
+        first, second = (find_mode(hard().system(wanted)) for _ in range(2))
         assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
         assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
         assert torch.equal(torch.get_rng_state(), torch_before)
@@ -383,7 +383,7 @@ class TestInvariances:
     @QUICK
     @given(seed=st.integers(0, 10**6), data=st.data())
     def test_the_order_of_rows_and_of_items(
-        self, wanted: type[Side], seed: int, data: st.DataObject
+        self, wanted: type[System], seed: int, data: st.DataObject
     ) -> None:
         block = duels(X, M, seed=seed)
         order = torch.tensor(data.draw(st.permutations(range(M))))
@@ -401,7 +401,7 @@ class TestInvariances:
         assert_equal(second.latent, (sign * first.latent)[order])
         assert_equal(second.weights, (sign * first.weights)[order])
 
-    def test_repeated_rows_are_a_weight(self, wanted: type[Side]) -> None:
+    def test_repeated_rows_are_a_weight(self, wanted: type[System]) -> None:
         block = duels(X, M)
         times = block.weight.long()
         assert times.max() > 2
@@ -416,7 +416,7 @@ class TestInvariances:
         assert_equal(long.log_joint, merged.log_joint)
         assert_equal(long.latent, merged.latent.repeat_interleave(times))
 
-    def test_half_a_win_is_a_win_and_a_loss_at_half_weight(self, wanted: type[Side]) -> None:
+    def test_half_a_win_is_a_win_and_a_loss_at_half_weight(self, wanted: type[System]) -> None:
         items, one = torch.tensor([[0, 1], [2, 1]]), torch.ones(1, dtype=torch.float64)
         tie = Block(items, DUEL, one * torch.tensor([0.5, 1.0]), one.expand(2), LogitLikelihood())
         both = Block(

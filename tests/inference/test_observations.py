@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.maps import IdentityMap, SparseMap
+from botorch_pref.inference.incidence import IdentityIncidence, Incidence
 from botorch_pref.inference.observations import Block, Observations
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from tests.inference.common import DUEL, LABEL, assert_equal, design, duels, labels, rand, randn
@@ -40,10 +40,10 @@ def dense(items: Tensor, coefficients: list[float | Tensor]) -> Tensor:
     [((), ()), ((), (2, 3)), ((3,), (3,)), ((2, 3), ()), ((2, 1), (3,)), ((3,), (2, 3))],
 )
 class TestSparseMap:
-    def build(self, kind: str, shape: tuple[int, ...]) -> tuple[SparseMap, Tensor]:
+    def build(self, kind: str, shape: tuple[int, ...]) -> tuple[Incidence, Tensor]:
         coefficients = COEFFICIENTS[kind]
         items = indices(*shape, M, len(coefficients))
-        return SparseMap(items, coefficients, N), dense(items, coefficients)
+        return Incidence(items, coefficients, N), dense(items, coefficients)
 
     def test_products(
         self, kind: str, items_shape: tuple[int, ...], batch: tuple[int, ...]
@@ -79,7 +79,7 @@ class TestSparseMap:
 
 
 def test_the_products_are_differentiable() -> None:
-    found = SparseMap(indices(M, 2), DUEL, N)
+    found = Incidence(indices(M, 2), DUEL, N)
     K = randn(N, N).requires_grad_()
     assert torch.autograd.gradcheck(found.gram, (K,))
     assert torch.autograd.gradgradcheck(found.gram, (K,))
@@ -89,7 +89,7 @@ def test_the_products_are_differentiable() -> None:
 
 def test_no_rows() -> None:
     """In a batch, too, whose matrices then have no entries."""
-    empty = SparseMap(torch.empty(2, 0, 2, dtype=torch.long), DUEL, N)
+    empty = Incidence(torch.empty(2, 0, 2, dtype=torch.long), DUEL, N)
     K = randn(N, N).requires_grad_()
     assert empty.gram(K).shape == (2, 0, 0)
     assert torch.equal(torch.autograd.grad(empty.gram(K).sum(), K)[0], torch.zeros(N, N).double())
@@ -97,7 +97,7 @@ def test_no_rows() -> None:
 
 
 def test_identity_map() -> None:
-    found, v, C = IdentityMap(), randn(2, N), randn(2, N, N)
+    found, v, C = IdentityIncidence(), randn(2, N), randn(2, N, N)
     assert torch.equal(found.apply(v), v)
     assert torch.equal(found.adjoint(v), v)
     assert torch.equal(found.columns(C), C)

@@ -15,7 +15,7 @@ from botorch.models.transforms.input import Warp
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
-from botorch_pref.inference import AnswerSide, ItemSide, StandardNormal, represent
+from botorch_pref.inference import DualSystem, PrimalSystem, StandardNormal, laplace_posterior
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from tests._reference import mixed as reference
@@ -46,8 +46,8 @@ def test_posterior_and_evidence_against_brute_force(
         model = make_mixed(
             num_duels=num_duels, known=known, likelihood=likelihood, variance=variance
         )
-        side = AnswerSide if num_duels == 3 else ItemSide
-        assert isinstance(model.representer()[1].side, side)
+        side = DualSystem if num_duels == 3 else PrimalSystem
+        assert isinstance(model.representer()[1].system, side)
         X = rand(4, 2, seed=2)
         mean, covariance, evidence = oracle(model, X, link)
         posterior = model.posterior(X)
@@ -296,7 +296,10 @@ def test_both_sides_agree() -> None:
     scaling = model.scaling()
     covariance = scaling.unsqueeze(-1) * covariance * scaling
     latent = model.prior_latent(mean, observations)
-    found = [represent(side(covariance, latent, observations)) for side in (AnswerSide, ItemSide)]
+    found = [
+        laplace_posterior(side(covariance, latent, observations))
+        for side in (DualSystem, PrimalSystem)
+    ]
     close(found[0].mode.latent, found[1].mode.latent, 1e-10)
     close(found[0].mode.log_joint, found[1].mode.log_joint, 1e-10)
     close(found[0].mode.weights, found[1].mode.weights, 1e-9)

@@ -30,7 +30,7 @@ from botorch_pref.exceptions import (
     LaplaceConvergenceWarning,
     UnsupportedError,
 )
-from botorch_pref.inference import AnswerSide, ItemSide, choose_side, find_mode
+from botorch_pref.inference import DualSystem, PrimalSystem, choose_system, find_mode
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from tests.models.common import (
@@ -110,7 +110,7 @@ def test_surprise_is_not_capped() -> None:
 
 @variances
 @pytest.mark.parametrize(
-    ("num_items", "num_duels", "side"), [(8, 3, AnswerSide), (5, 40, ItemSide)]
+    ("num_items", "num_duels", "side"), [(8, 3, DualSystem), (5, 40, PrimalSystem)]
 )
 def test_gradients_flow_through_conditioning(
     variance: str | float, num_items: int, num_duels: int, side: type
@@ -119,7 +119,7 @@ def test_gradients_flow_through_conditioning(
     new, rows = rand(3, 2, seed=3), torch.tensor([[0, 1], [2, 1]])
     Z = rand(4, 2, seed=4)
     conditioned = model.condition_on_observations(new, rows)
-    assert isinstance(conditioned.representer()[1].side, side)
+    assert isinstance(conditioned.representer()[1].system, side)
 
     def outputs(X: Tensor) -> Tensor:
         posterior = model.condition_on_observations(X, rows).posterior(Z)
@@ -339,13 +339,13 @@ def test_the_mode_is_found_every_time(likelihood: BernoulliLikelihood, outputsca
         assert (f - fixed_point).abs().max() < 1e-8 * outputscale
 
 
-@pytest.mark.parametrize("side", [AnswerSide, ItemSide])
-def test_a_mode_that_is_not_found_warns(side: type[AnswerSide | ItemSide]) -> None:
+@pytest.mark.parametrize("side", [DualSystem, PrimalSystem])
+def test_a_mode_that_is_not_found_warns(side: type[DualSystem | PrimalSystem]) -> None:
     model = make_model(8, 12, covar_module=make_kernel(2, outputscale=100.0))
     observations = model.observations()
     mean, covariance = model.prior(model.datapoints)
     prior_latent = observations.map.apply(mean)
-    problem = choose_side(covariance, prior_latent, observations, side=side)
+    problem = choose_system(covariance, prior_latent, observations, system=side)
     with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models"):
         mode = find_mode(problem, max_steps=2)
     assert not bool(mode.converged)

@@ -65,7 +65,7 @@ def test_the_posterior_is_the_same(
     for mine, other in zip(tensors(split.posterior(X)), tensors(whole.posterior(X)), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-9)
     (_, mine), (_, other) = split.representer(), whole.representer()
-    assert type(mine.side) is type(other.side)
+    assert type(mine.system) is type(other.system)
     for field in ("latent", "weights", "log_joint"):
         left, right = getattr(mine.mode, field), getattr(other.mode, field)
         torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)

@@ -26,7 +26,7 @@ from torch import Size, Tensor
 
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference import AnswerSide, ItemSide, sides
+from botorch_pref.inference import DualSystem, PrimalSystem, systems
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP, solved
 from botorch_pref.models.fitting import ScalesPrior
@@ -575,8 +575,8 @@ def test_both_sides_agree(
         X[4], X[5] = X[0], X[1]
         comparisons = comparisons[(X[comparisons[:, 0]] != X[comparisons[:, 1]]).any(-1)]
     found = []
-    for side in (AnswerSide, ItemSide):
-        monkeypatch.setattr(sides, "preferred_side", lambda _, side=side: side)
+    for side in (DualSystem, PrimalSystem):
+        monkeypatch.setattr(systems, "preferred_system", lambda _, side=side: side)
         model = PreferenceGP(
             X, comparisons, covar_module=make_kernel(2), likelihood=link(scale), variance=variance
         )

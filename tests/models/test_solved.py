@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
-from botorch_pref.inference import AnswerSide, ItemSide, Side, extension
+from botorch_pref.inference import DualSystem, PrimalSystem, System, extension
 from botorch_pref.models import PreferenceGP, solved
 from tests.common import same
 from tests.models.common import Costs, assert_same_posterior, make_duels, make_kernel, rand
@@ -29,7 +29,7 @@ Z = rand(5, 2, seed=9)
 both_variances = pytest.mark.parametrize("variance", ["laplace", 0.7])
 # Fewer duels than items, and more: the answer side and the item side.
 sizes = pytest.mark.parametrize(
-    ("num_items", "num_duels", "side"), [(16, 8, AnswerSide), (8, 40, ItemSide)]
+    ("num_items", "num_duels", "side"), [(16, 8, DualSystem), (8, 40, PrimalSystem)]
 )
 
 
@@ -40,8 +40,8 @@ def make_model(num_items: int = 16, num_duels: int = 8, **options: Any) -> Prefe
     return model
 
 
-def side_of(model: PreferenceGP) -> Side:
-    return model.representer()[1].side
+def side_of(model: PreferenceGP) -> System:
+    return model.representer()[1].system
 
 
 def anew(model: PreferenceGP) -> PreferenceGP:
@@ -79,7 +79,7 @@ def tell(model: PreferenceGP, pairs: Tensor, *answers: float) -> PreferenceGP:
 @both_variances
 @sizes
 def test_every_kind_of_answer(
-    num_items: int, num_duels: int, side: type[Side], variance: str | float, extended: list[int]
+    num_items: int, num_duels: int, side: type[System], variance: str | float, extended: list[int]
 ) -> None:
     model = make_model(num_items, num_duels, variance=variance)
     X, new = model.datapoints, rand(20, 2, seed=3)
@@ -108,7 +108,7 @@ def test_many_answers_and_other_sides(variance: str | float, extended: list[int]
         model = tell(model, pairs, *[float(i % 3 > 0) for i in range(number)])
         assert_as_anew(model)
     model = tell(model, rand(36, 2, seed=5), *[1.0] * 18)
-    assert isinstance(side_of(model), AnswerSide)
+    assert isinstance(side_of(model), DualSystem)
     assert_as_anew(model)
     for i, j in itertools.combinations(range(6), 2):
         model = tell(model, model.datapoints[[i, j]], 1.0)
@@ -166,7 +166,7 @@ def test_an_item_that_is_there_twice(variance: str | float) -> None:
     for row in (0, 3):
         twice = torch.stack([model.datapoints[row], rand(2, seed=20 + row)])
         model = model.condition_on_observations(twice, torch.tensor([[0, 1]]))
-        assert isinstance(side_of(model), ItemSide)
+        assert isinstance(side_of(model), PrimalSystem)
         assert_as_anew(model)
 
 
@@ -184,7 +184,7 @@ def test_items_beside_the_last(variance: str | float, lengthscale: float) -> Non
     for number in range(12):
         last = last + 1e-7 * (new[number] - 0.5) if number % 2 else new[number]
         model = tell(model, torch.stack([last, items[number % 11]]), float(number % 3 > 0))
-        assert isinstance(side_of(model), ItemSide)
+        assert isinstance(side_of(model), PrimalSystem)
         assert_as_anew(model)
 
 
@@ -219,7 +219,7 @@ def test_any_order_of_answers(variance: str | float, duels: list[Any], step: int
 def test_what_an_answer_costs(
     num_items: int,
     num_duels: int,
-    side: type[Side],
+    side: type[System],
     variance: str | float,
     outputscale: float,
     costs: Costs,
@@ -263,7 +263,7 @@ def test_what_an_answer_costs_where_the_prior_is_singular(
         costs.read()
         model.representer()
         assert 1 <= costs.read()[1] <= 4
-        assert isinstance(side_of(model), ItemSide)
+        assert isinstance(side_of(model), PrimalSystem)
         assert_as_anew(model)
     assert side_of(model).root.shape[-1] < 30
 
@@ -296,7 +296,7 @@ def test_the_covariance_for_kappa_is_not_factorised(
     variance: str | float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, found = make_model(variance=variance), []
-    for side in (AnswerSide, ItemSide):
+    for side in (DualSystem, PrimalSystem):
         factor = side.factor
 
         def watched(self: Any, curvature: Tensor, factor: Any = factor) -> Any:
@@ -424,7 +424,7 @@ def test_gradients_go_through_nothing_that_was_kept(extended: list[int]) -> None
 def test_on_a_device(
     num_items: int,
     num_duels: int,
-    side: type[Side],
+    side: type[System],
     variance: str | float,
     device: torch.device,
 ) -> None:

@@ -18,7 +18,7 @@ from optuna_dashboard.preferential import PreferentialStudy
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
-from botorch_pref.data.options import check_count, checked_positive, checked_seed
+from botorch_pref.data.checks import check_count, checked_positive, checked_seed
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.integrations.optuna.answers import items_of, read_answers
 from botorch_pref.integrations.optuna.kept import Kept, told

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
-from botorch_pref.data.options import checked_positive, plain
+from botorch_pref.data.checks import checked_positive, plain
 from botorch_pref.exceptions import ComparisonDataError
 
 BetaWord = Literal["log", "dimension"]

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-from botorch_pref.data.options import endless_from_json, endless_to_json
+from botorch_pref.data.checks import endless_from_json, endless_to_json
 
 Kind = Literal["duel", "value"]
 """What a query is."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypedDict, get_args
 
 from botorch_pref.acquisition.log_human_constrained_ei import Acceptance
-from botorch_pref.data.options import (
+from botorch_pref.data.checks import (
     check_count,
     checked_positive,
     endless_to_json,

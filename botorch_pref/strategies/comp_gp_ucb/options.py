@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from botorch_pref.data.options import checked_positive, is_positive
+from botorch_pref.data.checks import checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted import WidthOptions, WidthSettings
 from botorch_pref.strategies.budgeted.options import LEAST_GAMMA

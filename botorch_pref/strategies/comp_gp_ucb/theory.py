@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.theory import check_confidence, information_gain
 

@@ -12,7 +12,7 @@ from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from botorch_pref.data import Comparisons, Values
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.kernels import ComparisonBiasKernel
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.queries import Duel, Evaluate, Query

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from botorch_pref.acquisition.knowledge_gradient import REPEATS
-from botorch_pref.data.options import check_count, checked_positive
+from botorch_pref.data.checks import check_count, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.budgeted import BudgetOptions, BudgetSettings
 

@@ -11,7 +11,7 @@ from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from torch import Tensor
 
 from botorch_pref.acquisition import DiscreteKnowledgeGradient, DuelingKnowledgeGradient
-from botorch_pref.inference.sides import prior_root
+from botorch_pref.inference.systems import prior_root
 from botorch_pref.models import PreferenceGP
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Maximum, SearchSpace

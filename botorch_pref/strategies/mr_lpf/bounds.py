@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_pref.data.options import is_positive
+from botorch_pref.data.checks import is_positive
 from botorch_pref.exceptions import ComparisonDataError
 
 MAX_SLOPE = 0.25  # L, the largest slope of the sigmoid

@@ -115,7 +115,7 @@ class Elimination:
         return mean.unsqueeze(-1) - self._mean, variance.clamp_min(0.0)
 
     def _moments(self, inputs: Tensor, cross: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        columns = self._found.side.columns(cross)
+        columns = self._found.system.columns(cross)
         weights = columns @ self._found.gamma
         prior = self.model.covar_module(inputs, diag=True)
         variance = prior - (weights * columns).sum(-1)

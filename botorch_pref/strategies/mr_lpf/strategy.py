@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from torch import Tensor
 
-from botorch_pref.data.options import checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, ConfidenceWarning
 from botorch_pref.inference.finite import Regularizer, checked_regularizer
 from botorch_pref.randomness import derive_seed

@@ -10,8 +10,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
-from botorch_pref.data.options import checked_positive
-from botorch_pref.data.rows import match_items
+from botorch_pref.data.blocks import match_items
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block
 from botorch_pref.likelihood_ratio.choices import choice_block

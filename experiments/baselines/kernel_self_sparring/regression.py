@@ -9,7 +9,7 @@ from gpytorch.kernels import ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.inference.sides import prior_root
+from botorch_pref.inference.systems import prior_root
 from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed

@@ -9,7 +9,14 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from torch import Tensor
 
-from botorch_pref.inference import Block, Observations, Representer, Side, choose_side, represent
+from botorch_pref.inference import (
+    Block,
+    LaplacePosterior,
+    Observations,
+    System,
+    choose_system,
+    laplace_posterior,
+)
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import laplace as reference
 from tests.inference.common import (
@@ -45,18 +52,18 @@ def prior_mean(X: Tensor) -> Tensor:
 
 def fit(
     observations: Observations,
-    wanted: type[Side],
+    wanted: type[System],
     outputscale: float = 4.0,
     items: Tensor = X,
     variance_weight: Tensor | None = None,
-) -> Representer:
+) -> LaplacePosterior:
     K = matern(items, outputscale=outputscale)
     latent = prior_latent(observations, prior_mean(items))
-    return represent(choose_side(K, latent, observations, side=wanted), variance_weight)
+    return laplace_posterior(choose_system(K, latent, observations, system=wanted), variance_weight)
 
 
 def predict(
-    fitted: Representer, outputscale: float = 4.0, items: Tensor = X, points: Tensor = POINTS
+    fitted: LaplacePosterior, outputscale: float = 4.0, items: Tensor = X, points: Tensor = POINTS
 ) -> tuple[Tensor, Tensor]:
     prior = matern(points, outputscale=outputscale)
     cross = matern(points, items, outputscale=outputscale)
@@ -84,7 +91,7 @@ class TestAgainstTheOracle:
 
     def test_joint_posterior(
         self,
-        wanted: type[Side],
+        wanted: type[System],
         link: str,
         scale: float,
         judge: str,
@@ -105,7 +112,9 @@ class TestAgainstTheOracle:
 class TestAnswerFreeVariance:
     @pytest.mark.parametrize("kappa", [0.1, 1.0, 4.0])
     @every_outputscale
-    def test_against_the_oracle(self, wanted: type[Side], kappa: float, outputscale: float) -> None:
+    def test_against_the_oracle(
+        self, wanted: type[System], kappa: float, outputscale: float
+    ) -> None:
         observations = make(X, M, LABELS, padding=2)
         fitted = fit(observations, wanted, outputscale, X, observations.weight / kappa)
         mean, covariance = predict(fitted, outputscale)
@@ -121,7 +130,7 @@ class TestAnswerFreeVariance:
         assert_equal(covariance, expected)
         assert torch.equal(mean, predict(fit(observations, wanted, outputscale), outputscale)[0])
 
-    def test_does_not_depend_on_the_answers(self, wanted: type[Side]) -> None:
+    def test_does_not_depend_on_the_answers(self, wanted: type[System]) -> None:
         first, second = (make(X, M, judge=judge) for judge in ("noisy", "consistent"))
         weight = torch.ones(M, dtype=torch.float64)
         fitted = [fit(data, wanted, variance_weight=weight) for data in (first, second)]
@@ -132,12 +141,12 @@ class TestAnswerFreeVariance:
         ("kappa", "utility", "difference"), [(1.0, 9.807, 0.48614), (None, None, 5.88105)]
     )
     def test_fixture(
-        self, wanted: type[Side], kappa: float | None, utility: float | None, difference: float
+        self, wanted: type[System], kappa: float | None, utility: float | None, difference: float
     ) -> None:
         items, observations = design_fixture()
         K = matern(items, lengthscale=0.1, outputscale=20.0)
-        side = choose_side(K, torch.zeros(2, dtype=torch.float64), observations, side=wanted)
-        fitted = represent(side, None if kappa is None else observations.weight / kappa)
+        system = choose_system(K, torch.zeros(2, dtype=torch.float64), observations, system=wanted)
+        fitted = laplace_posterior(system, None if kappa is None else observations.weight / kappa)
         _, covariance = fitted.predict(torch.zeros(3, dtype=torch.float64), K, K)
         contrast = torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)
         assert float(contrast @ covariance @ contrast) == pytest.approx(difference, abs=5e-6)
@@ -147,7 +156,7 @@ class TestAnswerFreeVariance:
 
 @both_sides
 class TestCombinations:
-    def test_differences_are_those_of_the_joint_posterior(self, wanted: type[Side]) -> None:
+    def test_differences_are_those_of_the_joint_posterior(self, wanted: type[System]) -> None:
         fitted = fit(make(X, M, LABELS), wanted)
         mean, covariance = predict(fitted)
         A = torch.zeros(4, Q, dtype=torch.float64)
@@ -159,7 +168,7 @@ class TestCombinations:
         assert_equal(found[0], A @ mean, 1e-12)
         assert_equal(found[1], (A @ covariance @ A.T).diagonal(), 1e-12)
 
-    def test_no_variance_is_negative(self, wanted: type[Side]) -> None:
+    def test_no_variance_is_negative(self, wanted: type[System]) -> None:
         # Duels asked a million times leave a variance of 1e-6, below the rounding of K Gamma K.
         observations = make(X, M)
         weight = torch.full((M,), 1e6, dtype=torch.float64)
@@ -173,7 +182,7 @@ class TestCombinations:
         _, variance = fitted.predict_differences(zero, prior - 1e-2, A @ K)
         assert (variance == 0).all()
 
-    def test_leading_dimensions_of_the_points(self, wanted: type[Side]) -> None:
+    def test_leading_dimensions_of_the_points(self, wanted: type[System]) -> None:
         fitted = fit(make(X, M, LABELS), wanted)
         points = rand(2, 3, Q, 2, seed=21)
         mean, covariance = predict(fitted, points=points)
@@ -183,11 +192,11 @@ class TestCombinations:
         assert_equal(mean[1, 2], one[0], 1e-12)
         assert_equal(covariance[1, 2], one[1], 1e-12)
 
-    def test_a_batch_of_posteriors(self, wanted: type[Side]) -> None:
+    def test_a_batch_of_posteriors(self, wanted: type[System]) -> None:
         items = rand(3, N, 2)
         observations = make(items, M)
         K, latent = matern(items), 0.3 * randn(3, M)
-        fitted = represent(choose_side(K, latent, observations, side=wanted))
+        fitted = laplace_posterior(choose_system(K, latent, observations, system=wanted))
         prior, cross = matern(POINTS), matern(POINTS, items)
         mean, covariance = fitted.predict(prior_mean(POINTS), prior, cross)
         for i in range(3):
@@ -199,18 +208,18 @@ class TestCombinations:
                 block.weight[i],
                 block.likelihood,
             )
-            side = choose_side(K[i], latent[i], Observations([one], N), side=wanted)
-            expected = represent(side).predict(prior_mean(POINTS), prior, cross[i])
+            system = choose_system(K[i], latent[i], Observations([one], N), system=wanted)
+            expected = laplace_posterior(system).predict(prior_mean(POINTS), prior, cross[i])
             assert_equal(mean[i], expected[0], 1e-12)
             assert_equal(covariance[i], expected[1], 1e-12)
 
-    def test_far_away_is_the_prior(self, wanted: type[Side]) -> None:
+    def test_far_away_is_the_prior(self, wanted: type[System]) -> None:
         points = POINTS + 100.0
         mean, covariance = predict(fit(make(X, M, LABELS), wanted), points=points)
         assert_equal(mean, prior_mean(points), 1e-12)
         assert_equal(covariance, matern(points), 1e-12)
 
-    def test_nothing_seen_is_the_prior(self, wanted: type[Side]) -> None:
+    def test_nothing_seen_is_the_prior(self, wanted: type[System]) -> None:
         mean, covariance = predict(fit(make(X, M, padding=M), wanted))
         assert_equal(mean, prior_mean(POINTS), 1e-15)
         assert_equal(covariance, matern(POINTS), 1e-15)
@@ -218,7 +227,7 @@ class TestCombinations:
 
 @both_sides
 @pytest.mark.parametrize("outputscale", [0.5, 4.0, 50.0])
-def test_against_scikit_learn(wanted: type[Side], outputscale: float) -> None:
+def test_against_scikit_learn(wanted: type[System], outputscale: float) -> None:
     items = rand(25, 2, seed=8)
     accept = (items.sum(-1) + 0.3 * randn(25, seed=9)) > 1.0
     kernel = ConstantKernel(outputscale) * Matern(0.4, nu=2.5)
@@ -233,8 +242,8 @@ def test_against_scikit_learn(wanted: type[Side], outputscale: float) -> None:
     )
     zero = torch.zeros(25, dtype=torch.float64)
     K = as_tensor(kernel(items.numpy()))
-    side = choose_side(K, zero, Observations([block], 25), side=wanted)
-    mean, covariance = represent(side).predict(
+    system = choose_system(K, zero, Observations([block], 25), system=wanted)
+    mean, covariance = laplace_posterior(system).predict(
         torch.zeros(Q, dtype=torch.float64),
         as_tensor(kernel(POINTS.numpy())),
         as_tensor(kernel(POINTS.numpy(), items.numpy())),
@@ -245,16 +254,16 @@ def test_against_scikit_learn(wanted: type[Side], outputscale: float) -> None:
 
 
 @both_sides
-def test_single_precision(wanted: type[Side]) -> None:
+def test_single_precision(wanted: type[System]) -> None:
     exact = make(X, M, LABELS)
     blocks = [
         Block(b.items, b.coefficients, b.answer.float(), b.weight.float(), b.likelihood)
         for b in exact.blocks
     ]
     latent = prior_latent(exact, prior_mean(X)).float()
-    side = choose_side(matern(X.float()), latent, Observations(blocks, N), side=wanted)
+    system = choose_system(matern(X.float()), latent, Observations(blocks, N), system=wanted)
     points = POINTS.float()
-    mean, covariance = represent(side).predict(
+    mean, covariance = laplace_posterior(system).predict(
         prior_mean(points), matern(points), matern(points, X.float())
     )
     expected = predict(fit(exact, wanted))

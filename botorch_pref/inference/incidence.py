@@ -1,4 +1,4 @@
-r"""The maps through which answers see items, and the coordinates of a side see latent values.
+r"""The maps through which answers see items, and the coordinates of a system see latent values.
 
 Notation as in :mod:`botorch_pref.inference.observations`.
 """
@@ -13,7 +13,7 @@ from torch import Size, Tensor
 from torch.autograd import Function
 
 
-class SparseMap:
+class Incidence:
     r"""``H``: every row a combination of ``k`` items.
 
     Args:
@@ -144,7 +144,7 @@ class _Gram(Function):
     """Its own gradient: autograd's adds up a full matrix for each item of a row, twice."""
 
     @staticmethod
-    def forward(ctx: Any, covariance: Tensor, rows: SparseMap) -> Tensor:
+    def forward(ctx: Any, covariance: Tensor, rows: Incidence) -> Tensor:
         ctx.map, ctx.shape = rows, covariance.shape
         return rows.columns(rows.rows(covariance))
 
@@ -164,8 +164,8 @@ def _tall_index(index: Tensor, shape: Size, height: int) -> Tensor:
     return (index + start).flatten()
 
 
-class IdentityMap:
-    """The map of a side whose coordinates are the latent values themselves."""
+class IdentityIncidence:
+    """The map of a system whose coordinates are the latent values themselves."""
 
     def columns(self, matrix: Tensor) -> Tensor:
         """``C`` itself."""
@@ -218,7 +218,7 @@ def scaled(term: Tensor, factor: float | Tensor) -> Tensor:
     return term if factor == 1.0 else -term
 
 
-def others(kept: Tensor, size: int) -> Tensor:
+def complement(kept: Tensor, size: int) -> Tensor:
     """The positions below ``size`` that are not among some."""
     rest = torch.ones(size, dtype=torch.bool, device=kept.device)
     rest[kept] = False

@@ -1,13 +1,56 @@
-r"""Rows of unbatched comparisons, matched and merged by sorting: ``O((n + m) log(n + m))``."""
+r"""Blocks of observed rows, and the matching and merging of rows: ``O((n + m) log(n + m))``.
+
+Notation: ``n`` items, ``m`` rows, ``f: ... x n`` utilities, ``H: m x n`` sparse with ``k``
+entries a row, ``eta = H f: ... x m`` latent values, ``y`` answers, ``w`` weights.
+A duel is the row ``f[i] - f[j]`` (coefficients ``(1, -1)``), a label the row ``f[i]``.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 
-__all__ = ["match_items", "merge_rows", "winners_first"]
+
+class ElementwiseLikelihood(Protocol):
+    """A log-concave likelihood of one latent value a row."""
+
+    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        """Log probability of each row."""
+
+    def derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """First derivative, minus the second, and the third, of each row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    r"""Rows of one kind of judgement.
+
+    Attributes:
+        items: ``... x m x k``-dim long tensor of item indices.
+        coefficients: ``k`` constants: ``(1, -1)`` for duels, ``(1,)`` for labels.
+        answer: ``... x m``-dim answers in ``[0, 1]``.
+        weight: ``... x m``-dim weights; a row of weight 0 is padding.
+        likelihood: The likelihood of the rows.
+    """
+
+    items: Tensor
+    coefficients: tuple[float, ...]
+    answer: Tensor
+    weight: Tensor
+    likelihood: ElementwiseLikelihood
+
+    def select(self, elements: Tensor | slice | int) -> Block:
+        """Some elements of the first batch dimension, or one without that dimension."""
+        items = self.items.expand(*self.answer.shape[:-1], *self.items.shape[-2:])
+        rows = items[elements], self.answer[elements], self.weight[elements]
+        return replace(self, items=rows[0], answer=rows[1], weight=rows[2])
 
 
 def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The two sides of one model: each factor against dense algebra, and one side against the other."""
+"""The two systems of one model: each against dense algebra, and one against the other."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.inference import AnswerSide, ItemSide, Observations, Side, choose_side
+from botorch_pref.inference import DualSystem, Observations, PrimalSystem, System, choose_system
 from botorch_pref.inference.mode import find_mode
-from botorch_pref.inference.sides import prior_root
+from botorch_pref.inference.systems import prior_root
 from tests.inference.common import (
     LINKS,
     SIDES,
@@ -67,40 +67,46 @@ def test_prior_root_projects_what_rounding_left_indefinite() -> None:
 
 
 class TestChooseSide:
-    def choose(self, num_rows: int, **options: object) -> Side:
+    def choose(self, num_rows: int, **options: object) -> System:
         observations = make(X, num_rows)
         latent = torch.zeros(num_rows, dtype=torch.float64)
-        return choose_side(matern(X), latent, observations, **options)  # type: ignore[arg-type]
+        return choose_system(matern(X), latent, observations, **options)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(
         ("num_rows", "expected"),
-        [(1, AnswerSide), (N - 1, AnswerSide), (N, AnswerSide), (N + 1, ItemSide), (40, ItemSide)],
+        [
+            (1, DualSystem),
+            (N - 1, DualSystem),
+            (N, DualSystem),
+            (N + 1, PrimalSystem),
+            (40, PrimalSystem),
+        ],
     )
-    def test_the_smaller_side(self, num_rows: int, expected: type[Side]) -> None:
-        side = self.choose(num_rows)
-        assert type(side) is expected
-        assert side.covariance.shape[-1] == min(num_rows, N)
+    def test_the_smaller_side(self, num_rows: int, expected: type[System]) -> None:
+        system = self.choose(num_rows)
+        assert type(system) is expected
+        assert system.covariance.shape[-1] == min(num_rows, N)
 
     @pytest.mark.parametrize("wanted", SIDES)
-    def test_either_side_can_be_forced(self, wanted: type[Side]) -> None:
-        assert type(self.choose(3, side=wanted)) is wanted
-        assert type(self.choose(20, side=wanted)) is wanted
+    def test_either_side_can_be_forced(self, wanted: type[System]) -> None:
+        assert type(self.choose(3, system=wanted)) is wanted
+        assert type(self.choose(20, system=wanted)) is wanted
 
     @pytest.mark.parametrize("wanted", SIDES)
-    def test_jitter_goes_to_the_items(self, wanted: type[Side]) -> None:
-        side = self.choose(4, side=wanted, jitter=0.1)
+    def test_jitter_goes_to_the_items(self, wanted: type[System]) -> None:
+        system = self.choose(4, system=wanted, jitter=0.1)
         K = matern(X) + 0.1 * torch.eye(N, dtype=torch.float64)
-        H = torch.from_numpy(design(side.observations))
-        assert_equal(side.covariance, K if wanted is ItemSide else H @ K @ H.T, 1e-14)
+        H = torch.from_numpy(design(system.observations))
+        assert_equal(system.covariance, K if wanted is PrimalSystem else H @ K @ H.T, 1e-14)
 
     @pytest.mark.parametrize("wanted", SIDES)
-    def test_the_covariance_carries_the_graph(self, wanted: type[Side]) -> None:
+    def test_the_covariance_carries_the_graph(self, wanted: type[System]) -> None:
         K = matern(X).requires_grad_()
         zero = torch.zeros(4, dtype=torch.float64)
-        side = choose_side(K, zero, make(X, 4), side=wanted, jitter=0.1)
-        (grad,) = torch.autograd.grad(side.covariance.sum(), K)
-        H = side.map.apply(torch.eye(side.covariance.shape[-1], dtype=torch.float64))
-        assert side.covariance.requires_grad
+        system = choose_system(K, zero, make(X, 4), system=wanted, jitter=0.1)
+        (grad,) = torch.autograd.grad(system.covariance.sum(), K)
+        H = system.map.apply(torch.eye(system.covariance.shape[-1], dtype=torch.float64))
+        assert system.covariance.requires_grad
         assert grad.shape == K.shape
         assert not H.requires_grad
 
@@ -108,53 +114,53 @@ class TestChooseSide:
 @pytest.mark.parametrize("wanted", SIDES)
 @pytest.mark.parametrize("kind", sorted(COVARIANCES))
 class TestFactor:
-    def build(self, wanted: type[Side], kind: str) -> tuple[Side, Tensor, Tensor]:
+    def build(self, wanted: type[System], kind: str) -> tuple[System, Tensor, Tensor]:
         observations = make(X, 7, 3, padding=2)
-        side = choose_side(
-            COVARIANCES[kind], torch.zeros(10, dtype=torch.float64), observations, side=wanted
+        system = choose_system(
+            COVARIANCES[kind], torch.zeros(10, dtype=torch.float64), observations, system=wanted
         )
         H = torch.from_numpy(design(observations))
-        G = torch.eye(10, dtype=torch.float64) if wanted is AnswerSide else H
-        return side, H @ COVARIANCES[kind] @ H.T, G
+        G = torch.eye(10, dtype=torch.float64) if wanted is DualSystem else H
+        return system, H @ COVARIANCES[kind] @ H.T, G
 
-    def test_against_dense_formulas(self, wanted: type[Side], kind: str) -> None:
-        side, P, G = self.build(wanted, kind)
+    def test_against_dense_formulas(self, wanted: type[System], kind: str) -> None:
+        system, P, G = self.build(wanted, kind)
         curvature, x = 3 * rand(10), randn(10)
         curvature[[2, 8]] = 0.0
-        factor = side.factor(curvature)
+        factor = system.factor(curvature)
         inner = torch.eye(10, dtype=torch.float64) + curvature[:, None] * P
         gamma = G.T @ torch.linalg.solve(inner, torch.diag(curvature)) @ G
         assert_equal(factor.log_det, torch.linalg.slogdet(inner).logabsdet, 1e-12)
         assert_equal(factor.gamma(), gamma, 1e-11)
         assert_equal(factor.solve_adjoint(x), torch.linalg.solve(inner, x), 1e-12)
 
-    def test_slope_of_the_log_determinant(self, wanted: type[Side], kind: str) -> None:
-        side, P, _ = self.build(wanted, kind)
+    def test_slope_of_the_log_determinant(self, wanted: type[System], kind: str) -> None:
+        system, P, _ = self.build(wanted, kind)
         latent = randn(10).requires_grad_()
-        _, curvature, third = side.observations.derivatives(latent)
+        _, curvature, third = system.observations.derivatives(latent)
         inner = torch.eye(10, dtype=torch.float64) + curvature[:, None] * P
         (expected,) = torch.autograd.grad(-0.5 * torch.logdet(inner), latent)
-        factor = side.factor(curvature.detach())
+        factor = system.factor(curvature.detach())
         found = factor.log_det_slope(factor.gamma(), third.detach())
         assert_equal(found, expected, 1e-12)
 
-    def test_newton_solves_its_quadratic_model(self, wanted: type[Side], kind: str) -> None:
-        side, P, _ = self.build(wanted, kind)
+    def test_newton_solves_its_quadratic_model(self, wanted: type[System], kind: str) -> None:
+        system, P, _ = self.build(wanted, kind)
         start = randn(10)
-        z = side.coordinates(start)
-        latent = side.latent(z)
+        z = system.coordinates(start)
+        latent = system.latent(z)
         assert_equal(latent, P @ start, 1e-12)
-        assert_equal(side.penalty(z, latent), 0.5 * start @ P @ start, 1e-12)
-        score, curvature, _ = side.observations.derivatives(latent)
-        side.begin(None)
-        look = side.look(z)
-        assert_equal(look.gradient, side.gradient(score, z), 1e-12)
-        assert_equal(look.curvature, curvature, 1e-12)
-        direction, slope = side.newton(look)
+        assert_equal(system.penalty(z, latent), 0.5 * start @ P @ start, 1e-12)
+        score, curvature, _ = system.observations.derivatives(latent)
+        system.begin(None)
+        state = system.evaluate(z)
+        assert_equal(state.gradient, system.gradient(score, z), 1e-12)
+        assert_equal(state.curvature, curvature, 1e-12)
+        direction, slope = system.newton(state)
         # In latent values: (I + P W) step = P score - (eta - prior).
         inner = torch.eye(10, dtype=torch.float64) + P * curvature
         expected = torch.linalg.solve(inner, P @ score - latent)
-        assert_equal(side.latent(direction), expected, 1e-11)
+        assert_equal(system.latent(direction), expected, 1e-11)
         assert_equal(slope, (score - start) @ expected, 1e-11)
 
 
@@ -182,6 +188,6 @@ class TestSidesAgree:
         assert_equal(factors[0].solve_adjoint(x), factors[1].solve_adjoint(x))
 
 
-def build(wanted: type[Side], observations: Observations, K: Tensor) -> Side:
+def build(wanted: type[System], observations: Observations, K: Tensor) -> System:
     mean = 0.5 * X.sum(-1) - 0.3
-    return choose_side(K, prior_latent(observations, mean), observations, side=wanted)
+    return choose_system(K, prior_latent(observations, mean), observations, system=wanted)

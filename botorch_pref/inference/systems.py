@@ -1,0 +1,483 @@
+r"""The two systems of one model: the same posterior in ``m`` answers or in ``n`` items.
+
+Notation: ``K: ... x n x n`` prior covariance of the items, ``H`` the sparse map,
+``P = H K H^T: ... x m x m``, ``W = diag(w): ... x m`` curvature, ``S = W^1/2``,
+``C`` the covariance of a system's coordinates (``P`` or ``K``), ``G`` the system's own map
+(the identity or ``H``), so that ``P = G C G^T`` on both systems.
+
+* answer system: ``B = I + S P S``, whose eigenvalues are at least 1;
+* item system: ``M = I + R^T L_W R`` with ``K = R R^T`` and ``L_W = H^T W H``.
+
+Everything that the evidence and its gradient need is one of three quantities:
+``log det(I + W P)``, ``Gamma = G^T S B^-1 S G = (C + L_W^-1)^-1`` and the solution of
+``(I + W P) t = x``. No gradient is ever taken through a root.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Size, Tensor
+from torch.linalg import solve_triangular
+
+from botorch_pref.inference.incidence import IdentityIncidence, Incidence, broadcast
+from botorch_pref.inference.observations import Observations
+
+_SMALL = 64  # roots of the rounding unit
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonState:
+    r"""What Newton's iteration sees at one point.
+
+    Attributes:
+        latent: ``... x m``-dim latent values ``eta``.
+        weights: What :attr:`LaplaceMode.weights` would be, were this the mode.
+        objective: ``...``-dim log joint density.
+        curvature: ``... x m``-dim curvature ``w``.
+        gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
+        distance: ``...``-dim size of the gradient, in the system's own measure.
+        cholesky: ``... x r x r``-dim factor of the Hessian, or of one near by, if known.
+        is_slow: ``...``-dim booleans: whether a Hessian that the system kept has become a poor one,
+            and a step is to be taken by a new one; ``None`` if it kept none.
+    """
+
+    latent: Tensor
+    weights: Tensor
+    objective: Tensor
+    curvature: Tensor
+    gradient: Tensor
+    distance: Tensor
+    cholesky: Tensor | None = None
+    is_slow: Tensor | None = None
+
+
+class System(ABC):
+    r"""A prior and observations, as the search for the mode and predictions see them.
+
+    Attributes:
+        covariance: ``... x s x s``-dim prior covariance of the system's coordinates.
+        prior_latent: ``... x m``-dim prior mean of the latent values.
+        observations: The observations.
+        is_expensive: Whether a state is so dear that the first good enough one ends the search.
+    """
+
+    is_expensive = False
+
+    def __init__(
+        self, covariance: Tensor, prior_latent: Tensor, observations: Observations
+    ) -> None:
+        self.covariance = covariance
+        self.prior_latent = prior_latent
+        self.observations = observations
+
+    @property
+    def shape(self) -> Size:
+        """The batch shape."""
+        return broadcast(
+            self.covariance.shape[:-2], self.prior_latent.shape[:-1], self.observations.batch_shape
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """The :attr:`NewtonState.distance` below which an element counts as converged."""
+        return float(0.5 * torch.finfo(self.covariance.dtype).eps ** 0.5)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors, beside the observations, that the system consists of."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    @abstractmethod
+    def columns(self, cross_covariance: Tensor) -> Tensor:
+        """Covariance of points with the coordinates, from ``... x q x n`` with items."""
+
+    @abstractmethod
+    def begin(self, start: Tensor | None) -> Tensor:
+        """Newton's coordinates ``... x r`` to begin a search with, given weights or none."""
+
+    @abstractmethod
+    def evaluate(self, z: Tensor) -> NewtonState:
+        """The objective and its derivatives at Newton's coordinates ``z``."""
+
+    def is_small(self, state: NewtonState, z: Tensor) -> Tensor:
+        """Whether the gradient is small beside its own terms, for each element."""
+        return torch.ones_like(state.distance, dtype=torch.bool)
+
+    @abstractmethod
+    def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
+        """Newton's direction, and the slope of the objective along it; ``slow`` as in the state."""
+
+    @abstractmethod
+    def factor(self, curvature: Tensor) -> Factor:
+        """Factor the Hessian at a curvature ``... x m``."""
+
+
+class ExactSystem(System):
+    r"""A system that loses nothing of the prior.
+
+    Attributes:
+        map: The map from the system's coordinates to the latent values.
+        patience: What share of the gradient a step may leave for another by the same Hessian,
+            which saves most factorisations from a start that is close by; 0 to keep none.
+    """
+
+    map: Incidence | IdentityIncidence
+    patience = 0.0
+    _kept: tuple[ExactFactor, Tensor] | None = None  # a Hessian, and the distance of the last step
+    _scale: Tensor  # of the gradient, in this search
+
+    def replaced(self, observations: Observations, tensors: Mapping[str, Tensor]) -> Self:
+        """The same kind of system with other observations and tensors."""
+        system = copy.copy(self)
+        system.__dict__.update(tensors, observations=observations)
+        if isinstance(self.map, Incidence):
+            system.map = observations.map
+        return system
+
+    def begin(self, start: Tensor | None) -> Tensor:
+        """See the base class."""
+        self._scale, self._kept = self.gradient_scale(), None
+        zero = self.covariance.new_zeros(*self.shape, self.num_coordinates)
+        if start is None:
+            return zero
+        # Weights of another prior can be far off, and zero never is.
+        near = self.coordinates(start).expand_as(zero)
+        better = self._objective(near)[1] > self._objective(zero)[1]
+        return torch.where(better.unsqueeze(-1), near, zero)
+
+    def evaluate(self, z: Tensor) -> NewtonState:
+        """See the base class; the distance is relative to the terms of the gradient."""
+        latent, objective = self._objective(z)
+        score, curvature, _ = self.observations.derivatives(latent)
+        gradient = self.gradient(score, z)
+        distance = gradient.abs().amax(-1) / self._scale
+        kept = self._kept
+        slow = None if kept is None else distance > self.patience * kept[1]
+        return NewtonState(latent, score, objective, curvature, gradient, distance, is_slow=slow)
+
+    def is_small(self, state: NewtonState, z: Tensor) -> Tensor:
+        """See the base class; ``z`` is one of the two terms."""
+        share = _SMALL * torch.finfo(z.dtype).eps ** 0.5
+        return state.gradient.abs().amax(-1) <= share * z.abs().amax(-1)
+
+    def _objective(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        shift = self.latent(z)
+        latent = self.prior_latent + shift
+        return latent, self.observations.log_prob(latent).sum(-1) - self.penalty(z, shift)
+
+    def forget(self) -> None:
+        """Let go of the Hessian that was kept, and keep none from now on."""
+        self.patience, self._kept = 0.0, None
+
+    def _hessian(self, state: NewtonState, slow: bool) -> ExactFactor:
+        """What a step is taken by: the factored Hessian here, or a kept one while it serves."""
+        kept = self._kept
+        factor = self.factor(state.curvature) if kept is None or slow else kept[0]
+        if self.patience:
+            self._kept = factor, state.distance
+        return factor
+
+    @property
+    def num_coordinates(self) -> int:
+        """The number of Newton's coordinates."""
+        return self.covariance.shape[-1]
+
+    @abstractmethod
+    def coordinates(self, weights: Tensor) -> Tensor:
+        """Newton's coordinates ``z`` of ``... x m`` representer weights."""
+
+    @abstractmethod
+    def latent(self, z: Tensor) -> Tensor:
+        """``eta - prior_latent`` at Newton's coordinates ``z``."""
+
+    @abstractmethod
+    def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
+        """Half the squared prior norm at ``z``, where ``latent = self.latent(z)``."""
+
+    @abstractmethod
+    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
+        """What vanishes at the mode, in Newton's coordinates."""
+
+    @abstractmethod
+    def gradient_scale(self) -> Tensor:
+        """The size of the terms whose difference :meth:`gradient` is, one an element."""
+
+    @abstractmethod
+    def factor(self, curvature: Tensor) -> ExactFactor:
+        """See the base class."""
+
+
+class DualSystem(ExactSystem):
+    """Coordinates are the latent values; the representer weights are one a row."""
+
+    map: IdentityIncidence
+
+    def __init__(
+        self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
+    ) -> None:
+        super().__init__(observations.map.gram(item_covariance), prior_latent, observations)
+        self.map = IdentityIncidence()
+
+    def columns(self, cross_covariance: Tensor) -> Tensor:
+        """See the base class."""
+        return self.observations.map.columns(cross_covariance)
+
+    def coordinates(self, weights: Tensor) -> Tensor:
+        """See the base class."""
+        return weights
+
+    def latent(self, z: Tensor) -> Tensor:
+        """See the base class."""
+        return matvec(self.covariance, z)
+
+    def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
+        """See the base class."""
+        return 0.5 * (z * latent).sum(-1)
+
+    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
+        """See the base class."""
+        return score - z
+
+    def gradient_scale(self) -> Tensor:
+        """See the base class."""
+        return self.observations.score_scale(self.prior_latent).clamp_min(1.0)
+
+    def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        direction = self._hessian(state, slow).solve_adjoint(state.gradient)
+        return direction, (state.gradient * self.latent(direction)).sum(-1)
+
+    def factor(self, curvature: Tensor) -> DualFactor:
+        """See the base class."""
+        return DualFactor(self.covariance, curvature)
+
+
+class PrimalSystem(ExactSystem):
+    r"""Coordinates are the utilities; the representer weights are one an item.
+
+    Attributes:
+        order: ``r`` rows of which the root is a triangle, if there are any; None for all in order.
+    """
+
+    map: Incidence
+    order: Tensor | None = None
+
+    def __init__(
+        self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
+    ) -> None:
+        super().__init__(item_covariance, prior_latent, observations)
+        self.map = observations.map
+
+    @cached_property
+    def root(self) -> Tensor:
+        """The ``... x n x r``-dim root of the covariance; may be set where it is known."""
+        return prior_root(self.covariance.detach())
+
+    @property
+    def num_coordinates(self) -> int:
+        """See the base class; it is the rank of the root."""
+        return self.root.shape[-1]
+
+    def columns(self, cross_covariance: Tensor) -> Tensor:
+        """See the base class."""
+        return cross_covariance
+
+    def coordinates(self, weights: Tensor) -> Tensor:
+        """See the base class."""
+        return matvec(self.root.transpose(-1, -2), self.map.adjoint(weights))
+
+    def latent(self, z: Tensor) -> Tensor:
+        """See the base class."""
+        return self.map.apply(matvec(self.root, z))
+
+    def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
+        """See the base class."""
+        return 0.5 * z.square().sum(-1)
+
+    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
+        """See the base class."""
+        return self.coordinates(score) - z
+
+    def gradient_scale(self) -> Tensor:
+        """See the base class."""
+        size = self.covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
+        return (size * self.observations.score_scale(self.prior_latent)).clamp_min(1.0)
+
+    def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        gradient, cholesky = state.gradient, self._hessian(state, slow).cholesky
+        direction = solve_vector(cholesky, gradient)
+        return direction, (gradient * direction).sum(-1)
+
+    def factor(self, curvature: Tensor) -> PrimalFactor:
+        """See the base class."""
+        return PrimalFactor(self, curvature)
+
+
+def choose_system(
+    item_covariance: Tensor,
+    prior_latent: Tensor,
+    observations: Observations,
+    *,
+    system: type[ExactSystem] | None = None,
+    jitter: float = 0.0,
+) -> DualSystem | PrimalSystem:
+    r"""The cheaper system: answers where there are no more rows than items.
+
+    Args:
+        item_covariance: ``... x n x n``-dim prior covariance of the items.
+        prior_latent: ``... x m``-dim prior mean of the latent values.
+        observations: The observations.
+        system: ``DualSystem`` or ``PrimalSystem`` to force one.
+        jitter: Added to the diagonal of ``item_covariance``, on either system alike. A
+            singular covariance needs none.
+
+    Returns:
+        The system, whose ``covariance`` carries the graph of ``item_covariance``.
+    """
+    if jitter:
+        diagonal = torch.full_like(item_covariance[..., 0], jitter)
+        item_covariance = item_covariance + torch.diag_embed(diagonal)
+    if issubclass(system or preferred_system(observations), DualSystem):
+        return DualSystem(item_covariance, prior_latent, observations)
+    return PrimalSystem(item_covariance, prior_latent, observations)
+
+
+def preferred_system(observations: Observations) -> type[DualSystem] | type[PrimalSystem]:
+    """The system in fewer dimensions."""
+    return DualSystem if observations.num_rows <= observations.num_items else PrimalSystem
+
+
+def prior_root(covariance: Tensor) -> Tensor:
+    r"""``R`` with ``R R^T = K``, by Cholesky, or by eigenvectors where ``K`` is singular.
+
+    Args:
+        covariance: ``... x n x n``-dim positive semi-definite matrix.
+
+    Returns:
+        ``... x n x n``-dim root.
+    """
+    root, info = torch.linalg.cholesky_ex(covariance)
+    failed = info > 0
+    if not bool(failed.any()):
+        return root
+    # What is not finite has no eigenvectors; its root, and no other, is not finite either.
+    finite = covariance.isfinite().all(dim=-1, keepdim=True).all(dim=-2, keepdim=True)
+    values, vectors = torch.linalg.eigh(torch.where(finite, covariance, 0.0))
+    spectral = vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
+    spectral = torch.where(finite, spectral, torch.nan)
+    return torch.where(failed[..., None, None], spectral, root)
+
+
+class Factor(ABC):
+    r"""The factored Hessian of a system at one curvature.
+
+    Attributes:
+        cholesky: ``... x p x p``-dim factor of the Hessian in Newton's coordinates, scaled.
+    """
+
+    cholesky: Tensor
+
+    @cached_property
+    def log_det(self) -> Tensor:
+        """``...``-dim ``log det(I + W P)``; a step of a search has no need of it."""
+        return 2.0 * self.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    @abstractmethod
+    def gamma(self) -> Tensor:
+        """``Gamma: ... x s x s``."""
+
+
+class ExactFactor(Factor):
+    """That of a system which loses nothing of the prior."""
+
+    @abstractmethod
+    def solve_adjoint(self, x: Tensor) -> Tensor:
+        """``t: ... x m`` with ``(I + W P) t = x``."""
+
+    @abstractmethod
+    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
+        """Derivative of ``-1/2 log det`` with respect to the latent values."""
+
+
+class DualFactor(ExactFactor):
+    """Cholesky of ``B = I + S P S``."""
+
+    def __init__(self, covariance: Tensor, curvature: Tensor) -> None:
+        self.covariance = covariance
+        self.curvature = curvature
+        self.root = curvature.sqrt()
+        scaled = self.root.unsqueeze(-1) * covariance * self.root.unsqueeze(-2)
+        scaled.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        self.cholesky = torch.linalg.cholesky_ex(scaled).L
+
+    def gamma(self) -> Tensor:
+        """See the base class."""
+        # All of ``S B^{-1} S`` is wanted, and LAPACK makes no full products of triangles for it;
+        # the smallest eigenvalue of ``B`` is 1 or more.
+        inverse = torch.cholesky_inverse(self.cholesky)
+        return self.root.unsqueeze(-1) * inverse * self.root.unsqueeze(-2)
+
+    def solve_adjoint(self, x: Tensor) -> Tensor:
+        """See the base class."""
+        right = self.root * matvec(self.covariance, x)
+        return x - self.root * solve_vector(self.cholesky, right)
+
+    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
+        """See the base class."""
+        # 1/2 var(eta_i | y) * third_i, with the variance (1 - gamma_ii / w_i) / w_i.
+        # A curvature of zero comes with a third derivative of zero.
+        shrunk = gamma.diagonal(dim1=-2, dim2=-1)
+        curvature = self.curvature.clamp_min(torch.finfo(third.dtype).tiny)
+        return 0.5 * (third / curvature) * (1.0 - shrunk / curvature)
+
+
+class PrimalFactor(ExactFactor):
+    """Cholesky of ``M = I + R^T L_W R``."""
+
+    def __init__(self, system: PrimalSystem, curvature: Tensor) -> None:
+        self.system = system
+        self.curvature = curvature
+        self.laplacian = system.map.laplacian(curvature)
+        hessian = system.root.transpose(-1, -2) @ self.laplacian @ system.root
+        hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        self.cholesky = torch.linalg.cholesky_ex(hessian).L
+
+    def gamma(self) -> Tensor:
+        """See the base class."""
+        half = self._half() @ self.laplacian
+        return self.laplacian - half.transpose(-1, -2) @ half
+
+    def solve_adjoint(self, x: Tensor) -> Tensor:
+        """See the base class."""
+        solution = solve_vector(self.cholesky, self.system.coordinates(x))
+        return x - self.curvature * self.system.latent(solution)
+
+    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
+        """See the base class."""
+        variance = self.system.map.columns(self._half()).square().sum(-2)
+        return 0.5 * variance * third
+
+    def _half(self) -> Tensor:
+        # The posterior covariance of the utilities is the square of this.
+        return solve_triangular(self.cholesky, self.system.root.transpose(-1, -2), upper=False)
+
+
+def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
+    """``A v`` for ``... x p x q`` and ``... x q``."""
+    if matrix.dim() == 2 and vector.dim() == 1:
+        return matrix.mv(vector)
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def solve_vector(cholesky: Tensor, vector: Tensor) -> Tensor:
+    """``(L L^T)^{-1} v`` for ``... x p x p`` and ``... x p``."""
+    # `torch.cholesky_solve` copies the factor, which takes longer than one solution.
+    half = solve_triangular(cholesky, vector.unsqueeze(-1), upper=False)
+    return solve_triangular(cholesky.mT, half, upper=True).squeeze(-1)
