@@ -38,9 +38,13 @@ def public_parts() -> dict[str, list[str]]:
 
 def listed(page: str) -> list[str]:
     """The names that a page lists, by their paths below the package."""
-    (module,) = set(re.findall(r"^\.\. currentmodule:: botorch_pref\.(\S+)$", page, re.MULTILINE))
-    tables = re.findall(r"^\.\. autosummary::\n(?:   :.*\n)+\n((?:   \S+\n)+)", page, re.MULTILINE)
-    return [f"{module}.{name}" for table in tables for name in table.split()]
+    found = []
+    for section in re.split(r"^\.\. currentmodule:: botorch_pref\.", page, flags=re.MULTILINE)[1:]:
+        module = section.split(maxsplit=1)[0]
+        table = r"^\.\. autosummary::\n(?:   :.*\n)+\n((?:   \S+\n)+)"
+        for names in re.findall(table, section, re.MULTILINE):
+            found += [f"{module}.{name}" for name in names.split()]
+    return found
 
 
 LISTED = [name for page in PAGES for name in listed(page.read_text(encoding="utf-8"))]
