@@ -2,24 +2,19 @@ r"""Predicted win probabilities beside what was answered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.special import ndtri
 
 from botorch_pref.data.checks import check_count
-from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import PairwisePredictions
 from botorch_pref.models.cross_validation import Estimate
-from botorch_pref.plotting.beliefs import Array, as_array
+from botorch_pref.plotting.posterior import Array, as_array
 from botorch_pref.plotting.style import (
     BLUE,
-    COLOURS,
     GREY,
-    MARKERS,
     SMALL,
     VERMILION,
     figure_of,
@@ -29,44 +24,7 @@ from botorch_pref.plotting.style import (
     legend,
 )
 
-_LEVEL = 0.95
-_BARS: dict[str, Any] = {"ms": 5.0, "lw": 1.2, "capsize": 2.5}
-
-
-class Bins(NamedTuple):
-    """What was predicted and seen of the favourites, each ``k``-dim; bins without answers left out.
-
-    Attributes:
-        predicted: The mean predicted probability that the favourite wins.
-        observed: The share that it won.
-        lower: Of the 95 % interval of that share.
-        upper: Of the same.
-        answers: The number of answers.
-    """
-
-    predicted: Array
-    observed: Array
-    lower: Array
-    upper: Array
-    answers: Array
-
-
-def wilson_interval(wins: Array, count: Array, level: float = _LEVEL) -> tuple[Array, Array]:
-    r"""Wilson's score interval of a probability (Wilson 1927, *JASA* 22).
-
-    Args:
-        wins: How often it happened; halves are allowed.
-        count: Out of how many times, positive.
-        level: The confidence level.
-
-    Returns:
-        The lower and the upper ends, within 0 and 1.
-    """
-    z = float(ndtri(0.5 + 0.5 * level))
-    share, size = wins / count, count + z**2
-    middle = (wins + 0.5 * z**2) / size
-    half = z * np.sqrt(count * share * (1.0 - share) + 0.25 * z**2) / size
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+_NORMAL_95 = 1.959964
 
 
 def plot_calibration(
@@ -92,19 +50,19 @@ def plot_calibration(
         ComparisonDataError: If ``bins`` is not a whole number, at least 1.
     """
     check_count("bins", bins, 1)
-    found = binned(predictions, bins)
+    predicted, observed, answers = _binned(predictions, bins)
+    lower, upper = _wilson_interval(observed, answers)
     axes = given_or_new(ax, height=3.0)
     axes.plot([0.5, 1.0], [0.5, 1.0], color=GREY, ls="--", lw=1.2, label="calibrated")
-    errors = found.observed - found.lower, found.upper - found.observed
-    label = "share, 95 % interval"
-    place = found.predicted, found.observed
-    axes.errorbar(*place, yerr=errors, fmt="o", color=BLUE, label=label, **_BARS)
+    bars: dict[str, Any] = {"ms": 5.0, "lw": 1.2, "capsize": 2.5, "label": "share, 95 % interval"}
+    errors = observed - lower, upper - observed
+    axes.errorbar(predicted, observed, yerr=errors, fmt="o", color=BLUE, **bars)
     foot = axes.get_xaxis_transform()
-    for x, count in zip(found.predicted, found.answers, strict=True):
+    for x, count in zip(predicted, answers, strict=True):
         text = f"n={count:.0f}" if bins <= 6 else f"{count:.0f}"  # if there is room
         axes.text(x, 0.02, text, transform=foot, ha="center", fontsize=SMALL)
     axes.set_xlim(0.49, 1.01)
-    axes.set_ylim(min(0.3, float(found.lower.min()) - 0.12), 1.03)
+    axes.set_ylim(min(0.3, float(lower.min()) - 0.12), 1.03)
     axes.set_xlabel("predicted probability of the favourite")
     axes.set_ylabel("share that the favourite won")
     grid(axes)
@@ -134,10 +92,10 @@ def plot_cross_validation(predictions: PairwisePredictions, *, ax: Axes | None =
     middle = len(counts) // 2
     even = 0.5 * weights[given == 0.5].sum()  # is right as often as wrong
     counts[middle - 1 : middle + 1] += even, -even
-    look: dict[str, Any] = {"width": 0.1, "align": "edge", "edgecolor": "white", "lw": 0.7}
+    style: dict[str, Any] = {"width": 0.1, "align": "edge", "edgecolor": "white", "lw": 0.7}
     wrong: dict[str, Any] = {"color": VERMILION, "hatch": "////", "label": "predicted wrongly"}
-    axes.bar(edges[:middle], counts[:middle], **look, **wrong)
-    axes.bar(edges[middle:-1], counts[middle:], **look, color=BLUE, label="predicted rightly")
+    axes.bar(edges[:middle], counts[:middle], **style, **wrong)
+    axes.bar(edges[middle:-1], counts[middle:], **style, color=BLUE, label="predicted rightly")
     axes.axvline(0.5, color=GREY, ls="--", lw=1.2)
     axes.set_xlim(0.0, 1.0)
     axes.set_xlabel("probability given to the answer")
@@ -150,47 +108,8 @@ def plot_cross_validation(predictions: PairwisePredictions, *, ax: Axes | None =
     return figure_of(axes)
 
 
-def plot_accuracy(models: Mapping[str, PairwisePredictions], *, ax: Axes | None = None) -> Figure:
-    r"""The accuracy of several models on the same answers, with one standard error.
-
-    Args:
-        models: Predictions by the names of the models; the first is on top.
-        ax: The axes to draw on; those of a new figure if omitted.
-
-    Returns:
-        The figure.
-
-    Raises:
-        UnsupportedError: If there is no model.
-    """
-    if not models:
-        raise UnsupportedError("models must have one model at least.")
-    axes = given_or_new(ax, height=1.1 + 0.22 * len(models))
-    for row, predictions in enumerate(models.values()):
-        value, error = predictions.accuracy
-        marker, colour = MARKERS[row % len(MARKERS)], COLOURS[row % len(COLOURS)]
-        half = 0.0 if np.isnan(error) else error
-        axes.errorbar([value], [row], xerr=[half], fmt=marker, color=colour, **_BARS)
-    axes.axvline(0.5, color=GREY, ls="--", lw=1.2)
-    top = axes.get_xaxis_transform()
-    axes.text(0.5, 1.02, "a coin", transform=top, ha="center", fontsize=SMALL)
-    axes.set_yticks(range(len(models)), [*models])
-    axes.set_ylim(len(models) - 0.5, -0.5)
-    axes.set_xlabel("held-out accuracy (± standard error)")
-    grid(axes)
-    return figure_of(axes)
-
-
-def binned(predictions: PairwisePredictions, bins: int) -> Bins:
-    r"""Group answers by the predicted probability of the favourite.
-
-    Args:
-        predictions: The predictions.
-        bins: The number of bins of equal width between 1/2 and 1.
-
-    Returns:
-        The bins that have answers.
-    """
+def _binned(predictions: PairwisePredictions, bins: int) -> tuple[Array, Array, Array]:
+    """Mean predicted probability of favourites, share that they won, number of answers, by bin."""
     chance, count = as_array(predictions.probability), as_array(predictions.count)
     wins = as_array(predictions.wins)
     favourite = np.maximum(chance, 1.0 - chance)
@@ -200,7 +119,16 @@ def binned(predictions: PairwisePredictions, bins: int) -> Bins:
     weights = np.stack([count, won, count * favourite])
     sums = np.stack([weights[:, number == k].sum(axis=1) for k in range(bins)], axis=1)
     answers, wins, predicted = sums[:, sums[0] > 0]
-    return Bins(predicted / answers, wins / answers, *wilson_interval(wins, answers), answers)
+    return predicted / answers, wins / answers, answers
+
+
+def _wilson_interval(share: Array, count: Array) -> tuple[Array, Array]:
+    """Wilson's 95 % score interval (1927, *JASA* 22); scipy's takes no halves, as ties are."""
+    z = _NORMAL_95
+    size = count + z**2
+    middle = (share * count + 0.5 * z**2) / size
+    half = z * np.sqrt(count * share * (1.0 - share) + 0.25 * z**2) / size
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
 def _text(estimate: Estimate) -> str:

@@ -3,7 +3,7 @@ r"""Regrets of simulations, of one run or of many."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -81,15 +81,53 @@ def plot_regret(
         utility_scale: How many of those units make one unit of utility.
 
     Returns:
-        The figure, which belongs to no window.
+        The figure.
     """
+    table, last = history.table, history.num_duels
+    asked = _asked(table)
     title = title or f"{history.problem}, {history.strategy}"
-    figure, (each, total, recommendation) = _panels(
-        3, history.num_duels, title, 3.1, _asked(history.table)
-    )
-    _plot_each(each, history)
-    _plot_total(total, history)
-    _plot_recommendation(recommendation, history, utility_unit, utility_scale)
+    figure, (each, total, recommendation) = _panels(3, last, title, 3.1, asked)
+
+    step, regret = table["step"], table["dueling_regret"]
+    identical = table["identical"].astype(bool)
+    kinds = table.get("kind", pd.Series("duel", step.index)).mask(identical, "identical")
+    styles: dict[str, Any] = {
+        kind: {"marker": marker, "label": label, "color": BLUE, "alpha": 0.4, "ms": 3.5, "mew": 0}
+        for kind, (marker, label) in _KINDS.items()
+    }
+    itself = {"marker": "x", "label": "an item with itself", "color": VERMILION, "alpha": 0.7}
+    styles["identical"] = {**itself, "ms": 4.0}
+    for kind, style in styles.items():
+        own = kinds.eq(kind)
+        if own.any():
+            each.plot(step[own], regret[own], ls="", **style)
+    mean = regret.rolling(_WINDOW, min_periods=1).mean()
+    each.plot(step, mean, color=BLUE, lw=1.5, label=f"mean of the last {_WINDOW}")
+    each.axhline(history.random_regret, color=GREY, ls="--", lw=1.2, label="random play")
+    each.set_ylim(-0.01, 0.51)
+    each.set_ylabel("dueling regret\n(probability)")
+    heading(each, f"Regret of each {'duel' if asked == 'duels' else 'query'}")
+    legend(each, loc="lower left")
+
+    sums = [0.0, *table["cumulative_regret"]]
+    total.plot([0, *step], sums, color=BLUE, lw=1.5, label=history.strategy)
+    _plot_random(total, last, 0.0, history.random_regret * last)
+    total.set_ylim(bottom=0.0)
+    total.set_ylabel("cumulative dueling regret\n(sum of probabilities)")
+    heading(total, "Cumulative regret")
+    legend(total, loc="upper left")
+
+    known = table[table["recommendation_regret"].notna()]
+    step, regret = known["step"], utility_scale * known["recommendation_regret"]
+    recommendation.step(step, regret, where="post", color=GREEN, lw=1.5)
+    if len(known):
+        end = step.iloc[-1:], regret.iloc[-1:]
+        recommendation.plot(*end, "o", color=GREEN, ms=5.0, clip_on=False)
+        # A regret of zero throughout is to be seen as well, not to lie on the axis.
+        top = max(regret.max(), 0.1 * utility_scale)
+        recommendation.set_ylim(-0.04 * top, 1.08 * top)
+    recommendation.set_ylabel(f"recommendation regret\n({utility_unit})")
+    heading(recommendation, "Best item minus recommended item")
     return figure
 
 
@@ -115,7 +153,7 @@ def plot_experiment(
         window: Of how many duels the regret of each duel is averaged.
 
     Returns:
-        The figure, which belongs to no window.
+        The figure.
 
     Raises:
         UnsupportedError: If the table is empty or of several problems, there is no metric or
@@ -132,15 +170,20 @@ def plot_experiment(
         top = axes.get_ylim()[1]
         axes.set_ylim(-0.03 * top, top)
         if random_regret is not None and name in ("dueling_regret", "cumulative_regret"):
-            start = 0.0 if _METRICS[name].total else random_regret
-            end = random_regret * (last if _METRICS[name].total else 1)
-            axes.plot([0, last], [start, end], color=GREY, ls="--", lw=1.2, label="random play")
-    _plot_legend(figure, panels, table.groupby("strategy")["seed"].nunique())
+            total = _METRICS[name].total
+            _plot_random(
+                axes, last, 0.0 if total else random_regret, random_regret * (last if total else 1)
+            )
+    seeds = table.groupby("strategy")["seed"].nunique()
+    fewest, most = seeds.min(), seeds.max()
+    number = str(most) if fewest == most else f"{fewest} to {most}"
+    bands = "one seed" if most == 1 else f"mean ± standard error of {number} seeds"
+    fullest = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+    legend_below(figure, fullest, 2 * len(panels), bands)
     return figure
 
 
 def _check_experiment(table: pd.DataFrame, metrics: Sequence[str], window: int) -> None:
-    """Raises an ``UnsupportedError`` if it cannot be drawn."""
     known = [name for name in _METRICS if name in table]
     if not metrics or not {*metrics} <= {*known}:
         raise UnsupportedError(f"metrics must be of {known}, got {[*metrics]}.")
@@ -154,7 +197,7 @@ def _check_experiment(table: pd.DataFrame, metrics: Sequence[str], window: int) 
 
 
 def _asked(table: pd.DataFrame) -> str:
-    """What was asked, as labels and values may be among it."""
+    """The label of what was asked: labels and values may be among it."""
     return "duels" if "kind" not in table or table["kind"].eq("duel").all() else "queries"
 
 
@@ -171,8 +214,12 @@ def _panels(
     return figure, panels
 
 
+def _plot_random(axes: Axes, last: int, start: float, end: float) -> None:
+    axes.plot([0, last], [start, end], color=GREY, ls="--", lw=1.2, label="random play")
+
+
 def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> None:
-    """The strategies' means and standard errors of one metric."""
+    """Draw the strategies' means and standard errors of one metric."""
     metric = _METRICS[name]
     averaged = f", mean of the last {window}" if metric.each and window > 1 else ""
     for number, strategy in enumerate(table["strategy"].unique()):
@@ -202,72 +249,3 @@ def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> Non
         axes.fill_between(mean.index, *band, color=colour, alpha=0.18, lw=0, step=step)
     axes.set_ylabel(metric.label)
     heading(axes, metric.title + averaged)
-
-
-def _plot_legend(figure: Figure, panels: Sequence[Axes], seeds: pd.Series[int]) -> None:
-    """One legend for all panels, below them; says what the bands are."""
-    fewest, most = seeds.min(), seeds.max()
-    number = str(most) if fewest == most else f"{fewest} to {most}"
-    title = "one seed" if most == 1 else f"mean ± standard error of {number} seeds"
-    fullest = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
-    legend_below(figure, fullest, 2 * len(panels), title)
-
-
-def _plot_each(axes: Axes, history: History) -> None:
-    step, regret = history.table["step"], history.table["dueling_regret"]
-    identical = history.table["identical"].astype(bool)
-    kinds = history.table.get("kind", pd.Series("duel", step.index))
-    for kind, (marker, label) in _KINDS.items():
-        own = kinds.eq(kind) & ~identical
-        if own.any():
-            axes.plot(
-                step[own], regret[own], marker, color=BLUE, alpha=0.4, ms=3.5, mew=0, label=label
-            )
-    if identical.any():
-        axes.plot(
-            step[identical],
-            regret[identical],
-            "x",
-            color=VERMILION,
-            alpha=0.7,
-            ms=4.0,
-            label="an item with itself",
-        )
-    mean = regret.rolling(_WINDOW, min_periods=1).mean()
-    axes.plot(step, mean, color=BLUE, lw=1.5, label=f"mean of the last {_WINDOW}")
-    axes.axhline(history.random_regret, color=GREY, ls="--", lw=1.2, label="random play")
-    axes.set_ylim(-0.01, 0.51)
-    axes.set_ylabel("dueling regret\n(probability)")
-    one = "duel" if _asked(history.table) == "duels" else "query"
-    heading(axes, f"Regret of each {one}")
-    legend(axes, loc="lower left")
-
-
-def _plot_total(axes: Axes, history: History) -> None:
-    step = [0, *history.table["step"]]
-    axes.plot(
-        step,
-        [0.0, *history.table["cumulative_regret"]],
-        color=BLUE,
-        lw=1.5,
-        label=history.strategy,
-    )
-    random = [history.random_regret * t for t in (0, history.num_duels)]
-    axes.plot([0, history.num_duels], random, color=GREY, ls="--", lw=1.2, label="random play")
-    axes.set_ylim(bottom=0.0)
-    axes.set_ylabel("cumulative dueling regret\n(sum of probabilities)")
-    heading(axes, "Cumulative regret")
-    legend(axes, loc="upper left")
-
-
-def _plot_recommendation(axes: Axes, history: History, unit: str, scale: float) -> None:
-    known = history.table[history.table["recommendation_regret"].notna()]
-    step, regret = known["step"], scale * known["recommendation_regret"]
-    axes.step(step, regret, where="post", color=GREEN, lw=1.5)
-    if len(known):
-        axes.plot(step.iloc[-1:], regret.iloc[-1:], "o", color=GREEN, ms=5.0, clip_on=False)
-        # A regret of zero throughout is to be seen as well, not to lie on the axis.
-        top = max(regret.max(), 0.1 * scale)
-        axes.set_ylim(-0.04 * top, 1.08 * top)
-    axes.set_ylabel(f"recommendation regret\n({unit})")
-    heading(axes, "Best item minus recommended item")

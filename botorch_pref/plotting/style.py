@@ -1,4 +1,4 @@
-r"""One look for all figures, drawn without pyplot: no window, backend or global state.
+r"""The style of all figures, drawn without pyplot: no window, backend or global state.
 
 Colours are told apart by the colour-blind, and line styles and markers differ as well, for
 those who print in grey. A panel is as wide as a column of a two-column page, but for slices, of
@@ -7,16 +7,23 @@ which three fill the page; letters are 7 points high there or more, if they fit.
 
 from __future__ import annotations
 
+import math
 import os
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
+from botorch_pref.plotting.posterior import Array
 from botorch_pref.runner import replacing
 
 # Colours of Okabe and Ito, which the colour-blind can tell apart; their yellow is too light.
@@ -31,8 +38,14 @@ GREY, LIGHT_GREY = "#595959", "#E5E5E5"
 
 COLUMN = 3.35  # inches: 8.5 cm
 FONT, SMALL = 8.0, 7.0  # points
-_LETTER = 0.54  # the mean width of a letter, as a share of the size of the font
+BETWEEN = 0.4  # of labels of ticks, as a share of the size of the font
+LEADING = 1.3  # of lines, likewise
+_LETTER = 0.54  # the mean width of a letter, likewise
 _BESIDE = 0.6  # inches beside a panel, which labels take
+_MAX_LINES = 3  # of a label that is not turned
+_UPRIGHT = 16  # letters of a name that stands upright in one line
+_MULTIPLES = (1, 2, 5), (1, 3), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8)  # of powers of ten, to choose from
+_ENOUGH_TICKS, _MAX_TICKS = 4, 6
 
 
 def new_panels(
@@ -44,19 +57,7 @@ def new_panels(
     title: str | None = None,
     share: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    r"""A figure of panels, which belongs to no window and is freed with its last reference.
-
-    Args:
-        rows: The number of rows of panels.
-        columns: The number of columns.
-        width: Of a panel in inches.
-        height: Of a panel in inches.
-        title: Of the whole figure, if it has one; broken into lines that fit.
-        share: Whether all panels have one ordinate.
-
-    Returns:
-        The figure and its panels, row by row.
-    """
+    """A figure and its panels, row by row, of a size in inches; they may share one ordinate."""
     size = (width * columns, height * rows)
     figure = Figure(figsize=size, dpi=200, layout="constrained")
     FigureCanvasAgg(figure)
@@ -72,39 +73,25 @@ def new_panels(
 
 
 def given_or_new(ax: Axes | None, *, width: float = COLUMN, height: float = 2.6) -> Axes:
-    r"""The axes that a caller gave, or the only ones of a new figure.
-
-    Args:
-        ax: What the caller gave.
-        width: Of a new panel in inches.
-        height: Of a new panel in inches.
-
-    Returns:
-        The axes; on given ones nothing is set yet.
-    """
+    """The axes that a caller gave, or the only ones of a new figure."""
     return new_panels(1, 1, width=width, height=height)[1][0] if ax is None else ax
 
 
 def figure_of(axes: Axes) -> Figure:
-    r"""The figure, the outermost one, that axes are in."""
+    """The figure, the outermost one, that axes are in."""
     figure = axes.get_figure()
     assert figure is not None
     return figure if isinstance(figure, Figure) else figure.figure
 
 
 def grid(axes: Axes) -> None:
-    r"""Light lines behind all that is drawn."""
+    """Draw light lines behind all else."""
     axes.grid(color=LIGHT_GREY, linewidth=0.8)
     axes.set_axisbelow(True)
 
 
 def heading(axes: Axes, text: str) -> None:
-    r"""A title at the left, of the size of the axes' labels, in lines that fit.
-
-    Args:
-        axes: What it stands above.
-        text: The title.
-    """
+    """Set a title at the left, of the size of the axes' labels, in lines that fit."""
     size = float(axes.xaxis.label.get_fontsize())
     place, figure = axes.get_subplotspec(), figure_of(axes)
     # The layout is known only when the figure is drawn.
@@ -116,26 +103,13 @@ def heading(axes: Axes, text: str) -> None:
 
 
 def legend(axes: Axes, **options: Any) -> None:
-    r"""A legend of letters a little smaller than the axes' labels.
-
-    Args:
-        axes: What it is in.
-        **options: As of matplotlib's.
-    """
+    """Add a legend within axes, its letters a little smaller than their labels'."""
     size = float(axes.xaxis.label.get_fontsize()) * SMALL / FONT
-    look = {"framealpha": 0.8, "edgecolor": "none", "title_fontsize": size, **options}
-    axes.legend(fontsize=size, **look)
+    axes.legend(fontsize=size, framealpha=0.8, edgecolor="none", title_fontsize=size, **options)
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int, title: str | None = None) -> None:
-    r"""One legend of what is in a panel, below all panels.
-
-    Args:
-        figure: The figure, in its own layout.
-        axes: The panel.
-        columns: The number of columns of the legend.
-        title: Its heading, if it has one.
-    """
+    """Add one legend of what is in a panel, below all panels."""
     figure.legend(
         *axes.get_legend_handles_labels(),
         title=title,
@@ -149,16 +123,7 @@ def legend_below(figure: Figure, axes: Axes, columns: int, title: str | None = N
 
 
 def wrapped(text: str, width: float, size: float) -> str:
-    r"""Text in lines that fit.
-
-    Args:
-        text: The text.
-        width: What they are to fit into, in inches.
-        size: Of the font in points.
-
-    Returns:
-        The text with line breaks.
-    """
+    """Text in lines that fit into a width in inches, of a font of a size in points."""
     letters = max(int(72.0 * width / (_LETTER * size)), 1)
     return "\n".join(textwrap.fill(line, letters) for line in text.split("\n"))
 
@@ -181,3 +146,109 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     with replacing(path) as temporary, rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
         figure.savefig(temporary)
     return Path(path)
+
+
+# Ticks of an abscissa whose labels do not touch. The layout is known only when a figure is drawn,
+# so lengths are those before it, which are a little smaller.
+
+
+def places(axes: Axes, x: Array) -> Array:
+    """Where numbers of the abscissa are on the page, in points."""
+    found = axes.get_xaxis_transform().transform(np.stack([x, np.zeros_like(x)], -1))
+    points: Array = found[:, 0] * 72.0 / figure_of(axes).dpi
+    return points
+
+
+def label_size(axes: Axes) -> float:
+    """The size of the font of the labels of the abscissa, in points."""
+    return float(axes.get_xticklabels()[0].get_fontsize())
+
+
+def text_width(text: str, size: float, formula: bool = False) -> float:
+    """The width of a text's widest line in points; in formulae dollars have their meaning."""
+    font, lines = FontProperties(size=size), text.split("\n")
+    measured = (text_to_path.get_text_width_height_descent(line, font, formula) for line in lines)
+    return max(float(width) for width, *_ in measured)
+
+
+def escaped(name: str) -> str:
+    """A name that matplotlib does not read as a formula."""
+    return name.replace("$", r"\$")
+
+
+def name_ticks(axes: Axes, names: Sequence[str]) -> None:
+    """Label 0, 1, ... by names, in lines that fit between them, or else upright."""
+    size, ticks = label_size(axes), np.arange(len(names), dtype=float)
+    gap = float(np.diff(places(axes, np.array([0.0, 1.0])))[0])
+    for lines in range(1, _MAX_LINES + 1):
+        shown = [_in_lines(name, lines) for name in names]
+        if max(text_width(name, size) for name in shown) <= gap - BETWEEN * size:
+            axes.set_xticks(ticks, [*map(escaped, shown)])
+            return
+    size = min(size, gap / LEADING)
+    shown = [_in_lines(name, int(gap / (LEADING * size)), _UPRIGHT) for name in names]
+    axes.set_xticks(ticks, [*map(escaped, shown)], rotation=90, fontsize=size)
+
+
+def log_ticks(axes: Axes, whole: bool) -> None:
+    """Label powers of ten, or plain (whole) numbers where there are fewer than three powers."""
+    first, last = axes.get_xlim()
+    first, last = first * (1.0 - 1e-9), last * (1.0 + 1e-9)  # ends went through a logarithm
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    lowest, highest = (math.log10(end) for end in (first, last))
+    if math.floor(highest) - math.ceil(lowest) >= 2:
+        return
+    axes.xaxis.set_minor_locator(NullLocator())
+    powers, size = range(math.floor(lowest), math.floor(highest) + 1), label_size(axes)
+    # Read, not multiplied: 3 times 0.1 is not 0.3.
+    known = [
+        np.array([float(f"{multiple}e{power}") for power in powers for multiple in multiples])
+        for multiples in _MULTIPLES
+    ]
+    for number in range(_MAX_TICKS, 0, -1):  # even steps, for where the scale hardly bends
+        locator = MaxNLocator(number, steps=[1, 2, 5, 10], integer=whole)
+        known.append(np.asarray(locator.tick_values(first, last)))
+    fit: list[tuple[Array, list[str]]] = []
+    for x in known:
+        x = x[(first <= x) & (x <= last) & ((x == x.round()) | (not whole))]
+        names = [*map(_number, x)]
+        half = np.array([0.5 * text_width(name, size, formula=True) for name in names])
+        free = np.diff(places(axes, x)) - half[1:] - half[:-1] if len(x) else np.empty(0)
+        if len(x) <= _MAX_TICKS and (free >= BETWEEN * size).all():
+            fit.append((x, names))
+    enough = (each for each in fit if len(each[0]) >= _ENOUGH_TICKS)
+    ticks, names = next(enough, max(fit, key=lambda each: len(each[0])))
+    axes.set_xticks(ticks, names)
+
+
+def whole_ticks(axes: Axes) -> None:
+    """Label whole numbers, as many as have room."""
+    ends, size = np.array(axes.get_xlim()), label_size(axes)
+    widest = max(text_width(f"{end:.0f}", size) for end in ends)
+    bins = int(np.diff(places(axes, ends))[0] / (widest + BETWEEN * size))
+    axes.xaxis.set_major_locator(MaxNLocator(min(max(bins, 1), _MAX_TICKS), integer=True))
+
+
+def make_room(figure: Figure, rows: Sequence[Sequence[Axes]]) -> None:
+    """Grow a figure by the heights of labels of more than a line, so that panels keep theirs."""
+    for row in rows:
+        texts = [text for axes in row for text in axes.get_xticklabels()]
+        height = max(text.get_window_extent().height for text in texts) * 72.0 / figure.dpi
+        figure.set_figheight(figure.get_figheight() + max(height - 1.5 * SMALL, 0.0) / 72.0)
+
+
+def _in_lines(name: str, lines: int, letters: int = 1) -> str:
+    """In so many lines at most, of so many letters or more; words stay whole."""
+    for most in range(max(letters, len(name) // lines), len(name)):
+        text = textwrap.fill(name, most, break_long_words=False)
+        if text.count("\n") < lines:
+            return text
+    return name
+
+
+def _number(x: float) -> str:
+    """In plain digits, or else as a multiple of a power of ten."""
+    if 1e-4 <= x < 1e6:
+        return f"{x:.10g}"
+    multiple, power = f"{x:.9e}".split("e")
+    return rf"${float(multiple):g}\times10^{{{int(power)}}}$"

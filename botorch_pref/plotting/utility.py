@@ -1,10 +1,13 @@
-r"""A utility and how uncertain it is, along lines and on a plane."""
+r"""A utility and how uncertain it is: along a line, on a plane, and along slices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Unpack
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from botorch.models.model import Model
 from matplotlib.axes import Axes
@@ -13,51 +16,93 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.plotting.beliefs import Array, as_array, as_items, asked_pairs, moved
-from botorch_pref.plotting.lines import STAR, draw_along, draw_slice, draw_star
-from botorch_pref.plotting.scene import Scene, UtilityOptions, scene_of
+from botorch_pref.plotting.posterior import (
+    Array,
+    Moments,
+    as_array,
+    asked_items,
+    asked_pairs,
+    check_model,
+    checked_items,
+    is_relative,
+    like_model,
+    utility_moments,
+)
 from botorch_pref.plotting.style import (
     BLUE,
     COLUMN,
     FONT,
+    GREY,
     SMALL,
     VERMILION,
     figure_of,
-    given_or_new,
+    grid,
     heading,
-    legend,
     legend_below,
+    log_ticks,
+    make_room,
+    name_ticks,
     new_panels,
+    places,
+    whole_ticks,
     wrapped,
 )
-from botorch_pref.plotting.ticks import make_room
 from botorch_pref.space import SearchSpace
 
 # From white, so that black lines and marks are seen on all of it, and print takes little ink.
 _UTILITY = LinearSegmentedColormap.from_list("utility", ["#FFFFFF", "#8FC1E0", BLUE])
 _DEVIATION = LinearSegmentedColormap.from_list("deviation", ["#FFFFFF", "#F2BE94", VERMILION])
-# Those at the edge are seen whole.
+_NORMAL_95 = 1.959964
+_YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
+# One shade for bars and bands: a figure of both has one legend.
+_BAND: dict[str, Any] = {"color": BLUE, "alpha": 0.3, "label": "95 % band"}
+_MEAN: dict[str, Any] = {"color": BLUE, "label": "mean"}
+# Marks at the edge are seen whole.
 _MARK: dict[str, Any] = {"ms": 4.0, "label": "asked items", "clip_on": False, "zorder": 4}
+_STAR: dict[str, Any] = {"mfc": _YELLOW, "mec": "black", "ms": 9.0, "mew": 0.7}
+_STAR |= {"label": "recommended item", "clip_on": False, "zorder": 5}
+_CLOSE = 6.0  # points between numbers that bars do not fit into
+_MARGIN, _LOG_MARGIN = 0.5, 1.2  # beside the first and the last whole number
+_LINE_POINTS, _SIDE_POINTS, _SLICE_POINTS = 201, 51, 101
 _SLICE_WIDTH, _MAX_COLUMNS = 2.28, 3  # three panels on a page of 17.4 cm
 
 
 def plot_utility(
-    model: Model, bounds: Tensor | SearchSpace, **options: Unpack[UtilityOptions]
+    model: Model,
+    bounds: Tensor | SearchSpace,
+    *,
+    relative_to: Tensor | Literal["auto", "recommended"] | None = "auto",
+    asked: Tensor | None = None,
+    recommended: Tensor | None = None,
+    names: Sequence[str] | None = None,
+    levels: Mapping[int, Sequence[str]] | None = None,
+    unit: str | None = None,
 ) -> Figure:
-    r"""The utility that a model believes in, by the number of dimensions.
+    r"""The utility of a model and how uncertain it is.
 
-    One dimension has :func:`plot_utility_1d`, two real ones on linear scales have
-    :func:`plot_utility_2d`, and all others have :func:`plot_utility_slices` through the
-    recommended item.
+    One dimension is drawn as a curve with its pointwise 95 % band, two real ones on linear scales
+    as maps of mean and standard deviation, and all others as slices through the recommended item,
+    one dimension at a time. Ticks at the foot of a slice are the asked items' values of that
+    dimension; the items themselves do not lie on the slice.
 
     Args:
         model: A model of one output with a Gaussian posterior.
         bounds: ``2 x d``-dim lower and upper bounds of the domain, in the units of the items; or a
             :class:`~botorch_pref.space.SearchSpace`, whose whole numbers, categories and
             logarithmic scales are drawn as such.
-        **options: See :class:`UtilityOptions`.
+        relative_to: What is subtracted from the utility: ``"recommended"``, a ``d``-dim item,
+            or ``None`` for nothing. By default (``"auto"``) the recommended item for a model
+            that has seen comparisons alone, as these tell a utility up to a constant, and
+            nothing for others.
+        asked: ``n x d``-dim items to be marked; by default those that a model of comparisons
+            knows. Other models do not tell.
+        recommended: The ``d``-dim recommended item; by default the one of the asked items whose
+            posterior mean is largest.
+        names: The names of the ``d`` dimensions, with their units; ``x1, x2, ...`` if omitted.
+        levels: The names of the levels of a category, by the number of the dimension; 0, 1, ... if
+            omitted.
+        unit: The unit of the utility, such as ``"logits"``.
 
     Returns:
         The figure.
@@ -65,194 +110,246 @@ def plot_utility(
     Raises:
         ComparisonDataError: If items have a wrong shape or are not finite.
         SearchSpaceError: If the bounds are none.
-        UnsupportedError: If the model is a batch, has several outputs or no Gaussian posterior,
-            or an option is no such option.
+        UnsupportedError: If the model is a batch, has several outputs, items of another dimension
+            or no Gaussian posterior; if ``relative_to``, ``names`` or ``levels`` do not fit; or if
+            an item to be relative to, or for slices to go through, is not known.
 
     Example:
         >>> save_figure(plot_utility(model, bounds, names=["milk (ml)", "heat (C)"]), "utility.pdf")
     """
-    ends = bounds.bounds if isinstance(bounds, SearchSpace) else bounds
-    dim = ends.shape[-1] if isinstance(ends, Tensor) and ends.dim() == 2 else 0
+    check_model(model)
+    space = bounds if isinstance(bounds, SearchSpace) else SearchSpace(bounds=bounds)
+    box = like_model(model, space.bounds)
+    dim = space.dim
+    known = asked_items(model) if asked is None else checked_items(model, "asked", asked, "n", dim)
+    known = None if known is None or not len(known) else like_model(model, known)
+    if known is not None and known.shape[-1] != dim:
+        raise UnsupportedError(f"bounds must be 2 x {known.shape[-1]}, not 2 x {dim}.")
+    if recommended is not None:
+        recommended = checked_items(model, "recommended", recommended, dim)
+    elif known is not None:
+        recommended = known[int(utility_moments(model, known).mean.argmax())]
+    reference, label = _reference(model, dim, recommended, relative_to)
+    context = _Context(
+        model=model,
+        space=space,
+        bounds=box,
+        asked=None,
+        recommended=recommended,
+        reference=reference,
+        names=_names(dim, names),
+        levels=_levels(space, levels or {}),
+        label=label + (f" ({unit})" if unit else ""),
+    )
+    if known is not None:
+        context.asked = known[context.contains(known)]
     if dim == 1:
-        return plot_utility_1d(model, bounds, **options)
-    if dim == 2 and not (isinstance(bounds, SearchSpace) and _is_mixed(bounds)):
-        return plot_utility_2d(model, bounds, **options)
-    return plot_utility_slices(model, bounds, **options)
+        return _plot_line(context)
+    if dim == 2 and not space.parameters.discrete and not space.parameters.log:
+        return _plot_maps(context, asked_pairs(model) if asked is None else None)
+    return _plot_slices(context)
 
 
-def plot_utility_1d(
-    model: Model,
-    bounds: Tensor | SearchSpace,
-    *,
-    resolution: int = 201,
-    ax: Axes | None = None,
-    **options: Unpack[UtilityOptions],
-) -> Figure:
-    r"""Mean and pointwise 95 % band on an interval, asked items and the recommended one.
+@dataclass
+class _Context:
+    """What all panels of a figure need: checked arguments and what follows from them."""
 
-    Args:
-        model: As in :func:`plot_utility`, of one dimension.
-        bounds: ``2 x 1``-dim bounds, or a space.
-        resolution: The number of points of the curve.
-        ax: The axes to draw on; those of a new figure if omitted.
-        **options: See :class:`UtilityOptions`.
+    model: Model
+    space: SearchSpace
+    bounds: Tensor
+    asked: Tensor | None
+    recommended: Tensor | None
+    reference: Tensor | None
+    names: tuple[str, ...]
+    levels: Mapping[int, tuple[str, ...]]
+    label: str
 
-    Returns:
-        The figure.
+    def moments(self, items: Tensor) -> Moments:
+        """Those of the utility, less that of the reference, of ``n x d``-dim items."""
+        return utility_moments(self.model, items, self.reference)
 
-    Raises:
-        ComparisonDataError: As in :func:`plot_utility`, or if ``resolution`` is below 2.
-        SearchSpaceError: As in :func:`plot_utility`.
-        UnsupportedError: As in :func:`plot_utility`, or if there are more dimensions.
-    """
-    check_count("resolution", resolution, 2)
-    scene = scene_of(model, bounds, **options)
-    _check_dim(scene, 1)
-    axes = given_or_new(ax)
-    draw_along(axes, scene, 0, scene.line(0, resolution).unsqueeze(-1))
-    if scene.asked is not None:
-        marks = as_array(scene.asked.squeeze(-1)), scene.moments(scene.asked).mean
+    def contains(self, items: Tensor) -> Tensor:
+        """Whether ``... x d``-dim items are in the box; ``...``-dim."""
+        return ((items >= self.bounds[0]) & (items <= self.bounds[1])).all(-1)
+
+    def line(self, dimension: int, size: int) -> Tensor:
+        """``size`` even steps of a dimension's scale at most; whole numbers are whole."""
+        lower, upper = self.space.bounds[:, dimension].tolist()
+        if self.is_discrete(dimension) and upper - lower < size:
+            steps = torch.arange(lower, upper + 1.0, dtype=torch.double)
+        elif self.is_log(dimension):
+            ends = math.log(lower), math.log(upper)
+            steps = torch.linspace(*ends, size, dtype=torch.double).exp().clamp(lower, upper)
+        else:
+            steps = torch.linspace(lower, upper, size, dtype=torch.double)
+        steps = steps.round().unique() if self.is_discrete(dimension) else steps
+        return steps.to(self.bounds)
+
+    def is_discrete(self, dimension: int) -> bool:
+        """Whether a dimension is a whole number or a category."""
+        return dimension in self.space.parameters.discrete
+
+    def is_log(self, dimension: int) -> bool:
+        """Whether a dimension is on a logarithmic scale."""
+        return dimension in self.space.parameters.log
+
+
+def _names(dim: int, given: Sequence[str] | None) -> tuple[str, ...]:
+    names = given or [f"x{number}" for number in range(1, dim + 1)]
+    if isinstance(names, str) or len(names) != dim:
+        raise UnsupportedError(f"names must be {dim} names, got {names!r}.")
+    return tuple(names)
+
+
+def _levels(space: SearchSpace, given: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
+    wanted = space.parameters.levels
+    levels = {i: tuple(given.get(i) or map(str, range(number))) for i, number in wanted.items()}
+    if not {*given} <= {*wanted} or any(len(levels[i]) != number for i, number in wanted.items()):
+        raise UnsupportedError(f"levels must name those of categories, {wanted}, got {given!r}.")
+    return levels
+
+
+def _reference(
+    model: Model, dim: int, recommended: Tensor | None, relative_to: Tensor | str | None
+) -> tuple[Tensor | None, str]:
+    """The item whose utility is subtracted, and the label of the difference."""
+    if isinstance(relative_to, Tensor):
+        item = checked_items(model, "relative_to", relative_to, dim)
+        return item, "utility minus that of the reference item"
+    if relative_to not in ("auto", "recommended", None):
+        raise UnsupportedError(
+            f'relative_to must be "auto", "recommended", an item or None, got {relative_to!r}.'
+        )
+    relative = is_relative(model)
+    if relative_to == "recommended" or (relative_to == "auto" and relative):
+        if recommended is not None:
+            return recommended, "utility minus that of the recommended item"
+        if relative_to == "recommended":
+            raise UnsupportedError("recommended must be given: `model` knows no asked items.")
+    return None, "utility, known up to a constant" if relative else "utility"
+
+
+def _plot_line(context: _Context) -> Figure:
+    figure, (axes,) = new_panels(1, 1)
+    _draw_curve(axes, context, 0, context.line(0, _LINE_POINTS).unsqueeze(-1))
+    if context.asked is not None:
+        marks = as_array(context.asked.squeeze(-1)), context.moments(context.asked).mean
         axes.plot(*marks, "o", mfc="white", mec=BLUE, mew=0.9, **_MARK)
-    if scene.recommended is not None:
-        draw_star(axes, scene, 0, scene.recommended)
-    axes.set_ylabel(wrapped(scene.label, 2.0, FONT))
-    figure = figure_of(axes)
-    if ax is None:
-        make_room(figure, [[axes]])
-        legend_below(figure, axes, 2)
-    else:
-        legend(axes)
+    _draw_star(axes, context, 0)
+    axes.set_ylabel(wrapped(context.label, 2.0, FONT))
+    make_room(figure, [[axes]])
+    legend_below(figure, axes, 2)
     return figure
 
 
-def plot_utility_2d(
-    model: Model,
-    bounds: Tensor | SearchSpace,
-    *,
-    resolution: int = 51,
-    **options: Unpack[UtilityOptions],
-) -> Figure:
-    r"""Mean and standard deviation on a rectangle; asked items, with a line a duel.
-
-    Args:
-        model: As in :func:`plot_utility`, of two dimensions.
-        bounds: ``2 x 2``-dim bounds, or a space of real numbers on linear scales.
-        resolution: The number of points along each side.
-        **options: See :class:`UtilityOptions`. Duels are drawn unless ``asked`` is given.
-
-    Returns:
-        The figure of two panels.
-
-    Raises:
-        ComparisonDataError: As in :func:`plot_utility`, or if ``resolution`` is below 2.
-        SearchSpaceError: As in :func:`plot_utility`.
-        UnsupportedError: As in :func:`plot_utility`, or if there are other dimensions, or other
-            kinds of numbers.
-    """
-    check_count("resolution", resolution, 2)
-    scene = scene_of(model, bounds, **options)
-    _check_dim(scene, 2)
-    if _is_mixed(scene.space):
-        raise UnsupportedError(
-            "bounds must be real numbers on linear scales: for others use plot_utility_slices."
-        )
-    sides = [scene.line(dimension, resolution) for dimension in range(2)]
+def _plot_maps(context: _Context, pairs: Tensor | None) -> Figure:
+    """Maps of mean and standard deviation, with a line for each of the duels."""
+    sides = [context.line(dimension, _SIDE_POINTS) for dimension in range(2)]
     # The first dimension is the abscissa: rows of the image are values of the second.
     mesh = torch.stack(torch.meshgrid(*sides, indexing="xy"), dim=-1)
-    moments = scene.moments(mesh.flatten(end_dim=-2))
-    title = scene.label[0].upper() + scene.label[1:]
+    moments = context.moments(mesh.flatten(end_dim=-2))
+    title = context.label[0].upper() + context.label[1:]
     figure, panels = new_panels(1, 2, height=3.1, title=title)
-    pairs = asked_pairs(model) if options.get("asked") is None else None
     for axes, values, colours, name in zip(
         panels, moments, (_UTILITY, _DEVIATION), ("Mean", "Standard deviation"), strict=True
     ):
-        _draw_map(axes, sides, values.reshape(resolution, resolution), colours)
-        _draw_items(axes, scene, pairs)
-        axes.set_xlabel(scene.names[0])
-        axes.set_ylabel(scene.names[1])
+        _draw_map(axes, sides, values.reshape(_SIDE_POINTS, _SIDE_POINTS), colours)
+        _draw_items(axes, context, pairs)
+        axes.set_xlabel(context.names[0])
+        axes.set_ylabel(context.names[1])
         heading(axes, name)
-    if scene.recommended is not None:
+    if context.recommended is not None:
         legend_below(figure, panels[0], 3)
     return figure
 
 
-def plot_utility_slices(
-    model: Model,
-    bounds: Tensor | SearchSpace,
-    *,
-    through: Tensor | None = None,
-    dimensions: Sequence[int] | None = None,
-    resolution: int = 101,
-    **options: Unpack[UtilityOptions],
-) -> Figure:
-    r"""One dimension at a time through an item: mean and pointwise 95 % band.
-
-    Ticks at the foot of a panel are the asked items' values of that dimension; the items
-    themselves do not lie on the slice.
-
-    Args:
-        model: As in :func:`plot_utility`.
-        bounds: ``2 x d``-dim bounds, or a space.
-        through: The ``d``-dim item that all slices meet at; the recommended one if omitted.
-        dimensions: Which dimensions have panels, from 0; all if omitted.
-        resolution: The number of points of a curve.
-        **options: See :class:`UtilityOptions`.
-
-    Returns:
-        The figure, a panel for each dimension, on one scale.
-
-    Raises:
-        ComparisonDataError: As in :func:`plot_utility`, or if ``resolution`` is below 2.
-        SearchSpaceError: As in :func:`plot_utility`.
-        UnsupportedError: As in :func:`plot_utility`, or if there is no item to go through, or
-            no such dimension.
-    """
-    check_count("resolution", resolution, 2)
-    scene = scene_of(model, bounds, **options)
-    chosen = [*range(len(scene.names))] if dimensions is None else [*dimensions]
-    if not chosen or not {*chosen} <= {*range(len(scene.names))}:
-        raise UnsupportedError(f"dimensions must be of 0 to {len(scene.names) - 1}, got {chosen}.")
-    item, title = _slices_through(scene, through)
-    columns = min(_MAX_COLUMNS, len(chosen))
-    width = _SLICE_WIDTH if columns > 1 else COLUMN
-    size: dict[str, Any] = {"width": width, "height": 1.9, "title": title, "share": True}
-    figure, panels = new_panels(-(-len(chosen) // columns), columns, **size)
-    for axes, dimension in zip(panels, chosen, strict=False):
-        draw_slice(axes, scene, item, dimension, resolution)
-    for axes in panels[len(chosen) :]:
+def _plot_slices(context: _Context) -> Figure:
+    item = context.recommended
+    if item is None:
+        raise UnsupportedError("recommended must be given: `model` knows no asked items.")
+    number = len(context.names)
+    columns = min(_MAX_COLUMNS, number)
+    figure, panels = new_panels(
+        -(-number // columns),
+        columns,
+        width=_SLICE_WIDTH if columns > 1 else COLUMN,
+        height=1.9,
+        title="Slices through the recommended item",
+        share=True,
+    )
+    for dimension, axes in enumerate(panels[:number]):
+        steps = context.line(dimension, _SLICE_POINTS)
+        items = item.repeat(len(steps), 1)
+        items[:, dimension] = steps
+        _draw_curve(axes, context, dimension, items)
+        if context.asked is not None:
+            foot, x = axes.get_xaxis_transform(), as_array(context.asked[:, dimension])
+            ticks = axes.plot(x, [0.0] * len(x), "|", color=GREY, ms=5.0, mew=0.7, transform=foot)
+            ticks[0].set_label("asked items")
+        _draw_star(axes, context, dimension)
+    for axes in panels[number:]:
         axes.set_axis_off()
     make_room(figure, [panels[i : i + columns] for i in range(0, len(panels), columns)])
-    label = wrapped(scene.label, figure.get_figheight() - 0.7, FONT)
+    label = wrapped(context.label, figure.get_figheight() - 0.7, FONT)
     figure.supylabel(label, fontsize=FONT)
     legend_below(figure, panels[0], 4 if columns > 1 else 2)
     return figure
 
 
-def _is_mixed(space: SearchSpace) -> bool:
-    """Whether not all dimensions are real numbers on linear scales."""
-    return bool(space.parameters.discrete or space.parameters.log)
+def _draw_curve(axes: Axes, context: _Context, dimension: int, items: Tensor) -> None:
+    """Draw mean and pointwise 95 % band of items that differ in one dimension, in its order.
+
+    Whole numbers have points with bars, or steps where they are too close for bars. Levels of a
+    category, which have no order, never have steps.
+    """
+    x, moments = as_array(items[:, dimension]), context.moments(items)
+    mean, half = moments.mean, _NORMAL_95 * moments.deviation
+    ends = mean - half, mean + half
+    discrete, named = context.is_discrete(dimension), dimension in context.levels
+    _set_limits(axes, context, dimension, x, discrete)
+    gap = float(np.diff(places(axes, x)).min())
+    if discrete and (named or gap >= _CLOSE):
+        axes.vlines(x, *ends, lw=min(4.0, 0.4 * gap), **_BAND)
+        axes.plot(x, mean, "_", ms=min(9.0, 0.8 * gap), mew=1.5, **_MEAN)
+    else:
+        _set_limits(axes, context, dimension, x, False)
+        step: Literal["mid"] | None = "mid" if discrete else None
+        axes.fill_between(x, *ends, lw=0, step=step, **_BAND)
+        style: Literal["steps-mid", "default"] = "steps-mid" if discrete else "default"
+        axes.plot(x, mean, lw=1.5, drawstyle=style, **_MEAN)
+    if named:
+        name_ticks(axes, context.levels[dimension])
+    elif context.is_log(dimension):
+        log_ticks(axes, discrete)
+    elif discrete:
+        whole_ticks(axes)
+    grid(axes)
+    axes.set_xlabel(context.names[dimension])
 
 
-def _check_dim(scene: Scene, dim: int) -> None:
-    """Checks the number of dimensions."""
-    if len(scene.names) != dim:
-        raise UnsupportedError(f"bounds must be 2 x {dim}, not 2 x {len(scene.names)}.")
+def _set_limits(axes: Axes, context: _Context, dimension: int, x: Array, margin: bool) -> None:
+    """Set limits from the first to the last number on its scale, or a little beside them."""
+    if context.is_log(dimension):
+        axes.set_xscale("log")
+        factor = _LOG_MARGIN if margin else 1.0
+        axes.set_xlim(x[0] / factor, x[-1] * factor)
+    else:
+        beside = _MARGIN if margin else 0.0
+        axes.set_xlim(x[0] - beside, x[-1] + beside)
 
 
-def _slices_through(scene: Scene, through: Tensor | None) -> tuple[Tensor, str]:
-    """The item that all slices meet at, and their title."""
-    if through is not None:
-        item = as_items("through", through, len(scene.names))
-        return moved(scene.model, item), "Slices through an item"
-    if scene.recommended is None:
-        raise UnsupportedError("through must be given: `model` knows no asked items.")
-    return scene.recommended, "Slices through the recommended item"
+def _draw_star(axes: Axes, context: _Context, dimension: int) -> None:
+    """Draw a star at the utility of the recommended item, if it is in the box."""
+    item = context.recommended
+    if item is not None and bool(context.contains(item)):
+        place = [float(item[dimension])], context.moments(item.unsqueeze(0)).mean
+        axes.plot(*place, "*", **_STAR)
 
 
 def _draw_map(
     axes: Axes, sides: Sequence[Tensor], values: Array, colours: LinearSegmentedColormap
 ) -> None:
-    """An image of values on a grid, the first dimension along the rows, with contour lines."""
+    """Draw an image of values on a grid, the first dimension along the rows, with contours."""
     x, y = (as_array(side) for side in sides)
     half_x, half_y = (0.5 * (side[1] - side[0]) for side in (x, y))
     extent = (x[0] - half_x, x[-1] + half_x, y[0] - half_y, y[-1] + half_y)
@@ -266,15 +363,15 @@ def _draw_map(
     bar.ax.tick_params(labelsize=SMALL)
 
 
-def _draw_items(axes: Axes, scene: Scene, pairs: Tensor | None) -> None:
-    """Asked items, a line for each duel, and the recommended item."""
+def _draw_items(axes: Axes, context: _Context, pairs: Tensor | None) -> None:
+    """Draw asked items, a line for each duel, and the recommended item."""
     if pairs is not None and len(pairs):
         duels = LineCollection([*as_array(pairs)], colors="black", linewidths=0.5, alpha=0.25)
         duels.set_label("a duel")
         axes.add_collection(duels, autolim=False)
-    if scene.asked is not None:
-        x, y = as_array(scene.asked.T)
+    if context.asked is not None:
+        x, y = as_array(context.asked.T)
         axes.plot(x, y, "o", mfc="white", mec="black", mew=0.7, **_MARK)
-    item = scene.recommended
-    if item is not None and bool(scene.contains(item)):
-        axes.plot(*as_array(item.unsqueeze(-1)), "*", **STAR, label="recommended item")
+    item = context.recommended
+    if item is not None and bool(context.contains(item)):
+        axes.plot(*as_array(item.unsqueeze(-1)), "*", **_STAR)

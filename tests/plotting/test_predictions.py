@@ -6,14 +6,9 @@ import torch
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import PairwisePredictions
-from botorch_pref.plotting import (
-    plot_accuracy,
-    plot_calibration,
-    plot_cross_validation,
-    wilson_interval,
-)
+from botorch_pref.plotting import plot_calibration, plot_cross_validation
 
 
 @pytest.fixture
@@ -24,11 +19,14 @@ def predictions() -> PairwisePredictions:
     return PairwisePredictions(chance, wins, count)
 
 
-@pytest.mark.parametrize(("wins", "count"), [(0, 5), (3, 10), (7, 7), (50, 80)])
-def test_wilson_interval(wins: int, count: int) -> None:
-    found = wilson_interval(np.array([wins]), np.array([count]), 0.9)
-    expected = binomtest(wins, count).proportion_ci(0.9, method="wilson")
-    assert [end.item() for end in found] == pytest.approx([expected.low, expected.high])
+def test_calibration_has_the_wilson_interval() -> None:
+    wins, count = torch.tensor([0.0, 3.0, 7.0, 50.0]).double(), torch.tensor([5.0, 10.0, 7.0, 80.0])
+    chance = torch.tensor([0.55, 0.65, 0.75, 0.95]).double()
+    axes = plot_calibration(PairwisePredictions(chance, wins, count.double())).axes[0]
+    (bars,) = axes.collections
+    for segment, won, size in zip(bars.get_segments(), wins, count, strict=True):
+        expected = binomtest(int(won), int(size)).proportion_ci(0.95, method="wilson")
+        assert segment[:, 1].tolist() == pytest.approx([expected.low, expected.high], abs=1e-6)
 
 
 def test_calibration(predictions: PairwisePredictions) -> None:
@@ -40,10 +38,6 @@ def test_calibration(predictions: PairwisePredictions) -> None:
     predicted = [(0.55 + 0.55 + 0.5) / 3, (5 * 0.92 + 1.0) / 6]
     np.testing.assert_allclose(points.get_xdata(), predicted)
     np.testing.assert_allclose(points.get_ydata(), [2.5 / 3, 5 / 6])
-    (bars,) = axes.collections
-    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
-    lower, upper = wilson_interval(np.array([2.5, 5.0]), np.array([3.0, 6.0]))
-    np.testing.assert_allclose(ends, np.stack([lower, upper], -1))
     assert [text.get_text() for text in axes.texts] == ["n=3", "n=6"]
     assert f"{predictions.brier_score.value:.3f}" in axes.get_title(loc="left")
     # Which item was shown first makes no difference.
@@ -71,25 +65,9 @@ def test_what_was_given_to_the_answers(predictions: PairwisePredictions) -> None
     assert f"−{-predictions.log_score.value:.3f}" in title
 
 
-def test_accuracies(predictions: PairwisePredictions) -> None:
-    one = torch.ones(1)
-    single = PairwisePredictions(0.7 * one, one, one)
-    axes = plot_accuracy({"first": predictions, "second": single}).axes[0]
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["first", "second"]
-    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first on top
-    value, error = predictions.accuracy
-    bars = [container.lines for container in axes.containers]
-    assert [line.get_xydata().tolist() for line, *_ in bars] == [[[value, 0]], [[1.0, 1]]]
-    (segment,) = bars[0][2][0].get_segments()
-    np.testing.assert_allclose(segment, [[value - error, 0], [value + error, 0]])
-    with pytest.raises(UnsupportedError, match="models must have one model at least"):
-        plot_accuracy({})
-
-
 def test_on_given_axes(predictions: PairwisePredictions) -> None:
     own = Figure()
-    panels = own.subplots(1, 3)
+    panels = own.subplots(1, 2)
     assert plot_calibration(predictions, ax=panels[0]) is own
     assert plot_cross_validation(predictions, ax=panels[1]) is own
-    assert plot_accuracy({"model": predictions}, ax=panels[2]) is own
     assert all(axes.get_lines() for axes in panels)

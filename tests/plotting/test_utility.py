@@ -14,19 +14,12 @@ from botorch.models.transforms.outcome import Log
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.contour import ContourSet
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.models import PreferenceGP
-from botorch_pref.plotting import (
-    plot_utility,
-    plot_utility_1d,
-    plot_utility_2d,
-    plot_utility_slices,
-)
+from botorch_pref.plotting import plot_utility
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.cobol.objective import objective_kernel, objective_model
 from tests.models.common import make_duels, make_kernel, rand
 from tests.plotting.test_style import luminance
 
@@ -65,6 +58,12 @@ def band(axes: Axes) -> tuple[np.ndarray, np.ndarray]:
     return np.array([end.min() for end in ends]), np.array([end.max() for end in ends])
 
 
+def curve(axes: Axes) -> tuple[Tensor, np.ndarray]:
+    """The items (of one dimension) and the means of a curve."""
+    x, mean = lines(axes)["mean"].T
+    return torch.tensor(x, dtype=torch.float64).unsqueeze(-1), mean
+
+
 def values(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Y = X.sum(-1, keepdim=True)
     return X, Y, torch.full_like(Y, 0.01)
@@ -72,11 +71,11 @@ def values(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def test_on_a_line() -> None:
     model = model_of(1)
-    axes = plot_utility_1d(model, box(1), resolution=11, unit="logits", names=["milk"]).axes[0]
-    X, best = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1), best_of(model)
+    axes = plot_utility(model, box(1), unit="logits", names=["milk"]).axes[0]
+    (X, drawn_mean), best, drawn = curve(axes), best_of(model), lines(axes)
+    assert X.flatten().tolist() == pytest.approx(np.linspace(0, 1, 201))
     mean, deviation = difference(model, X, best)
-    drawn = lines(axes)
-    np.testing.assert_allclose(drawn["mean"], np.stack([X[:, 0], mean], -1), atol=1e-6)
+    np.testing.assert_allclose(drawn_mean, mean, atol=1e-6)
     lower, upper = band(axes)
     np.testing.assert_allclose(upper - lower, 2 * 1.959964 * deviation, atol=1e-5)
     np.testing.assert_allclose(upper + lower, 2 * mean, atol=1e-6)
@@ -89,59 +88,52 @@ def test_on_a_line() -> None:
 
 
 def test_relative_to_what() -> None:
-    model = model_of(1)
-    X = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
-    item = torch.tensor([0.3], dtype=torch.float64)
-    other = plot_utility_1d(model, box(1), resolution=5, relative_to=item).axes[0]
-    expected = difference(model, X, item)[0]
-    np.testing.assert_allclose(lines(other)["mean"][:, 1], expected, atol=1e-6)
+    model, item = model_of(1), torch.tensor([0.3], dtype=torch.float64)
+    other = plot_utility(model, box(1), relative_to=item).axes[0]
+    X, mean = curve(other)
+    np.testing.assert_allclose(mean, difference(model, X, item)[0], atol=1e-6)
     assert "reference item" in other.get_ylabel().replace("\n", " ")
-    absolute = plot_utility_1d(model, box(1), resolution=5, relative_to=None).axes[0]
+    absolute = plot_utility(model, box(1), relative_to=None).axes[0]
     posterior = model.posterior(X)
     expected = posterior.mean.squeeze(-1).detach().numpy()
-    np.testing.assert_allclose(lines(absolute)["mean"][:, 1], expected, atol=1e-8)
+    np.testing.assert_allclose(curve(absolute)[1], expected, atol=1e-8)
     lower, upper = band(absolute)
     half = 1.959964 * posterior.variance.squeeze(-1).sqrt().detach().numpy()
     np.testing.assert_allclose(upper - lower, 2 * half, atol=1e-6)
     assert absolute.get_ylabel().replace("\n", " ") == "utility, known up to a constant"
     # Values tell the constant as well.
     measured = model_of(1, values=values(rand(3, 1, seed=1)))
-    drawn = plot_utility_1d(measured, box(1), resolution=5).axes[0]
+    drawn = plot_utility(measured, box(1)).axes[0]
     assert drawn.get_ylabel() == "utility"
     expected = measured.posterior(X).mean.squeeze(-1).detach().numpy()
-    np.testing.assert_allclose(lines(drawn)["mean"][:, 1], expected, atol=1e-8)
+    np.testing.assert_allclose(curve(drawn)[1], expected, atol=1e-8)
     assert len(lines(drawn)["asked items"]) == 8 + 3
 
 
-def test_on_given_axes() -> None:
-    own = Figure()
-    left, right = own.subplots(1, 2)
+def test_items_out_of_bounds_are_not_marked() -> None:
     recommended = torch.tensor([0.5], dtype=torch.float64)
     asked = torch.tensor([[0.5], [2.0]], dtype=torch.float64)
-    options = {"recommended": recommended, "asked": asked}
-    assert plot_utility_1d(model_of(1), box(1), resolution=3, ax=right, **options) is own
-    assert not left.get_lines()
-    assert right.get_legend() is not None
-    assert not own.legends
-    drawn = lines(right)
+    figure = plot_utility(model_of(1), box(1), recommended=recommended, asked=asked)
+    drawn = lines(figure.axes[0])
     np.testing.assert_allclose(drawn["recommended item"], [[0.5, 0.0]])
-    np.testing.assert_allclose(drawn["asked items"], [[0.5, 0.0]])  # the other is out of bounds
+    np.testing.assert_allclose(drawn["asked items"], [[0.5, 0.0]])
 
 
 def test_on_a_plane() -> None:
     model = model_of(2)
     bounds = torch.tensor([[0.0, 0.1], [1.0, 0.8]], dtype=torch.float64)
-    figure = plot_utility_2d(model, bounds, resolution=4, names=["a", "b"])
+    figure = plot_utility(model, bounds, names=["a", "b"])
     mean, deviation = figure.axes[:2]
-    x, y = np.linspace(0, 1, 4), np.linspace(0.1, 0.8, 4)
+    size = len(mean.get_images()[0].get_array())
+    x, y = np.linspace(0, 1, size), np.linspace(0.1, 0.8, size)
     X = torch.tensor([[a, b] for b in y for a in x], dtype=torch.float64)  # a row a value of b
     for axes, expected in zip((mean, deviation), difference(model, X, best_of(model)), strict=True):
         (image,) = axes.get_images()
-        np.testing.assert_allclose(image.get_array(), expected.reshape(4, 4), atol=1e-5)
+        np.testing.assert_allclose(image.get_array(), expected.reshape(size, size), atol=1e-5)
         # The outermost pixels are centred on the bounds.
-        np.testing.assert_allclose(
-            image.get_extent(), [-1 / 6, 7 / 6, 0.1 - 0.35 / 3, 0.8 + 0.35 / 3]
-        )
+        half = 0.5 / (size - 1)
+        extent = [-half, 1 + half, 0.1 - 0.7 * half, 0.8 + 0.7 * half]
+        np.testing.assert_allclose(image.get_extent(), extent)
         assert (axes.get_xlim(), axes.get_ylim()) == ((0.0, 1.0), (0.1, 0.8))
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("a", "b")
         duels = next(c for c in axes.collections if c.get_label() == "a duel")
@@ -155,7 +147,7 @@ def test_on_a_plane() -> None:
 
 def test_contours_are_seen_on_all_of_a_map() -> None:
     """At 3 to 1 or more against every colour that it has; of luminances, so in grey as well."""
-    figure = plot_utility_2d(model_of(2), box(2), resolution=21)
+    figure = plot_utility(model_of(2), box(2))
     figure.draw_without_rendering()
     for axes in figure.axes[:2]:
         (image,) = axes.get_images()
@@ -170,28 +162,22 @@ def test_contours_are_seen_on_all_of_a_map() -> None:
 
 
 def test_slices() -> None:
-    model, item = model_of(4), torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    figure = plot_utility_slices(model, box(4), resolution=3)
+    model = model_of(4)
+    figure = plot_utility(model, box(4))
+    assert figure.get_suptitle().startswith("Slices")
     assert [axes.get_xlabel() for axes in figure.axes[:4]] == ["x1", "x2", "x3", "x4"]
     assert not any(axes.axison for axes in figure.axes[4:])
     assert "minus that of the recommended item" in figure.get_supylabel().replace("\n", " ")
     assert len({axes.get_ylim() for axes in figure.axes[:4]}) == 1
     best = best_of(model)
     for dimension, axes in enumerate(figure.axes[:4]):
-        X = best.repeat(3, 1)
-        X[:, dimension] = torch.tensor([0.0, 0.5, 1.0])
+        x, mean = curve(axes)
+        X = best.repeat(len(x), 1)
+        X[:, dimension] = x.flatten()
+        np.testing.assert_allclose(mean, difference(model, X, best)[0], atol=1e-6)
         drawn = lines(axes)
-        expected = difference(model, X, best)[0]
-        np.testing.assert_allclose(drawn["mean"][:, 1], expected, atol=1e-6)
         np.testing.assert_allclose(drawn["recommended item"], [[float(best[dimension]), 0.0]])
         np.testing.assert_allclose(drawn["asked items"][:, 0], model.items[:, dimension])
-    figure = plot_utility_slices(model, box(4), through=item, dimensions=[2], resolution=3)
-    (axes,) = figure.axes
-    X = item.repeat(3, 1)
-    X[:, 2] = torch.tensor([0.0, 0.5, 1.0])
-    np.testing.assert_allclose(lines(axes)["mean"][:, 1], difference(model, X, best)[0], atol=1e-6)
-    assert lines(axes)["the item"][0, 0] == 0.3
-    assert figure.get_suptitle() == "Slices through an item"
 
 
 def test_a_mixed_space_is_drawn_as_it_is() -> None:
@@ -205,12 +191,11 @@ def test_a_mixed_space_is_drawn_as_it_is() -> None:
         input_transform=space.input_transform(),
     )
     names, levels = ["a", "b", "c (mm)", "d"], ["light", "medium", "dark"]
-    figure = plot_utility_slices(model, space, resolution=7, names=names, levels={3: levels})
-    panels = figure.axes
+    panels = plot_utility(model, space, names=names, levels={3: levels}).axes
     assert [axes.get_xlabel() for axes in panels[:4]] == names
     best = best_of(model)
     steps = {1: [1.0, 2.0, 3.0, 4.0], 3: [0.0, 1.0, 2.0]}
-    steps[2] = np.geomspace(1e-3, 10.0, 7).tolist()
+    steps[2] = np.geomspace(1e-3, 10.0, 101).tolist()
     for dimension, expected in steps.items():
         drawn = lines(panels[dimension])["mean"]
         assert drawn[:, 0] == pytest.approx(expected)
@@ -219,58 +204,36 @@ def test_a_mixed_space_is_drawn_as_it_is() -> None:
         assert drawn[:, 1] == pytest.approx(difference(model, items, best)[0], abs=1e-6)
     assert [axes.get_xscale() for axes in panels[:4]] == ["linear", "linear", "log", "linear"]
     assert [text.get_text() for text in panels[3].get_xticklabels()] == levels
-    assert len(lines(panels[0])["mean"]) == 7
 
 
 def test_many_whole_numbers_are_thinned_out() -> None:
     wide = SearchSpace(torch.tensor([[0.0], [1000.0]], dtype=torch.float64), integer=[0])
     items, comparisons = wide.sample(8, 0), make_duels(8, 12, 1)[1]
     model = PreferenceGP(items, comparisons, covar_module=make_kernel(1))
-    x = lines(plot_utility_1d(model, wide, resolution=11).axes[0])["mean"][:, 0]
-    assert x.tolist() == [100.0 * k for k in range(11)]
-
-
-def test_what_cannot_be_drawn_of_a_mixed_space() -> None:
-    model = model_of(2)
-    space = SearchSpace(box(2), categorical=[1])
-    with pytest.raises(UnsupportedError, match="use plot_utility_slices"):
-        plot_utility_2d(model, space)
-    for levels in ({0: ["a", "b"]}, {1: ["a"]}):
-        with pytest.raises(UnsupportedError, match="levels must name those of categories"):
-            plot_utility(model, space, levels=levels)
-
-
-def test_the_number_of_dimensions_decides() -> None:
-    assert len(plot_utility(model_of(1), box(1)).axes) == 1
-    assert plot_utility(model_of(3), box(3)).get_suptitle().startswith("Slices")
-    with pytest.raises(UnsupportedError, match="bounds must be 2 x 1, not 2 x 2"):
-        plot_utility_1d(model_of(2), box(2))
-    with pytest.raises(UnsupportedError, match="bounds must be 2 x 2, not 2 x 3"):
-        plot_utility_2d(model_of(3), box(3))
+    x = lines(plot_utility(model, wide).axes[0])["mean"][:, 0]
+    assert x.tolist() == [5.0 * k for k in range(201)]
 
 
 def test_models_of_botorch() -> None:
     X, comparisons = make_duels(8, 12, 1)
     theirs = PairwiseGP(X, comparisons)
-    axes = plot_utility_1d(theirs, box(1), resolution=3).axes[0]
-    ends = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    moved = theirs.posterior(ends).mean.flatten().diff().item()
-    mean = lines(axes)["mean"][:, 1]
+    axes = plot_utility(theirs, box(1)).axes[0]
+    moved = theirs.posterior(box(1)).mean.flatten().diff().item()
+    mean = curve(axes)[1]
     assert mean[-1] - mean[0] == pytest.approx(moved, abs=1e-6)
     assert len(lines(axes)["asked items"]) == 8
     assert "minus" in axes.get_ylabel()
 
-    space = SearchSpace(bounds=torch.tensor([[0.0], [10.0]], dtype=torch.float64))
-    items, measured = 10 * X, 5 + 100 * X.squeeze(-1)
-    objective = objective_model(space, items, measured, 1e-4, objective_kernel(1, prior=True))
-    axes = plot_utility_1d(objective, space.bounds, resolution=3, asked=items).axes[0]
-    assert axes.get_ylabel() == "utility"
-    grid = torch.tensor([[0.0], [5.0], [10.0]], dtype=torch.float64)
-    expected = objective.posterior(grid).mean.squeeze(-1).detach().numpy()
-    np.testing.assert_allclose(lines(axes)["mean"][:, 1], expected)
-    assert lines(axes)["recommended item"][0, 0] == pytest.approx(float(items.max()))
-    nothing = plot_utility_1d(objective, space.bounds, resolution=3).axes[0]
-    assert {*lines(nothing)} == {"mean"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of data that are not standardised
+        values_model = SingleTaskGP(X, 5 + 100 * X)
+        axes = plot_utility(values_model, box(1), asked=X).axes[0]
+        assert axes.get_ylabel() == "utility"
+        grid, mean = curve(axes)
+        expected = values_model.posterior(grid).mean.squeeze(-1).detach().numpy()
+        np.testing.assert_allclose(mean, expected)
+        assert lines(axes)["recommended item"][0, 0] == pytest.approx(float(X.max()))
+        assert {*lines(plot_utility(values_model, box(1)).axes[0])} == {"mean"}
 
 
 def test_what_cannot_be_drawn() -> None:
@@ -279,29 +242,27 @@ def test_what_cannot_be_drawn() -> None:
         ("relative_to", "best"): "relative_to must be",
         ("names", ("a",)): "names must be 2 names",
         ("names", "ab"): "names must be 2 names",
-        ("colour", "red"): r"Options \['colour'\] are unknown",
-        ("dimensions", (2,)): r"dimensions must be of 0 to 1, got \[2\]",
-        ("dimensions", ()): "dimensions must be of 0 to 1",
     }.items():
         with pytest.raises(UnsupportedError, match=message):
-            plot_utility_slices(model, box(2), **dict([change]))
+            plot_utility(model, box(2), **dict([change]))
     nan = torch.tensor([0.5, torch.nan], dtype=torch.float64)
-    for name in ("relative_to", "recommended", "through"):
+    for name in ("relative_to", "recommended"):
         with pytest.raises(ComparisonDataError, match=f"`{name}` row 0 is .*: NaN"):
-            plot_utility_slices(model, box(2), **{name: nan})
+            plot_utility(model, box(2), **{name: nan})
         with pytest.raises(ComparisonDataError, match=f"`{name}` must have shape 2"):
-            plot_utility_slices(model, box(2), **{name: nan[:1]})
+            plot_utility(model, box(2), **{name: nan[:1]})
     with pytest.raises(ComparisonDataError, match="`asked` must have shape n x 2"):
-        plot_utility_2d(model, box(2), asked=nan)
-    for plot, dim in ((plot_utility_1d, 1), (plot_utility_2d, 2), (plot_utility_slices, 3)):
-        with pytest.raises(ComparisonDataError, match="`resolution` must be a whole number"):
-            plot(model_of(dim), box(dim), resolution=1)
+        plot_utility(model, box(2), asked=nan)
     with pytest.raises(SearchSpaceError, match="`bounds` column 0"):
         plot_utility(model, box(2).flip(0))
     with pytest.raises(SearchSpaceError, match="`bounds` must be a two-dimensional"):
         plot_utility(model, box(2)[0])
     with pytest.raises(UnsupportedError, match="bounds must be 2 x 2, not 2 x 3"):
         plot_utility(model, box(3))
+    space = SearchSpace(box(2), categorical=[1])
+    for levels in ({0: ["a", "b"]}, {1: ["a"]}):
+        with pytest.raises(UnsupportedError, match="levels must name those of categories"):
+            plot_utility(model, space, levels=levels)
 
 
 def test_models_that_cannot_be_drawn() -> None:
@@ -317,8 +278,8 @@ def test_models_that_cannot_be_drawn() -> None:
             plot_utility(two, box(1))
         with pytest.raises(UnsupportedError, match="TransformedPosterior, not a Gaussian"):
             plot_utility(log, box(1))
-        plain = SingleTaskGP(X, X)
         with pytest.raises(UnsupportedError, match="recommended must be given"):
-            plot_utility(plain, box(1), relative_to="recommended")
-        with pytest.raises(UnsupportedError, match="through must be given"):
-            plot_utility_slices(plain, box(1))
+            plot_utility(SingleTaskGP(X, X), box(1), relative_to="recommended")
+        three = rand(4, 3)
+        with pytest.raises(UnsupportedError, match="recommended must be given"):
+            plot_utility(SingleTaskGP(three, X), box(3))

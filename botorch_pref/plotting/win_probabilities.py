@@ -18,29 +18,30 @@ from torch import Tensor
 from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import PreferenceGP
-from botorch_pref.plotting.beliefs import (
+from botorch_pref.plotting.posterior import (
     Array,
     as_array,
-    as_items,
     check_model,
-    difference_moments,
-    moved,
+    checked_items,
     utility_moments,
 )
 from botorch_pref.plotting.style import (
+    BETWEEN,
     BLUE,
     COLUMN,
+    LEADING,
     ORANGE,
     SMALL,
+    escaped,
     figure_of,
     given_or_new,
     heading,
+    label_size,
+    text_width,
 )
-from botorch_pref.plotting.ticks import BETWEEN, LEADING, label_size, plainly, text_width
 
-_EVEN = "#FFFFFF"
 # Blue is darker than orange, so that wins and losses differ in grey as well.
-_CHANCES = LinearSegmentedColormap.from_list("chances", [ORANGE, _EVEN, BLUE])
+_CHANCES = LinearSegmentedColormap.from_list("chances", [ORANGE, "#FFFFFF", BLUE])
 _DARK = 0.95  # the chance above which black letters cannot be read
 
 _SHORT = 6  # letters of a name that fits above a column
@@ -86,7 +87,7 @@ def plot_win_probabilities(
     """
     check_model(model)
     check_count("top", top, 2)
-    items = moved(model, as_items("items", items, "n", "d"))
+    items = checked_items(model, "items", items, "n", "d")
     check_count("len(items)", len(items), 2)
     kind = kind or ("duel" if isinstance(model, PreferenceGP) else "utility")
     if kind not in _TITLES or (kind == "duel" and not isinstance(model, PreferenceGP)):
@@ -107,10 +108,10 @@ def plot_win_probabilities(
 def _chances(model: Model, items: Tensor, kind: str) -> Array:
     """``k x k``-dim probabilities that the row's item beats the column's."""
     if kind == "duel":
-        assert isinstance(model, PreferenceGP)  # the caller has looked
+        assert isinstance(model, PreferenceGP)  # as its caller checked
         pairs = torch.broadcast_tensors(items.unsqueeze(1), items.unsqueeze(0))
         return as_array(model.win_probability(torch.stack(pairs, dim=-2)))
-    columns = [difference_moments(model, items, item) for item in items]
+    columns = [utility_moments(model, items, item) for item in items]
     mean, deviation = (np.stack(values, axis=-1) for values in zip(*columns, strict=True))
     chances: Array = ndtr(mean / np.maximum(deviation, np.finfo(float).tiny))
     return chances
@@ -144,11 +145,11 @@ def _name_cells(axes: Axes, names: Sequence[str]) -> None:
     size, side = label_size(axes), min(axes.get_window_extent().size)
     gap = float(side) * 72.0 / figure_of(axes).dpi / len(names)
     fit = max(text_width(name, size) for name in across) <= gap - BETWEEN * size
-    look: dict[str, Any] = {} if fit else {"rotation": 90, "fontsize": min(size, gap / LEADING)}
-    axes.set_xticks(range(len(names)), [*map(plainly, across)], **look)
+    style: dict[str, Any] = {} if fit else {"rotation": 90, "fontsize": min(size, gap / LEADING)}
+    axes.set_xticks(range(len(names)), [*map(escaped, across)], **style)
     most = max(name.count("\n") + 1 for name in beside)
     size = min(size, gap / (LEADING * most))
-    axes.set_yticks(range(len(names)), [*map(plainly, beside)], fontsize=size)
+    axes.set_yticks(range(len(names)), [*map(escaped, beside)], fontsize=size)
 
 
 def _are_short(names: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-r"""What a model believes of items, as arrays to be drawn."""
+r"""A model's posterior of the utility and what it was told, as arrays to be drawn."""
 
 from __future__ import annotations
 
@@ -27,63 +27,41 @@ class Moments(NamedTuple):
 
 
 def check_model(model: Model) -> None:
-    """Checks that a model has one output and no batch.
-
-    Raises:
-        UnsupportedError: If it has not.
-    """
+    """Raise ``UnsupportedError`` unless a model has one output and no batch."""
     if model.num_outputs != 1:
         raise UnsupportedError(f"`model` has {model.num_outputs} outputs; see subset_output.")
     if model.batch_shape:
         raise UnsupportedError(f"`model` is a batch of {tuple(model.batch_shape)} models.")
 
 
-def as_items(argument: str, items: Tensor, *sizes: int | str) -> Tensor:
-    """Checks a caller's finite items.
-
-    Raises:
-        ComparisonDataError: If they are of another shape or not finite.
-    """
+def checked_items(model: Model, argument: str, items: Tensor, *sizes: int | str) -> Tensor:
+    """Finite items of a shape, of the type and on the device of the model's parameters."""
     check_items(argument, items, *sizes, batch=False)
     refuse(finite(argument, items if items.dim() > 1 else items.unsqueeze(0)))
-    return items.detach()
+    return like_model(model, items.detach())
 
 
-def moved(model: Model, items: Tensor) -> Tensor:
+def like_model(model: Model, items: Tensor) -> Tensor:
     """Items of the type and on the device of a model's parameters."""
     return items.to(next(model.parameters(), items))
 
 
 @torch.no_grad()
-def utility_moments(model: Model, items: Tensor) -> Moments:
-    """Those of the utility of ``n x d``-dim items."""
-    found = [gaussian(model, X) for X in moved(model, items).split(_CHUNK)]
-    mean = torch.cat([posterior.mean.squeeze(-1) for posterior in found])
-    variance = torch.cat([posterior.variance.squeeze(-1) for posterior in found])
-    return _arrays(mean, variance)
-
-
-@torch.no_grad()
-def difference_moments(model: Model, items: Tensor, reference: Tensor) -> Moments:
-    """Those of ``f(x) - f(reference)`` of ``n x d``-dim items and a ``d``-dim one."""
-    reference = moved(model, reference)
-    parts = [_difference(model, X, reference) for X in moved(model, items).split(_CHUNK)]
-    mean, variance = (torch.cat(values) for values in zip(*parts, strict=True))
-    return _arrays(mean, variance)
-
-
-def gaussian(model: Model, X: Tensor) -> GPyTorchPosterior:
-    """The joint posterior at ``q x d``-dim points.
-
-    Raises:
-        UnsupportedError: If it is not Gaussian.
-    """
-    posterior = model.posterior(X)
-    if not isinstance(posterior, GPyTorchPosterior):
-        raise UnsupportedError(
-            f"The posterior of `model` is a {type(posterior).__name__}, not a Gaussian."
-        )
-    return posterior
+def utility_moments(model: Model, items: Tensor, reference: Tensor | None = None) -> Moments:
+    """Those of ``f(x)``, or of ``f(x) - f(reference)``, of ``n x d``-dim items."""
+    means, variances = [], []
+    for X in like_model(model, items).split(_CHUNK):
+        if reference is None:
+            posterior = _gaussian(model, X)
+            mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+        else:
+            mean, variance = _difference(model, X, like_model(model, reference))
+        means.append(mean)
+        variances.append(variance)
+    mean, variance = torch.cat(means), torch.cat(variances)
+    if not bool(mean.isfinite().all() and variance.isfinite().all()):
+        raise ComparisonDataError("The posterior of `model` is NaN or infinite.")
+    return Moments(as_array(mean), as_array(variance.clamp_min(0.0).sqrt()))
 
 
 def asked_items(model: Model) -> Tensor | None:
@@ -110,23 +88,27 @@ def is_relative(model: Model) -> bool:
     return asked_pairs(model) is not None
 
 
-def _difference(model: Model, items: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
-    if isinstance(model, PreferenceGP):
-        # Its own way keeps the digits of items that are close.
-        return model.difference_moments(torch.stack([items, reference.expand_as(items)], dim=-2))
-    posterior = gaussian(model, torch.cat([reference.unsqueeze(0), items]))
-    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
-    variance = covariance.diagonal() + covariance[0, 0] - 2.0 * covariance[0]
-    return mean[1:] - mean[0], variance[1:]
-
-
-def _arrays(mean: Tensor, variance: Tensor) -> Moments:
-    if not bool(mean.isfinite().all() and variance.isfinite().all()):
-        raise ComparisonDataError("The posterior of `model` is NaN or infinite.")
-    return Moments(as_array(mean), as_array(variance.clamp_min(0.0).sqrt()))
-
-
 def as_array(values: Tensor) -> Array:
     """A tensor's values in double precision."""
     array: Array = values.detach().cpu().double().numpy()
     return array
+
+
+def _gaussian(model: Model, X: Tensor) -> GPyTorchPosterior:
+    """The joint posterior at ``q x d``-dim points."""
+    posterior = model.posterior(X)
+    if not isinstance(posterior, GPyTorchPosterior):
+        raise UnsupportedError(
+            f"The posterior of `model` is a {type(posterior).__name__}, not a Gaussian."
+        )
+    return posterior
+
+
+def _difference(model: Model, items: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+    if isinstance(model, PreferenceGP):
+        # More exact for items that are close.
+        return model.difference_moments(torch.stack([items, reference.expand_as(items)], dim=-2))
+    posterior = _gaussian(model, torch.cat([reference.unsqueeze(0), items]))
+    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+    variance = covariance.diagonal() + covariance[0, 0] - 2.0 * covariance[0]
+    return mean[1:] - mean[0], variance[1:]
