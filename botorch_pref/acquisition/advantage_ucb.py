@@ -9,11 +9,10 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import (
     ItemAcquisitionFunction,
-    check_columns,
     checked_beta,
+    checked_item,
     difference_moments,
 )
-from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models.moments import safe_deviation
 
 
@@ -45,11 +44,8 @@ class AdvantageUCB(ItemAcquisitionFunction):
             ComparisonDataError: If ``x_ref`` is not one item, or ``beta`` is negative.
         """
         super().__init__(model=model)
-        if x_ref.dim() != 1:
-            raise ComparisonDataError(f"`x_ref` must be d-dim, got {tuple(x_ref.shape)}.")
-        check_columns(model, "x_ref", x_ref.unsqueeze(0))
         self.beta = checked_beta(beta)
-        self.register_buffer("x_ref", x_ref.detach().clone())
+        self.register_buffer("x_ref", checked_item(model, "x_ref", x_ref))
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

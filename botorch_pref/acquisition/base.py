@@ -3,22 +3,91 @@ r"""What the rules share: pending points, moments of a difference, links."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from torch import Size, Tensor
+from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.data.checks import finite, is_positive, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio import Bound
+from botorch_pref.inference import LaplacePosterior
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models import BordaGP, LikelihoodRatioModel
 from botorch_pref.models.links import known_link
 from botorch_pref.models.moments import safe_deviation
-from botorch_pref.models.utility_model import UtilityModel
+
+TOLERANCE = 1e-9
+"""The gap to which bounds over a confidence set are solved by default."""
+
+
+@runtime_checkable
+class ConfidenceSetModel(Protocol):
+    r"""Bounds in place of a posterior; see :class:`~botorch_pref.models.LikelihoodRatioModel`.
+
+    A bound has ``.value``, and serves as the ``start`` of a next one.
+    """
+
+    @property
+    def items(self) -> Tensor:
+        """The ``n x d``-dim items as they were given."""
+
+    def mle(self, X: Tensor) -> Tensor:
+        """The most likely utilities of ``... x d``-dim items."""
+
+    def upper_bound(self, X: Tensor, *, tolerance: float, start: Any) -> Any:
+        """The largest utility of ``... x d``-dim items."""
+
+    def advantage_bound(self, X: Tensor, *, tolerance: float, start: Any) -> Any:
+        """The largest advantage of ``... x 2 x d``-dim pairs."""
+
+    def advantage_over_all(self, X: Tensor, opponents: Tensor, *, tolerance: float) -> Any:
+        """The largest least advantage of ``... x d``-dim items over ``J x d``-dim opponents."""
+
+    def rough_upper(self, X: Tensor, x_ref: Tensor | None) -> Tensor:
+        """About the largest utility, or advantage over an item, without a solve for each."""
+
+
+@runtime_checkable
+class LaplaceUtility(Protocol):
+    r"""What is behind the posterior of a :class:`~botorch_pref.models.PreferenceGP`."""
+
+    @property
+    def num_observations(self) -> int:
+        """The number of rows that were observed."""
+
+    def representer(self) -> tuple[Tensor, LaplacePosterior]:
+        """The transformed items and the weights that predictions need."""
+
+    def transform_rows(self, X: Tensor) -> Tensor:
+        """``... x d``-dim items as the kernel sees them."""
+
+    def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
+        """``... x q x n`` prior covariance of transformed inputs and items."""
+
+
+@runtime_checkable
+class IntervalModel(Protocol):
+    r"""Bounds on the scale of probabilities; see :class:`~botorch_pref.models.BordaGP`."""
+
+    @property
+    def items(self) -> Tensor:
+        """The ``n x d``-dim items as they were given."""
+
+    def interval(self, X: Tensor, beta: float | Tensor) -> tuple[Tensor, Tensor]:
+        """``mean -+ beta sd`` of ``... x d``-dim items."""
+
+
+def as_confidence_set(argument: str, model: object) -> ConfidenceSetModel:
+    r"""A model as one with bounds in place of a posterior.
+
+    Raises:
+        UnsupportedError: If it is another model; names the argument.
+    """
+    if isinstance(model, ConfidenceSetModel):
+        return model
+    raise UnsupportedError(f"`{argument}` must be a LikelihoodRatioModel, not {type(model)}.")
 
 
 def given_items(model: Model) -> Tensor:
@@ -28,6 +97,8 @@ def given_items(model: Model) -> Tensor:
         model: A model with items.
     """
     known = cast(Any, model)
+    if isinstance(own := getattr(model, "items", None), Tensor):
+        return own
     swapped = getattr(model, "_has_transformed_inputs", False)
     items: Tensor = known._original_train_inputs if swapped else known.train_inputs[0]
     return items
@@ -154,8 +225,8 @@ def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikeliho
     Raises:
         UnsupportedError: If the likelihood is none of these.
     """
-    if likelihood is None and isinstance(model, UtilityModel):
-        return model.link
+    if likelihood is None and isinstance(own := getattr(model, "link", None), BernoulliLikelihood):
+        return own
     found = getattr(model, "likelihood", None) if likelihood is None else likelihood
     if (link := known_link(found)) is not None:
         return link
@@ -172,14 +243,26 @@ def check_columns(model: Model, argument: str, items: Tensor) -> None:
         ComparisonDataError: If they have another number of columns, or are not finite; names the
             argument and the row.
     """
-    inputs = getattr(model, "train_inputs", None)
-    known = given_items(model) if inputs else items[..., :0, :]
+    has_items = getattr(model, "train_inputs", None) or isinstance(model, ConfidenceSetModel)
+    known = given_items(model) if has_items else items[..., :0, :]
     if known.shape[-2] and known.shape[-1] != items.shape[-1]:
         raise ComparisonDataError(
             f"`{argument}` must have {known.shape[-1]} columns, as the model's items, not "
             f"{items.shape[-1]}."
         )
     refuse(finite(argument, items))
+
+
+def checked_item(model: Model, argument: str, item: Tensor) -> Tensor:
+    r"""A copy of a ``d``-dim item, checked against those of a model.
+
+    Raises:
+        ComparisonDataError: If it is not one such item, or not finite; names the argument.
+    """
+    if item.dim() != 1:
+        raise ComparisonDataError(f"`{argument}` must be d-dim, got {tuple(item.shape)}.")
+    check_columns(model, argument, item.unsqueeze(0))
+    return item.detach().clone()
 
 
 def checked_beta(beta: float, argument: str = "beta") -> float:
@@ -205,18 +288,10 @@ def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:
     Returns:
         ``b``-dim bounds, in units of the model; of gradient zero in a deviation of zero.
     """
-    if isinstance(model, BordaGP):  # which has them for a tenth of the cost of a posterior
+    if isinstance(model, IntervalModel):  # for a tenth of the cost of a posterior
         return model.interval(X.squeeze(-2), beta)[1]
     normal = cast(GPyTorchPosterior, model.posterior(X)).distribution
     # Not `variance`, which GPyTorch rounds up to a constant of the units that Y is in.
     variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
     upper: Tensor = (normal.mean + beta * safe_deviation(variance)).squeeze(-1)
     return upper
-
-
-def usable_start(last: Bound | None, model: LikelihoodRatioModel, shape: Size) -> Bound | None:
-    """A rule's last solution, where it is one of such a batch and of the model as it is now."""
-    root = model.confidence_set.program.root
-    if last is None or last.coordinates.shape != (*shape, root.shape[-1]):
-        return None
-    return last if last.coordinates.device == root.device else None

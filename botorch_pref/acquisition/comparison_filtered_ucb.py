@@ -9,10 +9,14 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
+from botorch_pref.acquisition.base import (
+    IntervalModel,
+    ItemAcquisitionFunction,
+    checked_beta,
+    upper_bound,
+)
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.models import BordaGP
 
 
 class ComparisonFilteredUCB(ItemAcquisitionFunction):
@@ -47,7 +51,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
     def __init__(
         self,
         value_model: Model,
-        borda_model: BordaGP,
+        borda_model: Model,
         beta: float,
         *,
         borda_slack: float,
@@ -79,7 +83,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
             raise UnsupportedError(
                 f"`value_model` must have one output, but has {value_model.num_outputs}."
             )
-        if not isinstance(borda_model, BordaGP) or borda_model.batch_shape:
+        if not isinstance(borda_model, IntervalModel) or borda_model.batch_shape:
             raise UnsupportedError("`borda_model` must be a BordaGP, and not a batch of them.")
         self.borda_model = borda_model
         slack = 0.0 if borda_slack == 0 else checked_positive("borda_slack", borda_slack)
@@ -132,7 +136,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
 
 
 @torch.no_grad()
-def largest_lower_bound(model: BordaGP, beta: float, X: Tensor | None = None) -> Tensor:
+def largest_lower_bound(model: IntervalModel, beta: float, X: Tensor | None = None) -> Tensor:
     r"""What the best item surely reaches: the largest ``mean - beta sd``.
 
     Args:

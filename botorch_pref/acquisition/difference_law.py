@@ -6,10 +6,10 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_pref.acquisition.base import LaplaceUtility
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import ExactSystem, Observations
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models import PreferenceGP
 
 
 class DifferenceLaw:
@@ -32,17 +32,17 @@ class DifferenceLaw:
         UnsupportedError: If inference goes through inducing items.
     """
 
-    def __init__(self, model: PreferenceGP) -> None:
+    def __init__(self, model: LaplaceUtility) -> None:
         self.model = model
         with torch.no_grad():
             self.items, found = model.representer()
             if not isinstance(found.system, ExactSystem):
                 raise UnsupportedError("Through inducing items no answer follows one line.")
-            self.side = found.system
-            # What is left of a covariance with the side's coordinates: C - C Gamma C = C rest.
-            self.rest = -(found.gamma @ self.side.covariance)
+            self.system = found.system
+            # What is left of a covariance with the system's coordinates: C - C Gamma C = C rest.
+            self.rest = -(found.gamma @ self.system.covariance)
             self.rest.diagonal().add_(1.0)
-            blocks = self.side.observations.blocks
+            blocks = self.system.observations.blocks
             answers = [isinstance(block.likelihood, BernoulliLikelihood) for block in blocks]
             kept = [block for block, answer in zip(blocks, answers, strict=True) if answer]
             self.answers = Observations(kept, len(self.items))
@@ -59,12 +59,16 @@ class DifferenceLaw:
 
         Inducing items are for many answers, for which the normal law is good.
         """
-        if not isinstance(model, PreferenceGP) or model.variance != "laplace":
+        if not isinstance(model, LaplaceUtility) or not model.num_observations:
             return None
-        if model.inducing_points is not None:
+        if getattr(model, "variance", None) != "laplace":
             return None
-        data = model.merged_data
-        return cls(model) if data is not None and data.pairs.shape[-2] else None
+        system = model.representer()[1].system
+        if not isinstance(system, ExactSystem):
+            return None
+        blocks = system.observations.blocks
+        answered = any(isinstance(block.likelihood, BernoulliLikelihood) for block in blocks)
+        return cls(model) if answered else None
 
     def log_ratio(self, X: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
         r"""The log density less that of the normal law, up to a constant.
@@ -87,5 +91,5 @@ class DifferenceLaw:
         """``b x m``-dim posterior covariances of answers' latents and the difference."""
         inputs = self.model.transform_rows(X)
         cross = self.model.cross_covariance(inputs, self.items)
-        columns = self.side.columns(cross[..., 0, :] - cross[..., 1, :])
-        return self.side.map.apply(columns @ self.rest)[..., self.rows]
+        columns = self.system.columns(cross[..., 0, :] - cross[..., 1, :])
+        return self.system.map.apply(columns @ self.rest)[..., self.rows]

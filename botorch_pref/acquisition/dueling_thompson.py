@@ -14,7 +14,6 @@ from gpytorch.models import ExactGP
 from torch import Size, Tensor
 
 from botorch_pref.acquisition.base import PairAcquisitionFunction
-from botorch_pref.models import pathwise  # noqa: F401 (registers the draws of our models)
 from botorch_pref.models.exact_draws import update_with_cpu_noise
 from botorch_pref.randomness import derive_seed, seeded
 

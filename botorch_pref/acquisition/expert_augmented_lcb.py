@@ -9,11 +9,11 @@ from botorch.models.model import Model
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
 
+from botorch_pref.acquisition.base import TOLERANCE
 from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
 from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihood_ratio import FINAL
 
 
 class ExpertAugmentedLCB(ExpertAcquisitionFunction):
@@ -50,7 +50,7 @@ class ExpertAugmentedLCB(ExpertAcquisitionFunction):
         *,
         label_beta: float = 1.0,
         x_ref: Tensor | None = None,
-        tolerance: float = FINAL,
+        tolerance: float = TOLERANCE,
     ) -> None:
         r"""Fix both models and the trade-off.
 

@@ -3,25 +3,25 @@ r"""What a model of an expert's judgements says of items: an estimate, and how g
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import torch
 from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.acquisition.base import (
+    TOLERANCE,
+    ConfidenceSetModel,
     ItemAcquisitionFunction,
     checked_beta,
+    checked_item,
     difference_moments,
     link_of,
-    usable_start,
 )
-from botorch_pref.data.checks import checked_positive, finite, refuse
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio import FINAL, Bound
-from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.data.checks import checked_positive
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models.moments import safe_deviation
 
 
@@ -41,7 +41,7 @@ class ExpertBelief(Module):
     up to a constant only.
     """
 
-    model: LikelihoodRatioModel | LaplaceGP
+    model: Model
     x_ref: Tensor | None
 
     def __init__(
@@ -50,14 +50,14 @@ class ExpertBelief(Module):
         *,
         label_beta: float = 1.0,
         x_ref: Tensor | None = None,
-        tolerance: float = FINAL,
+        tolerance: float = TOLERANCE,
     ) -> None:
         r"""Fix the model and what is optimistic.
 
         Args:
             model: A :class:`~botorch_pref.models.LikelihoodRatioModel`, or one with a
-                Gaussian latent: :class:`~botorch_pref.models.BernoulliGP` or
-                :class:`~botorch_pref.models.PreferenceGP`.
+                Gaussian latent and a link: :class:`~botorch_pref.models.BernoulliGP`,
+                :class:`~botorch_pref.models.PreferenceGP` or BoTorch's ``PairwiseGP``.
             label_beta: Multiplies the standard deviation of a Gaussian latent; at least 0. A
                 confidence set needs none.
             x_ref: ``d``-dim item that the latent is compared with; None for the latent itself.
@@ -66,26 +66,23 @@ class ExpertBelief(Module):
 
         Raises:
             ComparisonDataError: If an option is out of range.
-            UnsupportedError: If it is another model.
+            UnsupportedError: If the model has no link.
         """
         super().__init__()
-        if not isinstance(model, LikelihoodRatioModel | LaplaceGP):
+        try:
+            link_of(model)
+        except UnsupportedError as error:
             raise UnsupportedError(
-                "`label_model` must be a LikelihoodRatioModel, or a BernoulliGP or PreferenceGP, "
-                f"not {type(model)}."
-            )
-        size = model.items.shape[-1]
-        if x_ref is not None:
-            if x_ref.shape != (size,):
-                raise ComparisonDataError(f"`x_ref` must be {size}-dim, got {tuple(x_ref.shape)}.")
-            refuse(finite("x_ref", x_ref.unsqueeze(0)))
-            x_ref = x_ref.detach().clone()
+                "`label_model` must be a model of answers, such as LikelihoodRatioModel, "
+                f"BernoulliGP or PreferenceGP, not {type(model)}."
+            ) from error
         self.model = model
         self.label_beta = checked_beta(label_beta, "label_beta")
         rough = tolerance == math.inf
         self.tolerance = tolerance if rough else checked_positive("tolerance", tolerance)
-        self.register_buffer("x_ref", x_ref)
-        self._last: Bound | None = None
+        known = None if x_ref is None else checked_item(model, "x_ref", x_ref)
+        self.register_buffer("x_ref", known)
+        self._last: Any = None
 
     def upper(self, X: Tensor) -> Tensor:
         r"""The optimistic end: the largest latent of the set, or mean plus deviations.
@@ -98,49 +95,42 @@ class ExpertBelief(Module):
             differentiable in ``X`` with the maximising function held fixed.
         """
         model = self.model
-        if isinstance(model, LikelihoodRatioModel):
-            return self._largest(model, X.to(model.items.dtype))
-        mean, variance = self._moments(model, X)
-        return mean + self.label_beta * safe_deviation(variance)
+        if not isinstance(model, ConfidenceSetModel):
+            mean, variance = self._moments(X)
+            return mean + self.label_beta * safe_deviation(variance)
+        X = X.to(model.items.dtype)
+        if self.tolerance == math.inf:
+            return model.rough_upper(X, self.x_ref)
+        # Each from the last solution of a batch of this shape, where the two are near.
+        options = {"tolerance": self.tolerance, "start": self._last}
+        if self.x_ref is None:
+            bound = model.upper_bound(X, **options)
+        else:
+            bound = model.advantage_bound(self._pairs(X), **options)
+        self._last = bound._replace(value=bound.value.detach())
+        value: Tensor = bound.value
+        return value
 
     def estimate(self, X: Tensor) -> Tensor:
         r"""The most likely latent, or the posterior mean; arguments as of :meth:`upper`."""
         model = self.model
-        if isinstance(model, LikelihoodRatioModel):
-            return self._likely(model, X.to(model.items.dtype))
-        return self._moments(model, X)[0]
-
-    def log_probability(self, latent: Tensor) -> Tensor:
-        r"""``log P(accept)`` of ``...``-dim latents, finite also where it is nearly 0."""
-        return link_of(self.model).log_cdf(latent)
-
-    def _likely(self, model: LikelihoodRatioModel, X: Tensor) -> Tensor:
+        if not isinstance(model, ConfidenceSetModel):
+            return self._moments(X)[0]
+        X = X.to(model.items.dtype)
         if self.x_ref is None:
             return model.mle(X)
         first, second = model.mle(self._pairs(X)).unbind(dim=-1)
         return first - second
 
-    def _largest(self, model: LikelihoodRatioModel, X: Tensor) -> Tensor:
-        """Each from the last solution of a batch of this shape, where the two are near."""
-        if self.tolerance == math.inf:
-            return model.rough_upper(X, self.x_ref)
-        start = usable_start(self._last, model, X.shape[:-1])
-        if self.x_ref is not None:
-            pairs = self._pairs(X)
-            bound = model.advantage_bound(pairs, tolerance=self.tolerance, start=start)
-        else:
-            functional = model.functionals().value(X, model.checked_inputs(X))
-            found = model.confidence_set.upper(*functional, tolerance=self.tolerance, start=start)
-            bound = model.certified(found)
-        self._last = Bound(*(part.detach() for part in bound))
-        if self.x_ref is None and model.box is not None:
-            return bound.value.clamp(-model.box, model.box)
-        return bound.value
+    def log_probability(self, latent: Tensor) -> Tensor:
+        r"""``log P(accept)`` of ``...``-dim latents, finite also where it is nearly 0."""
+        return link_of(self.model).log_cdf(latent)
 
-    def _moments(self, model: LaplaceGP, X: Tensor) -> tuple[Tensor, Tensor]:
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         if self.x_ref is not None:
-            return difference_moments(model, self._pairs(X))
-        normal = model.posterior(X.unsqueeze(-2)).distribution
+            return difference_moments(self.model, self._pairs(X))
+        posterior = cast(GPyTorchPosterior, self.model.posterior(X.unsqueeze(-2)))
+        normal = posterior.distribution
         variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
         return normal.mean.squeeze(-1), variance.squeeze(-1).clamp_min(0.0)
 

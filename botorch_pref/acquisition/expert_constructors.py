@@ -15,12 +15,11 @@ from botorch.acquisition.input_constructors import (
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_pref.acquisition.base import TOLERANCE
 from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.log_human_constrained_ei import Acceptance, LogHumanConstrainedEI
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihood_ratio import FINAL
-from botorch_pref.models import BordaGP
 
 for _rule in (ComparisonFilteredUCB, ExpertAugmentedLCB, LogHumanConstrainedEI):
     ACQF_INPUT_CONSTRUCTOR_REGISTRY.pop(_rule, None)
@@ -29,7 +28,7 @@ for _rule in (ComparisonFilteredUCB, ExpertAugmentedLCB, LogHumanConstrainedEI):
 @acqf_input_constructor(ComparisonFilteredUCB)
 def construct_inputs_comparison_filtered_ucb(
     model: Model,
-    borda_model: BordaGP,
+    borda_model: Model,
     beta: float = 2.0,
     borda_slack: float = 0.0,
     borda_beta: float | None = None,
@@ -72,7 +71,7 @@ def construct_inputs_expert_augmented_lcb(
     weight: float | None = None,
     label_beta: float = 1.0,
     x_ref: Tensor | None = None,
-    tolerance: float = FINAL,
+    tolerance: float = TOLERANCE,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
     r"""Arguments of :class:`ExpertAugmentedLCB`.
@@ -115,7 +114,7 @@ def construct_inputs_log_human_constrained_ei(
     acceptance: Acceptance = "mle",
     label_beta: float = 1.0,
     x_ref: Tensor | None = None,
-    tolerance: float = FINAL,
+    tolerance: float = TOLERANCE,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
     r"""Arguments of :class:`LogHumanConstrainedEI`.

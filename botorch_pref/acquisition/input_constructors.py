@@ -24,15 +24,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
-from botorch_pref.acquisition.base import given_items
+from botorch_pref.acquisition.base import TOLERANCE, as_confidence_set, given_items
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
 from botorch_pref.acquisition.pair_as_point import PairAsPoint
 from botorch_pref.acquisition.pair_variance import PairVariance
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio import FINAL
-from botorch_pref.models import LikelihoodRatioModel
 
 # The registry refuses a class that it knows, also when it is this module that is reloaded.
 for _rule in (
@@ -174,7 +172,7 @@ def construct_inputs_advantage_ucb(
 def construct_inputs_optimistic_advantage(
     model: Model,
     x_ref: Tensor | None = None,
-    tolerance: float = FINAL,
+    tolerance: float = TOLERANCE,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
     r"""Arguments of :class:`OptimisticAdvantage`.
@@ -195,12 +193,11 @@ def construct_inputs_optimistic_advantage(
     """
     OptimisticAdvantage.refuse_pending(X_pending)
     if x_ref is None:
-        if not isinstance(model, LikelihoodRatioModel):
-            raise UnsupportedError(f"`model` must be a LikelihoodRatioModel, not {type(model)}.")
-        if not len(model.items):
+        known = as_confidence_set("model", model)
+        if not len(known.items):
             raise ComparisonDataError("Give `x_ref`: the model has no items.")
         with torch.no_grad():
-            x_ref = model.items[model.mle(model.items).argmax()]
+            x_ref = known.items[known.mle(known.items).argmax()]
     return {"model": model, "x_ref": x_ref, "tolerance": tolerance}
 
 

@@ -10,10 +10,10 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
+from botorch_pref.acquisition.base import TOLERANCE
 from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
 from botorch_pref.acquisition.standard_units import StandardUnits
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihood_ratio import FINAL
 
 Acceptance = Literal["mle", "upper"]
 
@@ -38,7 +38,7 @@ class LogHumanConstrainedEI(ExpertAcquisitionFunction):
         acceptance: Acceptance = "mle",
         label_beta: float = 1.0,
         x_ref: Tensor | None = None,
-        tolerance: float = FINAL,
+        tolerance: float = TOLERANCE,
     ) -> None:
         r"""Fix both models and the value to improve on.
 

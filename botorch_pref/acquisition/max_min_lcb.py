@@ -2,26 +2,27 @@ r"""MaxMinLCB: a leader that does well against its strongest follower."""
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
+from linear_operator import to_dense
 from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.acquisition.base import (
     ItemAcquisitionFunction,
+    LaplaceUtility,
     check_columns,
     checked_beta,
     difference_moments,
     link_of,
 )
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.dense import dense_covariance
 from botorch_pref.models.moments import safe_deviation
-from botorch_pref.models.rivals import Rivals
-from botorch_pref.models.utility_model import UtilityModel
 
 _CHUNK = 128  # leaders whose joint posterior with the followers is worth a call
 
@@ -88,7 +89,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
         self.likelihood = link_of(model, likelihood)
         self.diagonal = diagonal
         self.register_buffer("followers", followers.detach().clone())
-        self._rivals = Rivals()
+        self._cache: tuple[Any, ...] = (None,)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -144,8 +145,9 @@ class MaxMinLCB(ItemAcquisitionFunction):
 
     def _differences(self, leaders: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each leader's utility minus each follower's."""
-        if isinstance(self.model, UtilityModel):
-            return self._rivals.differences(self.model, leaders, self.followers)
+        model = self.model
+        if isinstance(model, LaplaceUtility) and model.num_observations:
+            return self._laplace_differences(model, leaders)
         num = leaders.shape[-2]
         followers = self.followers.expand(*leaders.shape[:-2], *self.followers.shape)
         items = torch.cat([leaders, followers], dim=-2)
@@ -154,6 +156,29 @@ class MaxMinLCB(ItemAcquisitionFunction):
         own = covariance.diagonal(dim1=-2, dim2=-1)
         variance = own[..., :num, None] + own[..., None, num:] - 2 * covariance[..., :num, num:]
         return mean[..., :num, None] - mean[..., None, num:], variance
+
+    def _laplace_differences(self, model: Any, leaders: Tensor) -> tuple[Tensor, Tensor]:
+        """The same without the followers' own covariance, of which the diagonal is enough."""
+        model.eval()
+        items, found = model.representer()
+        shape = (*leaders.shape[:-2], *self.followers.shape)
+        if self._cache[0] is not found or self._cache[1] != (self.followers.device, shape):
+            inputs = model.transform_rows(self.followers.expand(shape))
+            columns = found.system.columns(model.cross_covariance(inputs, items))
+            weights = found.gamma @ columns.mT
+            mean = model.mean_module(inputs) + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)
+            variance = to_dense(model.covar_module(inputs, diag=True))
+            variance = variance - (columns * weights.mT).sum(-1)
+            self._cache = found, (self.followers.device, shape), inputs, mean, variance, weights
+        followers, follower_mean, follower_variance, weights = self._cache[2:]
+        inputs = model.transform_rows(leaders)
+        columns = found.system.columns(model.cross_covariance(inputs, items))
+        mean = model.mean_module(inputs) + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)
+        variance = to_dense(model.covar_module(inputs, diag=True))
+        variance = variance - ((columns @ found.gamma) * columns).sum(-1)
+        shared = dense_covariance(model.covar_module, inputs, followers) - columns @ weights
+        variance = variance.unsqueeze(-1) + follower_variance.unsqueeze(-2) - 2.0 * shared
+        return mean.unsqueeze(-1) - follower_mean.unsqueeze(-2), variance
 
     def _lower_bound(self, mean: Tensor, variance: Tensor) -> Tensor:
         return self.likelihood(mean) - self.beta * safe_deviation(variance)

@@ -6,8 +6,8 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
+from botorch_pref.acquisition.base import TOLERANCE
 from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
-from botorch_pref.likelihood_ratio import FINAL
 
 
 class OptimisticAcceptance(ExpertAcquisitionFunction):
@@ -27,7 +27,7 @@ class OptimisticAcceptance(ExpertAcquisitionFunction):
         *,
         label_beta: float = 1.0,
         x_ref: Tensor | None = None,
-        tolerance: float = FINAL,
+        tolerance: float = TOLERANCE,
     ) -> None:
         r"""Fix the model; arguments and errors as of :class:`ExpertAugmentedLCB`."""
         super().__init__(model=label_model)

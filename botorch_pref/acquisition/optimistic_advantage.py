@@ -2,18 +2,21 @@ r"""POP-BO's rule: what an item may be better by than the last one."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import ItemAcquisitionFunction, usable_start
-from botorch_pref.data.checks import checked_positive, finite, refuse
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio import FINAL, Bound
-from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.acquisition.base import (
+    TOLERANCE,
+    ConfidenceSetModel,
+    ItemAcquisitionFunction,
+    as_confidence_set,
+    checked_item,
+)
+from botorch_pref.data.checks import checked_positive
 
 
 class OptimisticAdvantage(ItemAcquisitionFunction):
@@ -34,7 +37,7 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
 
     x_ref: Tensor
 
-    def __init__(self, model: Model, x_ref: Tensor, *, tolerance: float = FINAL) -> None:
+    def __init__(self, model: Model, x_ref: Tensor, *, tolerance: float = TOLERANCE) -> None:
         r"""Fix the other arm.
 
         Args:
@@ -48,15 +51,10 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
             UnsupportedError: If it is another model.
         """
         super().__init__(model=model)
-        if not isinstance(model, LikelihoodRatioModel):
-            raise UnsupportedError(f"`model` must be a LikelihoodRatioModel, not {type(model)}.")
-        if x_ref.shape != model.items.shape[-1:]:
-            size = model.items.shape[-1]
-            raise ComparisonDataError(f"`x_ref` must be {size}-dim, got {tuple(x_ref.shape)}.")
-        refuse(finite("x_ref", x_ref.unsqueeze(0)))
+        as_confidence_set("model", model)
         self.tolerance = checked_positive("tolerance", tolerance)
-        self.register_buffer("x_ref", x_ref.detach().clone())
-        self._last: Bound | None = None
+        self.register_buffer("x_ref", checked_item(model, "x_ref", x_ref))
+        self._last: Any = None
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -69,8 +67,8 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
             ``b``-dim values, in the units of the utility; attained in the set.
         """
         pairs = torch.cat([X, self.x_ref.to(X).expand_as(X)], dim=-2)
-        model = cast(LikelihoodRatioModel, self.model)
-        start = usable_start(self._last, model, X.shape[:-2])
-        bound = model.advantage_bound(pairs, tolerance=self.tolerance, start=start)
-        self._last = Bound(*(part.detach() for part in bound))
-        return bound.value
+        options = {"tolerance": self.tolerance, "start": self._last}
+        bound = cast(ConfidenceSetModel, self.model).advantage_bound(pairs, **options)
+        self._last = bound._replace(value=bound.value.detach())
+        value: Tensor = bound.value
+        return value

@@ -2,18 +2,19 @@ r"""POP-BO's rule where several items are shown at once."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.acquisition.base import (
+    TOLERANCE,
+    ConfidenceSetModel,
+    ItemAcquisitionFunction,
+    as_confidence_set,
+)
 from botorch_pref.data.checks import checked_positive
-from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.likelihood_ratio import FINAL
-from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.models.opponents import advantage_over_all
 
 
 class OptimisticChoice(ItemAcquisitionFunction):
@@ -30,7 +31,7 @@ class OptimisticChoice(ItemAcquisitionFunction):
 
     opponents: Tensor
 
-    def __init__(self, model: Model, opponents: Tensor, *, tolerance: float = FINAL) -> None:
+    def __init__(self, model: Model, opponents: Tensor, *, tolerance: float = TOLERANCE) -> None:
         r"""Fix the opponents.
 
         Args:
@@ -42,9 +43,8 @@ class OptimisticChoice(ItemAcquisitionFunction):
             ComparisonDataError: If ``opponents`` are no such table.
             UnsupportedError: If it is another model.
         """
-        if not isinstance(model, LikelihoodRatioModel):
-            raise UnsupportedError(f"`model` must be a LikelihoodRatioModel, not {type(model)}.")
-        super().__init__(model=model.with_items(opponents))
+        as_confidence_set("model", model)
+        super().__init__(model=cast(Any, model).with_items(opponents))
         self.tolerance = checked_positive("tolerance", tolerance)
         self.register_buffer("opponents", opponents.detach().clone())
 
@@ -58,7 +58,8 @@ class OptimisticChoice(ItemAcquisitionFunction):
         Returns:
             ``b``-dim values, in the units of the utility; attained in the set.
         """
-        model = cast(LikelihoodRatioModel, self.model)
+        model = cast(ConfidenceSetModel, self.model)
         opponents = self.opponents.to(model.items)
-        found = advantage_over_all(model, X.squeeze(-2), opponents, tolerance=self.tolerance)
-        return found.value
+        found = model.advantage_over_all(X.squeeze(-2), opponents, tolerance=self.tolerance)
+        value: Tensor = found.value
+        return value

@@ -27,8 +27,7 @@ from torch import Tensor
 from torch.nn import Module, ModuleList
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.moments import safe_deviation
 
 
@@ -137,7 +136,8 @@ def standardised_posterior(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
 
 def _single(model: Model) -> Model:
     """The model itself, or the only one of a list."""
-    if isinstance(model, LaplaceGP | LikelihoodRatioModel | PairwiseGP):
+    linked = isinstance(getattr(model, "likelihood", None), BernoulliLikelihood)
+    if linked or isinstance(model, PairwiseGP):
         raise UnsupportedError(
             f"{type(model).__name__} has no units: its utility is judged, not measured. The "
             "objective's model must be one of measured values, such as SingleTaskGP."

@@ -105,7 +105,7 @@ class ConfidenceSet:
             s: ``...``-dim coefficients of what the function has beyond the items.
             tolerance: The gap to stop at, in the units of the value.
             start: Bounds of elements of the same shape, of this set or another; used where
-                they are near.
+                they are near, and ignored if they are of another shape or device.
             max_steps: The most Newton steps; six times as many where the method gets stuck
                 and another takes over.
 
@@ -178,6 +178,7 @@ class ConfidenceSet:
         g, s = coefficients
         with torch.no_grad():
             objective, shape = self._objective(g, s, sign)
+            start = start if self._is_usable(start, shape) else None
             point, multipliers = self._start(objective, start)
             # Without slack there is no way to go: the set is the maximum likelihood itself.
             limit = (tolerance / objective.scale).clamp_min(_FINEST)
@@ -230,6 +231,11 @@ class ConfidenceSet:
         except RuntimeError as error:
             shapes = f"{tuple(g.shape)} and {tuple(s.shape)}"
             raise ComparisonDataError(f"`g` and `s` do not fit: {shapes}.") from error
+
+    def _is_usable(self, start: Bound | None, shape: torch.Size) -> bool:
+        if start is None or start.coordinates.device != self.centre.device:
+            return False
+        return start.coordinates.shape == (*shape, self.program.root.shape[-1])
 
     def _start(self, objective: _Objective, start: Bound | None) -> tuple[Tensor, Tensor | None]:
         """Points strictly inside, and multipliers of the ball and the level."""

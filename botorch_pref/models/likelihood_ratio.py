@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, NoReturn, Self
 import torch
 from torch import Tensor
 
+from botorch_pref.data.blocks import match_items
+from botorch_pref.data.checks import Check, check_items, refuse
 from botorch_pref.exceptions import BoundConvergenceWarning, UnsupportedError
-from botorch_pref.likelihood_ratio import FINAL, Bound
+from botorch_pref.likelihood_ratio import FINAL, Bound, LeastAdvantage, least_advantage
 from botorch_pref.models.confidence_model import ConfidenceModel
 from botorch_pref.models.duel_deviation import PairKernelName, asked_deviations, duel_deviation
 from botorch_pref.models.judgement_blocks import asked_duels
@@ -94,9 +96,15 @@ class LikelihoodRatioModel(ConfidenceModel):
 
     def upper(self, X: Tensor, *, tolerance: float = FINAL) -> Tensor:
         """``max f(x)`` over the set; arguments, result and errors as of :meth:`lower`."""
+        return self.upper_bound(X, tolerance=tolerance).value
+
+    def upper_bound(
+        self, X: Tensor, *, tolerance: float = FINAL, start: Bound | None = None
+    ) -> Bound:
+        """As :meth:`upper`, from a bound nearby if one is known, and with all of it."""
         functional = self.functionals().value(X, self.checked_inputs(X))
-        bound = self.confidence_set.upper(*functional, tolerance=tolerance)
-        return self._within_box(self.certified(bound).value)
+        bound = self.confidence_set.upper(*functional, tolerance=tolerance, start=start)
+        return bound._replace(value=self._within_box(self.certified(bound).value))
 
     def rough_upper(self, X: Tensor, x_ref: Tensor | None = None) -> Tensor:
         r"""About ``max f(x)``, or ``max f(x) - f(x_ref)``: cheap, for ranking many points.
@@ -141,6 +149,33 @@ class LikelihoodRatioModel(ConfidenceModel):
         functional = self.functionals().difference(X, self._pairs(X))
         bound = self.confidence_set.upper(*functional, tolerance=tolerance, start=start)
         return self.certified(bound)
+
+    def advantage_over_all(
+        self, X: Tensor, opponents: Tensor, *, tolerance: float = FINAL
+    ) -> LeastAdvantage:
+        r"""``max min_j f(x) - f(x_j)`` over the set, Xu et al. (2024), problem (101) of App. I.
+
+        Args:
+            X: ``... x d``-dim points.
+            opponents: ``J x d``-dim items of the model; see :meth:`with_items`.
+            tolerance: The gap to stop at, in units of the utility.
+
+        Returns:
+            The ``...``-dim advantages, once differentiable in ``X`` (the envelope theorem), each
+            with a certified gap.
+
+        Raises:
+            ComparisonDataError: If ``X`` or ``opponents`` has another shape or is not finite, or
+                an opponent is no item of the model.
+        """
+        check_items("opponents", opponents, "J", self.items.shape[-1], batch=False)
+        rows, _ = match_items(self.items, opponents)
+        unknown = rows >= len(self.items)
+        refuse(Check("opponents", opponents, unknown, "it is no item of the model"))
+        points = self.functionals()
+        a, s = points.value(X, self.checked_inputs(X))
+        differences = a.unsqueeze(-2) - points.whitening.root[rows]
+        return least_advantage(self.confidence_set, differences, s, tolerance=tolerance)
 
     def mle(self, X: Tensor) -> Tensor:
         r"""The most likely function of the ball, eq. (8); of several, that of least norm.

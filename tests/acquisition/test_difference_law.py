@@ -48,7 +48,7 @@ def test_follows_the_posterior_covariance(num_duels: int, side: type) -> None:
     values = rand(2, 2, seed=2), rand(2, 1, seed=3), torch.full((2, 1), 0.04).double()
     model = PreferenceGP(items, duels, values=values, covar_module=make_kernel(2), link_scale=1.5)
     law, X = DifferenceLaw(model), rand(4, 2, 2, seed=4)
-    assert type(law.side) is side
+    assert type(law.system) is side
     data = model.merged_data
     assert data is not None
     first, second = data.pairs.T

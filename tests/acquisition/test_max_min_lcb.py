@@ -9,8 +9,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from botorch.models import PairwiseGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from botorch.models.likelihoods.pairwise import PairwiseLikelihood, PairwiseProbitLikelihood
+from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
 from numpy.typing import NDArray
 from scipy import special
@@ -20,7 +21,6 @@ from botorch_pref.acquisition import MaxMinLCB
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
-from botorch_pref.models.rivals import Rivals
 from tests.acquisition.common import (
     botorch_model,
     make_batched_model,
@@ -30,8 +30,10 @@ from tests.acquisition.common import (
 )
 from tests.common import same
 from tests.contracts.acquisition import OPTIONS, ItemAcquisitionContract
-from tests.models.common import numerical_gradient, oracle, rand
+from tests.models.common import make_kernel, numerical_gradient, oracle, rand
+from tests.models.mixed import make_mixed
 
+BOX = torch.tensor([[-1.0, 0.0], [2.0, 3.0]]).double()
 Link = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -162,22 +164,18 @@ def test_optimum_is_that_of_a_dense_grid() -> None:
         assert float(value) == pytest.approx(float(rule(leader.unsqueeze(0))), abs=1e-8)
 
 
-@pytest.mark.parametrize("ours", [True, False])
-def test_no_table_of_pairs_meets_the_kernel(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is by blocks of items; of pairs only the chosen ones are built."""
-    model, followers = make_model() if ours else make_botorch_model(), rand(300, 2, seed=11)
-    kind, name = (Rivals, "differences") if ours else (PairwiseGP, "posterior")
-    method, sizes = getattr(kind, name), []
+def test_search_goes_by_blocks_of_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    followers, sizes = rand(300, 2, seed=11), []
+    method = MaxMinLCB._differences
 
-    def spy(self: object, *args: Tensor) -> object:
-        sizes.append(tuple(args[ours].shape[:-1]))
-        return method(self, *args)
+    def spy(rule: MaxMinLCB, leaders: Tensor) -> object:
+        sizes.append(leaders.shape[-2])
+        return method(rule, leaders)
 
-    monkeypatch.setattr(kind, name, spy)
+    monkeypatch.setattr(MaxMinLCB, "_differences", spy)
     with torch.no_grad():
-        MaxMinLCB(model, 1.0, followers)(rand(700, 1, 2))
-    blocks = [(300,), (300,), (100,)]
-    assert sizes == (blocks if ours else [(600,), (600,), (400,), (700, 2)])
+        MaxMinLCB(make_model(), 1.0, followers)(rand(700, 1, 2))
+    assert sizes == [300, 300, 100]
 
 
 @torch.no_grad()
@@ -246,6 +244,32 @@ def test_batched_model() -> None:
     index = torch.stack([one.follower_index(leaders[:, 0, 0]) for one in rules], dim=-1)
     assert torch.equal(rule.follower_index(leaders[:, 0]), index)
     assert len(index.unique()) > 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "model",
+    [
+        make_model(),
+        make_model(variance=4.0),
+        make_model(inducing_points=5),
+        make_model(input_transform=Normalize(2, bounds=BOX)),
+        make_mixed(),
+        PreferenceGP(None, None, covar_module=make_kernel(2)),
+    ],
+    ids=["answers", "kappa", "inducing", "transformed", "values", "no data"],
+)
+def test_bounds_are_those_of_the_joint_posterior(model: PreferenceGP) -> None:
+    """Also from what is cached of the followers, and after the model has changed."""
+    leaders, followers = rand(5, 2, seed=3), rand(9, 2, seed=11)
+    rule = MaxMinLCB(model, 0.3, followers, likelihood=LogitLikelihood())
+    for scale in (4.0, 4.0, 9.0):
+        model.covar_module.outputscale = scale
+        joint = model.posterior(torch.cat([leaders, followers]))
+        mean, deviation = tables(joint.mean.squeeze(-1), joint.covariance_matrix)
+        expected = special.expit(mean.numpy()) - 0.3 * deviation.numpy()
+        expected = torch.from_numpy(expected)[:5, 5:].amin(-1)
+        torch.testing.assert_close(rule(leaders.unsqueeze(-2)), expected, atol=1e-6, rtol=0)
 
 
 def test_copies() -> None:

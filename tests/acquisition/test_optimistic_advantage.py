@@ -221,7 +221,7 @@ def test_other_models_are_refused(make: Any) -> None:
 def test_bad_arguments() -> None:
     model = make_set()
     for x_ref in (REF.unsqueeze(0), REF[:1], REF.repeat(2), REF[0]):
-        with pytest.raises(ComparisonDataError, match="`x_ref` must be 2-dim, got"):
+        with pytest.raises(ComparisonDataError, match="`x_ref` must"):
             OptimisticAdvantage(model, x_ref)
     with pytest.raises(ComparisonDataError, match="`x_ref`"):
         OptimisticAdvantage(model, REF * math.nan)
