@@ -28,7 +28,6 @@ from botorch_pref.strategies.registry import (
 )
 from botorch_pref.strategies.utility import UtilityStrategy
 from botorch_pref.study import Recommendation, Study
-from botorch_pref.study.dimensions import value_text
 
 _ANSWERS = {"1": 1.0, "2": 0.0, "=": 0.5}
 _PROMPT = "1, 2, = (no preference), [s]kip, [u]ndo, [q]uit: "
@@ -145,13 +144,15 @@ def _side_by_side(study: Study, query: Duel, swapped: bool) -> str:
     """Both items as columns, what differs marked."""
     order = (1, 0) if swapped else (0, 1)
     first, second = (query.items[arm].tolist() for arm in order)
+    texts = [study.value_texts(query.items[arm]) for arm in order]
     rows: list[tuple[str, ...]] = [("", "1", "2", "")]
     if query.indices is not None:
         numbers = (f"#{query.indices[arm]}" for arm in order)
         rows.append(("choice", *numbers, ""))
     for i, dimension in enumerate(study.dimensions):
-        texts = [value_text(value, dimension, i, study.space) for value in (first[i], second[i])]
-        rows.append((dimension.label, *texts, _DIFFERS if first[i] != second[i] else ""))
+        rows.append(
+            (dimension.label, texts[0][i], texts[1][i], _DIFFERS if first[i] != second[i] else "")
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = (
         f"    {label:<{widths[0]}}  {one:>{widths[1]}}  {two:>{widths[2]}}  {mark}".rstrip()
@@ -218,5 +219,4 @@ def _figure(study: Study, found: Recommendation) -> Figure | None:
 
 def _label(study: Study, item: Tensor) -> str:
     """An item in few words: its values alone."""
-    values = enumerate(zip(study.dimensions, item.tolist(), strict=True))
-    return ", ".join(value_text(value, one, i, study.space) for i, (one, value) in values)
+    return ", ".join(study.value_texts(item))

@@ -20,7 +20,7 @@ from botorch_pref.cli.errors import UsageError
 from botorch_pref.exceptions import StudyError
 from botorch_pref.space import SearchSpace
 from botorch_pref.study import Dimension, Study
-from botorch_pref.study.dimensions import check_columns, named
+from botorch_pref.study.dimensions import parse_names
 
 _UNNAMED = "Unnamed: "  # what pandas calls a column without a name, if it saves it again
 _SHOWN = 5  # rows that are named in an error
@@ -151,11 +151,9 @@ def read_choices(path: Path) -> Domain:
 def _named(option: str, names: Sequence[str]) -> list[Dimension]:
     """The dimensions of names that were not given as ``names``, but in an option."""
     try:
-        dimensions = named(names)
-        check_columns(dimensions)
+        return parse_names(names)
     except StudyError as error:
         raise UsageError(str(error).replace("`names`", option, 1)) from error
-    return dimensions
 
 
 def _check_differ(items: Tensor) -> None:

@@ -9,7 +9,7 @@ from botorch_pref.cli.domain import Domain
 from botorch_pref.cli.errors import UsageError
 from botorch_pref.strategies import Strategy
 from botorch_pref.study import Study
-from botorch_pref.study.file import is_there
+from botorch_pref.study.file import exists
 
 
 def open_study(
@@ -35,7 +35,7 @@ def open_study(
         UsageError: If there is neither a study nor a domain, or what is given again for a study
             that is there is not what it was begun with.
     """
-    if not is_there(args.study):
+    if not exists(args.study):
         if domain is None:
             raise UsageError(f"there is no study {str(args.study)!r} yet; begin it with {given}.")
         made = begin(domain)

@@ -17,7 +17,7 @@ _MOST_DECIMALS = 12
 _MOST_DIGITS = 6
 _NAME = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
 # Columns of a study's history that are no dimension.
-RESERVED = ("step", "kind", "index", "answer", "annotator", "told")
+_RESERVED = ("step", "kind", "index", "answer", "annotator", "told")
 # Where a query has several items, the columns of a dimension and of the index are these.
 _OF_SEVERAL = re.compile(r"(?:first|second|item(?:[3-9]|[1-9]\d+))_(?P<name>.+)")
 
@@ -53,17 +53,52 @@ class Dimension(NamedTuple):
         found = _NAME.fullmatch(text.strip()) if isinstance(text, str) else None
         if found is None:
             raise StudyError(f'`names`: {text!r} is no name such as "milk" or "milk (ml)".')
-        if found["name"] in RESERVED:
+        if found["name"] in _RESERVED:
             raise StudyError(
                 f"`names`: {found['name']!r} is a column of the history; choose another name."
             )
         return cls(found["name"], (found["unit"] or "").strip())
+
+    def value(self, number: float) -> float | str:
+        """A number of this dimension; of a category, the name of its level."""
+        return self.levels[int(number)] if self.levels else number
+
+
+def parse_names(names: Sequence[str], *, new: bool = True) -> list[Dimension]:
+    r"""Dimensions of these names.
+
+    Args:
+        names: As :meth:`Dimension.parse` reads them.
+        new: Whether to refuse what would give a column of the history two meanings: a study may ask
+            for one item and for several, so that the column ``first_x`` may be that of ``x`` and of
+            a dimension of this name. A study that was begun is read whatever names it has.
+
+    Raises:
+        StudyError: If one cannot be read, is there more than once, or has the name of such a
+            column.
+    """
+    if isinstance(names, str):
+        raise StudyError(f"`names` must be a list of names, not the text {names!r}.")
+    dimensions = [Dimension.parse(name) for name in names]
+    own = [dimension.name for dimension in dimensions]
+    if twice := sorted({name for name in own if own.count(name) > 1}):
+        raise StudyError(f"`names` has {', '.join(map(repr, twice))} more than once.")
+    for name in own if new else ():
+        found = _OF_SEVERAL.fullmatch(name)
+        if found is not None and found["name"] in {"index", *own}:
+            raise StudyError(
+                f"`names`: {name!r} is the column of the history for the {found['name']!r} of one "
+                "of several items; choose another name."
+            )
+    return dimensions
 
 
 def dimensions_of(
     names: Sequence[str] | None,
     space: SearchSpace,
     levels: Mapping[str, Sequence[str]] | None = None,
+    *,
+    new: bool = True,
 ) -> tuple[Dimension, ...]:
     r"""The dimensions of a ``d``-dim space.
 
@@ -72,12 +107,14 @@ def dimensions_of(
         space: The space.
         levels: What the levels of categories are called, by the name of the dimension; 0, 1, ...
             where none are given.
+        new: See :func:`parse_names`.
 
     Raises:
         StudyError: If there are not ``d`` names that differ, or levels are not those of a
             category.
     """
-    dimensions = named([f"x{i + 1}" for i in range(space.dim)] if names is None else names)
+    names = [f"x{i + 1}" for i in range(space.dim)] if names is None else names
+    dimensions = parse_names(names, new=new)
     if len(dimensions) != space.dim:
         raise StudyError(
             f"`names` has {len(dimensions)} entries, but the space {space.dim} dimensions."
@@ -98,88 +135,28 @@ def dimensions_of(
     return tuple(dimensions)
 
 
-def named(names: Sequence[str]) -> list[Dimension]:
-    r"""Dimensions of these names.
-
-    Args:
-        names: As :meth:`Dimension.parse` reads them.
-
-    Raises:
-        StudyError: If one cannot be read, or is there more than once.
-    """
-    if isinstance(names, str):
-        raise StudyError(f"`names` must be a list of names, not the text {names!r}.")
-    dimensions = [Dimension.parse(name) for name in names]
-    own = [dimension.name for dimension in dimensions]
-    if twice := sorted({name for name in own if own.count(name) > 1}):
-        raise StudyError(f"`names` has {', '.join(map(repr, twice))} more than once.")
-    return dimensions
-
-
-def check_columns(dimensions: Sequence[Dimension]) -> None:
-    r"""Refuse what would give a column of the history two meanings.
-
-    A study may ask for one item and for several, so that the column ``first_x`` may be that of
-    ``x`` and of a dimension of this name.
-
-    Args:
-        dimensions: All of a study that begins; one that was begun is read whatever it has.
-
-    Raises:
-        StudyError: If one has the name of such a column.
-    """
-    own = {"index", *(dimension.name for dimension in dimensions)}
-    for dimension in dimensions:
-        found = _OF_SEVERAL.fullmatch(dimension.name)
-        if found is not None and found["name"] in own:
-            raise StudyError(
-                f"`names`: {dimension.name!r} is the column of the history for the "
-                f"{found['name']!r} of one of several items; choose another name."
-            )
-
-
-def value_text(value: float, dimension: Dimension, i: int, space: SearchSpace) -> str:
-    r"""A number for a person, without its unit, or the name of a level.
-
-    Args:
-        value: Of the dimension.
-        dimension: Its name and levels.
-        i: Its number.
-        space: Tells how many digits are of use: to a thousandth of the range or finer; of choices
-            the first six, or all of a whole number.
-    """
-    parameters = space.parameters
-    if dimension.levels:
-        return dimension.levels[int(value)]
-    if i in parameters.integer or (space.choices is not None and value.is_integer()):
-        return f"{value + 0.0:.0f}"  # 0 for -0
-    if space.choices is not None:  # as they were given: ranges tell nothing of their digits
-        return f"{value:.{_MOST_DIGITS}g}"
-    if i in parameters.log:
-        return f"{value:#.{_DIGITS + 1}g}".rstrip(".")
-    lower, upper = space.bounds[:, i].tolist()
-    decimals = _DIGITS - math.floor(math.log10(upper - lower))
-    return f"{value:.{min(max(decimals, 0), _MOST_DECIMALS)}f}"
-
-
-def item_text(item: Tensor, dimensions: Sequence[Dimension], space: SearchSpace) -> str:
-    r"""An item for a person, as in ``"milk 34.48 ml, temperature 71.2 C"``.
+def value_texts(item: Tensor, dimensions: Sequence[Dimension], space: SearchSpace) -> list[str]:
+    r"""The numbers of an item for a person, without units, or the names of levels.
 
     Args:
         item: The ``d``-dim item.
         dimensions: Its ``d`` dimensions.
-        space: See :func:`value_text`.
+        space: Tells how many digits are of use: to a thousandth of the range or finer; of choices
+            the first six, or all of a whole number.
     """
-    parts = []
-    for i, (dimension, value) in enumerate(zip(dimensions, item.tolist(), strict=True)):
-        text = value_text(value, dimension, i, space)
-        parts.append(" ".join(part for part in (dimension.name, text, dimension.unit) if part))
-    return ", ".join(parts)
+    numbers = enumerate(zip(dimensions, item.tolist(), strict=True))
+    return [_text(dimension.value(value), i, space) for i, (dimension, value) in numbers]
 
 
-def item_values(item: Tensor, dimensions: Sequence[Dimension]) -> dict[str, float | str]:
-    """The ``d``-dim item by the names of its dimensions, categories by the names of levels."""
-    return {
-        dimension.name: dimension.levels[int(value)] if dimension.levels else value
-        for dimension, value in zip(dimensions, item.tolist(), strict=True)
-    }
+def _text(value: float | str, i: int, space: SearchSpace) -> str:
+    if isinstance(value, str):
+        return value
+    if i in space.parameters.integer or (space.choices is not None and value.is_integer()):
+        return f"{value + 0.0:.0f}"  # 0 for -0
+    if space.choices is not None:  # as they were given: ranges tell nothing of their digits
+        return f"{value:.{_MOST_DIGITS}g}"
+    if i in space.parameters.log:
+        return f"{value:#.{_DIGITS + 1}g}".rstrip(".")
+    lower, upper = space.bounds[:, i].tolist()
+    decimals = _DIGITS - math.floor(math.log10(upper - lower))
+    return f"{value:.{min(max(decimals, 0), _MOST_DECIMALS)}f}"

@@ -1,18 +1,25 @@
-r"""The file of a study: JSON, with a version, read whole or refused, and written whole or not."""
+r"""The file of a study: JSON, with a version, read whole or refused, and written whole or not.
+
+The right to write it is a lock that the operating system holds, so what ends a process, SIGKILL
+included, frees it: a file ``NAME.lock`` that is left over blocks nobody. It says who the holder is.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import socket
 import weakref
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from botorch_pref.exceptions import StudyError, StudyFileError
+from filelock import FileLock, Timeout
+
+from botorch_pref.exceptions import StudyError, StudyFileError, StudyLockedError
 from botorch_pref.runner.history import replacing
-from botorch_pref.study.lock import WriterLock
 
 FORMAT, VERSION = "botorch_pref study", 2
 _WITHOUT_STOPPING = 1  # the version that knew of no stopping rule, nor of levels
@@ -25,26 +32,6 @@ _TYPES = {
     "rewind": list,
     "stopping": dict,
 }
-
-
-class _Stamp(NamedTuple):
-    """By which it is seen that another program has written a file."""
-
-    inode: int
-    size: int
-    modified: int
-
-
-def is_there(path: str | os.PathLike[str]) -> bool:
-    r"""Whether there is a file.
-
-    Raises:
-        StudyFileError: If that cannot be found out, as in a folder that is closed to the user.
-    """
-    try:
-        return Path(path).exists()
-    except (OSError, RuntimeError) as error:
-        raise StudyFileError(f"{str(path)!r} cannot be looked up: {error}.") from error
 
 
 class StudyFile:
@@ -65,12 +52,12 @@ class StudyFile:
             self.path, self.writable = Path(path).resolve(), writable
         except (OSError, RuntimeError) as error:
             raise StudyFileError(f"{str(path)!r} leads nowhere: {error}.") from error
-        if writable and is_there(self.path) and not os.access(self.path, os.W_OK):
+        if writable and exists(self.path) and not os.access(self.path, os.W_OK):
             raise StudyFileError(f"Study {str(path)!r} is write-protected.")
-        lock = WriterLock(self.path) if writable else None
-        self._release = weakref.finalize(self, lock.release if lock else lambda: None)
-        # As it was when it was last read or written here.
-        self._known: _Stamp | None = None
+        lock = _locked(self.path) if writable else None
+        self._release = weakref.finalize(self, _release, lock)
+        # Inode, size and time of change when it was last read or written here.
+        self._known: tuple[int, int, int] | None = None
 
     def close(self) -> None:
         """Let others write."""
@@ -152,12 +139,73 @@ class StudyFile:
             f"{str(self.path)!r} cannot be read as a study: {why.rstrip('.')}. It is left as it is."
         )
 
-    def _stamp(self) -> _Stamp | None:
+    def _stamp(self) -> tuple[int, int, int] | None:
         try:
             found = self.path.stat()
         except FileNotFoundError:
             return None
-        return _Stamp(found.st_ino, found.st_size, found.st_mtime_ns)
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    r"""Whether there is a file.
+
+    Raises:
+        StudyFileError: If that cannot be found out, as in a folder that is closed to the user.
+    """
+    try:
+        return Path(path).exists()
+    except (OSError, RuntimeError) as error:
+        raise StudyFileError(f"{str(path)!r} cannot be looked up: {error}.") from error
+
+
+def _locked(path: Path) -> FileLock:
+    """The lock beside a file, held, with its holder's name in it."""
+
+    def sign(handle: int) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+        os.ftruncate(handle, 0)
+        os.write(handle, json.dumps(holder).encode())
+
+    lock = FileLock(
+        path.with_name(path.name + ".lock"),
+        timeout=0,
+        mode=0o666,
+        thread_local=False,
+        on_acquired=sign,
+    )
+    try:
+        path.parent.stat()  # which the lock would make
+        lock.acquire()
+    except Timeout:
+        raise StudyLockedError(
+            f"Study {str(path)!r} is open for writing in {_holder(Path(lock.lock_file))}; it has "
+            "one writer at a time. Close it there, or open it with read_only=True."
+        ) from None
+    except OSError as error:
+        raise StudyFileError(
+            f"Study {str(path)!r} cannot be opened for writing: {error.strerror}."
+        ) from error
+    return lock
+
+
+def _release(lock: FileLock | None) -> None:
+    """Give up a lock and remove its file first, which a forked process leaves to its parent."""
+    if lock is not None and lock.is_locked:
+        with suppress(OSError):
+            os.unlink(lock.lock_file)
+        lock.release()
+
+
+def _holder(lock_file: Path) -> str:
+    try:
+        holder = json.loads(lock_file.read_bytes())
+        pid, host, since = holder["pid"], holder["host"], holder["since"]
+    except (OSError, ValueError, LookupError, TypeError):  # it is just about to write who it is
+        return "another process"
+    here = (pid, host) == (os.getpid(), socket.gethostname())
+    return f"{'this very process' if here else f'process {pid} on {host}'} since {since}"
 
 
 def _sync_folder(folder: Path) -> None:

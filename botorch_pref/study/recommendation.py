@@ -1,15 +1,202 @@
-r"""What a study recommends, and how sure it is."""
+r"""What the answers of a study say: a model of them, a recommendation, and when to stop asking."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Self
 
-from torch import Tensor
+import torch
+from botorch.fit import fit_gpytorch_mll
+from torch import Size, Tensor
 
-from botorch_pref.study.beliefs import Beliefs
-from botorch_pref.study.stopping import StoppingRule
+from botorch_pref.exceptions import StudyError
+from botorch_pref.inference.systems import prior_root
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.randomness import derive_seed, seeded
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import Strategy
+
+_DRAWS = 4096
+_JITTER = 1e-9
+_ALIKE = 0.05  # of the range of every number
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    r"""Enough is asked when, with this probability, no asked item is noticeably better.
+
+    That is ``P(max_i f(x_i) - f(x) <= h) >= probability`` under the posterior, for the recommended
+    item ``x`` and the asked items ``x_i``; ``h`` is the difference at which the better of two
+    items wins with probability ``1/2 + margin``. It speaks of items that were asked alone: that
+    the best of all is near one of these is for the strategy to see to.
+
+    Attributes:
+        probability: How sure it has to be.
+        margin: What is noticeable: the win probability above 1/2. Where values were measured,
+            the difference in their standard deviations.
+        min_answers: The least number of answers in any case, as few may agree by chance: of
+            values where values were measured, else of comparisons of different items.
+
+    Raises:
+        StudyError: If a number is out of range.
+    """
+
+    probability: float = 0.9
+    margin: float = 0.1
+    min_answers: int = 15
+
+    def __post_init__(self) -> None:
+        for name, most in (("probability", 1.0), ("margin", 0.5)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise StudyError(f"`{name}` must be a number, got {value!r}.")
+            if not 0.0 < value < most:
+                raise StudyError(f"`{name}` must be between 0 and {most:g}, got {value!r}.")
+        if not isinstance(self.min_answers, int) or self.min_answers < 1:
+            raise StudyError(f"`min_answers` must be at least 1, got {self.min_answers!r}.")
+
+    def progress(self, good_enough: float, num_answers: int) -> float:
+        """How far a study is, from 0 to 1: what is lacking most of what is wanted."""
+        return min(1.0, good_enough / self.probability, num_answers / self.min_answers)
+
+    def to_json(self) -> dict[str, Any]:
+        """The attributes."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, entries: dict[str, Any]) -> Self:
+        """Reads what :meth:`to_json` wrote; raises StudyError if it is something else."""
+        if unknown := sorted(entries.keys() - {field.name for field in fields(cls)}):
+            raise StudyError(f"the stopping rule has no {unknown[0]!r}")
+        return cls(**entries)
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    r"""A model of all answers, and the items that were asked.
+
+    It is the package's default model with hyperparameters learnt from these answers, and has
+    Laplace's covariance, whatever the strategy's own model is: one statement for all of them.
+    Where values were measured it is one of these values alone, in standard deviations.
+
+    Attributes:
+        model: The model.
+        space: The domain.
+        items: ``n x d``-dim distinct items that were asked.
+        measured: Whether it is a model of values.
+        num_answers: The number of answers it is learnt from.
+        seed: Of the draws.
+    """
+
+    model: PreferenceGP
+    space: SearchSpace
+    items: Tensor
+    measured: bool
+    num_answers: int
+    seed: int
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> Beliefs | None:
+        """What a strategy's answers say; None if there are neither comparisons nor values."""
+        told = [(query, answer) for query, answer in strategy.history if answer is not None]
+        values = [(query.items, answer) for query, answer in told if query.measures]
+        pairs = [pair for query, answer in told for pair in query.comparisons(answer)]
+        options = {
+            "covar_module": default_covar_module(strategy.space.num_features, Size()),
+            "input_transform": strategy.space.input_transform(),
+        }
+        if values:
+            items = torch.stack([item for item, _ in values])
+            standard = _standardised([value for _, value in values]).to(items)
+            model = PreferenceGP(None, None, values=(items, standard), **options)
+            number = len(values)
+        elif pairs:
+            shown = torch.stack([pair for pair, _ in pairs]).double()
+            items = shown.flatten(end_dim=1)
+            wins = shown.new_tensor([win for _, win in pairs])
+            model = PreferenceGP.from_pairs(shown, wins, **options)
+            number = min(len(pairs), sum(query.compares for query, _ in told))
+        else:
+            return None
+        with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), items.device):
+            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        seed = derive_seed(strategy.seed, "draws of beliefs", len(told))
+        return cls(model.eval(), strategy.space, items.unique(dim=0), bool(values), number, seed)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The ``n``-dim posterior means of the items."""
+        with torch.no_grad():
+            return self.model.posterior(self.items).mean.squeeze(-1)
+
+    def with_item(self, item: Tensor) -> tuple[Beliefs, int]:
+        """With a ``d``-dim item among the items, and its row."""
+        if (self.items == item).all(-1).any():
+            return self, self.row_of(item)
+        items = torch.cat([self.items, item.unsqueeze(0).to(self.items)])
+        return replace(self, items=items), len(items) - 1
+
+    def row_of(self, item: Tensor) -> int:
+        """The row of a ``d``-dim item that is among the items."""
+        return int((self.items == item).all(-1).nonzero()[0])
+
+    def alike(self, row: int) -> Tensor:
+        """Which of the items hardly differ from one: on a box by 5 % of every range at most.
+
+        Strategies ask many items close to the best one, of which each is as good.
+        """
+        if self.space.choices is not None:
+            return (self.items == self.items[row]).all(-1)
+        seen = self.space.normalize(self.items)
+        return ((seen - seen[row]).abs() <= _ALIKE).all(-1)
+
+    def distinct(self, number: int, first: int) -> list[int]:
+        """The rows of the best items by the posterior mean that are not alike, from one row on."""
+        rows = [first]
+        taken = self.alike(first)
+        for row in self.mean.argsort(descending=True).tolist():
+            if len(rows) < number and not bool(taken[row]):
+                rows.append(row)
+                taken = taken | self.alike(row)
+        return rows
+
+    @torch.no_grad()
+    def advantages(self, row: int) -> Tensor:
+        """``k x n``-dim draws of how much better each item is than that of a row."""
+        covariance = self.model.posterior(self.items).covariance_matrix
+        jitter = _JITTER * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
+        root = prior_root(covariance + jitter)
+        generator = torch.Generator().manual_seed(self.seed)
+        normal = torch.randn(_DRAWS, len(root), generator=generator, dtype=torch.double)
+        draws = self.mean + normal.to(root) @ root.mT
+        return draws - draws[:, row : row + 1]
+
+    @torch.no_grad()
+    def win_probability(self, first: int, second: int) -> float:
+        """How likely one row's item wins a duel with another's; that its value is larger."""
+        pair = self.items[[first, second]]
+        if not self.measured:
+            return float(self.model.win_probability(pair))
+        gap = self.model.pair_posterior(pair)
+        return float(torch.special.ndtr(gap.mean / gap.variance.clamp_min(1e-24).sqrt()))
+
+    def noticeable(self, margin: float) -> float:
+        """The difference of utility at which the better item wins by a margin above 1/2."""
+        if self.measured:
+            return margin
+        return math.log((0.5 + margin) / (0.5 - margin))
+
+
+def _standardised(values: Sequence[float]) -> Tensor:
+    """``k x 1``-dim values in standard deviations."""
+    told = torch.tensor(values, dtype=torch.double).unsqueeze(-1)
+    spread = float(told.std(correction=0))
+    largest = float(told.abs().max())
+    return (told - told.mean()) / (spread if spread > 1e-12 * largest else 1.0)
 
 
 @dataclass(frozen=True)
@@ -39,14 +226,14 @@ class Recommendation:
     item: Tensor
     values: dict[str, float | str]
     num_answers: int
-    num_items: int
-    probability_best: float | None
-    best_asked: Tensor | None
-    runner_up: Tensor | None
-    win_probability: float | None
-    good_enough: float | None
-    progress: float
-    statement: str
+    num_items: int = 1
+    probability_best: float | None = None
+    best_asked: Tensor | None = None
+    runner_up: Tensor | None = None
+    win_probability: float | None = None
+    good_enough: float | None = None
+    progress: float = 0.0
+    statement: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -66,72 +253,65 @@ def recommendation(
 
     Args:
         item: The ``d``-dim item.
-        values: It, by the names of dimensions.
+        values: The same by the names of dimensions.
         num_answers: The number of answers.
         beliefs: What they say.
         rule: What is enough.
         describe: Says what an item is.
     """
-    found: dict[str, Any] = dict.fromkeys(
-        ("probability_best", "best_asked", "runner_up", "win_probability", "good_enough")
-    )
-    number, progress = 1, 0.0
     statement = f"{describe(item)}; too few answers to say how sure that is."
-    if beliefs is not None:
-        found["best_asked"] = beliefs.items[int(beliefs.mean.argmax())]
-        beliefs, row = beliefs.with_item(item)
-        number = len(beliefs.items)
-        advantages = beliefs.advantages(row)
-        best, noticeable = advantages.argmax(-1), beliefs.noticeable(rule.margin)
-        found["probability_best"] = float(beliefs.alike(row)[best].double().mean())
-        found["good_enough"] = float((advantages.amax(-1) <= noticeable).double().mean())
-        if len(rows := beliefs.distinct(2, row)) > 1:
-            found["runner_up"] = beliefs.items[rows[1]]
-            found["win_probability"] = beliefs.win_probability(*rows)
-        if number > 1:  # of a single item there is nothing to be sure of
-            progress = rule.progress(found["good_enough"], beliefs.num_answers)
-        if beliefs.num_answers >= rule.min_answers:
-            statement = _statement(item, beliefs, rule, found, describe)
-        if not beliefs.alike(row)[beliefs.row_of(found["best_asked"])]:
-            statement += f" The best of those asked: {describe(found['best_asked'])}."
-    return Recommendation(
-        item=item,
-        values=values,
-        num_answers=num_answers,
+    if beliefs is None:
+        return Recommendation(item, values, num_answers, statement=statement)
+    best_asked = beliefs.items[int(beliefs.mean.argmax())]
+    beliefs, row = beliefs.with_item(item)
+    number, alike = len(beliefs.items), beliefs.alike(row)
+    advantages = beliefs.advantages(row)
+    noticeable = beliefs.noticeable(rule.margin)
+    good_enough = float((advantages.amax(-1) <= noticeable).double().mean())
+    rows = beliefs.distinct(2, row)
+    several = len(rows) > 1
+    found = Recommendation(
+        item,
+        values,
+        num_answers,
         num_items=number,
-        progress=progress,
-        statement=statement,
-        **found,
+        probability_best=float(alike[advantages.argmax(-1)].double().mean()),
+        best_asked=best_asked,
+        runner_up=beliefs.items[rows[1]] if several else None,
+        win_probability=beliefs.win_probability(*rows) if several else None,
+        good_enough=good_enough,
+        # Of a single item there is nothing to be sure of.
+        progress=rule.progress(good_enough, beliefs.num_answers) if number > 1 else 0.0,
     )
+    if beliefs.num_answers >= rule.min_answers:
+        statement = _statement(found, beliefs, rule.margin, describe)
+    if not alike[beliefs.row_of(best_asked)]:
+        statement += f" The best of those asked: {describe(best_asked)}."
+    return replace(found, statement=statement)
 
 
 def _statement(
-    item: Tensor,
-    beliefs: Beliefs,
-    rule: StoppingRule,
-    found: dict[str, Any],
-    describe: Callable[[Tensor], str],
+    found: Recommendation, beliefs: Beliefs, margin: float, describe: Callable[[Tensor], str]
 ) -> str:
     alike = "" if beliefs.space.choices is not None else ", or one that hardly differs,"
     text = (
-        f"{describe(item)}. It{alike} is the best of {len(beliefs.items)} items with probability "
-        f"{_chance(found['probability_best'])}."
+        f"{describe(found.item)}. It{alike} is the best of {found.num_items} items with "
+        f"probability {_chance(found.probability_best)}."
     )
-    if found["runner_up"] is not None:
+    if found.runner_up is not None:
         wins = "has the larger value" if beliefs.measured else "wins a duel"
         text += (
-            f" Against the runner-up ({describe(found['runner_up'])}) it {wins} with probability "
-            f"{_chance(found['win_probability'])}."
+            f" Against the runner-up ({describe(found.runner_up)}) it {wins} with probability "
+            f"{_chance(found.win_probability)}."
         )
-    better = f"would win more than {0.5 + rule.margin:.0%} of duels with it"
+    better = f"would win more than {0.5 + margin:.0%} of duels with it"
     if beliefs.measured:
-        better = f"is better by {rule.margin:g} standard deviations"
-    return text + f" With probability {_chance(found['good_enough'])} none of them {better}."
+        better = f"is better by {margin:g} standard deviations"
+    return text + f" With probability {_chance(found.good_enough)} none of them {better}."
 
 
-def _chance(probability: float) -> str:
-    return (
-        f"{probability:.2f}"
-        if 0.005 <= probability <= 0.995
-        else ("above 0.99" if probability > 0.5 else "below 0.01")
-    )
+def _chance(probability: float | None) -> str:
+    assert probability is not None
+    if 0.005 <= probability <= 0.995:
+        return f"{probability:.2f}"
+    return "above 0.99" if probability > 0.5 else "below 0.01"

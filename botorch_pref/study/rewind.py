@@ -1,9 +1,9 @@
 r"""What a strategy was before each answer, kept as what it takes to get back there.
 
 The state of a strategy says all that its next query depends on, so that an answer is taken back
-by putting the state before it in place. Nothing is asked anew for that, which would take a search
-for every answer so far and, under another version of a library, might ask something else than
-what was answered. States are alike and their lists mostly grow, so a difference is short.
+by putting the state before it in place. To ask everything once more would take a search for every
+answer so far and, under another version of a library, might ask something else than what was
+answered. States are alike and their lists mostly grow, so a difference is short.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ class Rewind:
 
     def push(self, state: Any) -> Rewind:
         """With the state before a further answer."""
-        extended = Rewind()
-        changes = [difference(state, last) for last in self._states]
-        extended._differences, extended._states = [*self._differences, *changes], [state]
-        return extended
+        longer = Rewind()
+        longer._differences, longer._states = self.to_json(state), [state]
+        return longer
 
     def pop(self) -> tuple[Any, Rewind]:
         """The state before the last answer, and the states before those before it."""
@@ -46,16 +45,9 @@ class Rewind:
 
 
 def difference(new: Any, old: Any) -> Difference:
-    r"""What turns ``new`` into ``old``, both plain JSON.
-
-    Args:
-        new: Where to start from.
-        old: Where to get.
-
-    Returns:
-        Plain JSON that :func:`apply` takes.
-    """
-    if _is_same(new, old):
+    """What :func:`apply` turns ``new`` into ``old`` by; all three are plain JSON."""
+    # 1, 1.0 and True are equal but not the same.
+    if new == old and repr(new) == repr(old):
         return None
     if isinstance(new, dict) and isinstance(old, dict) and old.keys() <= new.keys():
         inner = {name: difference(new[name], value) for name, value in old.items()}
@@ -66,25 +58,15 @@ def difference(new: Any, old: Any) -> Difference:
     if isinstance(new, list) and isinstance(old, list):
         shared = 0
         for one, other in zip(new, old, strict=False):
-            if not _is_same(one, other):
+            if difference(one, other) is not None:
                 break
             shared += 1
         return {"keep": shared, "add": old[shared:]}
     return {"set": old}
 
 
-def _is_same(new: Any, old: Any) -> bool:
-    # 1, 1.0 and True are equal but not the same.
-    return bool(new == old) and repr(new) == repr(old)
-
-
 def apply(new: Any, change: Difference) -> Any:
-    r"""The value that a :func:`difference` leads to.
-
-    Args:
-        new: Where to start from; is left as it is.
-        change: The difference.
-    """
+    """The value that a :func:`difference` leads to; ``new`` is left as it is."""
     if change is None:
         return new
     if "set" in change:

@@ -2,26 +2,116 @@ r"""A strategy, its search space and its history, saved after every answer."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
 
+import pandas as pd
 import torch
+from botorch.exceptions.errors import BotorchError
+from torch import Tensor
 
-from botorch_pref.exceptions import StudyError
+from botorch_pref.exceptions import StudyError, StudyFileError
 from botorch_pref.queries import Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
-from botorch_pref.strategies.registry import default_strategy
-from botorch_pref.study.content import Content
-from botorch_pref.study.record import Record
-from botorch_pref.study.stopping import StoppingRule
-from botorch_pref.study.view import StudyView
+from botorch_pref.strategies.registry import default_strategy, strategy_class
+from botorch_pref.study.dimensions import Dimension, dimensions_of, value_texts
+from botorch_pref.study.file import StudyFile, exists
+from botorch_pref.study.recommendation import (
+    Beliefs,
+    Recommendation,
+    StoppingRule,
+    recommendation,
+)
+from botorch_pref.study.rewind import Rewind
 
-DEFAULT_STOPPING = StoppingRule()
+# Entries of a strategy's state that answers do not change, and the history, which only grows.
+_LASTING = {"strategy", "version", "space", "seed", "options", "history"}
+_DEFAULT_STOPPING = StoppingRule()
 
 
-class Study(StudyView):
+@dataclass(frozen=True)
+class Content:
+    r"""What is saved of a study: replaced as a whole, and only once it is on the disk.
+
+    Attributes:
+        strategy: The strategy.
+        dimensions: Name and unit of each dimension of an item.
+        description: What the study is about.
+        created: When it was, ISO 8601.
+        told: When each answer was told, likewise.
+        rewind: What the strategy was before each answer.
+        stopping: When enough is asked.
+    """
+
+    strategy: Strategy
+    dimensions: tuple[Dimension, ...]
+    description: str
+    created: str
+    told: tuple[str, ...]
+    rewind: Rewind
+    stopping: StoppingRule
+
+    def with_state(self, state: dict[str, Any]) -> Self:
+        """With the strategy of another state, on the same device."""
+        device = self.strategy.space.bounds.device
+        return replace(self, strategy=type(self.strategy).from_state_dict(state, device))
+
+    def to_json(self) -> dict[str, Any]:
+        """The entries of the file."""
+        state = _state_of(self.strategy)
+        return {
+            "description": self.description,
+            "created": self.created,
+            "dimensions": [dimension._asdict() for dimension in self.dimensions],
+            "strategy": state,
+            "told": self.told,
+            "rewind": self.rewind.to_json(_changing(state)),
+            "stopping": self.stopping.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, entries: dict[str, Any], device: torch.device | None = None) -> Self:
+        r"""Reads what :meth:`to_json` wrote.
+
+        Args:
+            entries: Each of its own type.
+            device: Where the strategy computes; on the CPU by default.
+
+        Raises:
+            StudyError: If something within an entry is wrong; says what.
+        """
+        state, told, rewind = entries["strategy"], entries["told"], entries["rewind"]
+        try:
+            strategy = strategy_class(state["strategy"]).from_state_dict(state, device)
+            if not len(strategy.history) == len(told) == len(rewind):
+                raise StudyError("it has not one time and one state before for every answer")
+            [datetime.fromisoformat(time) for time in told]
+            dimensions = [Dimension(**entry) for entry in entries["dimensions"]]
+            names = [one.label for one in dimensions]
+            levels = {one.name: one.levels for one in dimensions if one.levels}
+            return cls(
+                strategy,
+                dimensions_of(names, strategy.space, levels, new=False),
+                entries["description"],
+                entries["created"],
+                tuple(told),
+                Rewind(rewind, _changing(state)),
+                StoppingRule.from_json(entries["stopping"]),
+            )
+        except BotorchError as error:
+            raise StudyError(str(error)) from error
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise StudyError(f"an entry is wrong ({error!r})") from error
+
+
+class Study:
     r"""A strategy that is saved after every answer, in one JSON file.
 
     A study is made by :meth:`create` or :meth:`load`. What :meth:`tell` has returned from is
@@ -34,9 +124,10 @@ class Study(StudyView):
         ...     study.tell(query, 1.0)
     """
 
-    def __init__(self, record: Record) -> None:
-        super().__init__(record)
+    def __init__(self, file: StudyFile, content: Content) -> None:
+        self._file, self._content = file, content
         self._saved: dict[str | None, Query] = {}  # open queries that the file has
+        self._beliefs: tuple[object, Beliefs | None] | None = None
 
     @classmethod
     def create(
@@ -48,7 +139,7 @@ class Study(StudyView):
         names: Sequence[str] | None = None,
         description: str = "",
         levels: Mapping[str, Sequence[str]] | None = None,
-        stopping: StoppingRule = DEFAULT_STOPPING,
+        stopping: StoppingRule = _DEFAULT_STOPPING,
     ) -> Self:
         r"""Begin a study.
 
@@ -72,9 +163,24 @@ class Study(StudyView):
             StudyFileError: If the file exists, or cannot be written.
             StudyLockedError: If it is open for writing elsewhere, in this process included.
         """
-        strategy = default_strategy if strategy is None else strategy
-        content = Content.new(space, strategy, names, description, levels, stopping)
-        return cls(Record.create(path, content))
+        made = _checked_strategy(space, default_strategy if strategy is None else strategy)
+        if not isinstance(description, str):
+            raise StudyError(f"`description` must be a text, not {description!r}.")
+        if not isinstance(stopping, StoppingRule):
+            raise StudyError(f"`stopping` must be a StoppingRule, not {stopping!r}.")
+        dimensions = dimensions_of(names, space, levels)
+        content = Content(made, dimensions, description, _now(), (), Rewind(), stopping)
+        file = StudyFile(path, writable=True)
+        try:
+            if exists(file.path):
+                raise StudyFileError(
+                    f"{str(file.path)!r} exists already; Study.load goes on with a study."
+                )
+            file.write(content.to_json())
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, content)
 
     @classmethod
     def load(
@@ -100,7 +206,77 @@ class Study(StudyView):
             StudyLockedError: If it is open for writing elsewhere, in this process included; names
                 the process.
         """
-        return cls(Record.load(path, read_only=read_only, device=device))
+        if not exists(path):
+            raise StudyFileError(f"There is no study {str(path)!r}.")
+        file = StudyFile(path, writable=not read_only)
+        try:
+            entries = file.read()
+            try:
+                return cls(file, Content.from_json(entries, device))
+            except StudyError as error:
+                raise file.refusal(str(error)) from error
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Name and unit of each dimension of an item."""
+        return self._content.dimensions
+
+    @property
+    def description(self) -> str:
+        """What the study is about."""
+        return self._content.description
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy; look it up again after :meth:`undo`, and tell answers to the study."""
+        return self._content.strategy
+
+    @property
+    def space(self) -> SearchSpace:
+        """The domain."""
+        return self.strategy.space
+
+    @property
+    def stopping(self) -> StoppingRule:
+        """When enough is asked."""
+        return self._content.stopping
+
+    @property
+    def history(self) -> pd.DataFrame:
+        r"""One row for every answer.
+
+        =================  ===============================================================
+        step               1, 2, ...
+        kind               of the query: duel, choice, label or evaluate
+        milk, ...          the item of a label or an evaluation, by the names of dimensions
+        first_milk, ...    the items of a duel or a choice: first, second, item3, ...
+        index, ...         likewise their rows in the choices, if there are choices
+        answer             as in :meth:`tell`; missing where it was skipped
+        annotator          who was asked
+        told               when the answer was told
+        =================  ===============================================================
+        """
+        rows, items, indices = [], dict[str, None](), dict[str, str]()
+        for step, (query, answer) in enumerate(self.strategy.history, start=1):
+            shown, numbers = self._columns(query)
+            rows.append({"step": step, "kind": query.kind, **shown, "answer": answer})
+            items |= dict.fromkeys(shown)
+            indices |= dict.fromkeys(numbers, "Int64")
+        table = pd.DataFrame(rows, columns=["step", "kind", *items, "answer"])
+        table = table.astype({"step": "int64", "kind": "str", "answer": "float64", **indices})
+        annotators = [query.annotator for query, _ in self.strategy.history]
+        table["annotator"] = pd.Series(annotators, dtype="object")
+        told = pd.Series([*self._content.told], dtype="str")
+        table["told"] = pd.to_datetime(told, format="ISO8601", utc=True)
+        return table
 
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one, which is saved.
@@ -112,10 +288,10 @@ class Study(StudyView):
             StudyError: If the study is closed, or open for reading alone.
             StudyFileError: If it cannot be saved; nothing was asked then.
         """
-        with self._record.all_or_nothing():
+        with self._all_or_nothing():
             query = self.strategy.ask(annotator)
             if self._saved.get(annotator) is not query:
-                self._record.save(self._record.content)
+                self._save(self._content)
                 self._saved[annotator] = query
         return query
 
@@ -132,9 +308,14 @@ class Study(StudyView):
             StudyError: If the study is closed, or open for reading alone.
             StudyFileError: If it cannot be saved; the query then stays open.
         """
-        with self._record.all_or_nothing() as before:
+        with self._all_or_nothing() as before:
             self.strategy.tell(query, answer)
-            self._record.save(self._record.content.with_answer(before))
+            told, rewind = (*self._content.told, _now()), self._content.rewind
+            self._save(replace(self._content, told=told, rewind=rewind.push(_changing(before))))
+
+    def skip(self, query: Query) -> None:
+        """Leave an open query unanswered, for another one; see :meth:`tell`."""
+        self.tell(query, None)
 
     def undo(self) -> Query:
         r"""Take back the last answer, a skipped one included.
@@ -149,24 +330,134 @@ class Study(StudyView):
             StudyError: If there is no answer, or the study is not open for writing.
             StudyFileError: If it cannot be saved; nothing is taken back then.
         """
-        self._record.check_writable()
-        if not self._record.content.told:
+        self._check_writable()
+        content = self._content
+        if not content.told:
             raise StudyError("There is no answer yet that could be taken back.")
         query = self.strategy.history[-1].query
+        before, rewind = content.rewind.pop()
+        state = _state_of(self.strategy)
+        content = content.with_state({**state, **before, "history": state["history"][:-1]})
         self._beliefs = None  # another answer may stand there soon
-        self._record.save(self._record.content.without_last_answer())
+        self._save(replace(content, told=content.told[:-1], rewind=rewind))
         return query
 
-    def skip(self, query: Query) -> None:
-        """Leave an open query unanswered, for another one; see :meth:`tell`."""
-        self.tell(query, None)
+    def beliefs(self) -> Beliefs | None:
+        """A model of all answers, for figures; None while there is neither a duel nor a value."""
+        answers = self.strategy.num_answers, len(self.strategy.history)
+        if self._beliefs is None or self._beliefs[0] != answers:
+            self._beliefs = answers, Beliefs.of(self.strategy)
+        return self._beliefs[1]
+
+    def recommend(self) -> Recommendation:
+        r"""The best item so far, as the strategy sees it, and how sure the answers make that.
+
+        Raises:
+            ComparisonDataError: If nothing was answered yet and the strategy has no item then.
+        """
+        item = self.strategy.recommend()
+        values, number = self._values(item), self.strategy.num_answers
+        return recommendation(item, values, number, self.beliefs(), self.stopping, self.describe)
+
+    def describe(self, item: Tensor) -> str:
+        """A ``d``-dim item with names and units, as in ``"milk 34.48 ml, sugar 2.10 g"``."""
+        texts = zip(self.dimensions, self.value_texts(item), strict=True)
+        return ", ".join(" ".join(filter(None, (one.name, text, one.unit))) for one, text in texts)
+
+    def value_texts(self, item: Tensor) -> list[str]:
+        """The values of a ``d``-dim item for a person, without names and units."""
+        return value_texts(item, self.dimensions, self.space)
 
     def close(self) -> None:
         """Let others write; all is saved already."""
-        self._record.file.close()
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _values(self, item: Tensor) -> dict[str, float | str]:
+        """The ``d``-dim item by the names of its dimensions, categories by the names of levels."""
+        pairs = zip(self.dimensions, item.tolist(), strict=True)
+        return {dimension.name: dimension.value(number) for dimension, number in pairs}
+
+    def _columns(self, query: Query) -> tuple[dict[str, Any], list[str]]:
+        """The columns of a query's items, their names alone where there is one; of indices."""
+        rows, indices = query.rows, query.row_indices
+        later = (f"item{number}_" for number in range(3, len(rows) + 1))
+        slots = [""] if query.items.dim() == 1 else ["first_", "second_", *later]
+        columns: dict[str, Any] = {}
+        for number, (slot, row) in enumerate(zip(slots, rows, strict=True)):
+            columns |= {} if indices is None else {f"{slot}index": indices[number]}
+            columns |= {slot + name: value for name, value in self._values(row).items()}
+        return columns, [] if indices is None else [f"{slot}index" for slot in slots]
+
+    def _save(self, content: Content) -> None:
+        """Write a content, and only then have it."""
+        self._file.write(content.to_json())
+        self._content = content
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[dict[str, Any]]:
+        """The strategy's state, which is put back if the block fails."""
+        self._check_writable()
+        before = _state_of(self.strategy)
+        try:
+            yield before
+        except BaseException as error:
+            # A wrong answer has changed nothing, and what found its budget spent stays finished;
+            # anything else may have stopped half-way, or could not be saved.
+            known = isinstance(error, BotorchError)
+            agrees = len(self.strategy.history) == len(self._content.told)
+            ended = known and agrees and getattr(self.strategy, "finished", False)
+            if not ended and (not known or _state_of(self.strategy) != before):
+                self._content = self._content.with_state(before)
+            raise
+
+    def _check_writable(self) -> None:
+        """Raises StudyError unless it may be changed, and was changed by way of the study."""
+        self._file.check_writable()
+        if len(self.strategy.history) != len(self._content.told):
+            raise StudyError(
+                "The strategy was told answers that the study knows nothing of; tell answers to "
+                "the study. Load it again."
+            )
+
+
+def _checked_strategy(space: SearchSpace, strategy: Strategy | Callable[..., Strategy]) -> Strategy:
+    """A strategy without answers on a space; made of the space where that is left to it."""
+    if not isinstance(space, SearchSpace):
+        raise StudyError(f"`space` must be a SearchSpace, not {space!r}.")
+    made: object = strategy
+    if not isinstance(strategy, Strategy) and callable(strategy):
+        try:
+            made = strategy(space=space)
+        except TypeError as error:
+            raise StudyError(f"`strategy` cannot be made of `space=` alone: {error}.") from error
+    if not isinstance(made, Strategy):
+        raise StudyError(f"`strategy` must be a strategy or what makes one, not {strategy!r}.")
+    if made.space.state_dict() != space.state_dict():
+        raise StudyError("`strategy` is on another space than `space`.")
+    if made.history:
+        raise StudyError(f"`strategy` has {len(made.history)} answers; a study begins without.")
+    name = type(made).__name__
+    if strategy_class(name) is not type(made):
+        raise StudyError(f"`strategy` is of a class {name!r}, but so is another; rename it.")
+    return made
+
+
+def _state_of(strategy: Strategy) -> dict[str, Any]:
+    """A strategy's state as it is read from a file, which nothing that follows can change."""
+    state: dict[str, Any] = json.loads(json.dumps(strategy.state_dict()))
+    return state
+
+
+def _changing(state: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a strategy's state that an answer changes, but for the history."""
+    return {name: value for name, value in state.items() if name not in _LASTING}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

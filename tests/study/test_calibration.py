@@ -9,9 +9,7 @@ import torch
 
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
-from botorch_pref.study.beliefs import Beliefs
-from botorch_pref.study.recommendation import Recommendation, recommendation
-from botorch_pref.study.stopping import StoppingRule
+from botorch_pref.study.recommendation import Beliefs, Recommendation, StoppingRule, recommendation
 
 NUM_CHOICES, NUM_RUNS = 25, 14
 UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)

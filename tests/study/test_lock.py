@@ -1,4 +1,4 @@
-"""The lock itself: never held twice, whenever its file is removed."""
+"""The right to write: never held twice, and named."""
 
 from __future__ import annotations
 
@@ -9,45 +9,19 @@ from pathlib import Path
 import pytest
 
 from botorch_pref.exceptions import StudyFileError, StudyLockedError
-from botorch_pref.study import lock
-from botorch_pref.study.lock import WriterLock
-
-
-@pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_its_last_holder_removes(
-    replaced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes between being opened and being locked: what was opened then locks nobody out."""
-    path, file, try_lock = tmp_path / "study.json", tmp_path / "study.json.lock", lock._try_lock
-    calls = []
-
-    def late(handle: int) -> None:
-        calls.append(handle)
-        if len(calls) == 1:
-            file.unlink()
-            if replaced:
-                file.write_text("")
-        try_lock(handle)
-
-    monkeypatch.setattr(lock, "_try_lock", late)
-    held = WriterLock(path)
-    assert len(calls) == 2
-    with pytest.raises(StudyLockedError, match="this very process"):
-        WriterLock(path)
-    held.release()
-    assert not file.exists()
-    WriterLock(path).release()
+from botorch_pref.study.file import StudyFile
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files")
 def test_no_handle_is_left_open(tmp_path: Path) -> None:
-    held = WriterLock(tmp_path / "study.json")
+    held = StudyFile(tmp_path / "study.json", writable=True)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        with pytest.raises(StudyLockedError):
-            WriterLock(tmp_path / "study.json")
+        with pytest.raises(StudyLockedError, match="this very process since 20"):
+            StudyFile(tmp_path / "study.json", writable=True)
     assert len(os.listdir("/proc/self/fd")) == before
-    held.release()
+    held.close()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_full_disk_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,5 +32,19 @@ def test_a_full_disk_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
         with pytest.raises(StudyFileError, match="No space left"):
-            WriterLock(path)
-    WriterLock(path).release()
+            StudyFile(path, writable=True)
+    StudyFile(path, writable=True).close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="forks")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forks where there are threads
+def test_a_forked_process_frees_nothing(tmp_path: Path) -> None:
+    held = StudyFile(tmp_path / "study.json", writable=True)
+    process = os.fork()
+    if not process:
+        held.close()
+        os._exit(0)
+    os.waitpid(process, 0)
+    with pytest.raises(StudyLockedError, match="this very process"):
+        StudyFile(tmp_path / "study.json", writable=True)
+    held.close()

@@ -17,7 +17,7 @@ from botorch_pref.queries import Duel, Evaluate, Label
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, CompGPUCB, RandomPairs
 from botorch_pref.study import StoppingRule, Study
-from botorch_pref.study.beliefs import Beliefs
+from botorch_pref.study.recommendation import Beliefs
 from experiments.baselines.gp_ts import GPTS
 
 ENDS = torch.tensor([[0.0, 1.0, 0.01, 0.0], [80.0, 4.0, 10.0, 2.0]], dtype=torch.float64)
