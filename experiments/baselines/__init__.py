@@ -1,7 +1,7 @@
 r"""Rivals of the published strategies, for comparisons."""
 
 from botorch_pref.strategies import Strategy
-from experiments.baselines.borda_ucb import BordaUCB, RandomDuels
+from experiments.baselines.budgeted import GPUCB, MFGPUCB, BordaUCB, MultiFidelityUCB, RandomDuels
 from experiments.baselines.expert_baselines import (
     AlternatingExpert,
     CoExBO,
@@ -11,10 +11,7 @@ from experiments.baselines.expert_baselines import (
     RandomValues,
 )
 from experiments.baselines.gp_ts import GPTS
-from experiments.baselines.gp_ucb import GPUCB
 from experiments.baselines.kernel_self_sparring import KernelSelfSparring
-from experiments.baselines.mf_gp_ucb import MFGPUCB
-from experiments.baselines.multi_fidelity_ucb import MultiFidelityUCB
 from experiments.baselines.skew_gp import SGP
 
 __all__ = [

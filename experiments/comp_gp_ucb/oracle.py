@@ -19,7 +19,7 @@ from botorch_pref.problems.fidelities import FidelityProblem
 from botorch_pref.strategies.budgeted import Chosen
 from botorch_pref.strategies.budgeted.step import RAW_SAMPLES, row_of
 from experiments.baselines import GPUCB
-from experiments.baselines.gp_ucb import ValueSettings
+from experiments.baselines.budgeted import ValueSettings
 from experiments.problems import BordaFunction, Borehole
 
 _PROBLEMS: dict[str, type[FidelityProblem]] = {"currinexp": CurrinExp, "borehole": Borehole}

@@ -7,21 +7,286 @@ References:
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from torch import Tensor
 
+from botorch_pref.problems import PreferenceProblem
 from botorch_pref.queries import Query
 from botorch_pref.runner import cost_regrets, regrets_at, run_experiment
+from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactory
 from botorch_pref.runner.simulation import Record
-from experiments.comp_gp_ucb.figure import View, plot_costs
-from experiments.comp_gp_ucb.groups import GP_UCB, MOST_DUELS, Group, Task
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import Strategy
+from botorch_pref.strategies.budgeted import BudgetedStrategy, BudgetSettings, QueryRecord
 from experiments.experiment import Column, Experiment
+from experiments.figures import carried, draw_bands, draw_legend, seeds_of
+
+
+class PricedDuels:
+    r"""Pays for the duels of a strategy that knows no prices, until the budget is spent.
+
+    It is what a simulation needs, not a strategy: who pays for duels alone has nothing to choose.
+
+    Attributes:
+        strategy: The strategy.
+        settings: Price and budget.
+        records: The duels that were paid for, by the number of the query.
+    """
+
+    def __init__(
+        self,
+        kind: Callable[..., Strategy],
+        duel_cost: str,
+        budget: str,
+        *,
+        space: SearchSpace,
+        seed: int,
+    ) -> None:
+        r"""Make the strategy.
+
+        Args:
+            kind: What makes it of a space and a seed.
+            duel_cost: What a duel costs.
+            budget: What may be spent.
+            space: The domain.
+            seed: The seed of the strategy.
+
+        Raises:
+            ComparisonDataError: If price or budget is no positive number; names it.
+        """
+        self.strategy = kind(space=space, seed=seed)
+        self.settings = BudgetSettings.checked(duel_cost=duel_cost, budget=budget)
+        self.records: list[QueryRecord] = []
+
+    @property
+    def spent(self) -> Fraction:
+        """What all duels so far cost."""
+        return self.settings.costs.spent(len(self.records), 0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no duel can be paid any more."""
+        costs = self.settings.costs
+        return not costs.affords(costs.duel, self.spent)
+
+    def ask(self) -> Query:
+        """The open duel, or a new one, which is paid for."""
+        query = self.strategy.ask()
+        if query.id == len(self.records):
+            self.records.append(QueryRecord("duel", "duels"))
+        return query
+
+    def tell(self, query: Query, answer: float | None) -> None:
+        """Pass the answer on."""
+        self.strategy.tell(query, answer)
+
+    def recommend(self) -> Tensor:
+        """What the strategy recommends."""
+        return self.strategy.recommend()
+
+    def recommend_index(self) -> int:
+        """Its row in the choices."""
+        return self.strategy.recommend_index()
+
+
+@dataclass(frozen=True)
+class DuelArm:
+    r"""A strategy that knows no prices; it has no initial design but its own.
+
+    Attributes:
+        kind: Its class.
+    """
+
+    kind: Callable[..., Strategy]
+
+    def factory(self, ratio: int, budget: int) -> StrategyFactory:
+        r"""What makes the strategy and pays for its duels.
+
+        Args:
+            ratio: How many duels cost as much as a value, which costs 1.
+            budget: What may be spent.
+        """
+        return partial(PricedDuels, self.kind, **self.settings(ratio, budget))
+
+    def settings(self, ratio: int, budget: int) -> dict[str, Any]:
+        """Price and budget; arguments as of :meth:`factory`."""
+        return {"duel_cost": f"1/{ratio}", "budget": str(budget)}
+
+
+GP_UCB = "gp-ucb"
+INITIAL_COST = 10  # of the initial design ([Xu2020], App. B), and half the budget if that is less
+MOST_DUELS = 10  # for the price of a value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    r"""A strategy with a budget, and what it spends its initial design on.
+
+    Attributes:
+        kind: Its class.
+        duels: The share of the initial design's cost that is spent on duels of random items.
+        values: That which is spent on values of random items.
+        throughout: Whether the shares are of the whole budget, so that all is random.
+        options: Its options, but for prices, budget and initial design.
+    """
+
+    kind: type[BudgetedStrategy]
+    duels: float = 0.0
+    values: float = 0.0
+    throughout: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def factory(self, ratio: int, budget: int) -> StrategyFactory:
+        r"""What makes the strategy; every setting is named, so that runs tell them apart.
+
+        Args:
+            ratio: How many duels cost as much as a value, which costs 1.
+            budget: What may be spent.
+        """
+        return partial(self.kind, **self.settings(ratio, budget))
+
+    def settings(self, ratio: int, budget: int) -> dict[str, Any]:
+        """All settings of the strategy; arguments as of :meth:`factory`."""
+        initial = budget if self.throughout else min(INITIAL_COST, budget // 2)
+        prices = {"duel_cost": f"1/{ratio}", "value_cost": "1", "budget": str(budget)}
+        numbers = {
+            "num_initial_duels": int(initial * self.duels * ratio),
+            "num_initial_values": int(initial * self.values),
+        }
+        return self.kind.settings_type.checked(**prices | numbers | {**self.options}).to_json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    r"""A problem, and the strategies that may work on it.
+
+    Attributes:
+        name: Its name, also in the names of folders.
+        problem: The problem, or what makes it of the seed.
+        optimal_value: The largest utility, of every seed.
+        arms: The strategies by name.
+    """
+
+    name: str
+    problem: PreferenceProblem | ProblemFactory
+    optimal_value: float
+    arms: Mapping[str, Arm | DuelArm]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    r"""Strategies on one problem with one judge, duels at one price.
+
+    Attributes:
+        panel: What the rows of these runs begin with.
+        task: The problem.
+        key: What the judge is called in the names of folders.
+        judge: What makes the judge.
+        arms: Which strategies of the task are played.
+        ratio: How many duels cost as much as a value.
+        curves: Whether the figure has their regrets over the cost spent: with ``"separate"``
+            also those of duels and values alone; else what comes of the budget belongs to a
+            curve over the ratios.
+    """
+
+    panel: str
+    task: Task
+    key: str
+    judge: JudgeFactory
+    arms: tuple[str, ...]
+    ratio: int = MOST_DUELS
+    curves: bool | Literal["separate"] = True
+
+    @property
+    def folder(self) -> str:
+        """Where its runs are kept; the same for the same runs in every experiment."""
+        return re.sub(r"[^a-z0-9.+-]+", "_", f"{self.task.name}-{self.key}")
+
+    def row(self, arm: str) -> str:
+        """What an arm is called in the tables."""
+        return f"{self.panel}: {arm}"
+
+    def run(self, arm: str) -> str:
+        """What the strategy is called where its runs are kept."""
+        return f"{arm}, ratio {self.ratio}"
+
+
+_COLUMNS = 3
+_ROUNDING = 1e-9  # below this share of the largest regret it is that of an optimum
+_LABELS = {"cost": "spent, in values", "ratio": "duels for the price of a value"}
+
+
+class View(NamedTuple):
+    r"""A panel.
+
+    Attributes:
+        title: Its title.
+        rows: The columns ``arm``, ``seed`` and those named.
+        x: ``"cost"`` or ``"ratio"``.
+        y: A regret, which is infinite before there is one.
+    """
+
+    title: str
+    rows: pd.DataFrame
+    x: str
+    y: str
+
+
+def plot_costs(views: Sequence[View], title: str) -> Figure:
+    r"""Means and standard errors of regrets, in every panel in the same colours.
+
+    Args:
+        views: The panels.
+        title: The title.
+
+    Returns:
+        The figure, which belongs to no window.
+    """
+    columns = 2 if len(views) == 4 else min(_COLUMNS, len(views))
+    lines = -(-len(views) // columns)
+    figure = Figure(figsize=(4.0 * columns, 3.4 * lines + 0.8), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = [*figure.subplots(lines, columns, squeeze=False).flat]
+    arms = pd.concat([view.rows["arm"] for view in views]).unique()
+    styles = {name: number for number, name in enumerate(arms)}
+    for axes, view in zip(panels, views, strict=False):
+        _draw(axes, view, styles)
+    for axes in panels[len(views) :]:
+        axes.set_axis_off()
+    draw_legend(figure, panels, seeds_of(pd.concat([view.rows for view in views])))
+    figure.supylabel("regret", fontsize="medium")
+    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+    return figure
+
+
+def _draw(axes: Axes, view: View, styles: dict[str, int]) -> None:
+    known = view.rows[view.rows[view.y] < math.inf].assign(strategy=view.rows["arm"])
+    # A mean over the runs that have come so far would jump as others follow.
+    regrets = carried(known, view.x, view.y)
+    missing = regrets[view.y].isna().groupby([regrets["strategy"], regrets[view.x]])
+    regrets = regrets[~missing.transform("any")]
+    draw_bands(axes, regrets, view.x, view.y, styles, marked=view.x == "ratio")
+    means = regrets.groupby(["strategy", view.x])[view.y].mean()
+    positive = means[means > _ROUNDING * means.max()]
+    axes.set_yscale("log")
+    if len(positive):  # a mean of 0 leaves the panel at its bottom
+        axes.set_ylim(0.8 * positive.min(), 1.25 * positive.max())
+    axes.set_xlabel(_LABELS[view.x])
+    axes.set_title(view.title, fontsize="medium", loc="left")
+
 
 COSTS = (10, 20, 40, 60, 100)
 _RUN = ["strategy", "seed"]

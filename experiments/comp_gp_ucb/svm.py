@@ -22,9 +22,8 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import CompGPUCB
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
 from experiments.baselines import GPUCB, MFGPUCB
-from experiments.comp_gp_ucb.claims import budget_claims, ratio_claims
-from experiments.comp_gp_ucb.groups import GP_UCB, Arm, Group, Task
-from experiments.comp_gp_ucb.runs import CostExperiment
+from experiments.comp_gp_ucb.runs import GP_UCB, Arm, CostExperiment, Group, Task
+from experiments.comp_gp_ucb.settings import budget_claims, ratio_claims
 from experiments.problems import MagicGammaSVM
 
 PER_SIDE = 13

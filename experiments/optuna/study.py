@@ -1,4 +1,4 @@
-r"""A preferential study of Optuna Dashboard as a strategy that is asked and told.
+r"""Preferential studies of Optuna Dashboard as strategies that are asked and told.
 
 Importing this module needs the extra ``optuna``.
 """

@@ -13,10 +13,14 @@ from typing import Literal
 from botorch_pref.problems import PreferenceProblem, ThermalComfort
 from experiments.claims import Claim, Comparison, lower, not_higher
 from experiments.experiment import Experiment
-from experiments.pop_bo.band import BandExperiment
 from experiments.pop_bo.beliefs import ON_A_BOX, methods, of_comfort, of_gp_sample, pop_bo
-from experiments.pop_bo.table2 import table2_experiment
-from experiments.pop_bo.utility_regret import SECONDS, SHARED, UtilityExperiment
+from experiments.pop_bo.runs import (
+    SECONDS,
+    SHARED,
+    BandExperiment,
+    UtilityExperiment,
+    table2_experiment,
+)
 from experiments.problems import GPSample
 
 PAPER = "Xu et al. (2024)"

@@ -22,14 +22,12 @@ import pandas as pd
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
-from experiments.speed.ask import ask_cases
 from experiments.speed.duels import Grid
 from experiments.speed.likelihood_ratio import likelihood_ratio_cases
-from experiments.speed.million import million_cases
+from experiments.speed.own import ask_cases, million_cases
 from experiments.speed.pairwise import batch_cases, pairwise_cases
-from experiments.speed.suggestion import suggestion_cases
+from experiments.speed.peers import suggestion_cases, variational_cases
 from experiments.speed.timing import LIMIT, Case, time_cases
-from experiments.speed.variational import variational_cases
 
 __all__ = ["SECTIONS", "Section", "speed_cases", "speed_table"]
 

@@ -1,239 +1,203 @@
-"""``python -m experiments``."""
+"""``python -m experiments``: claims, reports, files, and what is run again."""
 
 from __future__ import annotations
 
-import importlib
-import os
+import math
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from botorch_pref.problems import Ackley
 from botorch_pref.runner.run import Run
+from botorch_pref.strategies import PFTS
 from experiments.__main__ import MEASUREMENTS, main
+from experiments.claims import Claim, Comparison, compared, judged, lower, not_higher
+from experiments.experiment import RegretExperiment
 from experiments.papers import experiments
-from experiments.report import FILES
-from experiments.speed.timing import Case, Side, time_cases
+from experiments.report import FILES, claims_table, report, save, summary
 
 
-def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that a command fails with."""
-    try:
-        status: object = main([*arguments])
-    except SystemExit as stopped:
-        status = stopped.code
-    assert status == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert len(shown.err.splitlines()) == 1
-    return shown.err
-
-
-def test_speed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    calls: list[dict[str, object]] = []
-
-    def timed(cases: list[Case], *options: object, once: bool, path: Path) -> pd.DataFrame:
-        assert once
-        assert path.name == "speed.csv"
-        calls.append({"sections": [*dict.fromkeys(case.section for case in cases)], "is": options})
-        ours, other = (Side(name, lambda: lambda: sum(range(9999))) for name in "AB")
-        few = [Case("models", "a sum", "{m} duels", m, ours, (other,)) for m in (1, 2)]
-        return time_cases(few, progress=False)
-
-    monkeypatch.chdir(tmp_path)
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.setenv(name, "7")
-    monkeypatch.setattr("experiments.speed.time_cases", timed)
-    assert main(["speed", "--threads", "2", "--quick", "--quiet", "--limit", "9"]) == 0
-    assert calls[-1]["is"] == ("cpu", 2, False, 9.0)
-    assert os.environ["OMP_NUM_THREADS"] == "2"
-    shown = capsys.readouterr().out
-    assert "2 threads" in shown.splitlines()[0]
-    assert "slopes: " in shown
-    for name in ("speed.csv", "speed.txt", "speed.png"):
-        assert (tmp_path / "botorch_pref_runs" / "speed" / name).stat().st_size > 0
-        assert f"botorch_pref_runs/speed/{name}" in shown
-    assert main(["speed", "--what", "batches", "ask", "--out", "there", "--quick"]) == 0
-    assert calls[-1]["sections"] == ["batches", "ask"]
-    assert (tmp_path / "there" / "speed.txt").read_text() in capsys.readouterr().out
-    assert "must be a whole number" in failure(capsys, "speed", "--threads", "0")
-    assert "must be a positive number" in failure(capsys, "speed", "--limit", "0")
-    assert "invalid choice: 'all'" in failure(capsys, "speed", "--what", "all")
-    assert "invalid choice: 'tpu'" in failure(capsys, "speed", "--device", "tpu")
-
-
-def test_speed_on_a_device_that_is_not_there(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.chdir(tmp_path)
-    line = failure(capsys, "speed", "--device", "cuda")
-    assert line.startswith("python -m experiments speed: error: device 'cuda' is not available")
-
-
-def test_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[str]] = []
-
-    def measurement(argv: list[str]) -> int:
-        seen.append(argv)
-        return 0
-
-    monkeypatch.setattr("experiments.defaults.closed_loop.main", measurement)
-    assert main(["defaults", "--seeds", "2", "--help"]) == 0
-    assert seen == [["--seeds", "2", "--help"]]
-
-
-@pytest.mark.parametrize(("module", "what"), MEASUREMENTS.values(), ids=MEASUREMENTS)
-def test_every_measurement_exists(module: str, what: str) -> None:
-    assert callable(importlib.import_module(f"experiments.{module}").main)
-    assert what
-    assert not {*MEASUREMENTS} & {*experiments()}
-
-
-BENCH = ["cost", "--seeds", "2", "--horizon", "6", "--jobs", "1"]
-
-
-def test_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "deep" / "out"
-    assert main([*BENCH, "--out", str(out)]) == 0
-    shown = capsys.readouterr()
-    assert "4/4" in shown.err
-    text, files = shown.out.split("\n\nreport ")
-    assert text.startswith(
-        "63 measured catalysts, by cost (Lazzaro et al. (2026), Fig. 3): 6 duels"
+def made_up(**values: list[float]) -> pd.DataFrame:
+    """The metric "regret" of each strategy under the seeds 0, 1, ..."""
+    return pd.DataFrame(
+        {"strategy": name, "seed": seed, "step": 9, "regret": value}
+        for name, row in values.items()
+        for seed, value in enumerate(row)
     )
-    assert (out / "cost.md").read_text(encoding="utf-8") == text + "\n"
-    assert sorted(path.name for path in out.iterdir()) == sorted(
-        ["runs", *(f"cost{ending}" for ending in FILES)]
-    )
-    assert all(str(out / f"cost{ending}") in files for ending in FILES)
-    runs = sorted(path.name for path in (out / "runs").iterdir())
-    expected = [f"{name}-seed{seed}.csv" for name in ("gp-ts", "pf-ts") for seed in (0, 1)]
-    assert runs == sorted([*expected, "experiment.json"])
-    assert "finished before" not in files
-    rows = pd.read_csv(out / "cost-rows.csv")
-    assert len(rows) == 2 * 2 * 6
-    assert not [name for name in rows if "_x1" in name]
 
 
-def test_bench_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = [*BENCH, "--out", str(tmp_path), "--quiet"]
-    assert main(arguments) == 0
-    first = (tmp_path / "cost-rows.csv").read_bytes()
-    assert capsys.readouterr().err == ""
-    run = Run.play
-    played: list[int] = []
-
-    def counted(self: Run) -> pd.DataFrame:
-        played.append(self.seed)
-        return run(self)
-
-    monkeypatch.setattr(Run, "play", counted)
-    assert main(arguments) == 0
-    assert "with 4 runs that were finished before" in capsys.readouterr().out
-    assert played == []
-    assert (tmp_path / "cost-rows.csv").read_bytes() == first
-    assert main([*arguments, "--seeds", "3"]) == 0
-    assert played == [2, 2]
-    # Another horizon is another experiment; it needs a folder of its own, or a fresh start.
-    capsys.readouterr()
-    line = failure(capsys, *arguments, "--horizon", "7")
-    assert "does not hold this experiment: its horizon is 6, not 7" in line
-    assert "--out, or --fresh." in line
-    assert main([*arguments, "--horizon", "7", "--fresh"]) == 0
-    assert played == [2, 2, 0, 0, 1, 1]
+# Differences of -1, -2, -3 and -2: mean -2, standard error sqrt(2 / 3) / 2 = 0.408.
+PAIRED = made_up(a=[10.0, 20.0, 30.0, 40.0], b=[11.0, 22.0, 33.0, 42.0])
 
 
-def test_bench_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    quick = ["--seeds", "1", "--horizon", "2", "--jobs", "1", "--quiet"]
-    assert main(["cost", *quick, "--ridge", "0.2", "--regularizer", "theta"]) == 0
-    assert main(["anchor", *quick]) == 0
-    suffix = "-horizon-2-ridge-0.2-regularizer-theta"
-    root = Path("botorch_pref_runs")
-    assert sorted(path.name for path in root.iterdir()) == sorted(
-        [f"bench-cost{suffix}", f"bench-catalyst{suffix}", "bench-anchor-horizon-2"]
-    )
-    # Of the catalyst's own runs, from which its costs are computed.
-    assert [path.name for path in (root / f"bench-catalyst{suffix}").iterdir()] == ["runs"]
-    assert not (root / "bench-anchor-horizon-2" / "runs").exists()
-
-
-def test_bench_interrupted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Run.play
-
-    def second_is_interrupted(self: Run) -> pd.DataFrame:
-        if self.seed == 1:
-            raise KeyboardInterrupt
-        return run(self)
-
-    monkeypatch.setattr(Run, "play", second_is_interrupted)
-    assert main([*BENCH, "--out", str(tmp_path), "--quiet"]) == 130
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err == f"interrupted; finished runs are kept in {tmp_path / 'runs'}\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-    assert len([*(tmp_path / "runs").glob("*-seed0.csv")]) == 2
+def test_differences_are_paired_by_seed() -> None:
+    outcome = compared(PAIRED, *lower("regret", "a", "b"))
+    assert (outcome.first, outcome.second, outcome.difference) == (25.0, 27.0, -2.0)
+    assert outcome.standard_error == pytest.approx(math.sqrt(2 / 3) / 2)
+    assert outcome.verdict == "seen"  # though each side's own standard error is 6.5
+    # Only seeds that both sides have count.
+    outcome = compared(PAIRED.iloc[:-1], *lower("regret", "a", "b"))
+    assert (outcome.first, outcome.second) == (20.0, 22.0)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("gaps", "is_lower", "is_not_higher"),
     [
-        ("cobol", "there is no such experiment; there are ackley, catalyst, cost, "),
-        ("ackley --seeds 0", "--seeds: must be a whole number, at least 1, not '0'"),
-        ("ackley --seeds=-3", "--seeds: must be a whole number, at least 1, not '-3'"),
-        ("ackley --horizon 2.5", "--horizon: must be a whole number"),
-        ("ackley --jobs 0", "--jobs: must be a whole number, at least 1"),
-        ("ackley --jobs=-2", "--jobs: must be a whole number"),
-        ("ackley --ridge 0", "--ridge: must be a positive number, not '0'"),
-        ("ackley --ridge nan", "--ridge: must be a positive number, not 'nan'"),
-        ("ackley --ridge much", "--ridge: must be a positive number, not 'much'"),
-        ("ackley --regularizer lasso", "invalid choice: 'lasso'"),
-        ("anchor --ridge 1", "unrecognized arguments: --ridge 1"),
-        ("ackley --seed 3", "unrecognized arguments: --seed 3"),
-        ("defaults --seeds x", "--seeds: must be a whole number, at least 1, not 'x'"),
-        ("defaults --functions nowhere", "unknown function 'nowhere'"),
-        ("tempering --seeds 1", "--seeds: must be at least 2"),
+        ([-1.0, -1.2], "seen", "seen"),
+        ([-1.0, 0.5], "not seen", "seen"),
+        ([-1e-16, -1e-16], "not seen", "seen"),
+        ([1.0, 1.0], "opposite seen", "opposite seen"),
+        # A mean of 1 and a standard error of 0.5: exactly two of them are not enough.
+        ([0.5, 1.5], "not seen", "seen"),
+        ([-0.5, -1.5], "not seen", "seen"),
+        ([math.inf, math.inf], "opposite seen", "opposite seen"),
     ],
 )
-def test_wrong_arguments_of_bench(
-    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = failure(capsys, *arguments.split())
-    assert line.startswith("python -m experiments")
-    assert "error: " in line
-    assert message in line
+def test_verdicts(gaps: list[float], is_lower: str, is_not_higher: str) -> None:
+    measures = made_up(a=gaps, b=[0.0] * len(gaps))
+    assert compared(measures, *lower("regret", "a", "b")).verdict == is_lower
+    assert compared(measures, *not_higher("regret", "a", "b")).verdict == is_not_higher
+    opposite = {"seen": "opposite seen", "opposite seen": "seen"}
+    higher = compared(measures, Comparison(("a", "regret"), 0.0, "higher")).verdict
+    assert higher == opposite.get(is_lower, is_lower)
 
 
-def test_bench_in_a_folder_that_cannot_be_written(
+def test_a_claim_is_all_of_its_comparisons() -> None:
+    measures = made_up(a=[1.0, 1.0], b=[2.0, 2.0], c=[1.0, 1.0], d=[0.0, 0.0])
+
+    def verdict(*others: str) -> str:
+        return judged(measures, Claim("a is lower", lower("regret", "a", *others)))[0]
+
+    assert [verdict("b"), verdict("b", "c"), verdict("b", "d")] == ["seen", "not seen", "not seen"]
+    assert [verdict("d"), verdict("b", "nobody")] == ["opposite seen", "unknown"]
+
+
+EXPERIMENT = RegretExperiment(
+    name="made-up",
+    title="A made-up experiment",
+    source="nowhere, Fig. 7",
+    problem=partial(Ackley, num_choices=6),
+    strategies={"first": PFTS.paper, "second": PFTS.paper},
+    horizon=3,
+    seeds=2,
+    tail=2,
+    claims=(
+        Claim("The first is lower.", lower("cumulative", "first", "second")),
+        Claim("A third is lower.", lower("cumulative", "third", "second")),
+    ),
+    notes=("Nothing was played.",),
+    printed={"theirs": {"cumulative regret": "0.5 ± 0.1"}},
+)
+# Cumulative regrets of 0.3 and 0.6, and of 1.2 and 1.3.
+ROWS = pd.DataFrame(
+    {
+        "problem": "ackley",
+        "strategy": strategy,
+        "seed": seed,
+        "step": step,
+        "dueling_regret": total / 3,
+        "cumulative_regret": step * total / 3,
+        "recommendation_regret": 0.0,
+        "identical": seed == 1,
+        "identical_share": float(seed == 1),
+        "seconds": 0.004,
+    }
+    for strategy, totals in (("first", [0.3, 0.6]), ("second", [1.2, 1.3]))
+    for seed, total in enumerate(totals)
+    for step in (1, 2, 3)
+)
+
+
+def test_the_report_and_its_files(tmp_path: Path) -> None:
+    measures = EXPERIMENT.measures(ROWS)
+    text = report(EXPERIMENT, measures)
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert dict(zip(cells[0], cells[2], strict=True)) == {
+        "strategy": "first",
+        "cumulative regret": "0.450 ± 0.15",
+        "median": "0.450",
+        "10 %": "0.330",
+        "90 %": "0.570",
+        "regret of the last 2 duels": "0.15 ± 0.050",
+        "recommendation regret": "0 ± 0",
+        "identical pairs, %": "50",
+        "ms a duel": "4.0",
+    }
+    assert cells[4][:2] == ["theirs", "0.5 ± 0.1"]
+    assert "1. The first is lower. **Seen.**" in text
+    assert "0.45 against 1.25, difference -0.8 ± 0.1: seen" in text
+    assert "2. A third is lower. **Unknown.**" in text
+    assert text.endswith("- Nothing was played.")
+    paths = save(EXPERIMENT, ROWS, measures, tmp_path, text)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"made-up{ending}" for ending in FILES
+    )
+    assert paths["report"].read_text(encoding="utf-8") == text + "\n"
+    assert pd.read_csv(paths["claims"])["verdict"].tolist() == ["seen", "unknown"]
+    found = pd.read_csv(paths["summary"])
+    pd.testing.assert_frame_equal(found, summary(EXPERIMENT, measures), check_dtype=False)
+    table = claims_table(EXPERIMENT, measures)
+    assert table["difference"].iloc[0] == pytest.approx(-0.8)
+
+
+COST = ["cost", "--seeds", "2", "--horizon", "6", "--jobs", "1", "--quiet"]
+
+
+def test_runs_are_saved_and_gone_on_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Run, "play", None)
-    (tmp_path / "cost.png").mkdir()
-    line = failure(capsys, *BENCH, "--out", str(tmp_path))
-    assert f"cannot write to {str(tmp_path)!r}: cost.png is a folder there" in line
+    arguments = [*COST, "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.startswith("63 measured catalysts, by cost")
+    assert len(pd.read_csv(tmp_path / "cost-rows.csv")) == 2 * 2 * 6
+    run, played = Run.play, []
+
+    def counted(self: Run) -> pd.DataFrame:
+        played.append(self.seed)
+        if self.seed == 3:
+            raise KeyboardInterrupt
+        return run(self)
+
+    monkeypatch.setattr(Run, "play", counted)
+    assert main([*arguments, "--seeds", "3"]) == 0
+    assert "with 4 runs that were finished before" in capsys.readouterr().out
+    assert played == [2, 2]
+    # Another horizon is another experiment; it needs a folder of its own, or a fresh start.
+    assert main([*arguments, "--horizon", "7"]) == 2
+    assert "its horizon is 6, not 7" in capsys.readouterr().err
+    assert main([*arguments, "--seeds", "4"]) == 130
+    assert "finished runs are kept in" in capsys.readouterr().err
 
 
-def test_help_of_bench(capsys: pytest.CaptureFixture[str]) -> None:
-    def shown(*arguments: str) -> str:
+def test_folders_say_what_was_varied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*COST, "--horizon", "2", "--ridge", "0.2", "--regularizer", "theta"]) == 0
+    suffix = "-horizon-2-ridge-0.2-regularizer-theta"
+    assert sorted(path.name for path in Path("botorch_pref_runs").iterdir()) == sorted(
+        [f"bench-cost{suffix}", f"bench-catalyst{suffix}"]
+    )
+
+
+def test_the_listing_and_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "experiments"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert all(f"\n  {name} " in shown for name in (*experiments(), *MEASUREMENTS))
+    for arguments, message in (
+        ("nothing", "there is no such experiment; there are ackley, "),
+        ("ackley --seeds 0", "--seeds: must be a whole number, at least 1, not '0'"),
+        ("ackley --ridge nan", "--ridge: must be a positive number"),
+        ("anchor --ridge 1", "unrecognized arguments: --ridge 1"),
+        ("defaults --functions nowhere", "unknown function 'nowhere'"),
+        ("speed --what all", "invalid choice: 'all'"),
+    ):
         try:
-            status: object = main([*arguments, "--help"])
+            status: object = main(arguments.split())
         except SystemExit as stopped:
             status = stopped.code
-        assert status == 0
-        return " ".join(capsys.readouterr().out.split())
-
-    text = shown()
-    assert all(f"{name} " in text for name in (*experiments(), *MEASUREMENTS))
-    assert all(experiment.title in text for experiment in experiments().values())
-    text = shown("ackley")
-    assert "Strategies: pf-ts, mr-lpf, max-min-lcb, pop-bo, gp-ts, random." in text
-    assert "number of seeds; default: 30" in text
-    assert "botorch_pref_runs/bench-ackley" in text
-    assert "--ridge" not in shown("anchor")
+        assert status == 2
+        assert message in capsys.readouterr().err

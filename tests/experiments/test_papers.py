@@ -1,135 +1,92 @@
-"""The registry of experiments: complete, consistent, and every one of them runs."""
+"""Every paper's experiments: settings as the papers have them, and a run of a few steps."""
 
+from __future__ import annotations
+
+import math
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
-from linear_operator import to_dense
 
-from botorch_pref.problems import PreferenceProblem
+from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink, PreferenceProblem
 from botorch_pref.runner.run import build_strategy
-from botorch_pref.strategies import PFTS, Strategy, UtilityStrategy
-from experiments.experiment import Experiment, RegretExperiment, fixed
+from botorch_pref.strategies import COBOL, Strategy
+from experiments.cobol.runs import PinpointCOBOL
+from experiments.cobol.settings import strategies as cobol_strategies
+from experiments.cobol.settings import synthetic
+from experiments.comp_gp_ucb.mixed import marks_of
+from experiments.comp_gp_ucb.oracle import OracleGPUCB
+from experiments.comp_gp_ucb.svm import GRID
+from experiments.defaults import tutorial_loop
+from experiments.defaults.closed_loop import closed_loop_table, paired_ratios
+from experiments.defaults.loop import FUNCTIONS, SPREAD, StandardisedProblem
 from experiments.papers import experiments
+from experiments.pf_ts.cost import by_cost, cost_name, markers
+from experiments.pop_bo.runs import regret_slope
+from experiments.problems import BordaFunction, ExpertBenchmark, GPSample
 from experiments.report import claims_table, report, summary
-from tests._reference.kernels import gram
 
 ALL = experiments()
-PF_TS_PAPER = ("ackley", "catalyst", "rkhs", "hpo")
-MR_LPF_PAPER = ("rkhs-se", "rkhs-matern15", "rkhs-matern25", "ackley-2000", "yelp")
-# Played in files of their own, on fewer duels.
-POP_BO_PAPER = (
-    *("pop-gp", "pop-table2", "pop-7d", "pop-12d", "thermal-2d", "thermal-4d"),
-    "pop-band",
-)
-COBOL_PAPER = ("cobol-robustness", "cobol-ablation", "cobol-no-harm", "cobol-variants")
-OURS = ("comp-mixed", "optuna")
-COMP_PAPER = ("comp-currin", "comp-borehole", "comp-svm", "comp-unbiased")
-BOXES = ("mr-lpf-branin", "mr-lpf-hartmann6")
 
 
-def regret(name: str) -> RegretExperiment:
-    experiment = ALL[name]
-    assert isinstance(experiment, RegretExperiment)
-    return experiment
-
-
-def problem_of(experiment: RegretExperiment, seed: int = 0) -> PreferenceProblem:
+def problem_of(experiment: Any, seed: int = 0) -> PreferenceProblem:
     problem = experiment.problem()
     return problem if isinstance(problem, PreferenceProblem) else problem(seed)
 
 
-def options_of(name: str, strategy: str) -> dict[str, Any]:
+def options_of(name: str, strategy: str, seed: int = 0) -> dict[str, Any]:
     """The options of a strategy as an experiment makes it."""
-    experiment = regret(name)
+    experiment: Any = ALL[name]
     factory = experiment._set(strategy, experiment.strategies[strategy])
-    made = build_strategy(factory, problem_of(experiment), seed=0, horizon=experiment.horizon)
+    made = build_strategy(factory, problem_of(experiment, seed), seed=0, horizon=10)
     assert isinstance(made, Strategy)
-    options = made.state_dict()["options"]
-    assert isinstance(options, dict)
+    options: dict[str, Any] = made.state_dict()["options"]
     return options
 
 
-def test_all_are_there() -> None:
-    papers = (*PF_TS_PAPER, *MR_LPF_PAPER, *POP_BO_PAPER, *COBOL_PAPER, *COMP_PAPER)
-    assert {*ALL} == {*papers, *OURS, *BOXES, "cost", "anchor"}
-    assert all(experiment.name == name for name, experiment in ALL.items())
-    titles = [experiment.title for experiment in ALL.values()]
-    assert len({*titles}) == len(titles)
+def run(experiment: Any, path: Path | None = None) -> pd.DataFrame:
+    """Run an experiment; everything that it reports can be written."""
+    table = experiment.play(1, path, False)
+    measures = experiment.measures(table)
+    assert not summary(experiment, measures)["mean"].isna().any()
+    assert experiment.title in report(experiment, measures)
+    assert experiment.figure(table).axes
+    return measures.set_index(["strategy", "seed"])
 
 
-def test_every_experiment_runs_and_reports() -> None:
-    elsewhere = (*POP_BO_PAPER, *COBOL_PAPER, *COMP_PAPER, *OURS)
-    for experiment in (ALL[name] for name in ALL if name not in elsewhere):
-        small = replace(experiment, seeds=2, horizon=5)
-        table = small.play(1, None, False)
-        measures = small.measures(table)
-        assert {*measures["seed"]} == {0, 1}
-        assert experiment.title in report(small, measures)
-        assert summary(small, measures).notna().all(axis=None)
-        check_claims(small, measures)
-        assert small.figure(table).axes
+def test_claims_are_about_what_is_run() -> None:
+    """The strategies that claims name are rows of the experiment's table."""
+    assert len(ALL) == 30
+    for experiment in ALL.values():
+        groups = getattr(experiment, "groups", None)
+        rows = {row for group in groups or () for row in map(group.row, group.arms)}
+        strategies = getattr(experiment, "strategies", {})
+        rows |= {*strategies, *strategies.get("text", {}), *getattr(experiment, "samplers", ())}
+        assert experiment.claims
+        for claim in experiment.claims:
+            for comparison in claim.comparisons:
+                for side in comparison[:2]:
+                    known = not isinstance(side, tuple) or side[0] in rows
+                    assert known or experiment.name in ("cost", "anchor", "pop-band"), side
 
 
-def check_claims(experiment: Experiment, measures: pd.DataFrame) -> None:
-    """That claims compare what is played and measured."""
-    strategies = {*measures["strategy"]}
-    if experiment.name == "cost":  # five duels pay for no values
-        strategies |= {f"gp-ts, ratio {ratio}" for ratio in (3, 5, 7)}
-    assert experiment.claims
-    for claim in experiment.claims:
-        assert claim.comparisons
-        for side in (side for comparison in claim.comparisons for side in comparison[:2]):
-            if isinstance(side, tuple):
-                assert side[0] in strategies
-                assert side[1] in measures or side[1] in ("round 3", "round 4")
-    table = claims_table(experiment, measures)
-    assert len(table) == sum(len(claim.comparisons) for claim in experiment.claims)
+# ------------------------------------------------------------------ PF-TS and MR-LPF
 
 
-@pytest.mark.parametrize(
-    ("name", "choices", "horizon", "spread"),
-    [
-        ("ackley", 40, 300, 12.97),
-        ("catalyst", 63, 800, 6.90),
-        ("rkhs", 30, 200, 7.0),
-        ("hpo", 40, 200, None),
-        ("rkhs-se", 100, 300, 7.21),
-        ("rkhs-matern15", 100, 300, 7.18),
-        ("rkhs-matern25", 100, 300, 7.21),
-        ("ackley-2000", 100, 2000, 3.0),
-        ("yelp", 275, 2000, 6.0),
-    ],
-)
-def test_problems(name: str, choices: int, horizon: int, spread: float | None) -> None:
-    experiment = regret(name)
-    problem = problem_of(experiment)
-    assert problem.choices is not None
-    assert len(problem.choices) == choices
-    assert experiment.horizon == horizon
-    if spread is not None:
-        utilities = problem.utilities
-        assert float(utilities.max() - utilities.min()) == pytest.approx(spread, rel=0.03)
-
-
-@pytest.mark.parametrize("name", PF_TS_PAPER)
+@pytest.mark.parametrize("name", ["ackley", "catalyst", "rkhs", "hpo"])
 def test_the_methods_of_the_pf_ts_paper(name: str) -> None:
     methods = ["pf-ts", "mr-lpf", "max-min-lcb", "pop-bo", "gp-ts", "random"]
-    assert [*regret(name).strategies] == methods
-    assert regret(name).seeds == 30
+    assert [*ALL[name].strategies] == methods
     for method in methods:
         options = options_of(name, method)
         model = options["hyperparameters"]
         assert (model["kernel"], model["lengthscale"]) == ("matern", 0.1)
-        if method == "gp-ts":
-            assert options["noise"] / model["outputscale"] == pytest.approx(0.05)
-        else:
-            assert 1 / model["outputscale"] == pytest.approx(0.05)
-            assert options["kappa"] == pytest.approx(1.0)
-            assert options["regularizer"] == "rkhs"
+        ridge = options["noise"] if method == "gp-ts" else options["kappa"]
+        assert ridge / model["outputscale"] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(
@@ -149,44 +106,38 @@ def test_the_methods_of_the_mr_lpf_paper(name: str, kernel: str, lengthscale: fl
         assert (model["kernel"], model["lengthscale"]) == (kernel, pytest.approx(lengthscale))
         assert 1 / model["outputscale"] == pytest.approx(0.05)
         assert (options["kappa"], options["regularizer"]) == (pytest.approx(1.0), "theta_mean")
-    betas = options_of(name, "mr-lpf")["beta"]["value"], options_of(name, "max-min-lcb")["beta"]
-    assert betas == ((0.1, 2.0) if name == "yelp" else (1.0, 1.0))
 
 
-@pytest.mark.parametrize(
-    ("name", "oracle"),
-    [("rkhs-se", "rbf"), ("rkhs-matern15", "matern32"), ("rkhs-matern25", "matern52")],
-)
-def test_the_model_has_the_kernel_of_the_panel(name: str, oracle: str) -> None:
-    experiment = regret(name)
-    factory = experiment._set("max-min-lcb", experiment.strategies["max-min-lcb"])
-    strategy = build_strategy(factory, problem_of(experiment), seed=0, horizon=300)
-    assert isinstance(strategy, UtilityStrategy)
-    items = torch.linspace(0.0, 0.5, 5, dtype=torch.double).unsqueeze(-1)
-    with torch.no_grad():
-        kernel = to_dense(strategy.learner.covar_module().base_kernel(items))
-    expected = gram(oracle, items.numpy(), items.numpy(), 0.1)
-    torch.testing.assert_close(kernel, torch.as_tensor(expected))
+@pytest.mark.parametrize("name", ["ackley", "yelp", "mr-lpf-branin"])
+def test_regrets(name: str, tmp_path: Path) -> None:
+    small = replace(ALL[name], seeds=2, horizon=5)
+    measures = run(small, tmp_path)
+    rows = small.play(1, tmp_path, False)
+    last = rows[rows["step"] == 5].set_index(["strategy", "seed"])["cumulative_regret"]
+    pd.testing.assert_series_equal(measures["cumulative"], last, check_names=False)
+    early = rows[rows["step"] == 1].set_index(["strategy", "seed"])["dueling_regret"]
+    pd.testing.assert_series_equal(measures["early"], early, check_names=False)
 
 
-def test_yelp_draws_a_user_for_every_seed() -> None:
-    experiment = regret("yelp")
-    problems = [problem_of(experiment, seed) for seed in range(30)]
-    users = {getattr(problem, "user") for problem in problems}  # noqa: B009
-    assert users <= {*range(20)}
-    assert len(users) > 10
-    first = problems[0].choices
-    assert first is not None
-    assert all(problem.choices is not None for problem in problems)
-    assert all(bool((problem.choices == first).all()) for problem in problems)
-    median = options_of("yelp", "mr-lpf (median)")["hyperparameters"]["lengthscale"]
-    assert 2 * median == pytest.approx(getattr(problems[0], "median_distance")())  # noqa: B009
+def test_values_that_cost_more_than_duels() -> None:
+    # The regret of step t is 1 / t of a duel, and 0.01 t of a value.
+    table = pd.DataFrame(
+        {"strategy": strategy, "seed": 0, "step": step, "dueling_regret": regret(step)}
+        for strategy, regret in (("pf-ts", lambda t: 1 / t), ("gp-ts", lambda t: 0.01 * t))
+        for step in range(1, 31)
+    )
+    spent = by_cost(table, 30)
+    assert spent.groupby("strategy", sort=False)["step"].max().tolist() == [30, 30, 10, 6, 4]
+    rows = markers(spent, 4)
+    five = rows[rows["strategy"] == cost_name(5)]
+    assert five[["cost", "bought"]].to_numpy().tolist() == [[20, 4]]  # six could be paid for
+    assert five["regret"].item() == pytest.approx(0.025)
 
 
-def test_stand_ins_are_named_as_such() -> None:
-    for name in ("hpo", "yelp"):
-        assert "stand-in" in ALL[name].source
-        assert any("stand-in" in note for note in ALL[name].notes)
+def test_the_maximiser_of_a_draw_is_the_same_against_all_anchors() -> None:
+    measures = run(replace(ALL["anchor"], seeds=3, horizon=15))
+    draws = [strategy.startswith("draw") for strategy, _ in measures.index]
+    assert (measures["maximisers"][draws] == 1).all()
 
 
 # Cumulative regrets of an independent implementation: mean and standard error of 30 seeds.
@@ -205,43 +156,244 @@ REFERENCE = {
         "pop-bo": (287.0, 6.0),
         "random": (316.3, 0.3),
     },
-    "rkhs": {
-        "pf-ts": (21.0, 2.4),
-        "max-min-lcb": (18.6, 1.9),
-        "mr-lpf": (24.6, 2.2),
-        "pop-bo": (39.1, 5.8),
-        "random": (68.7, 0.3),
-    },
     "rkhs-se": {"mr-lpf": (24.1, 1.1), "max-min-lcb": (21.3, 2.1)},
     "rkhs-matern15": {"mr-lpf": (39.5, 1.0), "max-min-lcb": (22.0, 2.3)},
     "rkhs-matern25": {"mr-lpf": (31.5, 0.9), "max-min-lcb": (20.5, 2.0)},
 }
 
 
-def cumulative(name: str) -> pd.DataFrame:
-    experiment = replace(ALL[name], seeds=30)
-    table = summary(experiment, experiment.measures(experiment.play(-1, None, False)))
-    return table[table["metric"] == "cumulative"].set_index("strategy")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFERENCE)
 def test_reference_values(name: str) -> None:
-    table = cumulative(name)
+    experiment = replace(ALL[name], seeds=30)
+    table = summary(experiment, experiment.measures(experiment.play(-1, None, False)))
+    table = table[table["metric"] == "cumulative"].set_index("strategy")
     for strategy, (mean, error) in REFERENCE[name].items():
         row = table.loc[strategy]
-        joint = (error**2 + float(row["standard_error"]) ** 2) ** 0.5
+        joint = math.hypot(error, float(row["standard_error"]))
         assert abs(float(row["mean"]) - mean) < 3.0 * joint, (strategy, row["mean"], mean)
-    if name == "catalyst":
-        order = ["gp-ts", "pf-ts", "mr-lpf", "pop-bo", "random"]
-        assert table.loc[order, "mean"].is_monotonic_increasing
-        assert 70 < table.loc["pf-ts", "mean"] < 150
 
 
-@pytest.mark.slow
-def test_pf_ts_on_raw_inputs_with_a_wider_ridge() -> None:
-    experiment = regret("ackley")
-    raw = partial(PFTS.paper, hyperparameters=fixed("matern", 0.01))
-    raw_only = replace(experiment, strategies={"pf-ts": raw}, ridge=0.2)
-    measures = raw_only.measures(raw_only.play(-1, None, False))
-    assert 14.0 < measures["cumulative"].mean() < 25.0
+# ------------------------------------------------------------------ POP-BO
+
+
+@pytest.mark.parametrize(("name", "dim"), [("pop-gp", 1), ("pop-7d", 7), ("pop-12d", 12)])
+def test_samples_have_the_true_kernel_and_norm(name: str, dim: int) -> None:
+    problem = problem_of(ALL[name], 3)
+    assert isinstance(problem, GPSample)
+    found = options_of(name, "pop-bo", 3)
+    lengthscale = (1.0 if dim == 1 else 5 * dim**0.5) / 10 / 2**0.5
+    kernel = {"kernel": "rbf", "lengthscale": lengthscale, "outputscale": 9.0}
+    assert found["hyperparameters"] == pytest.approx(kernel)
+    assert options_of(name, "sgp", 3)["hyperparameters"] == found["hyperparameters"]
+    assert found["norm_bound"] == pytest.approx(1.1 * problem.norm)
+    assert (found["slack"]["rule"], found["adapt_norm_bound"]) == ("sqrt", False)
+
+
+def test_pop_bo_on_a_line() -> None:
+    experiment = replace(ALL["pop-gp"], horizon=3, seeds=2)
+    measures = run(experiment)
+    # The same duels, recommended from in two ways.
+    both = [measures.loc[name, "cumulative"].tolist() for name in ("pop-bo", "pop-bo (t*)")]
+    assert both[0] == both[1]
+    steps = np.arange(1.0, 51.0)
+    assert regret_slope(steps, 3.0 * steps**0.75) == pytest.approx(0.75)
+
+
+def test_table_2(tmp_path: Path) -> None:
+    table2: Any = ALL["pop-table2"]
+    printed = [float(cell) for cell in table2.printed["a uniform point"].values()]
+    assert printed == pytest.approx([0.43, 1.02, 2.53, 2.92, 3.04, 4.51, 1.60], abs=0.011)
+    random = table2.strategies["text"]["random"]
+    named = {"text": {"random": random}, "toolbox": {"other": random}}
+    measures = run(replace(table2, horizon=2, seeds=2, strategies=named, claims=()), tmp_path)
+    assert len([*tmp_path.iterdir()]) == 14
+    assert measures.index.get_level_values("strategy").unique().tolist() == ["random", "other"]
+
+
+def test_bands_shrink() -> None:
+    experiment = replace(ALL["pop-band"], horizon=6, seeds=2)
+    table = experiment.play(1, None, False)
+    assert (table["lower"] <= table["estimate"] + 1e-6).all()
+    assert (table["estimate"] <= table["upper"] + 1e-6).all()
+    widths = experiment.measures(table).query("seed == 0")["width"]
+    assert widths.is_monotonic_decreasing
+
+
+# ------------------------------------------------------------------ COBOL
+
+
+def test_the_strategies_of_the_cobol_paper() -> None:
+    def made(name: str) -> Any:
+        problem = ExpertBenchmark("holder2")
+        return build_strategy(cobol_strategies()[name], problem, seed=0, horizon=9).settings
+
+    box = ExpertBenchmark("holder2").bounds
+    assert made("cobol") == COBOL(bounds=box).settings
+    assert made("cobol-paper") == COBOL.paper(bounds=box).settings
+    assert (made("lcb").threshold, made("lcb").trust_weight) == (math.inf, 0.0)
+    assert made("cobol, eta = 100").trust == 100.0
+
+
+def test_an_expert_on_one_function(tmp_path: Path) -> None:
+    full: Any = ALL["cobol-ablation"]
+    arms = {"lcb", "cobol", "random", "expert sampling"}
+    key, expert = synthetic("holder2", -2)  # who accepts nearly everything, as it is bad
+    groups = [
+        replace(one, arms={name: name for name in one.arms if name in arms}, key=key, expert=expert)
+        for one in full.groups
+        if one.panel == "holder2"
+    ]
+    small = replace(full, groups=tuple(groups), horizon=1, seeds=2)
+    measures = run(small, tmp_path)
+    assert measures["evaluations"].tolist() == [1.0] * 8
+    assert measures.loc["holder2: lcb", "labels"].tolist() == [0, 0]
+    assert (measures.loc["holder2: expert sampling", "labels"] >= 1).all()
+    simple, lcb = (measures.loc[f"holder2: {name}", "simple"] for name in ("cobol", "lcb"))
+    expected = (simple - lcb).tolist()
+    assert measures.loc["holder2: cobol", "difference"].tolist() == pytest.approx(expected)
+    # All begin with the same values.
+    table = small.play(1, tmp_path, False)
+    first = table[(table["step"] <= 3) & (table["seed"] == 1)]
+    values = first.pivot(index="step", columns="strategy", values="answer")
+    assert values.nunique(axis=1).tolist() == [1, 1, 1]
+
+
+def test_the_expert_names_items_in_proportion_to_the_acceptance() -> None:
+    bounds = ExpertBenchmark("ackley4").bounds
+    strategy = PinpointCOBOL(bounds=bounds, function="ackley4", accuracy=1.0, seed=3)
+    expert = synthetic("ackley4", 1)[1](ExpertBenchmark("ackley4"), seed=0)
+    found = expert.probability(torch.stack([strategy._drawn(seed) for seed in range(400)]))
+    cube = torch.rand(20_000, 4, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    likely = expert.probability(torch.lerp(bounds[0], bounds[1], cube))
+    # Under a density in proportion to p the mean of p is E[p^2] / E[p].
+    wanted = float(likely.square().mean() / likely.mean())
+    assert abs(float(found.mean()) - wanted) < 4 * float(found.std()) / 20
+
+
+# ------------------------------------------------------------------ COMP-GP-UCB
+
+
+def test_the_filters_of_the_comp_gp_ucb_paper() -> None:
+    group = ALL["comp-currin"].groups[0]
+
+    def settings_of(arm: str) -> dict[str, Any]:
+        settings: dict[str, Any] = group.task.arms[arm].settings(group.ratio, 100)
+        return settings
+
+    numbers = {
+        arm: tuple(settings_of(arm)[f"num_initial_{kind}"] for kind in ("duels", "values"))
+        for arm in ("comp", "gp-ucb", "kss", "random values")
+    }
+    expected = [(50, 5), (0, 10), (100, 0), (0, 100)]
+    assert [*numbers.values()] == expected
+    factory = group.task.arms["comp"].factory(10, 100)
+    comp: Any = build_strategy(factory, CurrinExp(), seed=0, horizon=9)
+    assert comp.settings.first_gamma == pytest.approx(0.02, abs=1e-4)
+    assert comp.settings.first_slack == pytest.approx(0.005, abs=1e-5)
+    assert settings_of("mf-gp-ucb")["gamma"] == pytest.approx(3.18, abs=5e-3)
+
+
+def test_duels_and_values(tmp_path: Path) -> None:
+    full: Any = ALL["comp-currin"]
+    arms = {"budget": ("gp-ucb", "random values"), "ratio 2": ("comp",)}
+    groups = [replace(one, arms=arms[one.panel]) for one in full.groups if one.panel in arms]
+    small = replace(full, groups=tuple(groups), horizon=2, seeds=2)
+    measures = run(small, tmp_path)
+    assert (measures["spent"] <= 2.0).all()
+    assert measures.loc[("budget: random values", 0), "values"] == 2
+    assert math.isinf(measures.loc[("budget: gp-ucb", 0), "duel_regret at 2"])
+    gap = (
+        measures.loc["ratio 2: comp", "regret at 2"] - measures.loc["budget: gp-ucb", "regret at 2"]
+    )
+    found = measures.loc["ratio 2: comp", "minus gp-ucb at 2"]
+    assert found.tolist() == pytest.approx(gap.tolist())
+
+
+def test_the_oracle_measures_where_the_filter_would_end() -> None:
+    problem = CurrinExp()
+    options: dict[str, Any] = {"problem": "currinexp", "borda_slack": 0.005}
+    strategy = OracleGPUCB(bounds=problem.bounds, budget=6, num_initial_values=3, **options)
+    asked = []
+    while not strategy.finished:
+        query = strategy.ask()
+        asked.append(query.items)
+        strategy.tell(query, float(problem(query.items)))
+    judge = DuelingChoiceJudge(problem, link=DuelLink("deterministic"))
+    borda = BordaFunction(judge, seed=7)
+    scores = borda(torch.stack(asked))
+    assert (scores[3:] >= borda.best - 0.007).all()
+
+
+def test_recommendations_by_what_was_spent(tmp_path: Path) -> None:
+    full: Any = ALL["comp-mixed"]
+    panel = next(group for group in full.groups if group.panel == "catalyst, ratio 10")
+    groups = (replace(panel, arms=("random duels", "gp-ucb")),)
+    small = replace(full, groups=groups, horizon=2, seeds=1, references=("gp-ucb",), claims=())
+    measures = run(small, tmp_path)
+    assert (measures["recommended at 2"] == measures["recommendation"]).all()
+    assert measures.loc[("catalyst, ratio 10: random duels", 0), "duels"] == 20
+    marks = marks_of(small.play(1, tmp_path, False), 2)
+    assert marks["last"].all()
+
+
+def test_grid_search_finds_the_best_of_its_grid() -> None:
+    problem, (group, *_) = CurrinExp(), ALL["comp-svm"].groups
+    strategy: Any = build_strategy(group.task.arms[GRID].factory(10, 100), problem, 3, 1)
+    items = []
+    while not strategy.finished:
+        items.append((query := strategy.ask()).items)
+        strategy.tell(query, float(problem(query.items)))
+    assert (len(items), strategy.spent) == (13**2, 100)
+    assert float(problem(strategy.recommend())) == float(problem(torch.stack(items)).max())
+
+
+# ------------------------------------------------------------------ Optuna and the defaults
+
+
+def test_samplers_of_optuna(tmp_path: Path) -> None:
+    pytest.importorskip("optuna_dashboard")
+    full: Any = ALL["optuna"]
+    samplers = ("eubo", "built-in", "random")
+    small = replace(
+        full, problems=full.problems[2:], samplers=samplers, horizon=2, seeds=1, claims=()
+    )
+    measures = run(small, tmp_path)
+    assert measures.loc[("built-in", 0), "mixed-levy speed"] == 1.0
+    # Who recommends the last winner has its regret.
+    last = measures.loc[["built-in", "random"]]
+    assert last["mixed-levy"].tolist() == pytest.approx(last["mixed-levy survivor"].tolist())
+
+
+def test_the_loops_that_chose_the_defaults(tmp_path: Path) -> None:
+    for raw in FUNCTIONS.values():
+        problem = StandardisedProblem(raw)
+        X = torch.rand(9_000, problem.dim, generator=torch.Generator().manual_seed(1)).double()
+        values = problem(X)
+        assert values.std().item() == pytest.approx(SPREAD, rel=0.15)
+        assert values.max() <= problem.optimal_value + 1e-6
+    options: dict[str, Any] = {"horizon": 12, "path": tmp_path / "table.csv", "progress": False}
+    models = ["rbf:0.21:1.5", "pairwise-gp"]
+    table = closed_loop_table(["linear4"], models, [0, 1], **options)
+    assert table["share_3"].between(0.0, 1.0, inclusive="neither").all()
+    again = closed_loop_table(["linear4"], models[:1], [1], **options)
+    assert len(again) == 1
+    (row,) = paired_ratios(table).to_dict("records")
+    shares = table.pivot(index="seed", columns="model", values="share_3")
+    ratio = np.log(shares[models[1]] / shares[models[0]]).mean()
+    assert row["log ratio"] == pytest.approx(ratio)
+
+
+def test_the_tutorials_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tutorial_loop, "_CHECKPOINTS", (1, 2))
+    table = tutorial_loop.tutorial_table(["default"], range(2))
+    assert (table["best_1"] <= table["best_2"]).all()
+    assert table["best_2"].between(0.0, 6.147).all()
+    assert "tau_2" in tutorial_loop.summary_text(table)
+
+
+def test_claims_of_whole_runs() -> None:
+    """A comparison of every claim is made where all of its rows are there."""
+    small = replace(ALL["pop-gp"], seeds=2, horizon=5)
+    table = claims_table(small, small.measures(small.play(1, None, False)))
+    assert (table["verdict"] != "unknown").all()

@@ -1,0 +1,300 @@
+r"""GP-UCB, MF-GP-UCB and Borda-UCB: rivals of COMP-GP-UCB with its prices and initial design."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import torch
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
+from botorch_pref.data.checks import checked_positive
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.budgeted import (
+    Chosen,
+    Kind,
+    ModelSettings,
+    TwoModelStrategy,
+    WidthOptions,
+    WidthRecord,
+    WidthSettings,
+)
+from botorch_pref.strategies.budgeted.step import OptimisticStep, row_of
+
+
+@dataclass(frozen=True)
+class ValueSettings(ModelSettings):
+    """Settings of a strategy that asks for values: by default all initial queries are values."""
+
+    num_initial_duels: int = 0
+    num_initial_values: int = 10
+
+
+class GPUCB(TwoModelStrategy):
+    r"""Measures the item with the largest ``mean + beta sd`` of the objective.
+
+    Srinivas, Krause, Kakade and Seeger (2010), Algorithm 1, as the baseline of Xu, Joshi, Singh
+    and Dubrawski (2020), Algorithm 3 and App. B: the model, the multiple ``beta`` and the times at
+    which hyperparameters are learnt are those of :class:`~botorch_pref.strategies.CompGPUCB`. Of
+    duels, if the initial design has any, nothing is learnt but where searches start.
+
+    With ``num_initial_values`` of what the budget pays for, all values are of random items: the
+    control that chooses nothing. For the options see
+    :class:`~botorch_pref.strategies.budgeted.ModelSettings`.
+
+    Example:
+        >>> strategy = GPUCB(bounds=bounds, value_cost=1, budget=100)
+        >>> while not strategy.finished:
+        ...     query = strategy.ask()
+        ...     strategy.tell(query, measure(query.items))
+    """
+
+    settings_type = ValueSettings
+    kinds = ("value",)
+
+    def _next(self) -> Chosen:
+        record = self.record_type("value", "values")
+        if not self.beliefs.values:
+            return Chosen(record, *self._uniform("first", len(self.records)))
+        step = self._step()
+        found = step.maximum(step.of_values())
+        return Chosen(record, found.items[0], row_of(found))
+
+
+@dataclass(frozen=True)
+class DuelSettings(ModelSettings):
+    """Settings of a strategy that asks duels: by default all initial queries are duels."""
+
+    num_initial_duels: int = 100
+    num_initial_values: int = 0
+
+
+class BordaUCB(TwoModelStrategy):
+    r"""Duels the item that may win most often, against a random one.
+
+    This is phase 1 of :class:`~botorch_pref.strategies.CompGPUCB` for ever, so the control that
+    never buys a value: GP-UCB on the Borda function, the algorithm of Theorem 2 of Xu, Joshi,
+    Singh and Dubrawski (2020). For the options see
+    :class:`~botorch_pref.strategies.budgeted.ModelSettings`.
+
+    Example:
+        >>> strategy = BordaUCB(choices=table, duel_cost=0.1, budget=100)
+        >>> query = strategy.ask()
+    """
+
+    settings_type = DuelSettings
+    kinds = ("duel",)
+    record_type = WidthRecord
+
+    def _next(self) -> Chosen:
+        if not self.beliefs.duels:
+            record = WidthRecord("duel", "duels")
+            return Chosen(record, *self._uniform("first", len(self.records)))
+        step = self._step()
+        found = step.to_duel()
+        record = WidthRecord("duel", "duels", step.width(found.items[0]))
+        return Chosen(record, found.items[0], row_of(found))
+
+
+class RandomDuels(TwoModelStrategy):
+    r"""Duels random items against random ones, whatever was answered.
+
+    It models and recommends as :class:`BordaUCB` does, so a comparison with that one measures the
+    rule alone; all its queries are such as the initial design consists of. For the options see
+    :class:`~botorch_pref.strategies.budgeted.ModelSettings`.
+    """
+
+    settings_type = DuelSettings
+    kinds = ("duel",)
+
+    def _next(self) -> Chosen:
+        self.beliefs.learn()
+        record = self.record_type("duel", "random")
+        return Chosen(record, *self._uniform("random", self._num_later()))
+
+
+class MultiFidelityUCB(ItemAcquisitionFunction):
+    r"""The smaller of two upper bounds, of values and of a cheap function.
+
+        ``min(mean(x) + beta sd(x), mean_c(x) + beta_c sd_c(x) + zeta)``
+
+    If the cheap function is nowhere further than ``zeta`` below the objective, both terms are upper
+    bounds of the objective, and so is the smaller one (Kandasamy, Dasarathy, Oliva, Schneider and
+    Poczos 2016, eq. (3), with two fidelities). It has a kink where they are equal.
+
+    Example:
+        >>> rule = MultiFidelityUCB(gp, cheap_gp, beta=2.0, zeta=0.1)
+        >>> found = SearchSpace(bounds).maximize(rule)
+    """
+
+    _instead = (
+        "chooses one item at a time and has no pending points. Build the rule on models that are "
+        "conditioned on what is pending."
+    )
+    beta: Tensor
+    cheap_beta: Tensor
+    zeta: Tensor
+
+    def __init__(
+        self,
+        value_model: Model,
+        cheap_model: Model,
+        beta: float,
+        *,
+        zeta: float,
+        cheap_beta: float | None = None,
+    ) -> None:
+        r"""Fix both models and the bias.
+
+        Args:
+            value_model: A BoTorch model of measured values with one output and a Gaussian
+                posterior.
+            cheap_model: One of the cheap function, in the same units; for duels a ``BordaGP``.
+            beta: Multiplies the standard deviation of values; BoTorch's ``UpperConfidenceBound``
+                takes its square.
+            zeta: By how much the objective may exceed the cheap function, at least 0.
+            cheap_beta: Multiplies the standard deviation of the cheap function; ``beta`` by
+                default.
+
+        Raises:
+            ComparisonDataError: If an option is out of range.
+            UnsupportedError: If a model has several outputs.
+        """
+        super().__init__(model=value_model)
+        for name, model in (("value_model", value_model), ("cheap_model", cheap_model)):
+            if model.num_outputs != 1:
+                raise UnsupportedError(
+                    f"`{name}` must have one output, but has {model.num_outputs}."
+                )
+        self.cheap_model = cheap_model
+        options = {
+            "beta": checked_beta(beta),
+            "cheap_beta": checked_beta(beta if cheap_beta is None else cheap_beta, "cheap_beta"),
+            "zeta": 0.0 if zeta == 0 else checked_positive("zeta", zeta),
+        }
+        for name, value in options.items():
+            self.register_buffer(name, torch.tensor(value, dtype=torch.double))
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The smaller bound.
+
+        Args:
+            X: ``b x 1 x d``-dim items.
+
+        Returns:
+            ``b``-dim values, in units of the value model.
+        """
+        cheap = upper_bound(self.cheap_model, X, self.cheap_beta) + self.zeta
+        return torch.minimum(upper_bound(self.model, X, self.beta), cheap)
+
+
+class MFGPUCBOptions(WidthOptions, total=False):
+    r"""The options of :class:`~botorch_pref.strategies.MFGPUCB`; see :class:`MFSettings`."""
+
+    zeta: float
+
+
+@dataclass(frozen=True)
+class MFSettings(WidthSettings):
+    r"""Settings of MF-GP-UCB; for the others see the bases.
+
+    Attributes:
+        zeta: By how much the objective may exceed how often an item wins, both taken as they are,
+            at least 0. It is the disagreement that the default ``gamma`` is a quarter of.
+    """
+
+    zeta: float = 0.08
+
+    def _disagreement(self) -> float:
+        return self.zeta
+
+    def _check(self) -> None:
+        super()._check()
+        if self.zeta != 0:
+            checked_positive("zeta", self.zeta)
+
+
+class MFGPUCB(TwoModelStrategy):
+    r"""Takes the smaller of both bounds for the objective's; duels what duels know little of.
+
+    Kandasamy, Dasarathy, Oliva, Schneider and Poczos (2016), Algorithm 1 with two fidelities, as
+    Xu, Joshi, Singh and Dubrawski (2020) adapt it: a duel against a random item is a cheap look at
+    the objective. The item has the largest ``min(mean_r + beta sd_r + zeta, mean + beta sd)``; it
+    is duelled where ``beta sd_r`` is at least ``gamma``, else measured. ``gamma`` is multiplied
+    after many duels in a row, an addition of their experiments. The bias must be known, and how
+    often an item wins lies between 0 and 1: on an objective of another scale the rule maximises
+    one of the two bounds alone.
+
+    Example:
+        >>> strategy = MFGPUCB(bounds=bounds, duel_cost=0.1, value_cost=1, budget=100, zeta=0.25)
+        >>> query = strategy.ask()
+
+    Attributes:
+        gamma: Below which width an item is measured now.
+        streak: How many duels there were in a row since ``gamma`` was multiplied.
+    """
+
+    settings_type = MFSettings
+    record_type = WidthRecord
+    settings: MFSettings
+
+    def __init__(
+        self,
+        bounds: Tensor | None = None,
+        choices: Tensor | None = None,
+        space: SearchSpace | None = None,
+        *,
+        seed: int = 0,
+        **options: Unpack[MFGPUCBOptions],
+    ) -> None:
+        r"""Set up a strategy without data.
+
+        Args:
+            bounds: ``2 x d``-dim box, or
+            choices: ``n x d``-dim table of items, or
+            space: a search space.
+            seed: The seed of all draws.
+            **options: See :class:`~experiments.baselines.budgeted.MFSettings`.
+
+        Raises:
+            ComparisonDataError: If an option is unknown or out of range; names it.
+            SearchSpaceError: If the domain cannot be used.
+        """
+        super().__init__(bounds, choices, space, seed=seed, **options)
+        self.gamma, self.streak = self.settings.first_gamma, 0
+
+    def _next(self) -> Chosen:
+        step, beliefs, gamma = self._step(), self.beliefs, self.gamma
+        if beliefs.duels:
+            rule = self._rule(step) if beliefs.values else step.of_duels()
+            found = step.maximum(rule)
+            width, item, row = step.width(found.items[0]), found.items[0], row_of(found)
+        else:
+            width = step.first_width
+            item, row = self._uniform("first", len(self.records))
+        kind: Kind = "duel" if width >= gamma else "value"
+        if kind == "duel":
+            self.gamma, self.streak = self.settings.after_duel(gamma, self.streak)
+        else:
+            self.streak = 0
+        record = WidthRecord(kind, "multi-fidelity", width, gamma)
+        return Chosen(record, item, row)
+
+    def _rule(self, step: OptimisticStep) -> MultiFidelityUCB:
+        beliefs, zeta = step.beliefs, self.settings.zeta
+        return MultiFidelityUCB(beliefs.objective(), beliefs.borda(), step.beta, zeta=zeta)
+
+    def _progress(self) -> dict[str, Any]:
+        gamma = None if math.isinf(self.gamma) else self.gamma
+        return super()._progress() | {"gamma": gamma, "streak": self.streak}
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        super()._restore(progress)
+        gamma = progress["gamma"]
+        self.gamma, self.streak = math.inf if gamma is None else gamma, progress["streak"]

@@ -1,0 +1,307 @@
+"""The rivals: the contract on one domain each, and their choices against dense algebra."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from scipy import stats
+from torch import Tensor
+
+from botorch_pref.models import BordaGP
+from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.strategies import COBOL, CompGPUCB, Schedule, Strategy
+from experiments.baselines import (
+    GPTS,
+    GPUCB,
+    MFGPUCB,
+    SGP,
+    AlternatingExpert,
+    BordaUCB,
+    CoExBO,
+    ExpertOverride,
+    ExpertSampling,
+    KernelSelfSparring,
+    MultiFidelityUCB,
+    RandomDuels,
+    RandomValues,
+)
+from experiments.baselines.kernel_self_sparring import Rows
+from experiments.baselines.skew_gp import believed_values
+from tests._reference import kernels
+from tests.contracts.strategy import StrategyContract
+
+TABLE = torch.rand(40, 2, generator=torch.Generator().manual_seed(8), dtype=torch.double)
+BOX = torch.tensor([[0.0, -0.2], [1.2, 1.0]], dtype=torch.double)
+GRID = torch.linspace(-2.0, 3.0, 6, dtype=torch.double).unsqueeze(-1)
+FIXED = {"kernel": "matern", "lengthscale": 0.3, "outputscale": 4.0}
+
+
+class _Values(StrategyContract):
+    query_type = Evaluate
+
+
+class TestGPUCB(_Values):
+    def make(self, seed: int = 0) -> GPUCB:
+        return GPUCB(choices=TABLE, num_initial_values=3, refit_values=3, seed=seed)
+
+
+class TestGPTS(_Values):
+    def make(self, seed: int = 0) -> GPTS:
+        return GPTS(choices=TABLE[:10], noise=0.1, seed=seed)
+
+
+class TestRandomValues(_Values):
+    def make(self, seed: int = 0) -> RandomValues:
+        return RandomValues(choices=TABLE, seed=seed)
+
+
+class TestMFGPUCB(StrategyContract):
+    """Duels alone, as no width is below a gamma of zero."""
+
+    def make(self, seed: int = 0) -> MFGPUCB:
+        return MFGPUCB(choices=TABLE, num_initial_duels=2, num_initial_values=0, gamma=0, seed=seed)
+
+
+class TestBordaUCB(StrategyContract):
+    def make(self, seed: int = 0) -> BordaUCB:
+        return BordaUCB(choices=TABLE, num_initial_duels=3, seed=seed)
+
+
+class TestRandomDuels(StrategyContract):
+    def make(self, seed: int = 0) -> RandomDuels:
+        return RandomDuels(bounds=BOX, num_initial_duels=3, seed=seed)
+
+
+class TestKernelSelfSparring(StrategyContract):
+    def make(self, seed: int = 0) -> KernelSelfSparring:
+        return KernelSelfSparring(choices=TABLE, num_initial_duels=3, seed=seed)
+
+
+class TestSGP(StrategyContract):
+    def make(self, seed: int = 0) -> SGP:
+        return SGP(choices=TABLE[:12], hyperparameters=FIXED, seed=seed)
+
+
+def worth(items: Tensor) -> Tensor:
+    """Two hills, the higher one near (0.7, 0.3)."""
+    hills = ((items[..., None, :] - items.new_tensor([[0.7, 0.3], [0.2, 0.8]])) ** 2).sum(-1)
+    return (items.new_tensor([1.0, 0.8]) * (-hills / items.new_tensor([0.1, 0.05])).exp()).sum(-1)
+
+
+def answer(query: Query) -> float:
+    """Values without noise; duels that err by chance, the same at every call."""
+    values = worth(query.items)
+    if not isinstance(query, Duel):
+        return float(values) if isinstance(query, Evaluate) else float(values > 0.3)
+    chance = np.random.default_rng(query.id).random()
+    return float(chance < torch.sigmoid(6 * (values[0] - values[1])))
+
+
+def play(strategy: Any, number: int) -> list[Any]:
+    queries = []
+    for _ in range(number):
+        queries.append(strategy.ask())
+        strategy.tell(queries[-1], answer(queries[-1]))
+    return queries
+
+
+@torch.no_grad()
+def moments(model: Any, X: Tensor = TABLE) -> tuple[Tensor, Tensor]:
+    posterior = model.posterior(X)
+    return posterior.mean.squeeze(-1), posterior.variance.sqrt().squeeze(-1)
+
+
+# ------------------------------------------------------------------ duels and values with prices
+
+
+def test_upper_bounds_on_values_and_on_duels() -> None:
+    measuring = GPUCB(choices=TABLE, num_initial_values=6)
+    dueling = BordaUCB(choices=TABLE, num_initial_duels=15)
+    play(measuring, 6)
+    play(dueling, 15)
+    for t in range(1, 9):
+        beta = 0.5 * math.log(2 * t)
+        value, duel = measuring.ask(), dueling.ask()
+        mean, deviation = moments(measuring.beliefs.objective())
+        assert value.indices == (mean + beta * deviation).argmax()
+        mean, deviation = moments(dueling.beliefs.borda())
+        assert duel.indices[0] == (mean + beta * deviation).argmax()
+        measuring.tell(value, answer(value))
+        dueling.tell(duel, answer(duel))
+
+
+def test_item_and_kind_of_two_fidelities() -> None:
+    strategy = MFGPUCB(
+        choices=TABLE,
+        **{"zeta": 0.05, "gamma": 0.15, "gamma_streak": 3, "refit_duels": 12, "refit_values": 12},
+        **{"num_initial_duels": 12, "num_initial_values": 4},
+    )
+    play(strategy, 16)
+    gamma, streak, kinds = 0.15, 0, []
+    for t in range(1, 25):
+        query, beta = strategy.ask(), 0.5 * math.log(2 * t)
+        mean, deviation = moments(strategy.beliefs.objective())
+        mean_r, deviation_r = moments(strategy.beliefs.borda())
+        row = torch.minimum(mean_r + beta * deviation_r + 0.05, mean + beta * deviation).argmax()
+        kinds.append(isinstance(query, Duel))
+        assert (query.indices[0] if kinds[-1] else query.indices) == row
+        assert kinds[-1] == bool(beta * deviation_r[row] >= gamma)
+        streak = streak + 1 if kinds[-1] else 0
+        if streak == 3:
+            gamma, streak = 2 * gamma, 0
+        strategy.tell(query, answer(query))
+    assert 0 < sum(kinds) < 24
+
+
+def test_the_rule_of_two_fidelities() -> None:
+    X = TABLE[:25]
+    cheap = BordaGP.from_duels(X, (worth(X) > 0.4).double())
+    strategy = GPUCB(choices=TABLE, num_initial_values=8)
+    play(strategy, 8)
+    model = strategy.beliefs.objective()
+    rule = MultiFidelityUCB(model, cheap, 1.5, zeta=0.2, cheap_beta=0.4)
+    (mean, deviation), (mean_r, deviation_r) = moments(model), moments(cheap)
+    expected = torch.minimum(mean + 1.5 * deviation, mean_r + 0.4 * deviation_r + 0.2)
+    torch.testing.assert_close(rule(TABLE.unsqueeze(-2)).detach(), expected)
+
+
+def test_without_a_filter_comp_gp_ucb_asks_the_same() -> None:
+    shared: dict[str, Any] = {"bounds": BOX, "seed": 4, "num_initial_duels": 6}
+    shared["num_initial_values"] = 0
+    assert play(BordaUCB(**shared), 8) == play(CompGPUCB(**shared, gamma=0.0), 8)
+
+
+def test_random_duels_are_uniform_whatever_was_answered() -> None:
+    strategy = RandomDuels(choices=TABLE, num_initial_duels=0, refit_duels=1000)
+    pairs = torch.tensor([query.indices for query in play(strategy, 300)])
+    assert torch.bincount(pairs.flatten(), minlength=len(TABLE)).min() > 1
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+    other = RandomDuels(choices=TABLE, num_initial_duels=0)
+    for pair in pairs[:9].tolist():
+        query = other.ask()
+        assert [*query.indices] == pair
+        other.tell(query, 0.0)
+
+
+# ------------------------------------------------------------------ KernelSelfSparring
+
+
+def test_rows_and_draws_against_dense_algebra() -> None:
+    """Rows may come one after the other; draws have the law of the posterior."""
+    items, values, noise = TABLE[:12], worth(TABLE[:12]) - 0.5, 0.25
+    prior = ScaleKernel(RBFKernel()).double().requires_grad_(False).eval()
+    prior.outputscale = torch.tensor(0.5, dtype=torch.double)
+    prior.base_kernel.lengthscale = torch.tensor(0.3, dtype=torch.double)
+    rows = Rows(prior, noise, items[:3], values[:3])
+    for start in range(3, 12, 3):
+        rows.add(items[start : start + 3], values[start : start + 3])
+    gram = 0.5 * kernels.gram("rbf", items.numpy(), items.numpy(), 0.3)
+    solved = np.linalg.solve(gram + noise * np.eye(12), gram)
+    mean, covariance = solved.T @ values.numpy(), gram - gram @ solved
+    np.testing.assert_allclose(rows.mean().numpy(), mean, atol=1e-12)
+    draws = rows.draw(4_000, seed=3).at_rows.numpy()
+    deviation = np.sqrt(np.diag(covariance))
+    assert (abs(draws.mean(1) - mean) < 5 * deviation / np.sqrt(4_000)).all()
+    np.testing.assert_allclose(np.cov(draws), covariance, atol=0.02)
+
+
+def test_both_items_of_a_duel_are_learnt_from() -> None:
+    strategy = KernelSelfSparring(choices=TABLE[:12], num_initial_duels=120)
+    play(strategy, 121)
+    values = strategy.regression.values
+    assert values[1::2] == [1 - value for value in values[::2]]
+    rows = [row for seed in range(40) for _, row in strategy.regression.duel(seed)]
+    top = worth(TABLE[:12]).topk(4).indices.tolist()
+    assert sum(row in top for row in rows) > 50
+    assert int(strategy.recommend_index()) in top
+
+
+# ------------------------------------------------------------------ GP-TS and SGP
+
+
+def test_law_of_thompson_sampling_on_values() -> None:
+    """The argmax of ``N(f_t, v_t^2 k_t)``, eq. (5) of Lazzaro et al. (2026)."""
+    schedule = Schedule("bayes", 0.5)
+    strategy = GPTS(choices=GRID, hyperparameters=FIXED, noise=0.5, schedule=schedule)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        query = strategy.ask()
+        strategy.tell(query, math.sin(float(query.items)) + rng.standard_normal())
+    unit = strategy.space.normalize(GRID).numpy()
+    K = kernels.gram("matern52", unit, unit, 0.3)
+    rows = [done.query.indices for done in strategy.history]
+    gram = K[np.ix_(rows, rows)] + 0.5 / 4.0 * np.eye(5)
+    mean = K[:, rows] @ np.linalg.solve(gram, [done.answer for done in strategy.history])
+    root = np.linalg.cholesky(K - K[:, rows] @ np.linalg.solve(gram, K[rows]) + 1e-12 * np.eye(6))
+    draws = mean + rng.standard_normal((100_000, 6)) @ root.T
+    law = np.bincount(draws.argmax(-1), minlength=6) / 100_000
+    asked = [strategy.ask(f"annotator {i}").indices for i in range(800)]
+    counts, frequent = np.bincount(asked, minlength=6), law * 800 > 8
+    found = np.append(counts[frequent], counts[~frequent].sum())
+    expected = np.append(law[frequent], law[~frequent].sum()) * 800
+    assert stats.chisquare(found[expected > 0], expected[expected > 0]).pvalue > 1e-3
+
+
+def test_draws_of_skew_gp_are_of_the_truncated_prior() -> None:
+    items = np.array([[0.0], [0.5], [1.2]])
+    covariance, duels, noise = kernels.gram("rbf", items, items, 0.8), [(0, 1), (2, 1)], 0.01
+    rng = np.random.default_rng(0)
+    values = rng.multivariate_normal(np.zeros(3), covariance, 100_000)
+    right = np.ones(len(values), dtype=bool)
+    for winner, loser in duels:
+        errors = math.sqrt(noise) * rng.standard_normal(len(values))
+        right &= values[:, winner] - values[:, loser] + errors > 0.0
+    expected, prior = values[right], torch.from_numpy(covariance)
+    pairs = torch.tensor(duels)
+    draws = np.array([believed_values(prior, pairs, noise, seed).numpy() for seed in range(1500)])
+    for i in range(3):
+        assert stats.ks_2samp(draws[:, i], expected[:, i]).pvalue > 1e-4
+
+
+def test_the_last_winner_meets_a_challenger() -> None:
+    strategy = SGP(choices=TABLE[:12], hyperparameters=FIXED)
+    first = play(strategy, 1)[0]
+    winner = first.items[0 if strategy.history[0].answer else 1]
+    assert torch.equal(strategy.recommend(), winner)
+    assert torch.equal(strategy.ask().items[0], winner)
+    assert strategy.ask().indices[0] != strategy.ask().indices[1]
+
+
+# ------------------------------------------------------------------ experts
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers", "expected"),
+    [
+        (RandomValues, "", "eeeeee"),
+        (ExpertSampling, "0011", "eelllele"),
+        (ExpertOverride, "0001", "eelllle"),
+        (AlternatingExpert, "011", "eelleelee"),
+    ],
+)
+def test_who_proposes_and_who_decides(kind: Any, answers: str, expected: str) -> None:
+    strategy, told = kind(bounds=BOX, num_initial_values=2), iter(answers)
+    kinds = ""
+    for _ in range(len(expected)):
+        query = strategy.ask()
+        kinds += query.kind[0]
+        said = float(next(told)) if isinstance(query, Label) else answer(query)
+        strategy.tell(query, said)
+    assert kinds == expected
+
+
+@pytest.mark.parametrize("kind", [RandomValues, ExpertSampling, ExpertOverride, CoExBO])
+def test_experts_share_the_design_of_cobol_and_are_resumed(kind: Any) -> None:
+    design = {"num_initial_values": 2, "num_initial_labels": 3, "seed": 3}
+    strategy, cobol = kind(choices=TABLE, **design), COBOL(choices=TABLE, **design)
+    number = 5 if kind is CoExBO else 2
+    assert play(strategy, number) == play(cobol, 5)[:number]
+    play(strategy, 3)
+    read: Strategy = kind.from_state_dict(strategy.state_dict())
+    assert play(read, 3) == play(strategy, 3)
+    assert torch.equal(read.recommend(), strategy.recommend())
