@@ -14,7 +14,7 @@ from gpytorch.models import ExactGP
 from torch import Size, Tensor
 
 from botorch_pref.acquisition.base import PairAcquisitionFunction
-from botorch_pref.models.exact_draws import update_with_cpu_noise
+from botorch_pref.models.pathwise import update_with_cpu_noise
 from botorch_pref.randomness import derive_seed, seeded
 
 

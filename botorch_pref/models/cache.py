@@ -2,9 +2,8 @@ r"""A value that is kept until a hyperparameter changes."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,42 +36,28 @@ class HyperparameterCache(Generic[T]):
     def __init__(self) -> None:
         self._key: _Key | None = None
         self._value: T | None = None
-        self._is_former = False  # whether the value is of fewer data
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return type(self), ()
 
     def clear(self) -> None:
         """Forget the value."""
-        self._key, self._value, self._is_former = None, None, False
-
-    def handed_on(self, memo: dict[int, Any]) -> Self:
-        r"""The cache of a copy of the model that has more data, where the value is a former one.
-
-        Args:
-            memo: Of the copy, as ``copy.deepcopy`` filled it.
-        """
-        heir = type(self)()
-        if self._key is not None:
-            heir._key = self._key._replace(modules=copy.deepcopy(self._key.modules, memo))
-            heir._value, heir._is_former = self._value, True
-        return heir
+        self._key, self._value = None, None
 
     def get(
         self,
         roots: tuple[Module | None, ...],
         constants: tuple[object, ...],
         like: Tensor,
-        find: Callable[[T | None], T],
+        find: Callable[[], T],
     ) -> T:
-        r"""The value, found anew if anything that it depends on has changed.
+        r"""The value, computed again if anything that it depends on has changed.
 
         Args:
             roots: Modules whose submodules, parameters and buffers it depends on.
             constants: Plain values that it depends on.
             like: A tensor whose type and device it depends on.
-            find: Computes the value; it is given a former one, of fewer data, if everything
-                else is as it was then.
+            find: Computes the value.
 
         Returns:
             The value.
@@ -87,8 +72,6 @@ class HyperparameterCache(Generic[T]):
         parts = [tensor.detach().reshape(-1).to(like) for tensor in tensors]
         values = torch.cat(parts) if parts else like.new_empty(0)
         key = _Key(modules, (*constants, like.dtype, like.device), values)
-        value = self._value if self._key is not None and self._key.same(key) else None
-        if value is None or self._is_former:
-            value = find(value)
-            self._key, self._value, self._is_former = key, value, False
-        return value
+        if self._value is None or self._key is None or not self._key.same(key):
+            self._key, self._value = key, find()
+        return self._value

@@ -20,7 +20,6 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block, Observations
 from botorch_pref.models.laplace_gp import LaplaceGP, check_dimension
 from botorch_pref.models.measured_values import Calibration, values_block
-from botorch_pref.models.solved import Solved, begins_with, solve
 
 _DUEL = (1.0, -1.0)
 _DATA = ("datapoints", "pairs", "wins", "count", "annotator")
@@ -239,26 +238,15 @@ class ComparisonModel(LaplaceGP):
     def with_data(self, data: Comparisons | None, values: Values | None = None) -> Self:
         r"""A copy with other data, and the same hyperparameters and transforms.
 
-        Where the data begin with those of this model, a posterior that it has found is added to:
-        the kernel is evaluated at new items alone, and the mode is looked for close by.
-
         Args:
             data: All comparisons.
             values: All measured values.
         """
-        memo: dict[int, Any] = {}
-        new = copy.deepcopy(self, memo)
+        new = copy.deepcopy(self)
         new._set_data(data, values)
         if not self.items.shape[-2]:
             new._learn_transform()  # from the first data, as a constructor does
-        elif begins_with(data, self.data) and begins_with(values, self.values):
-            new._succeed(self, memo)
         return new
-
-    def _represent(self, former: Solved | None = None) -> Solved:
-        if torch.is_grad_enabled() or self.batch_shape:
-            return super()._represent()
-        return solve(self, former)
 
 
 def ranking_inputs(

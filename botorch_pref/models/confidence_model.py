@@ -165,7 +165,7 @@ class ConfidenceModel(JudgedItems):
         modules = (self.covar_module, getattr(self, "input_transform", None))
         with torch.no_grad():
             options = (self.norm_bound, self.slack_rule, self.box, self.jitter, self.jitter_points)
-            return self._solution.get(modules, options, self.items, lambda _: self._solve())
+            return self._solution.get(modules, options, self.items, self._solve)
 
     def _solve(self) -> Solution:
         nodes = self.transformed_items()

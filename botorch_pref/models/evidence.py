@@ -22,8 +22,7 @@ class EvidenceEvaluator:
     r"""Evaluates the log evidence of one model, time after time.
 
     Each mode is looked for from the last one, which is close by while hyperparameters are
-    fitted. The posterior is not: it starts from zero, or from that of fewer data where these
-    were added to, but never from other hyperparameters. A copy or a pickle starts afresh.
+    fitted. The posterior starts from zero. A copy or a pickle forgets the last mode.
     """
 
     def __init__(self) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
-from torch.linalg import solve_triangular
 from torch.nn import Parameter
 
 from botorch_pref.data.blocks import match_items
-from botorch_pref.inference.inducing import inducing_root
-from botorch_pref.kernels.dense import KernelFunction, dense_covariance
+from botorch_pref.kernels.dense import KernelFunction
 from botorch_pref.randomness import derive_seed
 
 _CANDIDATES = 4096  # of which the inducing items are chosen
@@ -76,41 +74,8 @@ class InducingKernel:
         return self._kernel(self.inputs[self._num_first :], first, second, diag)
 
 
-class Choice(NamedTuple):
-    r"""Inducing items that were chosen, and what tells whether they suit further items.
-
-    Attributes:
-        chosen: ``p`` indices of items.
-        state: All that the choice depended on, in one vector.
-        root: ``p x p``-dim Cholesky factor of their prior covariance.
-        tolerated: The largest prior variance that they left of the items which they were chosen
-            from; a little if it is less.
-    """
-
-    chosen: Tensor
-    state: Tensor
-    root: Tensor
-    tolerated: Tensor
-
-    @torch.no_grad()
-    def suits(self, kernel: Kernel, inducing: Tensor, items: Tensor) -> bool:
-        r"""Whether a kernel is still the same, and further items are explained as well as others.
-
-        Args:
-            kernel: The prior covariance.
-            inducing: ``p x d``-dim transformed inducing items.
-            items: ``k x d``-dim transformed further items.
-        """
-        state = _state(kernel, inducing)
-        if state.dtype != self.state.dtype or state.device != self.state.device:
-            return False
-        if not torch.equal(state, self.state):
-            return False
-        return bool((_unexplained(kernel, inducing, self.root, items) <= self.tolerated).all())
-
-
 @torch.no_grad()
-def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Choice:
+def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Tensor:
     r"""Items that explain much of the prior variance of all, greedily one after the other.
 
     A pivoted Cholesky of the prior covariance (Burt, Rasmussen and van der Wilk 2020), of a
@@ -123,7 +88,7 @@ def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Choice:
         number: How many items.
 
     Returns:
-        ``number`` items; fewer if no more of the candidates differ.
+        The indices of ``number`` items; fewer if no more of the candidates differ.
     """
     generator = torch.Generator().manual_seed(derive_seed(0, "inducing items", len(inputs)))
     order = torch.randperm(len(inputs), generator=generator).to(inputs.device)
@@ -140,24 +105,7 @@ def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Choice:
         rough.lengthscale = torch.where(extent > 0, extent, 1.0)
         spread = _pivots(rough, candidates, number)
         chosen = torch.cat([chosen, spread[~torch.isin(spread, chosen)]])[:number]
-    inducing = candidates[chosen]
-    root = inducing_root(dense_covariance(kernel, inducing))
-    left = _unexplained(kernel, inducing, root, candidates).amax()
-    tolerated = torch.maximum(left, _NEGLIGIBLE * largest)
-    return Choice(part[chosen], _state(kernel, inducing), root, tolerated)
-
-
-def _unexplained(kernel: Kernel, inducing: Tensor, root: Tensor, items: Tensor) -> Tensor:
-    """The prior variance of each item that inducing items leave."""
-    cross = dense_covariance(kernel, inducing, items)
-    explained = solve_triangular(root, cross, upper=False).square().sum(0)
-    return kernel(items, diag=True) - explained
-
-
-def _state(kernel: Kernel, inducing: Tensor) -> Tensor:
-    """Values of a kernel and inducing items: those of the transform move the latter."""
-    values = [*kernel.parameters(), *(b for b in kernel.buffers() if b.is_floating_point())]
-    return torch.cat([value.detach().reshape(-1).to(inducing) for value in (inducing, *values)])
+    return part[chosen]
 
 
 def _pivots(kernel: Kernel, items: Tensor, number: int) -> Tensor:

@@ -10,14 +10,10 @@ from torch import Tensor
 from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import check_count, check_items, check_like, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference import InducingSystem, Observations, laplace_posterior
-from botorch_pref.inference.incidence import complement
-from botorch_pref.inference.inducing_extension import extend_through_inducing_items
+from botorch_pref.inference import InducingSystem, LaplacePosterior, laplace_posterior
 from botorch_pref.inference.systems import System
 from botorch_pref.models.comparison_model import shape_of
-from botorch_pref.models.inducing_kernel import Choice, InducingKernel, most_varied
-from botorch_pref.models.laplace_gp import LaplaceGP
-from botorch_pref.models.solved import Seen, Solved
+from botorch_pref.models.inducing_kernel import InducingKernel, most_varied
 from botorch_pref.models.utility_model import UtilityModel
 
 
@@ -35,10 +31,7 @@ class InducingModel(UtilityModel):
     Inducing items are given, as a ``p x d``-dim tensor in the space of the items, or chosen among
     the items by :func:`~botorch_pref.models.inducing_kernel.most_varied`: when they are first
     needed, under the hyperparameters of that moment. They then stay, also while hyperparameters
-    are fitted, until :meth:`choose_inducing_points` or other data. Where data are added to, they
-    stay for as long as hyperparameters are those of their choice, and new items are explained as
-    well as those that they were chosen from: an answer then costs a few steps from the posterior
-    before, which keeps up to 2^24 covariances of rows (128 MiB) and as many of items for that.
+    are fitted, until :meth:`choose_inducing_points` or other data.
     Inference is exact where there are no more items than inducing items asked for. Copies and
     pickles have them, ``state_dict`` has not.
 
@@ -48,7 +41,6 @@ class InducingModel(UtilityModel):
 
     _num_inducing: int | None = None
     _inducing: Tensor | None
-    _choice: Choice | None = None
 
     def __init__(self, *args: Any, inducing_points: int | Tensor | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -89,8 +81,8 @@ class InducingModel(UtilityModel):
     def _choose(self) -> None:
         assert self._num_inducing is not None  # callers look first
         items = self.transformed_items().detach()
-        self._choice = most_varied(self.covar_module, items, self._num_inducing)
-        self._inducing = self.items.detach()[self._choice.chosen]
+        chosen = most_varied(self.covar_module, items, self._num_inducing)
+        self._inducing = self.items.detach()[chosen]
 
     def nodes(self) -> Tensor:
         """See the base class: the transformed inducing items, if there are any."""
@@ -109,48 +101,23 @@ class InducingModel(UtilityModel):
         """See the base class."""
         if self.inducing_points is None:
             return super().side(items)
-        return InducingSystem(*self._inducing_parts(items))
-
-    def _inducing_parts(self, items: Tensor) -> tuple[InducingKernel, Tensor, Observations]:
         observations = self.observations()
         latent = self.prior_latent(self.mean_module(items), observations)
         kernel = InducingKernel(self.covar_module, items, self.nodes(), self.scaling())
-        return kernel, latent, observations
+        return InducingSystem(kernel, latent, observations)
 
-    def _represent(self, former: Solved | None = None) -> Solved:
+    def _represent(self) -> tuple[Tensor, LaplacePosterior]:
         if self.inducing_points is None:
-            return super()._represent(former)
-        nodes, weight, seen = self.nodes(), self.variance_weight(), Seen.by(self)
-        parts = self._inducing_parts(self.transformed_items())
-        if former is None or former.seen is None or former.covariance is not None:
-            return Solved(nodes, laplace_posterior(InducingSystem(*parts), weight), seen)
-        if torch.equal(former.items, nodes):
-            rows, items = former.seen.among(seen)
-            found = extend_through_inducing_items(former.found, *parts, rows, items, weight)
-            return Solved(nodes, found, seen)
-        side = InducingSystem(*parts)
-        # The utilities of the items that were chosen now, as they were expected before.
-        columns = former.found.system.columns(self.cross_covariance(nodes, former.items))
-        start = side.whiten(columns @ former.found.weights)
-        return Solved(nodes, laplace_posterior(side, weight, start=start), seen)
+            return super()._represent()
+        found = laplace_posterior(self.side(self.transformed_items()), self.variance_weight())
+        return self.nodes(), found
 
     def _set_data(self, data: Comparisons | None, values: Values | None) -> None:
         if "_inducing" in self._buffers:  # and not in the middle of construction
             self._check_inducing(data, values)
             if self._num_inducing is not None:
-                self._inducing = self._choice = None
+                self._inducing = None
         super()._set_data(data, values)
-
-    def _succeed(self, former: LaplaceGP, memo: dict[int, Any]) -> None:
-        super()._succeed(former, memo)
-        assert isinstance(former, InducingModel)
-        choice, inducing = former._choice, former._inducing
-        if choice is None or inducing is None:
-            return
-        fresh = complement(Seen.by(former).among(Seen.by(self))[1], len(self.items))
-        nodes, items = self._transformed(inducing), self.transformed_items()
-        if choice.suits(self.covar_module, nodes, items[fresh]):
-            self._choice, self._inducing = choice, inducing
 
     def _check_inducing(self, data: Comparisons | None, values: Values | None) -> None:
         number, given = self._num_inducing, self._inducing

@@ -33,7 +33,6 @@ from botorch_pref.models.fitting import has_modes, log_hyperposterior, start_at_
 from botorch_pref.models.independent_fit import fit_independently, is_independent, understands
 from botorch_pref.models.links import checked_link
 from botorch_pref.models.pieces import represent_pieces, scaled, worth_splitting
-from botorch_pref.models.solved import Solved
 from botorch_pref.models.transformed_items import TransformedItems
 
 
@@ -60,7 +59,7 @@ class LaplaceGP(TransformedItems, Model, GP):
         self.likelihood = checked_link(likelihood)
         if input_transform is not None:
             self.input_transform = input_transform
-        self._posterior_cache: HyperparameterCache[Solved] = HyperparameterCache()
+        self._posterior_cache = HyperparameterCache[tuple[Tensor, LaplacePosterior]]()
         self._evidence = EvidenceEvaluator()
         self._is_fitting = False
 
@@ -171,21 +170,17 @@ class LaplaceGP(TransformedItems, Model, GP):
         carries the graph through the mode.
         """
         if self.items.requires_grad or settings.detach_test_caches.off():
-            return self._represent()[:2]
+            return self._represent()
         roots, constants = tuple(self.children()), (self.likelihood.scale, *self.constants())
         # What is kept serves where gradients are taken, too.
         with torch.inference_mode(False), torch.no_grad():
-            return self._posterior_cache.get(roots, constants, self.items, self._represent)[:2]
+            return self._posterior_cache.get(roots, constants, self.items, self._represent)
 
-    def _represent(self, former: Solved | None = None) -> Solved:
+    def _represent(self) -> tuple[Tensor, LaplacePosterior]:
         items, weight = self.transformed_items(), self.variance_weight()
         if torch.is_grad_enabled() or not worth_splitting(self, items):
-            return Solved(items, laplace_posterior(self.side(items), weight))
-        return Solved(items, represent_pieces(self, items, weight))
-
-    def _succeed(self, former: LaplaceGP, memo: dict[int, Any]) -> None:
-        """Take over what still holds of the model that this is a copy of, with more data."""
-        self._posterior_cache = former._posterior_cache.handed_on(memo)
+            return items, laplace_posterior(self.side(items), weight)
+        return items, represent_pieces(self, items, weight)
 
     def nodes(self) -> Tensor:
         """The transformed items that the posterior's weights belong to."""

@@ -129,8 +129,6 @@ class PreferenceGP(InducingModel):
     def condition_on_pairs(self, pairs: Tensor, answers: Tensor) -> Self:
         r"""A copy that has also seen more answered duels, with the same hyperparameters.
 
-        A posterior that was found before is added to; see :meth:`with_data`.
-
         Args:
             pairs: ``m x 2 x d``-dim items; one equal to a stored item is that item.
             answers: ``m``-dim answers in ``{0, 0.5, 1}``.

@@ -27,17 +27,6 @@ class LinearMean(Mean):
         return self.slope * x.sum(-1)
 
 
-class Costs:
-    """Kernel entries and large factorisations since the last reading."""
-
-    entries = factorisations = 0
-
-    def read(self) -> tuple[int, int]:
-        """Both, and from now on anew."""
-        found, self.entries, self.factorisations = (self.entries, self.factorisations), 0, 0
-        return found
-
-
 def rand(*shape: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(*shape, generator=generator, dtype=torch.float64)
