@@ -14,7 +14,7 @@ from torch import Tensor
 
 from botorch_pref.models import PreferenceGP
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import COBOHL, COBOL, POPBO, Strategy
+from botorch_pref.strategies import COBOHL, COBOL, Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from experiments.baselines.expert_baselines import CoExBO, ExpertOverride
@@ -80,7 +80,6 @@ def makers() -> dict[str, Callable[[SearchSpace], Strategy]]:
 
     return {
         **{name: of_name(name) for name in strategy_names()},
-        "pop-bo, likelihood ratio": lambda space: POPBO(space=space, confidence="likelihood-ratio"),
         **{
             name: lambda space, kind=kind: kind(
                 space=space, num_initial_labels=1, num_initial_values=2

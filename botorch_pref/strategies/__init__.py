@@ -9,10 +9,9 @@ from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
 from botorch_pref.strategies.mr_lpf import MRLPF
-from botorch_pref.strategies.pf_ts import PFTS
-from botorch_pref.strategies.pop_bo import POPBO, MultipleChoicePOPBO
+from botorch_pref.strategies.pf_ts import PFTS, Schedule
+from botorch_pref.strategies.pop_bo import POPBO, LaplacePOPBO, MultipleChoicePOPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
-from botorch_pref.strategies.schedules import Schedule
 from botorch_pref.strategies.utility import UtilityStrategy
 
 __all__ = [
@@ -26,6 +25,7 @@ __all__ = [
     "BudgetedStrategy",
     "CompGPUCB",
     "CostAwareKG",
+    "LaplacePOPBO",
     "MaxMinLCBStrategy",
     "MultipleChoicePOPBO",
     "RandomPairs",

@@ -1,30 +1,35 @@
-r"""Ask, tell, recommend, and a state of plain JSON."""
+r"""What all strategies share: ask, tell, recommend, pending queries, and a state of plain JSON."""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
+from botorch.acquisition import AcquisitionFunction
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_pref.data.checks import checked_seed
-from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
+from botorch_pref.data.checks import check_count, checked_seed, plain
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.queries import Evaluate, Query
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.checks import (
-    check_counts,
-    check_query,
-    checked_list,
-    checked_next_id,
-    reading,
-)
+from botorch_pref.space import Feasible, Maximum, SearchSpace
 
 STATE_VERSION = 1
+KernelArgument = Kernel | Callable[[int], Kernel] | None
+"""A caller's kernel, or what makes one for a number of dimensions; ``None`` for the default."""
+
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
+_COUNTS = {"round", "num_fitted", "num_deadlocks", "streak"}
+_NO_DIFFERENCE = 1e-9
+_SAME_ITEM = 1e-3  # of the range of every dimension of a box
+_SAMPLE, _CHUNK = 1024, 256
+_NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
 
 
 class Answered(NamedTuple):
@@ -45,6 +50,9 @@ class Strategy(ABC):
     No state of a random generator is kept: what is drawn follows from the seed and the
     number of the round, so a strategy that is stored and resumed asks the very same
     query next.
+
+    A subclass has ``_choose`` and ``_learn``, and keeps every keyword argument of its constructor
+    in an attribute of that name, from which its state is written.
 
     Args:
         bounds: ``2 x d``-dim box, or
@@ -103,8 +111,13 @@ class Strategy(ABC):
         if annotator is not None and not isinstance(annotator, str):
             raise ComparisonDataError(f"`annotator` must be a string, not {annotator!r}.")
         if annotator not in self._open:
-            with _put_back(self, "round"), torch.inference_mode(False):
-                self._open[annotator] = self._choose(self._next_id, annotator)
+            before = self.round
+            try:
+                with torch.inference_mode(False):
+                    self._open[annotator] = self._choose(self._next_id, annotator)
+            except BaseException:
+                self.round = before
+                raise
             self._next_id += 1
         return self._open[annotator]
 
@@ -137,21 +150,11 @@ class Strategy(ABC):
 
     def asked_items(self) -> Tensor:
         """The ``k x d``-dim items of all queries that came back."""
-        if not self.history:
-            return self.space.bounds[:0]
-        items = [answered.query.items.view(-1, self.space.dim) for answered in self.history]
-        return torch.cat(items).to(self.space.bounds)
+        return self._items_of(answered.query for answered in self.history)
 
     def pending_items(self) -> Tensor:
         """The ``k x d``-dim items of all open queries."""
-        items = [query.items.view(-1, self.space.dim) for query in self._open.values()]
-        return torch.cat([self.space.bounds[:0], *(i.to(self.space.bounds) for i in items)])
-
-    def _unmeasured(self) -> list[Evaluate]:
-        """What others are measuring, and what could not be measured: skipped evaluations."""
-        skipped = (answered.query for answered in self.history if answered.answer is None)
-        queries = (*self._open.values(), *skipped)
-        return [query for query in queries if isinstance(query, Evaluate)]
+        return self._items_of(self._open.values())
 
     @abstractmethod
     def recommend(self) -> Tensor:
@@ -165,28 +168,11 @@ class Strategy(ABC):
             SearchSpaceError: If the space is a box.
         """
 
-    @abstractmethod
-    def _choose(self, query_id: int, annotator: str | None) -> Query:
-        """A new query."""
-
-    @abstractmethod
-    def _learn(self, answered: Answered) -> None:
-        """Add an answer to the data."""
-
-    @abstractmethod
-    def _options(self) -> dict[str, Any]:
-        """The constructor's further arguments, as plain JSON."""
-
-    @abstractmethod
-    def _progress(self) -> dict[str, Any]:
-        """What the next query depends on beside options and history, as plain JSON."""
-
-    @abstractmethod
-    def _restore(self, progress: dict[str, Any]) -> None:
-        """Put back what :meth:`_progress` returned; history is in place."""
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, as plain JSON; floats are read back exactly."""
+        r"""Everything needed to go on, as plain JSON; floats are read back exactly.
+
+        Of a kernel that the caller gave it has the type and the parameters that were learnt.
+        """
         return {
             "strategy": type(self).__name__,
             "version": STATE_VERSION,
@@ -200,12 +186,19 @@ class Strategy(ABC):
         }
 
     @classmethod
-    def from_state_dict(cls, state: dict[str, Any], device: torch.device | None = None) -> Self:
+    def from_state_dict(
+        cls,
+        state: dict[str, Any],
+        device: torch.device | None = None,
+        *,
+        covar_module: KernelArgument = None,
+    ) -> Self:
         r"""The strategy that :meth:`state_dict` was taken of.
 
         Args:
             state: What :meth:`state_dict` returned, possibly written as JSON in between.
             device: Where it computes; on the CPU by default.
+            covar_module: The caller's kernel, if the strategy was given one: JSON cannot hold it.
 
         Returns:
             A strategy whose next query is the identical one.
@@ -225,48 +218,275 @@ class Strategy(ABC):
             )
         if missing := _STATE_KEYS - state.keys():
             raise ComparisonDataError(f"`state` lacks {sorted(missing)}.")
-        with reading("space"):
+        with _reading("space"):
             space = SearchSpace.from_state_dict(state["space"], device)
-        with reading("options"):
-            strategy = cls(space=space, seed=state["seed"], **state["options"])
-        _recall(strategy, state, device)
-        with reading("progress"):
-            check_counts(state["progress"])
+        with _reading("options"):
+            options = dict(state["options"])
+            kernel = options.pop("covar_module", None)
+            if (kernel is None) != (covar_module is None):
+                raise ComparisonDataError(
+                    "there is no kernel of the caller's: leave out `covar_module`."
+                    if kernel is None
+                    else f"the kernel, a {kernel}, is the caller's: give it as `covar_module`."
+                )
+            if kernel is not None:
+                options["covar_module"] = covar_module
+            strategy = cls(space=space, seed=state["seed"], **options)
+        strategy._recall(state, device)
+        with _reading("progress"):
+            for name in _COUNTS & state["progress"].keys():
+                check_count(name, state["progress"][name], 0)
             strategy._restore(state["progress"])
         return strategy
 
+    def with_state(self, state: dict[str, Any]) -> Self:
+        """Another strategy of this class, device and kernel, from a state of its own."""
+        kernel = getattr(self, "covar_module", None)
+        return type(self).from_state_dict(state, self.space.bounds.device, covar_module=kernel)
 
-@contextmanager
-def _put_back(owner: object, name: str) -> Iterator[None]:
-    """Puts an attribute back to what it was, if the block fails."""
-    before = getattr(owner, name)
-    try:
-        yield
-    except BaseException:
-        setattr(owner, name, before)
-        raise
+    @abstractmethod
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
+        """A new query."""
 
+    @abstractmethod
+    def _learn(self, answered: Answered) -> None:
+        """Add an answer to the data."""
 
-def _recall(strategy: Strategy, state: Mapping[str, Any], device: torch.device | None) -> None:
-    """Learn the history of a state, and open its open queries."""
+    def _options(self) -> dict[str, Any]:
+        """The constructor's keyword arguments but the seed, as plain JSON."""
+        names = (name for name in _keyword_arguments(type(self)) if name != "seed")
+        return {name: _to_json(getattr(self, name)) for name in names}
 
-    def read(stored: Mapping[str, Any]) -> Query:
+    def _progress(self) -> dict[str, Any]:
+        """What the next query depends on beside options and history, as plain JSON."""
+        return {"round": self.round}
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        """Put back what :meth:`_progress` returned; history is in place."""
+        self.round = progress["round"]
+
+    def _unmeasured(self) -> list[Evaluate]:
+        """What others are measuring, and what could not be measured: skipped evaluations."""
+        skipped = (answered.query for answered in self.history if answered.answer is None)
+        queries = (*self._open.values(), *skipped)
+        return [query for query in queries if isinstance(query, Evaluate)]
+
+    def _items_of(self, queries: Iterable[Query]) -> Tensor:
+        """The ``k x d``-dim items of some queries."""
+        like = self.space.bounds
+        return torch.cat([like[:0], *(query.rows.to(like) for query in queries)])
+
+    def _recall(self, state: Mapping[str, Any], device: torch.device | None) -> None:
+        """Learn the history of a state, and open its open queries."""
+        for row, entry in enumerate(_checked_list("history", state["history"])):
+            with _reading(f"history row {row}"):
+                stored, answer = entry
+                query = self._read(stored, device)
+                answered = Answered(query, query.checked(answer))
+                self._learn(answered)
+            self.history.append(answered)
+        for row, stored in enumerate(_checked_list("open", state["open"])):
+            with _reading(f"open row {row}"):
+                query = self._read(stored, device)
+                if query.annotator in self._open:
+                    raise ComparisonDataError(f"{query.annotator!r} has another open query.")
+            self._open[query.annotator] = query
+        known = (*(done.query.id for done in self.history), *(q.id for q in self._open.values()))
+        next_id, least = state["next_id"], max(known, default=-1) + 1
+        if not isinstance(next_id, int) or isinstance(next_id, bool) or next_id < least:
+            raise ComparisonDataError(
+                f"`state` next_id must be a whole number, at least {least}, not {next_id!r}."
+            )
+        self._next_id = next_id
+
+    def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
+        """A stored query, which must be of this strategy's kinds, and of its space."""
         query = Query.from_json(stored, device)
-        check_query(query, strategy._asks, strategy.space)
+        if not isinstance(query, self._asks):
+            known = " or ".join(f"a {kind.kind}" for kind in self._asks)
+            raise ComparisonDataError(f"Query {query.id} is a {query.kind}, not {known}.")
+        if (dim := query.items.shape[-1]) != self.space.dim:
+            raise ComparisonDataError(
+                f"Query {query.id} has items of {dim} dimensions, but the space {self.space.dim}."
+            )
+        choices, rows = self.space.choices, query.row_indices
+        if choices is not None and rows is not None and max(rows) >= len(choices):
+            raise ComparisonDataError(
+                f"Query {query.id} is of rows {rows}, but there are {len(choices)} choices."
+            )
         return query
 
-    for row, entry in enumerate(checked_list("history", state["history"])):
-        with reading(f"history row {row}"):
-            stored, answer = entry
-            query = read(stored)
-            answered = Answered(query, query.checked(answer))
-            strategy._learn(answered)
-        strategy.history.append(answered)
-    for row, stored in enumerate(checked_list("open", state["open"])):
-        with reading(f"open row {row}"):
-            query = read(stored)
-            if query.annotator in strategy._open:
-                raise ComparisonDataError(f"{query.annotator!r} has another open query.")
-        strategy._open[query.annotator] = query
-    queries = (*(done.query for done in strategy.history), *strategy._open.values())
-    strategy._next_id = checked_next_id(state["next_id"], (query.id for query in queries))
+
+@torch.no_grad()
+def expected_answers(
+    queries: Iterable[Query], utility: Callable[[Query], Tensor]
+) -> list[Answered]:
+    r"""Pending queries, answered as a prediction of the utility has it.
+
+    The "kriging believer" of Ginsbourger, Le Riche and Carraro (2010): a query that others have
+    not answered yet is taken to be answered as it is expected to be. A strategy learns these
+    answers in a copy of its model before it chooses the next query.
+
+    Args:
+        queries: The queries.
+        utility: Predicts the ``k``-dim utilities of a query's ``k`` items.
+
+    Returns:
+        The queries with their answers: of an evaluation the value, of any other the most likely
+        answer, or no preference where that is an answer and all others are as likely.
+    """
+    answered = []
+    for query in queries:
+        values = utility(query)
+        if query.measures:
+            answered.append(Answered(query, float(values)))
+            continue
+        chances = query.probabilities(values, torch.sigmoid)
+        best = max(chances, key=chances.__getitem__)
+        even = min(chances.values()) >= chances[best] - _NO_DIFFERENCE
+        answered.append(Answered(query, 0.5 if even and 0.5 in (query.answers or ()) else best))
+    return answered
+
+
+def as_likelihood(
+    likelihood: BernoulliLikelihood | Mapping[str, Any] | None,
+) -> BernoulliLikelihood:
+    r"""A link; logit by default.
+
+    Args:
+        likelihood: A link of :mod:`botorch_pref.likelihoods`, or as a state has it:
+            ``{"link": "logit" | "probit", "scale": float}``.
+
+    Raises:
+        ComparisonDataError: If it is neither.
+    """
+    if likelihood is None:
+        return LogitLikelihood()
+    if isinstance(likelihood, BernoulliLikelihood):
+        return likelihood
+    links = {_link_name(kind): kind for kind in BernoulliLikelihood.__subclasses__()}
+    if isinstance(likelihood, Mapping) and likelihood.get("link") in links:
+        return links[likelihood["link"]](float(likelihood["scale"]))
+    raise ComparisonDataError(
+        f"`likelihood` must be a link, such as LogitLikelihood(), not {likelihood!r}."
+    )
+
+
+def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
+    """Which of ``... x d`` items a person could not tell from another."""
+    gap = space.normalize(items) - space.normalize(other)
+    return gap.abs().amax(-1) <= _SAME_ITEM
+
+
+@torch.no_grad()
+def best_of_sample(
+    space: SearchSpace, rule: AcquisitionFunction, seed: int, asked: Tensor, avoid: Tensor
+) -> Tensor:
+    r"""Where a rule is largest on a sample, away from some items.
+
+    Args:
+        space: A box.
+        rule: The rule; takes ``b x 1 x d``.
+        seed: Of the sample.
+        asked: ``n x d``-dim further items that may be taken.
+        avoid: ``k x d``-dim items that a person could not tell the result from, if there is
+            any other; else the first of them alone.
+
+    Returns:
+        The ``d``-dim item.
+    """
+    items = torch.cat([space.sample(_SAMPLE, seed), asked])
+    values = rule(items.unsqueeze(-2))
+    near = same_item(space, items.unsqueeze(-2), avoid)
+    barred = near.any(-1)
+    if bool(barred.all()):
+        barred = near[:, 0]
+    return items[int(values.masked_fill(barred, -torch.inf).argmax())]
+
+
+@torch.no_grad()
+def next_best(
+    found: Maximum,
+    space: SearchSpace,
+    rule: AcquisitionFunction,
+    seed: int,
+    avoid: Tensor,
+    feasible: Feasible | None = None,
+) -> Maximum:
+    r"""What a search found, or the next best item where that one is to be avoided.
+
+    Args:
+        found: One item.
+        space: The domain.
+        rule: The rule; takes ``b x 1 x d``.
+        seed: Of the sample of a box.
+        avoid: ``k x d``-dim items.
+        feasible: The slack of items, if they are constrained.
+
+    Returns:
+        The best of the choices, or of a sample of the box and of items near what was found,
+        that is not to be avoided; what was found where there is none.
+    """
+    if not len(avoid) or not bool(same_item(space, found.items[0], avoid).any()):
+        return found
+    items = space.choices
+    if items is None:  # near what was found, as a narrow constraint leaves little else
+        generator = torch.Generator().manual_seed(seed)
+        steps = torch.randn(_NEARBY, space.dim, generator=generator, dtype=torch.double)
+        around = found.items[:1].expand(_NEARBY, space.dim)
+        near = [space.near(around, steps.to(around), scale) for scale in _SCALES]
+        items = torch.cat([space.sample(_SAMPLE, seed), *near])
+    barred = same_item(space, items.unsqueeze(-2), avoid).any(-1)
+    if feasible is not None:
+        barred = barred | (feasible(items) < 0.0)
+    if bool(barred.all()):
+        return found
+    values = torch.cat([rule(part.unsqueeze(-2)) for part in items.split(_CHUNK)])
+    row = int(values.masked_fill(barred, -torch.inf).argmax())
+    return Maximum(items[row : row + 1], values[row], None if space.choices is None else (row,))
+
+
+def _keyword_arguments(kind: type) -> list[str]:
+    """The keyword arguments of a constructor, with those that it passes on to its bases'."""
+    names: dict[str, None] = {}
+    for base in kind.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        names |= dict.fromkeys(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return list(names)
+
+
+def _to_json(value: Any) -> Any:
+    """An option as plain JSON."""
+    if isinstance(value, BernoulliLikelihood):
+        return {"link": _link_name(type(value)), "scale": value.scale}
+    if isinstance(value, Kernel) or callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    return dict(value) if isinstance(value, Mapping) else plain(value)
+
+
+def _link_name(kind: type[BernoulliLikelihood]) -> str:
+    return kind.__name__.removesuffix("Likelihood").lower()
+
+
+def _checked_list(name: str, rows: object) -> list[Any]:
+    """An entry of a state that has rows."""
+    if not isinstance(rows, list):
+        raise ComparisonDataError(f"`state` {name} must be a list, not {rows!r}.")
+    return rows
+
+
+@contextmanager
+def _reading(part: str) -> Iterator[None]:
+    """Errors of the block say of which part of a state they are, whatever they were."""
+    try:
+        yield
+    except (ComparisonDataError, SearchSpaceError) as error:
+        raise ComparisonDataError(f"`state` {part}: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ComparisonDataError(f"`state` {part} cannot be read: {error!r}.") from error

@@ -46,9 +46,9 @@ class DTS(UtilityStrategy):
 
     Gonzalez, Dai, Damianou and Lawrence, *Preferential Bayesian Optimization* (2017),
     classify pairs by a Gaussian process on pairs, in which a draw need not be
-    transitive. Here the pairs are judged by a utility; open duels are taken to be
+    transitive. Here the pairs are compared by a utility; open duels are taken to be
     answered as it expects. The arguments are those of
-    :class:`~botorch_pref.strategies.utility.UtilityStrategy`.
+    :class:`~botorch_pref.strategies.utility.LearningStrategy`.
 
     Example:
         >>> strategy = DTS(choices=table, seed=0)
@@ -78,22 +78,22 @@ class DTS(UtilityStrategy):
 
     def recommend_index(self) -> int:
         """The row of the recommended item in the choices."""
-        posterior = self._posterior()
+        posterior = self.learner.posterior()
         moments = difference_table(posterior.mean, posterior.covariance)
-        return self._best_row(soft_copeland(self._engine().likelihood, *moments))
+        return self._best_row(soft_copeland(self.learner.likelihood, *moments))
 
     def _pair(self, annotator: str | None) -> Pair:
         seed = self._seed("pair", annotator)
         if self.space.choices is not None:
             return self._rows(*self._choices(seed))
-        model = self._believed_model()
+        model = self._model()
         path = ArmPath(DuelingThompsonSampling(model, seed=seed), 0)
         first = self._best_item(path, self._seed("optimizer first arm"))
         second = self._opponent(WinVariance(model, first), first, self._seed("optimizer"))
         return torch.stack([first, second]), None
 
     def _choices(self, seed: int) -> tuple[int, int]:
-        posterior = self._believed_posterior()
+        posterior = self._posterior()
         generator = torch.Generator().manual_seed(seed)
         items, answers = posterior.mean.shape[-1], posterior.curvature.shape[-1]
         noise = torch.randn(items + answers, generator=generator, dtype=torch.double)
@@ -101,7 +101,7 @@ class DTS(UtilityStrategy):
         draw = posterior.sample(noise[:items], noise[items:], 1.0)
         first = self._best_row(draw, "tie of the first arm")
         mean, deviation = difference_table(posterior.mean, posterior.covariance)
-        values = win_variance(self._engine().likelihood, mean[first], deviation[first])
+        values = win_variance(self.learner.likelihood, mean[first], deviation[first])
         values[first] = -torch.inf
         values = self._unbarred(values, first)
         return first, self._best_row(values)

@@ -2,7 +2,7 @@ r"""EUBO: the pair whose better item is expected to be best."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -14,8 +14,8 @@ from botorch_pref.acquisition.base import checked_beta
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Query
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.learning import ModelOptions
 from botorch_pref.strategies.utility import (
+    ModelOptions,
     Pair,
     UtilityStrategy,
     difference_table,
@@ -61,9 +61,7 @@ class EUBO(UtilityStrategy):
                 expected utility of the better one; ``"ucb"`` the mean of its advantage
                 over the anchor plus ``beta`` standard deviations.
             beta: Multiplies the model's own standard deviation; at least 0.
-            **model: ``seed``, ``hyperparameters``, ``kappa``, ``regularizer``,
-                ``inducing_points``; see
-                :class:`~botorch_pref.strategies.utility.UtilityStrategy`.
+            **model: See :class:`~botorch_pref.strategies.utility.LearningStrategy`.
 
         Raises:
             ComparisonDataError: If an option is none of these, or "ucb" has no anchor.
@@ -95,7 +93,7 @@ class EUBO(UtilityStrategy):
         return None
 
     def _choices(self, winner: tuple[Query, int] | None) -> tuple[int, int]:
-        posterior = self._believed_posterior()
+        posterior = self._posterior()
         mean, deviation = difference_table(posterior.mean, posterior.covariance)
         own = torch.eye(len(mean), dtype=torch.bool, device=mean.device)
         first = None
@@ -115,7 +113,7 @@ class EUBO(UtilityStrategy):
         return (row if first is None else first), second
 
     def _on_a_box(self, winner: tuple[Query, int] | None) -> Tensor:
-        model, seed = self._believed_model(), self._seed("optimizer")
+        model, seed = self._model(), self._seed("optimizer")
         rule: AcquisitionFunction
         if self.anchor == "incumbent":
             first = self._best_mean(model, "optimizer first arm")
@@ -134,10 +132,6 @@ class EUBO(UtilityStrategy):
         else:
             rule = AnalyticExpectedUtilityOfBestOption(model, previous_winner=first.unsqueeze(0))
         return torch.stack([first, self._opponent(rule, first, seed)])
-
-    def _options(self) -> dict[str, Any]:
-        own = {"anchor": self.anchor, "challenger": self.challenger, "beta": self.beta}
-        return {**super()._options(), **own}
 
 
 def _expected_gain(mean: Tensor, deviation: Tensor) -> Tensor:

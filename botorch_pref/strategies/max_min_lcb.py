@@ -20,8 +20,12 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import PreferenceGP
 from botorch_pref.models.moments import safe_deviation
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.learning import ModelOptions
-from botorch_pref.strategies.utility import Pair, UtilityStrategy, difference_table
+from botorch_pref.strategies.utility import (
+    ModelOptions,
+    Pair,
+    UtilityStrategy,
+    difference_table,
+)
 
 _FOLLOWERS = 256
 _TIE = 1e-9
@@ -70,9 +74,7 @@ class MaxMinLCBStrategy(UtilityStrategy):
             diagonal: Whether the leader may meet itself: ``"exclude"``, only if it is the
                 last candidate among choices, and never on a box; ``"keep"``, if that
                 pair's value, 1/2, is the least. Its answer is not learnt from.
-            **model: ``seed``, ``hyperparameters``, ``kappa``, ``regularizer``,
-                ``inducing_points``; see
-                :class:`~botorch_pref.strategies.utility.UtilityStrategy`.
+            **model: See :class:`~botorch_pref.strategies.utility.LearningStrategy`.
 
         Raises:
             ComparisonDataError: If an option is none of these.
@@ -109,9 +111,9 @@ class MaxMinLCBStrategy(UtilityStrategy):
     def _pair(self, annotator: str | None) -> Pair:
         if self.space.choices is None:
             return self._on_a_box(), None
-        posterior = self._believed_posterior()
+        posterior = self._posterior()
         mean, deviation = difference_table(posterior.mean, posterior.covariance)
-        lower = self._engine().likelihood(mean) - self._width() * deviation
+        lower = self.learner.likelihood(mean) - self._width() * deviation
         lower.fill_diagonal_(0.5)
         allowed = self._allowed(lower)
         worst = lower.masked_fill(~allowed, torch.inf).amin(-1)
@@ -140,7 +142,7 @@ class MaxMinLCBStrategy(UtilityStrategy):
         return lower.amax(0) <= 0.5 + _TIE
 
     def _on_a_box(self) -> Tensor:
-        model, seed = self._believed_model(), self._seed("optimizer")
+        model, seed = self._model(), self._seed("optimizer")
         followers = self._followers(model, seed)
         rule = MaxMinLCB(model, self._width(), followers, diagonal=self.diagonal)
         with warnings.catch_warnings():
@@ -176,14 +178,6 @@ class MaxMinLCBStrategy(UtilityStrategy):
     def _width(self) -> float:
         """What the model's own standard deviation is multiplied by."""
         return float(self.beta * self.learner.penalty**0.5)
-
-    def _options(self) -> dict[str, Any]:
-        own = {
-            "beta": self.beta,
-            "candidate_filter": self.candidate_filter,
-            "diagonal": self.diagonal,
-        }
-        return {**super()._options(), **own}
 
 
 class _Against(ItemAcquisitionFunction):

@@ -15,7 +15,7 @@ class RandomPairs(UtilityStrategy):
 
     It models and recommends as all strategies of this kind do, so a comparison with it
     measures the rule alone. For the arguments see
-    :class:`~botorch_pref.strategies.utility.UtilityStrategy`.
+    :class:`~botorch_pref.strategies.utility.LearningStrategy`.
 
     Example:
         >>> strategy = RandomPairs(choices=table, seed=0)

@@ -17,7 +17,7 @@ from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
 from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.pf_ts import PFTS
-from botorch_pref.strategies.pop_bo import POPBO
+from botorch_pref.strategies.pop_bo import POPBO, LaplacePOPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
 
 DEFAULT_STRATEGY = "eubo-incumbent"
@@ -29,6 +29,7 @@ _STRATEGIES: dict[str, type[Strategy] | partial[Any]] = {
     "mr-lpf": MRLPF,
     "max-min-lcb": MaxMinLCBStrategy,
     "pop-bo": POPBO,
+    "pop-bo-laplace": LaplacePOPBO,
     "eubo": EUBO,
     "dts": DTS,
     "comp-gp-ucb": CompGPUCB,

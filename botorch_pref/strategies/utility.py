@@ -1,36 +1,397 @@
-r"""What strategies that duel under a model of the utility share."""
+r"""The model of the utility behind a strategy, and what strategies that learn one share."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
+from typing import Any, Literal, TypedDict, cast, get_args
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
+from botorch.fit import fit_gpytorch_mll
+from botorch.utils.constraints import LogTransformedInterval
 from botorch.utils.transforms import t_batch_mode_transform
-from torch import Tensor
+from gpytorch.kernels import Kernel, ScaleKernel
+from linear_operator import to_dense
+from torch import Size, Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling
-from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference.finite import FiniteEngine, FinitePosterior
-from botorch_pref.models import PreferenceGP
+from botorch_pref.data import Comparisons
+from botorch_pref.data.checks import checked_kappa, checked_positive
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.inference.finite import (
+    FiniteEngine,
+    FinitePosterior,
+    Regularizer,
+    argmax_with_random_ties,
+    checked_regularizer,
+)
+from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models.fitting import DEFAULT_MODES, KernelName, default_covar_module
 from botorch_pref.queries import Duel, Query
-from botorch_pref.randomness import derive_seed
-from botorch_pref.strategies.base import Answered
-from botorch_pref.strategies.learning import LearningStrategy
+from botorch_pref.randomness import derive_seed, seeded
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.base import (
+    Answered,
+    KernelArgument,
+    Strategy,
+    as_likelihood,
+    best_of_sample,
+    expected_answers,
+    same_item,
+)
 
-_NO_DIFFERENCE = 1e-9
+REFIT_TENTHS = 11  # data are fitted again when they have grown to so many tenths
+_ANY_SCALE = (1e-30, 1e30)  # in single precision, too
 
 # A `2 x d`-dim pair, and its rows in the choices where there are choices.
 Pair = tuple[Tensor, tuple[int, int] | None]
 
 
+class UtilityLearner:
+    r"""The data, the hyperparameters and the model of a utility, on choices or on a box.
+
+    Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
+    units. Hyperparameters that are learnt are fitted again, from where the kernel starts,
+    whenever the data have grown by a tenth.
+
+    Args:
+        space: The domain.
+        hyperparameters: ``"evidence"``, or ``{"lengthscale": float | list, "outputscale":
+            float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may stand
+            instead of ``"outputscale"``, and ``"kernel"`` is ``"rbf"`` unless ``"matern"``
+            (5/2) or ``"matern15"`` (3/2) is asked for.
+        kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
+        regularizer: See :class:`~botorch_pref.inference.finite.FiniteEngine`; choices only.
+        seed: Of restarts of the fit.
+        likelihood: The link; logit by default.
+        covar_module: A kernel over the unit cube, or what makes one for a number of dimensions.
+            With ``"evidence"`` its parameters that require a gradient are learnt.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
+        kappa: Literal["laplace"] | float = "laplace",
+        regularizer: Regularizer = "rkhs",
+        seed: int = 0,
+        likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
+        covar_module: KernelArgument = None,
+    ) -> None:
+        self.regularizer = checked_regularizer(regularizer)
+        if space.choices is None and regularizer != "rkhs":
+            raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
+        self.space, self.seed = space, seed
+        self.kappa = checked_kappa("kappa", kappa)
+        self.likelihood = as_likelihood(likelihood)
+        self.learns = isinstance(hyperparameters, str)
+        self._values = fixed_values(hyperparameters, space.num_features)
+        self.kind = self._values.get("kernel", "rbf")
+        self._kernel = _own_kernel(covar_module, space)
+        if self._kernel is not None:
+            if not self.learns:
+                raise ComparisonDataError(
+                    "Give `hyperparameters` or `covar_module`; what its parameters are to be is "
+                    "set in that kernel, and learnt if they require a gradient."
+                )
+            self.learns = any(one.requires_grad for one in self._kernel.parameters())
+        self.num_fitted = 0
+        self.answered: list[Answered] = []
+        self._data: Comparisons | None = None
+        self._engine: FiniteEngine | None = None
+        self._model: PreferenceGP | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_model": None}  # a copy finds the same one again
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The hyperparameters of now, as plain JSON; none before they are learnt."""
+        return self._values
+
+    @values.setter
+    def values(self, values: dict[str, Any]) -> None:
+        self._values = values
+        self._engine = self._model = None
+
+    def restore(self, values: Mapping[str, Any], num_fitted: int) -> None:
+        """Put back hyperparameters, and the number of data they were fitted to.
+
+        Raises:
+            ComparisonDataError: If they are none, or there are not so many data.
+        """
+        if num_fitted > self.data.num_comparisons:
+            raise ComparisonDataError(f"`num_fitted` is {num_fitted}, more than there are answers.")
+        if values and self._kernel is not None:
+            names = {name for name, _ in self._kernel.named_parameters()}
+            if values.keys() != names:
+                raise ComparisonDataError(
+                    f"`covar_module` has parameters {sorted(names)}, but the stored one has "
+                    f"{sorted(values)}."
+                )
+            self.values = dict(values)
+        else:
+            self.values = fixed_values(values, self.space.num_features) if values else {}
+        self.num_fitted = num_fitted
+
+    @property
+    def data(self) -> Comparisons:
+        """All comparisons so far; an item that met itself is none."""
+        if self._data is None:
+            self._data = self._comparisons(self.answered)
+        return self._data
+
+    def add(self, duel: Duel, answer: float) -> bool:
+        r"""Add an answer.
+
+        Returns:
+            Whether it became a comparison, as that of an identical pair does not.
+        """
+        self.answered.append(Answered(duel, answer))
+        if self._engine is not None:
+            _append(self._engine, self.answered[-1:])
+        differs = _differs(duel)
+        if differs:
+            self._data = self._model = None
+        return differs
+
+    def covar_module(self) -> Kernel:
+        """The kernel with the current hyperparameters."""
+        if self._kernel is None:
+            return kernel_of(self.values, self.space, self.kind)
+        kernel = copy.deepcopy(self._kernel)
+        with torch.no_grad():
+            for name, parameter in kernel.named_parameters():
+                if name in self.values:
+                    parameter.copy_(torch.tensor(self.values[name], dtype=torch.double))
+        return kernel
+
+    def unit_kernel(self) -> Kernel:
+        """The kernel of now less its output scale, if it has one."""
+        kernel = self.covar_module()
+        return kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+
+    @property
+    def penalty(self) -> float:
+        """The papers' ``lambda``, the inverse of the output scale; 1 for a kernel without one."""
+        if self._kernel is None:
+            scale = self.values["outputscale"] if self.values else DEFAULT_MODES[0][1]
+            return 1.0 / float(scale)
+        kernel = self.covar_module()
+        return 1.0 / float(kernel.outputscale) if isinstance(kernel, ScaleKernel) else 1.0
+
+    def refit(self, at_once: bool = False) -> bool:
+        r"""Fit the hyperparameters if they are learnt and the data have grown enough.
+
+        Args:
+            at_once: Whether one answer more is enough.
+
+        Returns:
+            Whether they were fitted.
+        """
+        size = self.data.num_comparisons
+        due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
+        if not self.learns or not due:
+            return False
+        if self._kernel is None:
+            kernel: Kernel = kernel_of({}, self.space, self.kind)
+        else:
+            kernel = copy.deepcopy(self._kernel)
+        model = self._build(kernel, self.data)
+        with seeded(derive_seed(self.seed, "fit", size), model.items.device):
+            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        if self._kernel is None:
+            self.values = fitted_values(cast(ScaleKernel, kernel), self.kind)
+        else:
+            self.values = {name: one.tolist() for name, one in kernel.named_parameters()}
+        self.num_fitted = size
+        return True
+
+    def model(self, pending: Iterable[Query] = ()) -> PreferenceGP:
+        r"""The model of all comparisons so far.
+
+        Args:
+            pending: Open duels, which are taken to be answered as the model expects.
+        """
+        if self._model is None:
+            self._model = self._build(self.covar_module(), self.data)
+        model = self._model
+        differing = [query for query in pending if _differs(query)]
+        if not differing:
+            return model
+        expected = expected_answers(differing, lambda query: _means(model, query))
+        return self._build(model.covar_module, self._comparisons([*self.answered, *expected]))
+
+    def posterior(self, pending: Iterable[Query] = ()) -> FinitePosterior:
+        r"""The posterior of all choices.
+
+        Args:
+            pending: Open duels, which are taken to be answered as the posterior expects.
+        """
+        pending, engine = list(pending), self.engine()
+        if not pending:
+            return engine.posterior()
+        mean = engine.posterior().mean
+        engine = copy.deepcopy(engine)
+        _append(engine, expected_answers(pending, lambda query: mean[list(query.indices)]))
+        return engine.posterior()
+
+    def engine(self) -> FiniteEngine:
+        """The inference on the choices, which has seen all answers."""
+        if self._engine is None:
+            choices = self.space.normalize(self.space.table)
+            with torch.no_grad():
+                unit = to_dense(self.unit_kernel()(choices))
+            self._engine = FiniteEngine(
+                unit,
+                penalty=self.penalty,
+                kappa=self.kappa,
+                regularizer=self.regularizer,
+                likelihood=self.likelihood,
+            )
+            _append(self._engine, self.answered)
+        return self._engine
+
+    def _comparisons(self, answered: Sequence[Answered]) -> Comparisons:
+        """Answered duels of two different items each."""
+        like = self.space.bounds
+        duels = [done for done in answered if _differs(done.query)]
+        told = like.new_tensor([answer for _, answer in duels])
+        if self.space.choices is None:
+            if not duels:
+                return Comparisons.from_pairs(like.new_empty(0, 2, self.space.dim), told)
+            pairs = torch.stack([query.items for query, _ in duels]).to(like)
+            return Comparisons.from_pairs(pairs, told)
+        none = torch.zeros(0, 2, dtype=torch.long, device=like.device)
+        data = Comparisons.from_comparisons(self.space.choices, none)
+        if not duels:
+            return data
+        rows = torch.tensor([query.indices for query, _ in duels], device=like.device)
+        return data.append_indices(rows, told)
+
+    def _build(self, covar_module: Kernel, data: Comparisons) -> PreferenceGP:
+        return PreferenceGP(
+            data.datapoints,
+            data,
+            likelihood=self.likelihood,
+            covar_module=covar_module,
+            input_transform=self.space.input_transform(),
+            variance=self.kappa,
+        )
+
+
+class ModelOptions(TypedDict, total=False):
+    r"""The arguments of :class:`LearningStrategy` beside the domain."""
+
+    seed: int
+    hyperparameters: Literal["evidence"] | Mapping[str, Any]
+    kappa: Literal["laplace"] | float
+    regularizer: Regularizer
+    likelihood: BernoulliLikelihood | Mapping[str, Any] | None
+    covar_module: KernelArgument
+
+
+class LearningStrategy(Strategy):
+    r"""Owns a learner and a round, from which all draws derive.
+
+    Args:
+        bounds: ``2 x d``-dim box, or
+        choices: ``n x d``-dim table of items, or
+        space: a search space.
+        seed: The seed of all draws.
+        hyperparameters: ``"evidence"`` to learn them, or fixed values; this and the arguments
+            below are those of :class:`UtilityLearner`.
+        kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
+        regularizer: The penalty of the mean; on choices alone.
+        likelihood: The link; logit by default.
+        covar_module: A kernel, or what makes one for a number of dimensions, instead of the
+            default one.
+
+    Attributes:
+        learner: The model of the utility.
+        round: The number of queries that were chosen.
+    """
+
+    def __init__(
+        self,
+        bounds: Tensor | None = None,
+        choices: Tensor | None = None,
+        space: SearchSpace | None = None,
+        *,
+        seed: int = 0,
+        hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
+        kappa: Literal["laplace"] | float = "laplace",
+        regularizer: Regularizer = "rkhs",
+        likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
+        covar_module: KernelArgument = None,
+    ) -> None:
+        super().__init__(bounds=bounds, choices=choices, space=space, seed=seed)
+        self.learner = UtilityLearner(
+            self.space, hyperparameters, kappa, regularizer, self.seed, likelihood, covar_module
+        )
+        self.hyperparameters = "evidence" if hyperparameters == "evidence" else self.learner.values
+        self.kappa, self.regularizer = self.learner.kappa, self.learner.regularizer
+        self.likelihood, self.covar_module = self.learner.likelihood, covar_module
+
+    def _refit(self) -> None:
+        """Learn hyperparameters again, if it is time to."""
+        self.learner.refit()
+
+    def _seed(self, stream: str, annotator: str | None = None) -> int:
+        """The seed of a draw of this round."""
+        return derive_seed(self.seed, stream, self.round, annotator)
+
+    def _best_row(self, values: Tensor, stream: str = "tie") -> int:
+        """The row of the largest of ``n`` values, ties broken by this round's seed."""
+        generator = torch.Generator().manual_seed(self._seed(stream))
+        noise = torch.rand(len(values), generator=generator, dtype=torch.double)
+        return int(argmax_with_random_ties(values, noise))
+
+    def _same(self, items: Tensor, other: Tensor) -> Tensor:
+        """Which of ``... x d`` items a person could not tell from another."""
+        return same_item(self.space, items, other)
+
+    def _best_item(
+        self,
+        rule: AcquisitionFunction,
+        seed: int,
+        avoid: Tensor | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> Tensor:
+        """Where a rule over a box is largest; away from ``k x d`` items, the best of a sample."""
+        asked = self.asked_items()
+        if avoid is None:
+            starts = asked.unsqueeze(-2)
+            return self.space.maximize(rule, seed=seed, starts=starts, options=options).items[0]
+        return best_of_sample(self.space, rule, seed, asked, avoid)
+
+    def _last(self) -> Query | None:
+        """The query chosen last, answered or not."""
+        for query in (*self._open.values(), *(done.query for done in reversed(self.history))):
+            if query.id == self._next_id - 1:
+                return query
+        return None
+
+    def _progress(self) -> dict[str, Any]:
+        return {
+            **super()._progress(),
+            "hyperparameters": dict(self.learner.values),
+            "num_fitted": self.learner.num_fitted,
+        }
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        super()._restore(progress)
+        self.learner.restore(progress["hyperparameters"], progress["num_fitted"])
+
+
 class UtilityStrategy(LearningStrategy):
     r"""Asks duels, models the utility, and recommends the largest posterior mean.
 
-    For the arguments see :class:`~botorch_pref.strategies.learning.LearningStrategy`.
+    A subclass has ``_pair``. For the arguments see :class:`LearningStrategy`.
 
     Attributes:
         num_identical: The number of answered duels in which an item met itself.
@@ -57,7 +418,7 @@ class UtilityStrategy(LearningStrategy):
 
     def recommend_index(self) -> int:
         """The row of the recommended item in the choices."""
-        return self._best_row(self._posterior().mean)
+        return self._best_row(self.learner.posterior().mean)
 
     @abstractmethod
     def _pair(self, annotator: str | None) -> Pair:
@@ -69,13 +430,23 @@ class UtilityStrategy(LearningStrategy):
         items, indices = self._pair(annotator)
         return Duel(query_id, items, indices, annotator)
 
+    def _learn(self, answered: Answered) -> None:
+        query = answered.query
+        assert isinstance(query, Duel)
+        if answered.answer is not None and not self.learner.add(query, answered.answer):
+            self.num_identical += 1
+
+    def _model(self) -> PreferenceGP:
+        """The model on a box, with open duels answered as it expects."""
+        return self.learner.model(self._open.values())
+
+    def _posterior(self) -> FinitePosterior:
+        """The posterior of the choices, with open duels answered as it expects."""
+        return self.learner.posterior(self._open.values())
+
     def _rows(self, first: int, second: int) -> Pair:
         """Two rows of the choices."""
         return self.space.table[[first, second]], (first, second)
-
-    def _open_duels(self) -> list[Duel]:
-        """The open queries, all of them duels."""
-        return [query for query in self._open.values() if isinstance(query, Duel)]
 
     def _barred_duels(self) -> list[Duel]:
         """Those not to be asked now: the open ones, and what was skipped since the last answer.
@@ -88,37 +459,16 @@ class UtilityStrategy(LearningStrategy):
 
     def _barred_table(self) -> Tensor:
         """Which of all ``n x n`` pairs of choices are barred, in either order."""
-        table = self.space.table
-        return open_table(self._barred_duels(), len(table)).to(table.device)
+        size, device = len(self.space.table), self.space.table.device
+        barred = torch.zeros(size, size, dtype=torch.bool)
+        for duel in self._barred_duels():
+            if duel.indices is not None:
+                barred[duel.indices] = barred[duel.indices[::-1]] = True
+        return barred.to(device)
 
     def _unbarred(self, values: Tensor, rows: int | slice) -> Tensor:
         """Some rows of a table of pairs, without those that are barred if others are left."""
         return masked(values, self._barred_table()[rows]) if self._barred_duels() else values
-
-    def _believed_posterior(self) -> FinitePosterior:
-        """The posterior of the choices, were the open duels answered as it expects."""
-        duels = self._open_duels()
-        if not duels:
-            return self._posterior()
-        engine = copy.deepcopy(self._engine())
-        mean = engine.posterior().mean
-        for duel in duels:
-            pair = torch.tensor(duel.indices, device=mean.device)
-            engine.append(pair, _expected_answers(mean[pair]))
-        return engine.posterior()
-
-    @torch.no_grad()
-    def _believed_model(self) -> PreferenceGP:
-        """The model, were the open duels answered as it expects (a "kriging believer")."""
-        model = self.learner.model()
-        pairs = [duel.items.to(self.space.bounds) for duel in self._open_duels()]
-        pairs = [pair for pair in pairs if not torch.equal(pair[0], pair[1])]
-        if not pairs:
-            return model
-        asked = torch.stack(pairs)
-        return model.condition_on_pairs(
-            asked, _expected_answers(model.posterior(asked).mean.squeeze(-1))
-        )
 
     def _best_mean(self, model: PreferenceGP, stream: str) -> Tensor:
         """The maximiser of the posterior mean over a box; before any answer, any item."""
@@ -141,35 +491,6 @@ class UtilityStrategy(LearningStrategy):
             taken += [items[1 - arm] for arm in (0, 1) if self._same(items[arm], first)]
         return torch.stack(taken)
 
-    def _posterior(self) -> FinitePosterior:
-        """The posterior of the choices."""
-        return self._engine().posterior()
-
-    def _engine(self) -> FiniteEngine:
-        return self.learner.engine(self._answers)
-
-    def _answers(self) -> list[tuple[tuple[int, int] | None, float]]:
-        return [
-            (answered.query.indices, answered.answer)
-            for answered in self.history
-            if answered.answer is not None
-        ]
-
-    def _learn(self, answered: Answered) -> None:
-        query = answered.query
-        assert isinstance(query, Duel)
-        if answered.answer is not None and not self.learner.add(query, answered.answer):
-            self.num_identical += 1
-
-
-def open_table(duels: Sequence[Duel], num_items: int) -> Tensor:
-    """Which of all ``n x n`` pairs of choices are among some duels, in either order."""
-    table = torch.zeros(num_items, num_items, dtype=torch.bool)
-    for duel in duels:
-        if duel.indices is not None:
-            table[duel.indices] = table[duel.indices[::-1]] = True
-    return table
-
 
 class ArmPath(AcquisitionFunction):
     """One arm's path as a rule for single items."""
@@ -182,6 +503,78 @@ class ArmPath(AcquisitionFunction):
     def forward(self, X: Tensor) -> Tensor:
         """The path at ``b x 1 x d``-dim items."""
         return self.rule.arm(self.arm, X.squeeze(-2))
+
+
+def refit_is_due(size: int, num_fitted: int) -> bool:
+    """Whether data have grown by a tenth since hyperparameters were fitted to them."""
+    return size > num_fitted and 10 * size >= REFIT_TENTHS * num_fitted
+
+
+def last_refit(size: int) -> int:
+    """The number of data at which a refit was last due, of data that were told one by one."""
+    fitted = 0
+    for number in range(1, size + 1):
+        fitted = number if refit_is_due(number, fitted) else fitted
+    return fitted
+
+
+def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> ScaleKernel:
+    """The kernel of a space with given hyperparameters, or with its prior's where there are none.
+
+    Args:
+        values: ``lengthscale`` and ``outputscale``, or nothing.
+        space: The domain, whose unit cube the lengthscale is measured in.
+        kind: ``"rbf"``, ``"matern"`` or ``"matern15"``.
+    """
+    kernel = default_covar_module(space.num_features, Size(), cast(KernelName, kind)).to(
+        space.bounds
+    )
+    if values:
+        # Bounds are for what is learnt, in standard units; what is given may be in any unit.
+        for owner, name in ((kernel.base_kernel, "lengthscale"), (kernel, "outputscale")):
+            owner.register_constraint(f"raw_{name}", LogTransformedInterval(*_ANY_SCALE))
+            setattr(owner, name, values[name])
+    return kernel
+
+
+def fitted_values(kernel: ScaleKernel, kind: str) -> dict[str, Any]:
+    """The hyperparameters of a kernel as plain JSON."""
+    return {
+        "lengthscale": kernel.base_kernel.lengthscale.detach().flatten().tolist(),
+        "outputscale": float(kernel.outputscale.detach()),
+        "kernel": kind,
+    }
+
+
+def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
+    """The hyperparameters that a user gave, and none where they are to be learnt.
+
+    Raises:
+        ComparisonDataError: If they are neither ``"evidence"`` nor such values.
+    """
+    if isinstance(hyperparameters, str) and hyperparameters == "evidence":
+        return {}
+    values = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {}
+    if "penalty" in values and "outputscale" not in values:
+        values["outputscale"] = 1.0 / checked_positive("penalty", values.pop("penalty"))
+    values.setdefault("kernel", "rbf")
+    wanted = {"lengthscale", "outputscale", "kernel"}
+    if set(values) != wanted or values["kernel"] not in get_args(KernelName):
+        raise ComparisonDataError(
+            '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
+            f"penalty, and possibly kernel (rbf, matern or matern15), got {hyperparameters!r}."
+        )
+    values["outputscale"] = checked_positive("outputscale", values["outputscale"])
+    lengthscale = values["lengthscale"]
+    if isinstance(lengthscale, list | tuple):
+        if len(lengthscale) != dim:
+            raise ComparisonDataError(
+                f"`lengthscale` has {len(lengthscale)} entries for {dim} dimensions."
+            )
+        values["lengthscale"] = [checked_positive("lengthscale", v) for v in lengthscale]
+    else:
+        values["lengthscale"] = checked_positive("lengthscale", lengthscale)
+    return values
 
 
 def difference_table(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,8 +598,35 @@ def masked(values: Tensor, mask: Tensor) -> Tensor:
     return left if bool(left.isfinite().any()) else values
 
 
-def _expected_answers(mean: Tensor) -> Tensor:
-    """1, 0 or 0.5 for ``... x 2``-dim utilities of pairs."""
-    difference = mean[..., 0] - mean[..., 1]
-    sign = torch.where(difference.abs() > _NO_DIFFERENCE, difference.sign(), 0.0)
-    return 0.5 * (1.0 + sign)
+def _own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | None:
+    """A copy of a caller's kernel, of the type and on the device of the space."""
+    if covar_module is None:
+        return None
+    kernel: object = copy.deepcopy(covar_module)
+    if not isinstance(kernel, Kernel) and callable(kernel):
+        kernel = kernel(space.num_features)
+    if not isinstance(kernel, Kernel):
+        raise ComparisonDataError(
+            f"`covar_module` must be a kernel, or make one of a number of dimensions, not "
+            f"{covar_module!r}."
+        )
+    return kernel.to(space.bounds)
+
+
+def _differs(query: Query) -> bool:
+    """Whether the two items of a duel differ: as rows of choices, or in value on a box."""
+    if query.indices is not None:
+        return bool(query.indices[0] != query.indices[1])
+    return not torch.equal(query.items[0], query.items[1])
+
+
+def _append(engine: FiniteEngine, answered: Iterable[Answered]) -> None:
+    device = engine.prior_covariance.device
+    for query, answer in answered:
+        engine.append(
+            torch.tensor(query.indices, device=device), torch.tensor(answer, device=device)
+        )
+
+
+def _means(model: PreferenceGP, query: Query) -> Tensor:
+    return model.posterior(query.items.to(model.items)).mean.squeeze(-1)

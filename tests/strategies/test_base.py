@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -183,8 +182,7 @@ def test_what_was_skipped_is_not_asked_again_at_once(
 
 @pytest.mark.parametrize(
     "kind",
-    [PFTS, partial(PFTS, on_identical="skip_query"), RandomPairs],
-    ids=["resample", "skip a query", "random"],
+    [PFTS, RandomPairs],
 )
 def test_draws_do_not_bring_back_what_was_skipped(kind: Callable[..., Strategy]) -> None:
     """Of three items there are three pairs, whatever the posterior favours."""

@@ -23,7 +23,6 @@ KNOWN: dict[str, Any] = {"kernel": "rbf", "lengthscale": 0.5, "outputscale": 4.0
     ("kind", "options"),
     [
         (PFTS, {}),
-        (PFTS, {"inducing_points": 40}),
         (EUBO, {}),
         (DTS, {}),
         (MaxMinLCBStrategy, {}),

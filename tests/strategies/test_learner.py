@@ -16,7 +16,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.learner import UtilityLearner, last_refit, refit_is_due
+from botorch_pref.strategies.utility import UtilityLearner, last_refit, refit_is_due
 from tests.models.common import rand
 
 FIXED = {"kernel": "matern", "lengthscale": [0.2, 0.5], "outputscale": 3.0}
@@ -68,8 +68,8 @@ def test_equal_items_of_a_box_are_one_datapoint() -> None:
 def test_engine_and_model_are_one_posterior(kappa: str | float) -> None:
     learner = make(FIXED, kappa=kappa)
     told = teach(learner, 15)
-    engine, model = learner.engine(lambda: told), learner.model()
-    assert learner.engine(lambda: pytest.fail("replayed")) is engine
+    engine, model = learner.engine(), learner.model()
+    assert learner.engine() is engine
     assert learner.model() is model
     posterior, exact = model.posterior(TABLE), engine.posterior()
     torch.testing.assert_close(posterior.mean.squeeze(-1), exact.mean, atol=1e-8, rtol=0.0)
@@ -80,8 +80,8 @@ def test_engine_and_model_are_one_posterior(kappa: str | float) -> None:
     for pair, answer in told:
         again.add(duel(*pair), answer)
     torch.testing.assert_close(
-        learner.engine(lambda: told).posterior().mean,
-        again.engine(lambda: told).posterior().mean,
+        learner.posterior().mean,
+        again.posterior().mean,
         atol=1e-9,
         rtol=0.0,
     )
@@ -127,7 +127,7 @@ def test_fixed_values_are_never_fitted() -> None:
 def test_a_fit_is_that_of_the_evidence() -> None:
     learner = make()
     assert not learner.refit()
-    told = teach(learner, 12)
+    teach(learner, 12)
     assert learner.refit()
     model = PreferenceGP(
         TABLE, learner.data, input_transform=Normalize(2, bounds=learner.space.bounds)
@@ -139,7 +139,7 @@ def test_a_fit_is_that_of_the_evidence() -> None:
     )
     assert learner.values["outputscale"] == pytest.approx(fitted.outputscale.item(), rel=1e-3)
     gram = fitted(learner.space.normalize(TABLE)).to_dense()
-    prior = learner.engine(lambda: told).prior_covariance
+    prior = learner.engine().prior_covariance
     torch.testing.assert_close(prior, gram, atol=1e-2, rtol=1e-2)
     assert not learner.refit()
 
@@ -158,10 +158,10 @@ def test_fits_are_repeated_as_the_data_grow_by_a_tenth() -> None:
 
 def test_the_engine_is_replayed_after_a_fit() -> None:
     learner = make()
-    told = teach(learner, 6)
-    old = learner.engine(lambda: told)
+    teach(learner, 6)
+    old = learner.engine()
     assert learner.refit()
-    new = learner.engine(lambda: told)
+    new = learner.engine()
     assert new is not old
     assert float(new.num_asked) == 6.0
     assert new.penalty == pytest.approx(1 / learner.values["outputscale"])
@@ -189,10 +189,7 @@ def test_bad_hyperparameters() -> None:
 
 @pytest.mark.parametrize("kappa", ["laplace", 2.0])
 @pytest.mark.parametrize("box", [False, True])
-def test_the_model_does_not_depend_on_when_it_was_asked_for(
-    box: bool, kappa: str | float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("botorch_pref.strategies.learner._SPAN", 3)
+def test_the_model_does_not_depend_on_when_it_was_asked_for(box: bool, kappa: str | float) -> None:
     steady, late, copied = (make(FIXED, box, kappa=kappa) for _ in range(3))
     for size in range(5):
         for learner in (steady, late, copied):
@@ -205,27 +202,6 @@ def test_the_model_does_not_depend_on_when_it_was_asked_for(
     found = late.model().posterior(TABLE)
     assert torch.equal(found.mean, expected.mean)
     assert torch.equal(found.covariance_matrix, expected.covariance_matrix)
-    anew = late._build(late.covar_module(), late.data).posterior(TABLE)
-    torch.testing.assert_close(found.mean, anew.mean, atol=1e-10, rtol=0.0)
-    torch.testing.assert_close(
-        found.covariance_matrix, anew.covariance_matrix, atol=1e-10, rtol=0.0
-    )
-
-
-def test_answers_are_added_until_the_span_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("botorch_pref.strategies.learner._SPAN", 4)
-    learner, built, build = make(FIXED, box=True), [], UtilityLearner._build
-    monkeypatch.setattr(
-        UtilityLearner, "_build", lambda *args: built.append(len(args[2].pairs)) or build(*args)
-    )
-    for size in range(10):
-        teach(learner, 1, seed=size, box=True)
-        assert learner.model().num_observations
-    assert built == [1, 4, 8]
-    learner.values = {**FIXED, "outputscale": 1.0}
-    assert learner.model().covar_module.outputscale.item() == pytest.approx(1.0)
-    assert learner.model().data.num_comparisons == 10
-    assert built == [1, 4, 8, 8]
 
 
 def test_the_last_refit_is_that_of_answers_one_by_one() -> None:

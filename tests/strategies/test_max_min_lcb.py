@@ -100,7 +100,7 @@ def test_the_last_candidate_meets_itself() -> None:
     """With ``beta = 0`` the maximiser of the mean is the only candidate left."""
     strategy = on_items(beta=0.0)
     play(strategy, 6)
-    before = strategy._engine().posterior().mean
+    before = strategy.learner.posterior().mean
     query = strategy.ask()
     assert query.indices == (strategy.recommend_index(),) * 2
     rows = strategy.learner.data.num_comparisons
@@ -108,7 +108,7 @@ def test_the_last_candidate_meets_itself() -> None:
     strategy.tell(query, 1.0)
     assert strategy.learner.data.num_comparisons == rows
     assert strategy.num_identical == identical + 1
-    torch.testing.assert_close(strategy._engine().posterior().mean, before)
+    torch.testing.assert_close(strategy.learner.posterior().mean, before)
     unfiltered = on_items(beta=0.0, candidate_filter=False)
     assert all(query.indices[0] != query.indices[1] for query in play(unfiltered, 12))
 

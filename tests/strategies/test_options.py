@@ -26,7 +26,6 @@ BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
         (COBOL, {"slack": np.float64(0.5)}),
         (COBOL, {"slack": math.inf}),
         (POPBO, {"slack": math.inf}),
-        (PFTS, {"inducing_points": np.int64(9)}),
         (CostAwareKG, {"repeats": [np.int64(1), np.int64(4)], "budget": Fraction(41, 2)}),
         (CostAwareKG, {"repeats": np.array([1, 2])}),
         (CompGPUCB, {"gamma": Fraction(1, 10), "num_initial_duels": np.int64(4)}),

@@ -56,7 +56,7 @@ class TestContractOnABox(BoxContract):
         return PFTS(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
 
 
-@pytest.mark.parametrize("on_identical", ["keep", "resample", "skip_query"])
+@pytest.mark.parametrize("on_identical", ["keep", "resample"])
 def test_resumes_while_it_learns_on_a_box(on_identical: str) -> None:
     bounds = torch.tensor([[0.0, -1.0], [1.0, 3.0]], dtype=torch.float64)
     strategy = PFTS(bounds=bounds, on_identical=on_identical, seed=2)
@@ -78,7 +78,7 @@ def test_state_keeps_every_option() -> None:
         hyperparameters={"kernel": "matern", "lengthscale": [0.2], "penalty": 0.1},
         kappa=3.0,
         schedule=Schedule("theory", norm_bound=2.0, delta=0.01),
-        on_identical="skip_query",
+        on_identical="keep",
         regularizer="theta",
     )
     play(strategy, 4)
@@ -87,7 +87,7 @@ def test_state_keeps_every_option() -> None:
     assert read.learner.kappa == 3.0
     assert read.learner.regularizer == "theta"
     assert read.learner.penalty == strategy.learner.penalty
-    assert read.on_identical == "skip_query"
+    assert read.on_identical == "keep"
     assert (read.seed, read.round) == (7, strategy.round)
     assert read.num_identical == strategy.num_identical
 
@@ -283,10 +283,9 @@ def test_a_lengthscale_may_be_short() -> None:
 CERTAIN = 1e-6  # both draws then have the maximiser of the mean
 
 
-@pytest.mark.parametrize("on_identical", ["resample", "skip_query"])
 @pytest.mark.parametrize("schedule", ["bayes", CERTAIN])
-def test_identical_pairs_are_not_asked(on_identical: str, schedule: Any) -> None:
-    strategy = on_grid(on_identical=on_identical, schedule=schedule)
+def test_identical_pairs_are_not_asked(schedule: Any) -> None:
+    strategy = on_grid(schedule=schedule)
     for query in play(strategy, 30):
         assert query.indices[0] != query.indices[1]
     assert strategy.num_identical == 0
@@ -324,27 +323,18 @@ def test_kept_identical_pairs_occur() -> None:
     queries = play(strategy, 30)
     assert strategy.num_identical > 10
     same = [query for query in queries if query.indices[0] == query.indices[1]]
-    before = strategy._engine().posterior()
+    before = strategy.learner.posterior()
     row = strategy.learner.data.num_comparisons
     query = strategy.ask()
     while query.indices[0] != query.indices[1]:
         strategy.tell(query, None)
         query = strategy.ask()
     strategy.tell(query, 1.0)
-    after = strategy._engine().posterior()
+    after = strategy.learner.posterior()
     torch.testing.assert_close(after.mean, before.mean, atol=1e-10, rtol=0.0)
     torch.testing.assert_close(after.covariance, before.covariance, atol=1e-10, rtol=0.0)
     assert strategy.learner.data.num_comparisons == row
     assert len(same) > 10
-
-
-def test_skipping_goes_on_to_later_rounds() -> None:
-    skip = on_grid(on_identical="skip_query")
-    play(skip, 30)
-    assert skip.round > 30
-    again = on_grid(on_identical="resample")
-    play(again, 30)
-    assert again.round == 30
 
 
 def test_two_choices() -> None:

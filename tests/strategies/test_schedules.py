@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies import Schedule
-from botorch_pref.strategies.schedules import as_schedule
+from botorch_pref.strategies.pf_ts import as_schedule
 
 
 @pytest.mark.parametrize(

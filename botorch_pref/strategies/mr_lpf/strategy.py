@@ -32,10 +32,6 @@ from botorch_pref.strategies.mr_lpf.rounds import (
 )
 from botorch_pref.strategies.utility import masked
 
-_PLAIN_OPTIONS = (
-    *("horizon", "kappa", "later_kappa", "regularizer", "reuse_data", "refine"),
-    *("recommendation", "epsilon", "merge_last"),
-)
 PRACTICAL_KAPPA = 12.0  # measured beside 6 on test functions
 LATER_KAPPA = 6.0  # pairs that survive a good first round have mu(h) in [1/4, 3/4]
 
@@ -134,13 +130,13 @@ class MRLPF(RoundStrategy):
         self.beta = None if beta is None else as_width(beta)
         self.epsilon = None if epsilon is None else checked_positive("epsilon", epsilon)
         self.horizon, self.merge_last = checked_horizon(horizon), bool(merge_last)
-        self.refine = bool(refine)
+        self.refine, self.ci_scale = bool(refine), checked_scale(ci_scale)
         super().__init__(
             bounds,
             choices,
             space,
             sizes=round_sizes(horizon, merge_last=self.merge_last),
-            ci_scale=checked_scale(ci_scale),
+            ci_scale=self.ci_scale,
             regularizer=checked_regularizer(regularizer),
             reuse_data=bool(reuse_data),
             refine=self.refine,
@@ -226,7 +222,7 @@ class MRLPF(RoundStrategy):
             return super().recommend_index()
         mean = self.active.mean if self.recommendation == "last_round" else None
         if mean is None:
-            mean = self._posterior().mean
+            mean = self.learner.posterior().mean
         return self._best_row(masked(mean, ~self.active.mask))
 
     def _setting(self) -> RoundSetting:
@@ -251,11 +247,6 @@ class MRLPF(RoundStrategy):
         if self.width.kind == "theory" and outcome.steepness > closing.kappa:
             text = f"1 / mu' reaches {outcome.steepness:.3g} but kappa is {closing.kappa:.3g}."
             warnings.warn(f"Round {closing.number}: {text}", ConfidenceWarning, stacklevel=4)
-
-    def _options(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _PLAIN_OPTIONS}
-        width, scale = self.beta and self.beta._asdict(), self.active.ci_scale
-        return {**super()._options(), **own, "beta": width, "ci_scale": scale}
 
 
 def _check_recommendation(name: str) -> None:

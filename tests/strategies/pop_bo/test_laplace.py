@@ -10,34 +10,31 @@ import pytest
 import torch
 from botorch.exceptions.errors import BotorchError
 
-from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.problems import Ackley, Catalyst
-from botorch_pref.strategies import POPBO
+from botorch_pref.strategies import POPBO, LaplacePOPBO
 from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE, PENALTY, best
 
 
-def on_items(**kwargs: Any) -> POPBO:
-    return POPBO(
-        **{"confidence": "laplace", "choices": rand(8, 2), "hyperparameters": FIXED, **kwargs}
-    )
+def on_items(**kwargs: Any) -> LaplacePOPBO:
+    return LaplacePOPBO(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
 
 
 class TestContractOnChoices(StrategyContract):
-    def make(self, seed: int = 0) -> POPBO:
+    def make(self, seed: int = 0) -> LaplacePOPBO:
         return on_items(choices=rand(12, 2), seed=seed)
 
 
 class TestContractOfThePaper(StrategyContract):
-    def make(self, seed: int = 0) -> POPBO:
+    def make(self, seed: int = 0) -> LaplacePOPBO:
         return POPBO.paper(choices=rand(12, 2), regularizer="theta_mean", seed=seed)
 
 
 class TestContractOnABox(BoxContract):
-    def make(self, seed: int = 0) -> POPBO:
-        return POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED, kappa=4.0, seed=seed)
+    def make(self, seed: int = 0) -> LaplacePOPBO:
+        return LaplacePOPBO(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
 
 
 @pytest.mark.parametrize("kappa", ["laplace", 4.0])
@@ -66,9 +63,7 @@ def test_the_first_opponent_is_random() -> None:
     assert asked == set(range(8))
     boxes = torch.stack(
         [
-            POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED, seed=seed)
-            .ask()
-            .items[1]
+            LaplacePOPBO(bounds=LINE, hyperparameters=FIXED, seed=seed).ask().items[1]
             for seed in range(8)
         ]
     )
@@ -109,7 +104,7 @@ def test_open_queries_differ() -> None:
     common.assert_open_queries_differ(on_items, num_annotators=4)
     common.assert_open_queries_differ(lambda: on_items(beta=0.0), num_annotators=4)
     common.assert_open_queries_differ(
-        lambda: POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED), num_annotators=3
+        lambda: LaplacePOPBO(bounds=LINE, hyperparameters=FIXED), num_annotators=3
     )
 
 
@@ -136,7 +131,7 @@ def test_state_keeps_every_option() -> None:
     strategy = on_items(beta=0.7, exclude_identical=False, kappa=3.0, regularizer="theta", seed=5)
     play(strategy, 4)
     read = stored(strategy)
-    assert (read.beta, read.exclude_identical, read.confidence) == (0.7, False, "laplace")
+    assert (read.beta, read.exclude_identical) == (0.7, False)
     assert (read.learner.kappa, read.learner.regularizer, read.seed) == (3.0, "theta", 5)
 
 
@@ -154,15 +149,8 @@ def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str)
         on_items(**options)
 
 
-def test_other_confidence_sets_are_refused() -> None:
-    with pytest.raises(ComparisonDataError, match="`confidence`"):
-        on_items(confidence="bootstrap")
-    with pytest.raises(ComparisonDataError, match="`report`"):
-        on_items(report="min-sigma")
-
-
 def test_answers_are_learnt() -> None:
-    strategy = POPBO(choices=GRID, confidence="laplace", hyperparameters=FIXED)
+    strategy = LaplacePOPBO(choices=GRID, hyperparameters=FIXED)
     for _ in range(30):
         query = strategy.ask()
         strategy.tell(query, answer(query))
@@ -174,9 +162,8 @@ def test_answers_are_learnt() -> None:
 
 @pytest.mark.parametrize("exclude", [True, False])
 def test_the_index_on_a_box(exclude: bool) -> None:
-    strategy = POPBO(
+    strategy = LaplacePOPBO(
         bounds=LINE,
-        confidence="laplace",
         hyperparameters=FIXED,
         exclude_identical=exclude,
         beta=2.0,
@@ -191,12 +178,10 @@ def test_the_index_on_a_box(exclude: bool) -> None:
 
 
 def test_identical_pairs_on_a_box() -> None:
-    strategy = POPBO(bounds=LINE, confidence="laplace", hyperparameters=FIXED, beta=0.0)
+    strategy = LaplacePOPBO(bounds=LINE, hyperparameters=FIXED, beta=0.0)
     for query in play(strategy, 6):
         assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0
-    allowed = POPBO(
-        bounds=LINE, confidence="laplace", hyperparameters=FIXED, beta=0.0, exclude_identical=False
-    )
+    allowed = LaplacePOPBO(bounds=LINE, hyperparameters=FIXED, beta=0.0, exclude_identical=False)
     queries = play(allowed, 8)
     same = [torch.equal(query.items[0], query.items[1]) for query in queries]
     assert allowed.num_identical == sum(

@@ -17,15 +17,14 @@ from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.runner import simulate
 from botorch_pref.strategies import POPBO, Strategy
-from botorch_pref.strategies.learner import kernel_of
-from botorch_pref.strategies.pop_bo.reports import interval_width
+from botorch_pref.strategies.utility import kernel_of
 from experiments.problems import GPSample
 from tests.contracts.strategy import BoxContract, StrategyContract, play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE
 
-REPORTS = ["max-mle", "max-mle-sampled", "min-sigma", "min-width"]
+REPORTS = ["max-mle", "min-sigma"]
 
 
 def on_items(**kwargs: Any) -> POPBO:
@@ -45,7 +44,7 @@ class TestContractOnABox(BoxContract):
     num_duels = 3
 
     def make(self, seed: int = 0) -> POPBO:
-        return on_a_box(seed=seed, report="min-width")
+        return on_a_box(seed=seed, report="min-sigma")
 
 
 def model_of(strategy: POPBO) -> LikelihoodRatioModel:
@@ -56,12 +55,8 @@ def model_of(strategy: POPBO) -> LikelihoodRatioModel:
     data = Comparisons.from_pairs(pairs, answers)
     kernel = kernel_of(FIXED, strategy.space, FIXED["kernel"])
     return LikelihoodRatioModel.from_comparisons(
-        data.datapoints, data, covar_module=kernel, norm_bound=strategy.set.norm_bound
+        data.datapoints, data, covar_module=kernel, norm_bound=strategy.current_norm_bound
     )
-
-
-def test_it_is_the_default() -> None:
-    assert POPBO(choices=GRID).confidence == "likelihood-ratio"
 
 
 @pytest.mark.parametrize("make", [on_items, on_a_box])
@@ -137,19 +132,19 @@ def test_the_norm_bound_grows_and_never_shrinks() -> None:
     for _ in range(10):
         for either in (strategy, fixed):
             play(either, 1)
-        bounds.append(strategy.set.norm_bound)
+        bounds.append(strategy.current_norm_bound)
     assert bounds == sorted(bounds)
     assert bounds[-1] in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-    assert fixed.set.norm_bound == 0.25
-    assert stored(strategy).set.norm_bound == bounds[-1]
+    assert fixed.current_norm_bound == 0.25
+    assert stored(strategy).current_norm_bound == bounds[-1]
 
 
 def test_learnt_kernels_have_unit_variance() -> None:
     strategy = POPBO(bounds=LINE)
     common.play_noisily(strategy, 3)
     x = torch.zeros(1, 1, dtype=torch.float64)
-    assert float(strategy.set.model().covar_module(x).to_dense()) == pytest.approx(1.0)
-    given = on_a_box().set.model().covar_module(x).to_dense()
+    assert float(strategy.confidence_set().covar_module(x).to_dense()) == pytest.approx(1.0)
+    given = on_a_box().confidence_set().covar_module(x).to_dense()
     assert float(given) == pytest.approx(FIXED["outputscale"])
 
 
@@ -164,21 +159,14 @@ def test_open_queries_differ() -> None:
 @pytest.mark.parametrize("report", REPORTS)
 def test_reports(report: Any) -> None:
     strategy = on_items(report=report, adapt_norm_bound=False)
-    widths = []
     for step in range(12):
-        query = strategy.ask()
-        if strategy.num_answers:
-            widths.append(interval_width(model_of(strategy), strategy.space.normalize(query.items)))
-        strategy.tell(query, [1.0, 0.0, 1.0, 0.5][step % 4])
+        strategy.tell(strategy.ask(), [1.0, 0.0, 1.0, 0.5][step % 4])
     index = strategy.recommend_index()
     model, table = model_of(strategy), strategy.space.normalize(strategy.space.table)
     firsts = [done.query.indices[0] for done in strategy.history]
     if report == "max-mle":
         assert index == int(model.mle(table).argmax())
-    elif report == "max-mle-sampled":
-        asked = sorted({i for done in strategy.history for i in done.query.indices})
-        assert index == asked[int(model.mle(table[asked]).argmax())]
-    elif report == "min-sigma":
+    else:
         bounds = []
         for k, done in enumerate(strategy.history):
             before = on_items(report=report, adapt_norm_bound=False)
@@ -189,9 +177,6 @@ def test_reports(report: Any) -> None:
                 sigma = float(model_of(before).duel_sigma(pair))
             bounds.append(2 * (2 * 2.0 + k**0.25) * sigma)
         assert index == firsts[int(np.argmin(bounds))]
-    else:
-        assert strategy.widths[1:] == pytest.approx(widths, abs=1e-5)
-        assert index == firsts[int(np.argmin(strategy.widths))]
     assert stored(strategy).recommend_index() == index
     assert torch.equal(strategy.recommend(), strategy.space.table[index])
 
@@ -205,7 +190,7 @@ def test_reports_on_a_box(report: Any) -> None:
     item = strategy.recommend()
     if report == "max-mle":
         grid = common.line(301)
-        mle = strategy.set.model().mle
+        mle = strategy.confidence_set().mle
         assert mle(item.unsqueeze(0)) >= mle(grid).max() - 1e-6
     else:
         assert any(torch.equal(item, asked) for asked in strategy.asked_items())
@@ -241,9 +226,8 @@ def test_state_keeps_every_option() -> None:
     strategy = on_items(slack=slack, report="min-sigma", value_bound=3.0, adapt_norm_bound=False)
     play(strategy, 4)
     read = stored(strategy)
-    assert read.set.options() == strategy.set.options()
-    assert read.set.options()["slack"] == slack
-    assert (read.report, read.confidence) == ("min-sigma", "likelihood-ratio")
+    assert read._options() == strategy._options()
+    assert (read.slack, read.report, read.value_bound) == (slack, "min-sigma", 3.0)
 
 
 # Regret, in the setting of Xu et al. (2024), Sec. 6.1, on a line.

@@ -72,7 +72,7 @@ def test_one_new_item_is_a_duel(space: dict[str, Any]) -> None:
         first_wins = step % 3 > 0
         duels.tell(duel, float(first_wins))
         choices.tell(choice, int(not first_wins))
-        models = duels.set.model(), choices.set.model()
+        models = duels.confidence_set(), choices.confidence_set()
         likelihoods = [float(model.maximum_likelihood.log_likelihood) for model in models]
         assert likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-6)
         assert [model.num_answers for model in models] == [step + 1] * 2
@@ -82,7 +82,7 @@ def test_one_new_item_is_a_duel(space: dict[str, Any]) -> None:
 def test_new_items_are_chosen_greedily() -> None:
     strategy = on_items(num_new=2, adapt_norm_bound=False)
     play(strategy, 5)
-    model, table = strategy.set.model(), strategy.space.table
+    model, table = strategy.confidence_set(), strategy.space.table
     query = strategy.ask()
     shown = list(query.indices[2:])
     for row in query.indices[:2]:
@@ -95,7 +95,7 @@ def test_new_items_are_chosen_greedily() -> None:
 def test_an_advantage_over_all_is_no_larger_than_over_each() -> None:
     strategy = on_items(num_new=2)
     play(strategy, 6)
-    model, points = strategy.set.model(), rand(5, 2, seed=9).unsqueeze(-2)
+    model, points = strategy.confidence_set(), rand(5, 2, seed=9).unsqueeze(-2)
     opponents = strategy.space.table[:3]
     joint = OptimisticChoice(model, opponents)(points)
     known = model.with_items(opponents)
@@ -110,7 +110,7 @@ def test_an_advantage_over_all_is_no_larger_than_over_each() -> None:
 def test_the_gradient_over_several_opponents() -> None:
     strategy = on_items(num_new=2, choices=BOX[0] + (BOX[1] - BOX[0]) * rand(12, 2))
     play(strategy, 4)
-    rule = OptimisticChoice(strategy.set.model(), strategy.asked_items()[:3])
+    rule = OptimisticChoice(strategy.confidence_set(), strategy.asked_items()[:3])
     X = (BOX[0] + (BOX[1] - BOX[0]) * rand(4, 2, seed=3)).unsqueeze(-2).requires_grad_()
     (gradient,) = torch.autograd.grad(rule(X).sum(), X)
     step = 1e-4
@@ -130,7 +130,7 @@ def test_it_resumes(make: Any, num_new: int) -> None:
     read = stored(strategy)
     assert read.ask("ann") == waiting
     assert read.ask("bob") == strategy.ask("bob")
-    assert read.set.options() == strategy.set.options()
+    assert read._options() == strategy._options()
     assert read.num_new == num_new
     assert torch.equal(read.recommend(), strategy.recommend())
 
