@@ -31,14 +31,14 @@ from botorch_pref.queries import Evaluate, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Answered, Strategy
-from botorch_pref.strategies.learner import (
+from botorch_pref.strategies.pf_ts import Schedule, as_schedule
+from botorch_pref.strategies.utility import (
+    ArmPath,
     fitted_values,
     fixed_values,
     kernel_of,
     refit_is_due,
 )
-from botorch_pref.strategies.schedules import Schedule, as_schedule
-from botorch_pref.strategies.utility import ArmPath
 
 
 class ValuePosterior:
@@ -114,7 +114,7 @@ class GPTS(Strategy):
             space: a search space.
             seed: The seed of all draws.
             hyperparameters: Fixed values as in
-                :class:`~botorch_pref.strategies.learner.UtilityLearner`, with a prior mean
+                :class:`~botorch_pref.strategies.utility.UtilityLearner`, with a prior mean
                 of zero; or ``"evidence"`` to learn them, with the average of the values
                 for the prior mean, whenever the data have grown by a tenth.
             noise: The variance of the noise on a value, in squared units of the value. The

@@ -29,7 +29,7 @@ from botorch_pref.strategies.budgeted import (
 from botorch_pref.strategies.budgeted.beliefs import hyperparameters, set_hyperparameters
 from botorch_pref.strategies.budgeted.options import check_noise
 from botorch_pref.strategies.exact_fit import fit_exactly
-from botorch_pref.strategies.learner import refit_is_due
+from botorch_pref.strategies.utility import refit_is_due
 from experiments.baselines.gp_ts import ValuePosterior
 
 _NUM_FEATURES = 2048

@@ -24,8 +24,7 @@ from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.learning import ModelOptions
-from botorch_pref.strategies.utility import Pair, UtilityStrategy
+from botorch_pref.strategies.utility import ModelOptions, Pair, UtilityStrategy
 
 _BETA = 4.0  # BoTorch's, the square of the multiple of the standard deviation
 _VALUE_NOISE = 1e-5  # of believed values, in units of the prior variance

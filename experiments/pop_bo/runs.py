@@ -28,7 +28,7 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.runner import run_experiment
 from botorch_pref.runner.run import StrategyFactory
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.learner import kernel_of
+from botorch_pref.strategies.utility import kernel_of
 from experiments.claims import Claim, Comparison
 from experiments.experiment import Column, Experiment, RegretExperiment
 from experiments.figures import draw_utility_band, plot_panels
