@@ -12,7 +12,6 @@ and no space if it sets ``bounds`` or ``choices``.
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,10 +24,9 @@ from tqdm import tqdm
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner.history import typed
-from botorch_pref.runner.plan import planned_runs, shared_settings
-from botorch_pref.runner.run import JudgeFactory, ProblemFactory, Run, StrategyFactory
+from botorch_pref.runner.run import JudgeFactory, ProblemFactory, Run, StrategyFactory, planned_runs
 from botorch_pref.runner.simulation import Link, Record
-from botorch_pref.runner.store import Store
+from botorch_pref.runner.store import Store, shared_settings
 
 _FIRST = [
     "problem",
@@ -93,23 +91,11 @@ def run_experiment(
     """
     options = (recommend_every, link, evaluations, record)
     runs = planned_runs(problem, strategies, horizon, seeds, judge, *options)
-    return _tidy(_played(runs, _checked_jobs(n_jobs), progress, directory))
-
-
-def _played(
-    runs: Sequence[Run],
-    n_jobs: int | None,
-    progress: bool,
-    directory: str | os.PathLike[str] | None,
-) -> list[pd.DataFrame]:
-    """The table of every run, from the folder where it is there."""
+    if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs == 0):
+        raise UnsupportedError(f"n_jobs must be a whole number but 0, or None, got {n_jobs!r}.")
     settings = shared_settings(runs[0])
     store = None if directory is None else Store(directory)
-    done: dict[int, pd.DataFrame] = {}
-    if store is not None:
-        store.open(settings, runs)
-        tables = {i: store.load(run) for i, run in enumerate(runs)}
-        done = {i: table for i, table in tables.items() if table is not None}
+    done = {} if store is None else store.open(settings, runs)
     # All strategies of one seed before those of the next: what is stopped is balanced.
     missing = sorted({*range(len(runs))} - done.keys(), key=lambda i: (runs[i].seed, i))
     name, total = settings["problem"], len(runs)
@@ -119,17 +105,7 @@ def _played(
                 store.save(runs[i], table)
             done[i] = table
             bar.update()
-    return [done[i] for i in range(total)]
-
-
-def _checked_jobs(n_jobs: int | None) -> int | None:
-    try:
-        number = None if n_jobs is None else operator.index(n_jobs)
-    except TypeError:
-        number = 0
-    if number == 0:
-        raise UnsupportedError(f"n_jobs must be a whole number but 0, or None, got {n_jobs!r}.")
-    return number
+    return _tidy([done[i] for i in range(total)])
 
 
 # The number of a run, its table, and whether it is in the folder.
@@ -141,7 +117,7 @@ def _finished(
 ) -> Iterator[_Finished]:
     """The missing runs as they are finished."""
     calls: Iterator[tuple[Callable[..., _Finished], Any, Any]] = (
-        joblib.delayed(_play)(i, runs[i], store) for i in missing
+        joblib.delayed(_simulate)(i, runs[i], store) for i in missing
     )
     try:
         parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
@@ -150,9 +126,9 @@ def _finished(
     yield from parallel(calls)
 
 
-def _play(number: int, run: Run, store: Store | None) -> _Finished:
-    """Play a run, and save it where it was played if the folder is there."""
-    table = run.play()
+def _simulate(number: int, run: Run, store: Store | None) -> _Finished:
+    """Simulate a run, and save it where it was simulated if the folder is there."""
+    table = run.simulate()
     saved = store is not None and store.visible
     if store is not None and saved:
         store.save(run, table)

@@ -1,25 +1,36 @@
-r"""One run of an experiment: one strategy under one seed, alone in its process, on one thread."""
+r"""The runs of an experiment: one strategy under one seed each, on one thread."""
 
 from __future__ import annotations
 
 import inspect
 import math
+import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pandas as pd
+import torch
 from botorch.exceptions.errors import BotorchError
+from threadpoolctl import threadpool_limits
 
-from botorch_pref.problems import PreferenceProblem
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import LogisticJudge, PreferenceProblem
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner.simulation import Judge, Link, Record, Simulated, simulate
-from botorch_pref.runner.threads import num_threads
+from botorch_pref.runner.simulation import (
+    Judge,
+    Link,
+    Record,
+    SimulatedStrategy,
+    checked_count,
+    simulate,
+)
 from botorch_pref.space import SearchSpace
 
-StrategyFactory = Callable[..., Simulated]
+StrategyFactory = Callable[..., SimulatedStrategy]
 JudgeFactory = Callable[..., Judge]
 ProblemFactory = Callable[[int], PreferenceProblem]
 
@@ -35,7 +46,7 @@ class RunError(BotorchError, RuntimeError):
 
 @dataclass(frozen=True)
 class Run:
-    r"""What one run of an experiment is.
+    r"""One run of an experiment.
 
     Attributes:
         problem: The problem, or what makes it of the seed.
@@ -47,7 +58,7 @@ class Run:
         judge: What makes the judge, called with the problem and ``seed=``.
         link: The link of the dueling regret.
         evaluations: After how many evaluations it ends, if not after ``horizon`` duels.
-        record: What is written down of every query.
+        record: What is recorded of every query.
     """
 
     problem: PreferenceProblem | ProblemFactory
@@ -61,7 +72,7 @@ class Run:
     evaluations: int | None = None
     record: Record | None = None
 
-    def play(self) -> pd.DataFrame:
+    def simulate(self) -> pd.DataFrame:
         r"""Simulate the run.
 
         Returns:
@@ -73,14 +84,14 @@ class Run:
         """
         try:
             with _TURN, num_threads():
-                return self._play()
+                return self._simulate()
         except Exception as error:
             # A new error, as not every other one can be sent from process to process.
             raise RunError(
                 f"strategy {self.strategy!r}, seed {self.seed}: {type(error).__name__}: {error}"
             ) from error
 
-    def _play(self) -> pd.DataFrame:
+    def _simulate(self) -> pd.DataFrame:
         problem = self.problem
         if not isinstance(problem, PreferenceProblem):
             problem = problem(self.seed)
@@ -109,9 +120,25 @@ class Run:
         return table
 
 
+@contextmanager
+def num_threads(threads: int = 1) -> Iterator[None]:
+    """Compute on so many threads inside the block, and on as many as before after it.
+
+    NumPy and SciPy get one, as in BoTorch's searches: their matrices are small, and threads
+    that wait for them spin. On one thread sums always have the same order.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def build_strategy(
     factory: StrategyFactory, problem: PreferenceProblem, seed: int, horizon: int
-) -> Simulated:
+) -> SimulatedStrategy:
     r"""Make a strategy for a problem.
 
     Args:
@@ -127,20 +154,87 @@ def build_strategy(
     Returns:
         The strategy.
     """
-    taken = {name for name in ("space", "seed", "horizon") if _takes(factory, name)}
-    options: dict[str, Any] = {"seed": seed, "horizon": horizon}
-    options = {name: value for name, value in options.items() if name in taken}
+    given = {"seed": seed, "horizon": horizon}
+    options: dict[str, Any] = {name: x for name, x in given.items() if _takes(factory, name)}
     bound = _unwrapped(factory)[1]
-    if "space" in taken and not {"bounds", "choices"} & bound:
+    if _takes(factory, "space") and not {"bounds", "choices"} & bound:
         options["space"] = SearchSpace(problem.bounds, problem.choices)
     if "problem" in inspect.signature(factory).parameters and "problem" not in bound:
         options["problem"] = problem
     return factory(**options)
 
 
-def factory_name(factory: StrategyFactory) -> str | None:
-    """The name of what a factory calls, if it has one."""
-    return getattr(_unwrapped(factory)[0], "__name__", None)
+def planned_runs(
+    problem: PreferenceProblem | ProblemFactory,
+    strategies: Mapping[str, StrategyFactory] | Iterable[StrategyFactory],
+    horizon: int,
+    seeds: int | Iterable[int],
+    judge: JudgeFactory | None,
+    recommend_every: int,
+    link: Link,
+    evaluations: int | None = None,
+    record: Record | None = None,
+) -> list[Run]:
+    """All runs of the first strategy, by rising seed, then those of the next; checked."""
+    horizon = checked_count("horizon", horizon)
+    recommend_every = checked_count("recommend_every", recommend_every)
+    if not callable(problem):
+        raise UnsupportedError(f"problem must be a problem, or make one, got {problem!r}.")
+    if judge is not None and not callable(judge):
+        raise UnsupportedError(f"judge must make a judge, or be None, got {judge!r}.")
+    judge = LogisticJudge if judge is None else judge
+    counted = (None if evaluations is None else checked_count("evaluations", evaluations), record)
+    numbers = _checked_seeds(seeds)
+    return [
+        Run(problem, name, factory, seed, horizon, recommend_every, judge, link, *counted)
+        for name, factory in _named(strategies).items()
+        for seed in numbers
+    ]
+
+
+def _named(strategies: object) -> dict[str, StrategyFactory]:
+    """The factories by name."""
+    named: dict[Any, Any] = {}
+    if isinstance(strategies, Mapping):
+        named = dict(strategies)
+    elif isinstance(strategies, Iterable):
+        for factory in strategies:
+            name = getattr(_unwrapped(factory)[0], "__name__", None)
+            if name is None or name in named:
+                why = "has no name" if name is None else f"is not the only {name!r}"
+                raise UnsupportedError(
+                    f"strategies: {factory!r} {why}; give a mapping of names to factories."
+                )
+            named[name] = factory
+    if not named:
+        raise UnsupportedError(
+            f"strategies must be factories, at least one, by name or in a row, got {strategies!r}."
+        )
+    for name, factory in named.items():
+        if not isinstance(name, str) or not name:
+            raise UnsupportedError(f"strategies: a name must be a string, got {name!r}.")
+        if not callable(factory):
+            raise UnsupportedError(
+                f"strategies: {name!r} must make a strategy, not be one, got {factory!r}."
+            )
+    return named
+
+
+def _checked_seeds(seeds: object) -> list[int]:
+    """The seeds, in rising order."""
+    try:
+        if isinstance(seeds, Iterable):
+            numbers = sorted(map(operator.index, seeds))
+        else:
+            numbers = [*range(operator.index(seeds))]  # type: ignore[arg-type]
+    except TypeError:
+        numbers = []
+    if not numbers or numbers[0] < 0 or len({*numbers}) < len(numbers):
+        raise UnsupportedError(
+            "seeds must be different whole numbers, at least 0, or how many of them, at least 1, "
+            f"got {seeds!r}."
+        )
+    return numbers
 
 
 def _unwrapped(factory: StrategyFactory) -> tuple[Callable[..., Any], set[str]]:

@@ -2,7 +2,8 @@ r"""A strategy asks a judge about a problem with a known utility."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -19,9 +20,8 @@ from botorch_pref.problems import (
     scalar_regret,
     simple_regret,
 )
-from botorch_pref.queries import Query
+from botorch_pref.queries import Evaluate, Query
 from botorch_pref.runner.history import History, history_table
-from botorch_pref.runner.limits import Limits
 
 # A judge need only take the queries that its strategy asks.
 Judge = Callable[[Any, int], float | None]
@@ -34,7 +34,7 @@ _NUM_RANDOM_ITEMS = 2**14
 _SLOTS = ("first", "second")
 
 
-class Simulated(Protocol):
+class SimulatedStrategy(Protocol):
     r"""What a simulation needs of a strategy.
 
     One with a budget also has ``spent``, the cost of what it asked, and ``finished``, whether
@@ -56,7 +56,7 @@ class Simulated(Protocol):
 
 
 def simulate(
-    strategy: Simulated,
+    strategy: SimulatedStrategy,
     problem: PreferenceProblem,
     judge: Judge,
     horizon: int,
@@ -90,47 +90,52 @@ def simulate(
         UnsupportedError: If ``horizon``, ``recommend_every`` or ``evaluations`` is no positive
             whole number, the problem does not know its maximum, or a query is of another kind.
     """
-    limits = Limits.checked(horizon, evaluations, recommend_every)
+    horizon = checked_count("horizon", horizon)
+    recommend_every = checked_count("recommend_every", recommend_every)
+    if evaluations is not None:
+        evaluations = checked_count("evaluations", evaluations)
     name = name or type(strategy).__name__
     random_regret = random_play(problem, link) if random_regret is None else random_regret
+    total = evaluations or horizon
+    unit, text = "duel" if evaluations is None else "evaluation", f"{problem.name}, {name}"
     rows: list[dict[str, Any]] = []
-    with tqdm(desc=f"{problem.name}, {name}", disable=not progress, **limits.bar) as bar:
+    left = total
+    with tqdm(desc=text, total=total, unit=unit, disable=not progress) as bar:
         try:
-            for row in _steps(strategy, problem, judge, limits, link, record):
+            for step in range(1, horizon + 1):
+                row = _step(strategy, problem, judge, step, link, record)
+                if row is None:
+                    if rows:  # only now it is known that it was the last one
+                        rows[-1] = _finished(strategy, problem, rows[-1])
+                    break
+                measured = row["kind"] == Evaluate.kind and row["answer"] is not None
+                counts = measured or evaluations is None
+                left -= counts
+                if step % recommend_every == 0 or step == horizon or not left:
+                    row |= _recommendation(strategy, problem)
                 rows.append(row)
-                bar.update(limits.counts(row))
+                bar.update(counts)
+                if not left:
+                    break
         except KeyboardInterrupt:
             if not interruptible:
                 raise
-    return History(problem.name, name, limits.horizon, random_regret, history_table(rows))
+    return History(problem.name, name, horizon, random_regret, history_table(rows))
 
 
-def _steps(
-    strategy: Simulated,
-    problem: PreferenceProblem,
-    judge: Judge,
-    limits: Limits,
-    link: Link,
-    record: Record | None,
-) -> Iterator[dict[str, Any]]:
-    """The rows of a simulation, one after the other."""
-    left = limits.horizon if limits.evaluations is None else limits.evaluations
-    row: dict[str, Any] = {}
-    for step in range(1, limits.horizon + 1):
-        start = perf_counter()
-        query = _asked(strategy)
-        seconds = perf_counter() - start
-        if query is None:
-            if row:  # only now it is known that it was the last one
-                row |= _end(strategy, problem, row)
-            return
-        row = _played(strategy, problem, judge, (query, step, seconds), link, record)
-        left -= limits.counts(row)
-        if step % limits.recommend_every == 0 or step == limits.horizon or not left:
-            row |= _recommendation(strategy, problem)
-        yield row
-        if not left:
-            return
+def checked_count(argument: str, value: int) -> int:
+    """A whole number, at least 1, as Python's own.
+
+    Raises:
+        UnsupportedError: If it is anything else; names the argument.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise UnsupportedError(f"{argument} must be a whole number, at least 1, got {value!r}.")
+    return number
 
 
 def random_play(problem: PreferenceProblem, link: Link = torch.sigmoid) -> float:
@@ -168,33 +173,31 @@ def _best(problem: PreferenceProblem) -> float:
         ) from error
 
 
-def _asked(strategy: Simulated) -> Query | None:
-    """The next query, or none where the budget does not pay for it."""
-    if not getattr(strategy, "finished", False):
-        try:
-            return strategy.ask()
-        except UnsupportedError:
-            if not getattr(strategy, "finished", False):
-                raise
-    return None
-
-
-def _played(
-    strategy: Simulated,
+def _step(
+    strategy: SimulatedStrategy,
     problem: PreferenceProblem,
     judge: Judge,
-    asked: tuple[Query, int, float],
+    step: int,
     link: Link,
     record: Record | None,
-) -> dict[str, Any]:
-    """Judge and tell one duel, choice, label or evaluation, asked at a step in some seconds."""
-    query, step, seconds = asked
+) -> dict[str, Any] | None:
+    """Ask and answer one query; none where the budget does not pay for it."""
+    start = perf_counter()
+    if getattr(strategy, "finished", False):
+        return None
+    try:
+        query = strategy.ask()
+    except UnsupportedError:
+        if not getattr(strategy, "finished", False):
+            raise
+        return None
+    seconds = perf_counter() - start
     recorded = {} if record is None else record(strategy, query)
     answer = judge(query, step)
     start = perf_counter()
     strategy.tell(query, answer)
     seconds += perf_counter() - start
-    shown, utilities = _judged(problem, query)
+    shown, utilities = _shown(problem, query)
     row = {"step": step, **shown, **recorded, "kind": query.kind, "answer": answer}
     if hasattr(strategy, "spent"):
         row |= {"cost": float(strategy.spent), "finished": False}
@@ -206,7 +209,7 @@ def _played(
     return row | {"seconds": seconds}
 
 
-def _judged(problem: PreferenceProblem, query: Query) -> tuple[dict[str, Any], Tensor]:
+def _shown(problem: PreferenceProblem, query: Query) -> tuple[dict[str, Any], Tensor]:
     """What was asked, as columns, and the utilities of its items."""
     items = query.rows.to(problem.bounds)
     slots = [*_SLOTS, *(f"item{i}" for i in range(3, len(items) + 1))][: len(items)]
@@ -225,7 +228,7 @@ def _judged(problem: PreferenceProblem, query: Query) -> tuple[dict[str, Any], T
     return row, utilities
 
 
-def _recommendation(strategy: Simulated, problem: PreferenceProblem) -> dict[str, Any]:
+def _recommendation(strategy: SimulatedStrategy, problem: PreferenceProblem) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if problem.choices is None:
         item = strategy.recommend().to(problem.bounds)
@@ -238,10 +241,12 @@ def _recommendation(strategy: Simulated, problem: PreferenceProblem) -> dict[str
     return row | {"recommendation_regret": float(simple_regret(_best(problem), utility))}
 
 
-def _end(strategy: Simulated, problem: PreferenceProblem, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What is added to a row after which nothing more is paid."""
+def _finished(
+    strategy: SimulatedStrategy, problem: PreferenceProblem, row: dict[str, Any]
+) -> dict[str, Any]:
+    """The last row of a strategy whose budget is spent."""
     known = "recommendation_regret" in row
-    return {"finished": True} | ({} if known else _recommendation(strategy, problem))
+    return row | {"finished": True} | ({} if known else _recommendation(strategy, problem))
 
 
 def _coordinates(prefix: str, item: Tensor) -> dict[str, float]:

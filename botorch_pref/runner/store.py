@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import inspect
 import io
 import json
 import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.runner.described import described
+from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner.history import column_type, replacing
 from botorch_pref.runner.run import Run
+from botorch_pref.runner.simulation import random_play
 
 MANIFEST = "experiment.json"
 _VERSION = 1
 _MAX_NAME = 80
+_DIGITS = 9  # of a manifest's numbers: machines differ in the last ones
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "bool": {"True": True, "False": False}.__getitem__,
@@ -31,8 +39,8 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "Int64": lambda text: int(text) if text else pd.NA,
     "float64": lambda text: float(text) if text else math.nan,
 }
-_KNOWN = ("problem", "strategy", "seed", "step", "identical")
-_REGRETS = ("dueling_regret", "utility_regret")  # missing of labels
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_HASH_LENGTH = 12  # hexadecimal digits
 
 
 class Store:
@@ -40,14 +48,12 @@ class Store:
 
     A file is moved into place when it is complete, so whatever ends a program leaves whole
     runs behind.
+
+    Args:
+        directory: The folder; nothing is read or written yet.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        r"""Name the folder; nothing is read or written yet.
-
-        Args:
-            directory: The folder.
-        """
         # Workers may run in other folders.
         self.directory = Path(directory).resolve()
 
@@ -56,12 +62,15 @@ class Store:
         """Whether this machine sees the folder."""
         return (self.directory / MANIFEST).is_file()
 
-    def open(self, settings: Mapping[str, Any], runs: Sequence[Run]) -> None:
+    def open(self, settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[int, pd.DataFrame]:
         r"""Start the experiment's manifest, or add strategies to it.
 
         Args:
             settings: What all runs share, as plain JSON.
-            runs: The runs, whose strategies are described beside.
+            runs: The runs of one experiment.
+
+        Returns:
+            The tables of the runs that are there, by their number.
 
         Raises:
             UnsupportedError: If the folder holds another experiment, or runs without a
@@ -75,7 +84,7 @@ class Store:
                 raise self._other(f"its {name} is {known.get(name)!r}, not {value!r}")
         merged = dict(known.get("strategies", {}))
         for run in runs:
-            name, text = run.strategy, described(run.factory)
+            name, text = run.strategy, describe(run.factory)
             if merged.setdefault(name, text) != text:
                 raise self._other(f"its strategy {name!r} is {merged[name]}, not {text}")
         manifest = {**wanted, "strategies": merged}
@@ -83,32 +92,40 @@ class Store:
             self.directory.mkdir(parents=True, exist_ok=True)
             with replacing(self.directory / MANIFEST) as temporary:
                 temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-
-    def path(self, strategy: str, seed: int) -> Path:
-        """The file of a run; readable where the name allows it."""
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", strategy)[:_MAX_NAME]
-        if name != strategy:
-            name += "-" + hashlib.sha256(strategy.encode()).hexdigest()[:8]
-        return self.directory / f"{name}-seed{seed}.csv"
+        tables = {i: self._load(run) for i, run in enumerate(runs)}
+        return {i: table for i, table in tables.items() if table is not None}
 
     def save(self, run: Run, table: pd.DataFrame) -> None:
         """Write the table of a run, all of it or nothing."""
-        with replacing(self.path(run.strategy, run.seed)) as temporary:
+        with replacing(self._path(run)) as temporary:
             table.to_csv(temporary, index=False, lineterminator="\n")
 
-    def load(self, run: Run) -> pd.DataFrame | None:
-        """The table of a run as it was saved; none unless it is complete and the run's own."""
-        path = self.path(run.strategy, run.seed)
+    def _load(self, run: Run) -> pd.DataFrame | None:
+        """The table of a run, to the last digit; none unless it is complete and the run's own."""
         try:
-            text = path.read_bytes().decode()
-            table = _read(text)
+            text = self._path(run).read_bytes().decode()
+            names, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+            columns = zip(names, zip(*rows, strict=True), strict=True)
+            table = pd.DataFrame({name: _column(name, values) for name, values in columns})
         except (OSError, ValueError, LookupError, csv.Error):
             return None
-        # What was cut off between two rows is too short; anywhere else it lacks the end of
-        # the last line.
-        if not text.endswith("\n"):
-            return None
-        return table if _is_complete(table, run) else None
+        if not text.endswith("\n") or not {"strategy", "seed", "step"}.issubset(table):
+            return None  # what was cut off lacks the end of the last line
+        own = table["strategy"].eq(run.strategy).all() and table["seed"].eq(run.seed).all()
+        number = len(table)
+        made = table["num_evaluations"].max() if "num_evaluations" in table else 0
+        ended = "finished" in table and bool(table["finished"].eq(True).fillna(False).any())
+        ended |= number == run.horizon or (run.evaluations is not None and made == run.evaluations)
+        return (
+            table if own and ended and table["step"].tolist() == [*range(1, number + 1)] else None
+        )
+
+    def _path(self, run: Run) -> Path:
+        """The file of a run; readable where the strategy's name allows it."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", run.strategy)[:_MAX_NAME]
+        if name != run.strategy:
+            name += "-" + hashlib.sha256(run.strategy.encode()).hexdigest()[:8]
+        return self.directory / f"{name}-seed{run.seed}.csv"
 
     def _read_manifest(self) -> dict[str, Any]:
         path = self.directory / MANIFEST
@@ -133,41 +150,95 @@ class Store:
         )
 
 
-def _read(text: str) -> pd.DataFrame:
-    """A table with every number as it was, to the last digit, and every column in its type."""
-    names, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    columns = zip(*rows, strict=True)
-    return pd.DataFrame(
-        {name: _column(name, values) for name, values in zip(names, columns, strict=True)}
-    )
-
-
 def _column(name: str, values: Sequence[str]) -> pd.Series[Any]:
     kind = column_type(name)
-    parse = _PARSERS[kind]
-    return pd.Series([parse(value) for value in values], dtype=kind)
+    return pd.Series([_PARSERS[kind](value) for value in values], dtype=kind)
 
 
-def _is_complete(table: pd.DataFrame, run: Run) -> bool:
-    if not {*_KNOWN, *_REGRETS, "recommendation_regret"}.issubset(table):
-        return False
-    paying = table[table["kind"] != "label"] if "kind" in table else table
-    if table[[*_KNOWN]].isna().any(axis=None) or paying[[*_REGRETS]].isna().any(axis=None):
-        return False
-    names = table[["strategy", "seed"]].drop_duplicates().to_numpy().tolist()
-    if names != [[run.strategy, run.seed]]:
-        return False
-    finished = "finished" in table and table["finished"].eq(True).fillna(False).any()
-    if run.evaluations is not None and not finished and not _is_ended(table, run):
-        return False
-    planned = run.evaluations is None and not finished
-    steps = range(1, (run.horizon if planned else len(table)) + 1)
-    due = [step % run.recommend_every == 0 or step == len(steps) for step in steps]
-    recommended = table["recommendation_regret"].notna()
-    return table["step"].tolist() == [*steps] and recommended.tolist() == due
+def shared_settings(run: Run) -> dict[str, Any]:
+    """What all runs of an experiment share, as plain JSON: it has to agree on resuming.
+
+    Raises:
+        UnsupportedError: If the problem does not know its maximum.
+    """
+    settings = {
+        "horizon": run.horizon,
+        "recommend_every": run.recommend_every,
+        "judge": describe(run.judge),
+        "link_at_1": _rounded(float(run.link(torch.ones((), dtype=torch.double)))),
+        "evaluations": run.evaluations,
+        "record": None if run.record is None else describe(run.record),
+    }
+    problem = run.problem
+    if not isinstance(problem, PreferenceProblem):
+        return {"problem": describe(problem), **settings}
+    # Of items and of all utilities: problems that share a name are told apart by these.
+    items = problem.bounds if problem.choices is None else problem.choices
+    own = {
+        "problem": problem.name,
+        "dim": problem.dim,
+        "random_regret": _rounded(random_play(problem, run.link)),
+        "items": _digest(items, _DIGITS),
+    }
+    return {**own, **settings}
 
 
-def _is_ended(table: pd.DataFrame, run: Run) -> bool:
-    """Whether all evaluations were made, or all steps that there may be."""
-    made = table["num_evaluations"].max() if "num_evaluations" in table else 0
-    return bool(made == run.evaluations) or len(table) == run.horizon
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def describe(factory: Callable[..., Any]) -> str:
+    r"""What a factory calls and with which arguments, the same in every process.
+
+    Args:
+        factory: A class, a function or method, a ``functools.partial`` of one, or an object.
+
+    Returns:
+        Its name; of what has none of its own, as a lambda, with a hash of its code, defaults and
+        closure.
+    """
+    if isinstance(factory, partial):
+        keywords = [f"{name}={_text(value)}" for name, value in factory.keywords.items()]
+        return f"{describe(factory.func)}({', '.join([*map(_text, factory.args), *keywords])})"
+    name = getattr(factory, "__qualname__", None)
+    if name is None:
+        return _ADDRESS.sub("", repr(factory))
+    if inspect.ismethod(factory) and not isinstance(factory.__self__, type):
+        return f"{_text(factory.__self__)}.{factory.__name__}"
+    if "<" in name and inspect.isfunction(factory):
+        cells = [cell.cell_contents for cell in factory.__closure__ or ()]
+        around = [factory.__defaults__, factory.__kwdefaults__, *cells]
+        return f"{name}#{_hash(f'{_code(factory.__code__)} {_text(around)}')}"
+    return _ADDRESS.sub("", name)
+
+
+def _text(value: Any) -> str:
+    """As ``repr``, but whole, without addresses, and with functions in full."""
+    if isinstance(value, Tensor):
+        return f"tensor({_digest(value, 17)})" if value.numel() > 1 else repr(value)
+    if isinstance(value, np.ndarray):
+        return f"array({_hash(f'{value.shape} {value.tolist()}')})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_text(key)}: {_text(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    if type(value) is tuple:
+        return f"({', '.join(map(_text, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, partial) or inspect.isroutine(value):
+        return describe(value)
+    return _ADDRESS.sub("", repr(value))
+
+
+def _code(code: CodeType) -> str:
+    constants = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return f"{code.co_code.hex()} {constants} {code.co_names}"
+
+
+def _digest(tensor: Tensor, digits: int) -> str:
+    """A hash of a tensor's numbers, so many digits of each."""
+    numbers = (f"{value:.{digits}g}" for value in tensor.flatten().tolist())
+    return _hash(f"{[*tensor.shape]} {' '.join(numbers)}")
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]

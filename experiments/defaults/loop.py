@@ -37,7 +37,7 @@ from botorch_pref.models import PreferenceGP
 from botorch_pref.models.fitting import KernelName, default_covar_module
 from botorch_pref.problems import LogisticJudge, PreferenceProblem, get_problem
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.runner.threads import num_threads
+from botorch_pref.runner import num_threads
 
 SPREAD = 3.0
 NUM_INITIAL = 4

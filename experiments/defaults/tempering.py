@@ -10,8 +10,7 @@ from joblib import Parallel, delayed
 
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, RKHSFunction
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.runner import simulate
-from botorch_pref.runner.threads import num_threads
+from botorch_pref.runner import num_threads, simulate
 from botorch_pref.strategies import PFTS, Schedule
 from experiments.arguments import Parser, count, jobs
 

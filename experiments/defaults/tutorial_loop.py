@@ -27,7 +27,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.randomness import seeded
-from botorch_pref.runner.threads import num_threads
+from botorch_pref.runner import num_threads
 from experiments.arguments import Parser, add_seeds
 from experiments.defaults.loop import (
     DEFAULT,

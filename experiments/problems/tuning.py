@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.table import TableProblem
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.runner.threads import num_threads
+from botorch_pref.runner import num_threads
 
 HYPERPARAMETERS = ("batch_size", "units", "learning_rate", "momentum", "weight_decay")
 _LOGARITHMIC = ("batch_size", "units", "learning_rate", "weight_decay")

@@ -155,7 +155,7 @@ def test_runs_are_saved_and_gone_on_with(
     assert main(arguments) == 0
     assert capsys.readouterr().out.startswith("63 measured catalysts, by cost")
     assert len(pd.read_csv(tmp_path / "cost-rows.csv")) == 2 * 2 * 6
-    run, played = Run.play, []
+    run, played = Run.simulate, []
 
     def counted(self: Run) -> pd.DataFrame:
         played.append(self.seed)
@@ -163,7 +163,7 @@ def test_runs_are_saved_and_gone_on_with(
             raise KeyboardInterrupt
         return run(self)
 
-    monkeypatch.setattr(Run, "play", counted)
+    monkeypatch.setattr(Run, "simulate", counted)
     assert main([*arguments, "--seeds", "3"]) == 0
     assert "with 4 runs that were finished before" in capsys.readouterr().out
     assert played == [2, 2]

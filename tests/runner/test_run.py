@@ -8,13 +8,20 @@ import pandas as pd
 import pytest
 import torch
 
-from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
-from botorch_pref.runner import RunError, simulate, threads
-from botorch_pref.runner.run import Run, build_strategy, factory_name
-from botorch_pref.runner.threads import num_threads
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.problems import (
+    Ackley,
+    Catalyst,
+    LogisticJudge,
+    PreferenceProblem,
+    get_problem,
+)
+from botorch_pref.runner import RunError, num_threads, run, simulate
+from botorch_pref.runner.run import Run, build_strategy, planned_runs
+from botorch_pref.runner.store import shared_settings
 from botorch_pref.strategies import PFTS
 from tests.models.common import ONE_THREAD, Limits
-from tests.runner.common import Failing, RandomPairs
+from tests.runner.common import Failing, RandomPairs, RandomValues, catalyst_of
 
 
 class Base:
@@ -88,14 +95,8 @@ def test_a_function_that_names_the_problem_gets_it() -> None:
     assert build_strategy(partial(told, 3, problem=other), problem, 1, 2) == (3, other, 1)
 
 
-def test_names() -> None:
-    assert factory_name(Base) == factory_name(partial(Base, seed=1)) == "Base"
-    assert factory_name(PFTS.paper) == "paper"
-    assert factory_name(Base("space")) is None
-
-
 def run_of(factory: Any = RandomPairs, seed: int = 3, **options: Any) -> Run:
-    run = {
+    defaults = {
         "problem": Catalyst(),
         "strategy": "s",
         "factory": factory,
@@ -105,7 +106,7 @@ def run_of(factory: Any = RandomPairs, seed: int = 3, **options: Any) -> Run:
         "judge": LogisticJudge,
         "link": torch.sigmoid,
     }
-    return Run(**(run | options))
+    return Run(**(defaults | options))
 
 
 def test_a_run_is_a_simulation() -> None:
@@ -120,7 +121,7 @@ def test_a_run_is_a_simulation() -> None:
         return RandomPairs(space, seed)
 
     problem = Catalyst()
-    table = run_of(factory, judge=judge).play()
+    table = run_of(factory, judge=judge).simulate()
     assert table[["problem", "strategy", "seed"]].drop_duplicates().to_numpy().tolist() == [
         ["catalyst", "s", 3]
     ]
@@ -138,11 +139,11 @@ def test_a_run_is_a_simulation() -> None:
 def test_an_error_names_the_run() -> None:
     message = r"strategy 's', seed 3: ZeroDivisionError: on purpose"
     with pytest.raises(RunError, match=message) as caught:
-        run_of(Failing).play()
+        run_of(Failing).simulate()
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     with pytest.raises(RunError, match="unexpected keyword"):
-        run_of(partial(RandomPairs, wrong=1)).play()
+        run_of(partial(RandomPairs, wrong=1)).simulate()
 
 
 def test_a_run_uses_one_thread_and_gives_the_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,11 +157,11 @@ def test_a_run_uses_one_thread_and_gives_the_others_back(monkeypatch: pytest.Mon
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        run_of(Watching).play()
+        run_of(Watching).simulate()
         with pytest.raises(RunError):
-            run_of(Failing).play()
+            run_of(Failing).simulate()
         assert torch.get_num_threads() == 3
-        monkeypatch.setattr(threads, "threadpool_limits", Limits)
+        monkeypatch.setattr(run, "threadpool_limits", Limits)
         with num_threads():
             assert torch.get_num_threads() == 1
             assert Limits.active == [ONE_THREAD]
@@ -169,3 +170,89 @@ def test_a_run_uses_one_thread_and_gives_the_others_back(monkeypatch: pytest.Mon
     finally:
         torch.set_num_threads(before)
     assert {*used} == {1}
+
+
+# The runs of an experiment.
+
+
+def planned(**options: Any) -> list[Run]:
+    defaults = {
+        "problem": Ackley(num_choices=12),
+        "strategies": {"pf-ts": PFTS, "random": RandomPairs},
+        "horizon": 6,
+        "seeds": 3,
+        "judge": None,
+        "recommend_every": 1,
+        "link": torch.sigmoid,
+    }
+    return planned_runs(**(defaults | options))
+
+
+def test_every_strategy_runs_under_every_seed() -> None:
+    runs = planned(seeds=[5, 0])
+    keys = [(run.strategy, run.seed) for run in runs]
+    assert keys == [("pf-ts", 0), ("pf-ts", 5), ("random", 0), ("random", 5)]
+    assert {run.judge for run in runs} == {LogisticJudge}
+    assert {run.factory for run in runs} == {PFTS, RandomPairs}
+
+
+def test_seeds_come_in_any_form() -> None:
+    for seeds in (range(3), (2, 1, 0), torch.arange(3), iter([0, 1, 2]), pd.Series([0, 1, 2]), 3):
+        runs = planned(strategies=[PFTS], seeds=seeds)
+        assert [run.seed for run in runs] == [0, 1, 2]
+        assert {type(run.seed) for run in runs} == {int}
+
+
+def test_a_sequence_is_named_after_its_factories() -> None:
+    runs = planned(strategies=[RandomPairs, PFTS, partial(RandomValues, seed=1)], seeds=1)
+    assert [run.strategy for run in runs] == ["RandomPairs", "PFTS", "RandomValues"]
+
+
+def test_settings_tell_experiments_apart() -> None:
+    settings = [
+        shared_settings(planned(**options)[0])
+        for options in (
+            {},
+            {"horizon": 7},
+            {"recommend_every": 2},
+            {"problem": Ackley(num_choices=13)},
+            {"problem": Ackley(num_choices=12, utility_scale=3.0)},
+            {"problem": catalyst_of},
+            {"judge": partial(LogisticJudge, value_noise=2.0)},
+            {"link": torch.special.ndtr},
+        )
+    ]
+    assert all(settings.count(one) == 1 for one in settings)
+    assert shared_settings(planned(seeds=[8])[0]) == settings[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"horizon": 0}, "horizon must be a whole number"),
+        ({"recommend_every": 0}, "recommend_every must be"),
+        ({"seeds": 0}, "seeds must be different whole numbers"),
+        ({"seeds": [1, 1]}, "seeds must be"),
+        ({"seeds": [0, -1]}, "seeds must be"),
+        ({"seeds": None}, "seeds must be"),
+        ({"strategies": {}}, "strategies must be factories"),
+        ({"strategies": 3}, "strategies must be factories"),
+        (
+            {"strategies": [RandomPairs, RandomPairs]},
+            "strategies: .* is not the only 'RandomPairs'",
+        ),
+        ({"strategies": "pf-ts"}, "strategies: 'p' has no name"),
+        ({"strategies": {"": PFTS}}, "strategies: a name must be a string"),
+        ({"strategies": {"a": PFTS(choices=torch.rand(3, 1))}}, "'a' must make a strategy"),
+        ({"problem": "ackley"}, "problem must be a problem"),
+        ({"judge": 3}, "judge must make a judge"),
+    ],
+)
+def test_bad_arguments(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        planned(**wrong)
+
+
+def test_a_problem_that_does_not_know_its_maximum() -> None:
+    with pytest.raises(UnsupportedError, match="michalewicz with dim=3 does not know"):
+        shared_settings(planned(problem=get_problem("michalewicz", dim=3))[0])

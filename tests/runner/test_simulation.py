@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,13 +16,12 @@ from botorch_pref.problems import (
     DuelingChoiceJudge,
     LogisticJudge,
     PreferenceProblem,
-    get_problem,
 )
 from botorch_pref.queries import Choice, Duel, Evaluate, Query
-from botorch_pref.runner import History, random_play, simulate
+from botorch_pref.runner import History, random_play, replacing, simulate
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
-from tests.runner.common import Budgeted, Failing, LabelsAndValues, RandomValues
+from tests.runner.common import Budgeted, Failing, LabelsAndValues, RandomPairs, RandomValues
 
 
 class Fixed:
@@ -280,16 +280,6 @@ def test_labels_pay_no_regret() -> None:
     assert table["num_labels"].tolist() == [1, 1, 1, 1, 2, 2, 3, 3]
 
 
-def test_duels_count_neither_labels_nor_evaluations() -> None:
-    problem = Catalyst()
-    table = simulate(
-        Fixed([(0, 1)] * 2, problem.choices), problem, first_wins, 2, progress=False
-    ).table
-    assert table["kind"].tolist() == ["duel"] * 2
-    assert table["simple_regret"].isna().all()
-    assert table["num_evaluations"].tolist() == table["num_labels"].tolist() == [0, 0]
-
-
 def test_a_run_may_end_after_so_many_evaluations() -> None:
     answers = [1.0, 3.0, None, None, 0.0, 4.0, 1.0, 2.0]
     history = labels_and_values(answers, evaluations=2, recommend_every=4)
@@ -358,11 +348,6 @@ def test_errors_of_asking_are_not_taken_for_a_spent_budget() -> None:
             simulate(strategy, problem, first_wins, 5, progress=False)
 
 
-def test_strategies_without_a_budget_have_no_cost() -> None:
-    table = labels_and_values([1.0, 3.0]).table
-    assert not {"cost", "finished"} & {*table}
-
-
 def test_random_play_is_worked_out_unless_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botorch_pref.runner.simulation.random_play", lambda *_: 0.25)
     problem = Catalyst()
@@ -415,19 +400,13 @@ def problem_mean(problem: PreferenceProblem, items: Tensor) -> float:
     return float((problem.optimal_value - problem(items)).sigmoid().mean()) - 0.5
 
 
-@pytest.mark.parametrize("wrong", [0, -3, 2.0, "7", None])
+@pytest.mark.parametrize("wrong", [0, 2.0])
 def test_a_bad_horizon(wrong: object) -> None:
     problem = Catalyst()
     with pytest.raises(UnsupportedError, match=r"horizon must be a whole number, at least 1"):
         simulate(Fixed([]), problem, first_wins, wrong)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="recommend_every must be"):
         simulate(Fixed([]), problem, first_wins, 1, recommend_every=wrong)  # type: ignore[arg-type]
-
-
-def test_a_problem_that_does_not_know_its_maximum() -> None:
-    problem = get_problem("michalewicz", dim=3)
-    with pytest.raises(UnsupportedError, match="michalewicz with dim=3 does not know"):
-        simulate(Fixed([]), problem, first_wins, 1)
 
 
 def test_an_interrupt_keeps_what_was_done() -> None:
@@ -441,15 +420,6 @@ def test_an_interrupt_keeps_what_was_done() -> None:
     strategy.interrupt_at = 0
     with pytest.raises(KeyboardInterrupt):
         simulate(strategy, problem, first_wins, 9, progress=False)
-
-
-def test_an_interrupt_before_the_first_duel() -> None:
-    strategy = Fixed([], Catalyst().choices)
-    strategy.interrupt_at = 0
-    history = simulate(strategy, Catalyst(), first_wins, 9, progress=False, interruptible=True)
-    assert history.num_duels == history.num_identical == 0
-    assert history.cumulative_regret == history.seconds == 0.0
-    assert history.recommended is None
 
 
 def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
@@ -476,3 +446,47 @@ def test_a_strategy_of_this_package() -> None:
     pd.testing.assert_frame_equal(
         first.table.drop(columns="seconds"), second.table.drop(columns="seconds")
     )
+
+
+# Histories.
+
+
+def history_of(seed: int, answer: float | None = 1.0, **options: int) -> History:
+    problem = Catalyst()
+    strategy = RandomPairs(SearchSpace(choices=problem.choices), seed)
+    return simulate(strategy, problem, lambda query, step: answer, 2, progress=False, **options)
+
+
+def test_saved_as_csv(tmp_path: Path) -> None:
+    history = history_of(0)
+    path = history.save(tmp_path / "history.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(path), history.table, check_dtype=False)
+    other = history_of(1)
+    other.save(path)
+    pd.testing.assert_frame_equal(pd.read_csv(path), other.table, check_dtype=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["history.csv"]
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+
+    def stop_half_way() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("new")
+            assert path.read_text() == "old"
+            raise RuntimeError("half-way")
+
+    with pytest.raises(RuntimeError, match="half-way"):
+        stop_half_way()
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_the_types_of_the_columns_do_not_depend_on_the_rows() -> None:
+    tables = [
+        history_of(0, answer, recommend_every=every).table
+        for answer in (1.0, None)
+        for every in (1, 2)
+    ]
+    assert all((table.dtypes == tables[0].dtypes).all() for table in tables)

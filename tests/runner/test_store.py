@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -20,10 +21,12 @@ from botorch_pref.problems import (
     DuelingChoiceJudge,
     LogisticJudge,
     SyntheticExpert,
+    TableProblem,
 )
 from botorch_pref.runner import RunError, run_experiment
 from botorch_pref.runner.run import Run
-from botorch_pref.runner.store import MANIFEST
+from botorch_pref.runner.store import MANIFEST, describe
+from botorch_pref.strategies import PFTS, MaxMinLCBStrategy
 from tests.runner.common import (
     Budgeted,
     Failing,
@@ -33,13 +36,13 @@ from tests.runner.common import (
     catalyst_of,
 )
 
-played: list[tuple[str, int]] = []
+simulated: list[tuple[str, int]] = []
 
 
 class Counted(RandomPairs):
     def __init__(self, space: Any, seed: int = 0, name: str = "counted") -> None:
         super().__init__(space, seed)
-        played.append((name, seed))
+        simulated.append((name, seed))
 
 
 class Other(Counted):
@@ -49,7 +52,7 @@ class Other(Counted):
 def play(
     directory: Path | None, strategies: Any = None, seeds: Any = 2, **options: Any
 ) -> pd.DataFrame:
-    played.clear()
+    simulated.clear()
     settings = {"problem": Ackley(num_choices=12), "horizon": 5, "recommend_every": 2} | options
     return run_experiment(
         strategies=strategies or {"a": Counted, "b": RandomValues},
@@ -66,14 +69,14 @@ def files(directory: Path) -> dict[str, bytes]:
 
 def test_a_finished_experiment_is_read_back(tmp_path: Path) -> None:
     first = play(tmp_path / "new" / "folder")
-    assert len(played) == 2
+    assert len(simulated) == 2
     stored = files(tmp_path / "new" / "folder")
     assert [*stored] == [
         *(f"{name}-seed{seed}.csv" for name in "ab" for seed in (0, 1)),
         MANIFEST,
     ]
     again = play(tmp_path / "new" / "folder")
-    assert played == []
+    assert simulated == []
     # The seconds too: it is the same table.
     pd.testing.assert_frame_equal(again, first, check_exact=True)
     assert files(tmp_path / "new" / "folder") == stored
@@ -83,16 +86,11 @@ def test_a_finished_experiment_is_read_back(tmp_path: Path) -> None:
     )
 
 
-def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
-    play(tmp_path)
-    assert (tmp_path / MANIFEST).exists()
-
-
 def test_seeds_and_strategies_are_added(tmp_path: Path) -> None:
     play(tmp_path, {"a": Counted}, seeds=2)
     stored = files(tmp_path)
     table = play(tmp_path, {"b": RandomValues, "a": Counted}, seeds=3)
-    assert len(played) == 1
+    assert len(simulated) == 1
     assert table["strategy"].unique().tolist() == ["b", "a"]
     assert table["seed"].nunique() == 3
     now = files(tmp_path)
@@ -100,7 +98,7 @@ def test_seeds_and_strategies_are_added(tmp_path: Path) -> None:
     assert json.loads(now[MANIFEST])["strategies"] == {"a": "Counted", "b": "RandomValues"}
     # A part of what is there is no other experiment.
     play(tmp_path, {"a": Counted}, seeds=[2])
-    assert played == []
+    assert simulated == []
     assert files(tmp_path) == now
 
 
@@ -108,12 +106,12 @@ def test_what_failed_runs_again(tmp_path: Path) -> None:
     strategies = {"bad": Failing, "good": Counted}
     with pytest.raises(RunError, match="strategy 'bad', seed 0"):
         play(tmp_path, {"good": Counted, "bad": Failing})
-    assert len(played) == 1
+    assert len(simulated) == 1
     assert [*files(tmp_path)] == [MANIFEST, "good-seed0.csv"]
     with pytest.raises(RunError, match="strategy 'bad', seed 0"):
         play(tmp_path, strategies)
     play(tmp_path, {"good": Counted})
-    assert len(played) == 1
+    assert len(simulated) == 1
 
 
 def test_a_killed_program_resumes(tmp_path: Path) -> None:
@@ -139,7 +137,7 @@ def test_a_killed_program_resumes(tmp_path: Path) -> None:
     assert subprocess.run(program, check=False, cwd=Path.cwd()).returncode == 9
     assert [*files(tmp_path)] == ["a-seed0.csv", MANIFEST]
     table = play(tmp_path, {"a": Counted}, seeds=3)
-    assert len(played) == 2
+    assert len(simulated) == 2
     pd.testing.assert_frame_equal(
         table.drop(columns="seconds"), play(None, {"a": Counted}, 3).drop(columns="seconds")
     )
@@ -156,9 +154,7 @@ def cut(number: int) -> Callable[[bytes], bytes]:
         cut(3),  # within the last number
         lambda text: b"".join(text.splitlines(keepends=True)[:-1]),
         lambda text: b"",
-        lambda text: b"\n",
         lambda text: b"\xff\xfe\x00\n",
-        lambda text: text.replace(b"dueling_regret", b"regret"),
         lambda text: text.replace(b",a,0,", b",a,1,"),
         lambda text: text.replace(b",a,0,", b",b,0,"),
         lambda text: text.replace(b"False", b"perhaps"),
@@ -175,10 +171,10 @@ def test_a_damaged_or_foreign_table_is_not_used(
     assert damage(whole) != whole
     path.write_bytes(damage(whole))
     again = play(tmp_path, {"a": Counted}, seeds=1)
-    assert len(played) == 1
+    assert len(simulated) == 1
     pd.testing.assert_frame_equal(again.drop(columns="seconds"), first.drop(columns="seconds"))
     play(tmp_path, {"a": Counted}, seeds=1)
-    assert played == []
+    assert simulated == []
 
 
 @pytest.mark.parametrize(
@@ -201,11 +197,11 @@ def test_another_experiment_is_refused(tmp_path: Path, other: dict[str, Any], me
     stored = files(tmp_path)
     with pytest.raises(UnsupportedError, match=f"directory: .* does not hold this .*{message}"):
         play(tmp_path, **other)
-    assert played == []
+    assert simulated == []
     assert files(tmp_path) == stored
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{", "{}", '{"version": 2, "strategies": {}}', "\0"])
+@pytest.mark.parametrize("text", ["{", "{}", '{"version": 2, "strategies": {}}'])
 def test_a_foreign_manifest_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(UnsupportedError, match="does not hold this experiment"):
@@ -233,19 +229,6 @@ def test_any_name_is_a_file(tmp_path: Path) -> None:
     assert again["strategy"].unique().tolist() == names
 
 
-def test_what_workers_cannot_save_is_saved_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = play(tmp_path / "one")
-    # As if the workers were machines that do not see the folder.
-    monkeypatch.setattr("botorch_pref.runner.store.Store.visible", False)
-    play(tmp_path / "two")
-    again = play(tmp_path / "two")
-    assert played == []
-    pd.testing.assert_frame_equal(again.drop(columns="seconds"), table.drop(columns="seconds"))
-    assert [*files(tmp_path / "one")] == [*files(tmp_path / "two")]
-
-
 def recorded(strategy: Any, query: Any) -> dict[str, float]:
     return {"number": query.id}
 
@@ -271,10 +254,10 @@ def test_labels_and_evaluations_go_on(tmp_path: Path, monkeypatch: pytest.Monkey
     assert answers[1::2] == problem.utilities[[6, 8, 10] * 2].tolist()
     assert {*answers[::2]} <= {0.0, 1.0}
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "play", lambda self: pytest.fail("is to be read, not played"))
+        patch.setattr(Run, "simulate", lambda self: pytest.fail("is to be read, not simulated"))
         again = play(tmp_path, **options)
     pd.testing.assert_frame_equal(again, table, check_exact=True)
-    # What ends before is played again, and what was counted otherwise is another experiment.
+    # What ends before is simulated again, and what was counted otherwise is another experiment.
     path = next(tmp_path.glob("both-seed1.csv"))
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     pd.testing.assert_frame_equal(
@@ -284,19 +267,6 @@ def test_labels_and_evaluations_go_on(tmp_path: Path, monkeypatch: pytest.Monkey
         play(tmp_path, **(options | {"evaluations": 2}))
     with pytest.raises(UnsupportedError, match="its record is 'recorded', not None"):
         play(tmp_path, **(options | {"record": None}))
-
-
-def test_a_run_that_uses_all_steps_is_complete(tmp_path: Path) -> None:
-    options = {
-        "problem": Catalyst(),
-        "strategies": {"both": LabelsAndValues},
-        "judge": partial(SyntheticExpert, accuracy=2.0),
-        "horizon": 5,
-        "evaluations": 3,
-    }
-    table = play(tmp_path, **options)
-    assert table.groupby("seed")["step"].max().tolist() == [5, 5]
-    pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
 
 
 def test_runs_that_spent_their_budget_go_on(
@@ -315,7 +285,7 @@ def test_runs_that_spent_their_budget_go_on(
     assert spent["finished"].tolist() == ([False] * 4 + [True]) * 2
     assert table[table["strategy"] == "free"][["finished", "cost"]].isna().all(axis=None)
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "play", lambda self: pytest.fail("is to be read, not played"))
+        patch.setattr(Run, "simulate", lambda self: pytest.fail("is to be read, not simulated"))
         pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
     # A file that ends before is no whole run, even where it ends with a recommendation.
     path = next(tmp_path.glob("budgeted*-seed1.csv"))
@@ -324,16 +294,73 @@ def test_runs_that_spent_their_budget_go_on(
     pd.testing.assert_frame_equal(again.drop(columns="seconds"), table.drop(columns="seconds"))
 
 
-def test_folders_from_before_labels_are_read(tmp_path: Path) -> None:
-    table = play(tmp_path, {"a": Counted})
-    later = ["kind", "simple_regret", "num_evaluations", "num_labels"]
-    for path in tmp_path.glob("*.csv"):
-        pd.read_csv(path, dtype=str, keep_default_na=False).drop(columns=later).to_csv(
-            path, index=False, lineterminator="\n"
-        )
-    manifest = json.loads((tmp_path / MANIFEST).read_text())
-    del manifest["evaluations"], manifest["record"]
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
-    again = play(tmp_path, {"a": Counted})
-    assert played == []
-    pd.testing.assert_frame_equal(again, table.drop(columns=later), check_exact=True)
+# What tells factories apart in a folder of runs.
+
+
+class Plain:
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def method(self) -> None: ...
+
+
+def made(beta: float) -> Callable[..., Any]:
+    def factory(space: Any, seed: int) -> Any:
+        return MaxMinLCBStrategy(space=space, seed=seed, beta=beta)
+
+    return factory
+
+
+def test_names_and_arguments() -> None:
+    assert describe(PFTS) == "PFTS"
+    assert describe(PFTS.paper) == "PFTS.paper"
+    text = describe(partial(PFTS.paper, kappa=4.0, hyperparameters={"penalty": 0.1}))
+    assert text == "PFTS.paper(kappa=4.0, hyperparameters={'penalty': 0.1})"
+    # An address would differ in the next process.
+    for factory in (partial(PFTS, Plain(1.0)), Plain(1.0).method):
+        assert "0x" not in describe(factory)
+
+
+def test_functions_without_a_name_of_their_own_are_told_apart() -> None:
+    assert describe(made(0.1)) == describe(made(0.1))
+    assert describe(made(0.1)) != describe(made(5.0))
+    one, two = (lambda seed: seed), (lambda seed: seed + 1)
+    assert describe(one) != describe(two)
+    assert describe(partial(PFTS, link=one)) != describe(partial(PFTS, link=two))
+
+    def with_default(seed: int, beta: float = 1.0) -> float:
+        return beta * seed
+
+    before = describe(with_default)
+    with_default.__defaults__ = (2.0,)
+    assert describe(with_default) != before
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+def test_long_tables_count_to_the_last_row(kind: Any) -> None:
+    rows = [[float(k), 0.5] for k in range(2000)]
+    other = [*rows[:1000], [-1.0, 0.5], *rows[1001:]]
+    texts = [describe(partial(PFTS, choices=kind(table))) for table in (rows, other)]
+    assert texts[0] != texts[1]
+    nested = [describe(partial(PFTS, options={"x": [kind(table)]})) for table in (rows, other)]
+    assert nested[0] != nested[1]
+
+
+def test_other_settings_are_not_taken_for_those_of_a_folder(tmp_path: Path) -> None:
+    items = torch.linspace(0.0, 1.0, 6, dtype=torch.double).unsqueeze(-1)
+    utilities = (items - 0.4).square().neg().squeeze(-1)
+
+    class Table(TableProblem):
+        name = "table"
+
+    def run_on(table: torch.Tensor, factory: Any) -> None:
+        problem = Table(table, utilities, [(0.0, 1.0)])
+        run_experiment(problem, {"m": factory}, 2, seeds=1, directory=tmp_path, progress=False)
+
+    run_on(items, made(0.1))
+    run_on(items, made(0.1))
+    for other in (made(5.0), RandomPairs):
+        with pytest.raises(UnsupportedError, match="its strategy 'm' is"):
+            run_on(items, other)
+    with pytest.raises(UnsupportedError, match="its items is"):
+        run_on(items.flip(0), made(0.1))

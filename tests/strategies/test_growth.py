@@ -11,7 +11,7 @@ import torch
 
 from botorch_pref.problems import get_problem
 from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.runner.threads import num_threads
+from botorch_pref.runner import num_threads
 from botorch_pref.strategies import DTS, EUBO, PFTS, MaxMinLCBStrategy
 
 KNOWN: dict[str, Any] = {"kernel": "rbf", "lengthscale": 0.5, "outputscale": 4.0}
