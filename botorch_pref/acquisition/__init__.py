@@ -1,10 +1,6 @@
 r"""Rules that choose what to ask, as BoTorch acquisition functions."""
 
-from botorch_pref.acquisition import (  # noqa: F401 (they register the rules)
-    expert_constructors,
-    input_constructors,
-    knowledge_constructors,
-)
+from botorch_pref.acquisition import input_constructors  # noqa: F401 (registers the rules)
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.base import (
     ItemAcquisitionFunction,

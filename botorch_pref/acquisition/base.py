@@ -1,4 +1,4 @@
-r"""What the rules share: pending points, moments of a difference, links."""
+r"""What the rules share: base classes, what they ask of models, moments of a difference, links."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLERANCE = 1e-9
 class ConfidenceSetModel(Protocol):
     r"""Bounds in place of a posterior; see :class:`~botorch_pref.models.LikelihoodRatioModel`.
 
-    A bound has ``.value``, and serves as the ``start`` of a next one.
+    A bound has ``.value``, and serves as the ``start`` of the next one.
     """
 
     @property
@@ -50,24 +50,6 @@ class ConfidenceSetModel(Protocol):
 
 
 @runtime_checkable
-class LaplaceUtility(Protocol):
-    r"""What is behind the posterior of a :class:`~botorch_pref.models.PreferenceGP`."""
-
-    @property
-    def num_observations(self) -> int:
-        """The number of rows that were observed."""
-
-    def representer(self) -> tuple[Tensor, LaplacePosterior]:
-        """The transformed items and the weights that predictions need."""
-
-    def transform_rows(self, X: Tensor) -> Tensor:
-        """``... x d``-dim items as the kernel sees them."""
-
-    def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
-        """``... x q x n`` prior covariance of transformed inputs and items."""
-
-
-@runtime_checkable
 class IntervalModel(Protocol):
     r"""Bounds on the scale of probabilities; see :class:`~botorch_pref.models.BordaGP`."""
 
@@ -79,35 +61,28 @@ class IntervalModel(Protocol):
         """``mean -+ beta sd`` of ``... x d``-dim items."""
 
 
-def as_confidence_set(argument: str, model: object) -> ConfidenceSetModel:
-    r"""A model as one with bounds in place of a posterior.
+@runtime_checkable
+class LaplaceUtility(Protocol):
+    r"""What is behind the posterior of a :class:`~botorch_pref.models.PreferenceGP`."""
 
-    Raises:
-        UnsupportedError: If it is another model; names the argument.
-    """
-    if isinstance(model, ConfidenceSetModel):
-        return model
-    raise UnsupportedError(f"`{argument}` must be a LikelihoodRatioModel, not {type(model)}.")
+    @property
+    def num_observations(self) -> int:
+        """The number of rows that were observed."""
 
+    def representer(self) -> tuple[Tensor, LaplacePosterior]:
+        """The transformed items and what predictions need."""
 
-def given_items(model: Model) -> Tensor:
-    r"""The items of a model as they were given; BoTorch's exact models hold transformed ones.
+    def transform_rows(self, X: Tensor) -> Tensor:
+        """``... x d``-dim items as the kernel sees them."""
 
-    Args:
-        model: A model with items.
-    """
-    known = cast(Any, model)
-    if isinstance(own := getattr(model, "items", None), Tensor):
-        return own
-    swapped = getattr(model, "_has_transformed_inputs", False)
-    items: Tensor = known._original_train_inputs if swapped else known.train_inputs[0]
-    return items
+    def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
+        """``... x q x n`` prior covariance of transformed inputs and items."""
 
 
 class _NoPendingPoints(AcquisitionFunction):
-    """A rule in which pending points have no meaning; a subclass says what does."""
+    """A rule for which pending points have no meaning; ``pending_hint`` says what does."""
 
-    _instead: ClassVar[str]
+    pending_hint: ClassVar[str]
 
     @property  # type: ignore[override]
     def X_pending(self) -> Tensor | None:
@@ -124,17 +99,8 @@ class _NoPendingPoints(AcquisitionFunction):
         Raises:
             UnsupportedError: If ``X_pending`` is not ``None``.
         """
-        self.refuse_pending(X_pending)
-
-    @classmethod
-    def refuse_pending(cls, X_pending: Tensor | None) -> None:
-        r"""The check of :meth:`set_X_pending`, before there is a rule.
-
-        Raises:
-            UnsupportedError: If ``X_pending`` is not ``None``.
-        """
         if X_pending is not None:
-            raise UnsupportedError(f"{cls.__name__} {cls._instead}")
+            raise UnsupportedError(f"{type(self).__name__} {self.pending_hint}")
 
 
 class PairAcquisitionFunction(_NoPendingPoints):
@@ -145,7 +111,7 @@ class PairAcquisitionFunction(_NoPendingPoints):
     :class:`~botorch_pref.acquisition.PairAsPoint`.
     """
 
-    _instead = (
+    pending_hint = (
         "chooses pairs and has no pending points. Wrap it in PairAsPoint, under which a "
         "pending point is a pending pair."
     )
@@ -177,7 +143,7 @@ class ItemAcquisitionFunction(_NoPendingPoints):
     nothing here either.
     """
 
-    _instead = (
+    pending_hint = (
         "chooses one item at a time and has no pending points. Condition the model on the "
         "open duels (condition_on_pairs) and build the rule on the new model."
     )
@@ -211,6 +177,39 @@ def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
     return mean + zero, variance + zero
 
 
+def marginal_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Posterior mean and variance of the latent, item by item.
+
+    Args:
+        model: A model with one output and a Gaussian posterior.
+        X: ``... x q x d``-dim items.
+
+    Returns:
+        The ``... x q``-dim mean and variance, which may be 0: GPyTorch's ``variance`` is at
+        least a constant in the units of the model.
+    """
+    normal = cast(GPyTorchPosterior, model.posterior(X)).distribution
+    variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
+    return normal.mean, variance.clamp_min(0.0)
+
+
+def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:
+    r"""``mean(x) + beta sd(x)`` of single items.
+
+    Args:
+        model: A model with one output and a Gaussian posterior.
+        X: ``b x 1 x d``-dim items.
+        beta: The multiple of the standard deviation.
+
+    Returns:
+        ``b``-dim bounds, in units of the model; of gradient zero in a deviation of zero.
+    """
+    if isinstance(model, IntervalModel):  # at a tenth of the cost of a posterior
+        return model.interval(X.squeeze(-2), beta)[1]
+    mean, variance = marginal_moments(model, X)
+    return (mean + beta * safe_deviation(variance)).squeeze(-1)
+
+
 def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikelihood:
     r"""The link that a model was fitted with.
 
@@ -234,6 +233,27 @@ def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikeliho
         f"{type(found).__name__} of {type(model).__name__} has no known link: give "
         "`likelihood`, for instance LogitLikelihood()."
     )
+
+
+def as_confidence_set(argument: str, model: object) -> ConfidenceSetModel:
+    r"""A model as one with bounds in place of a posterior.
+
+    Raises:
+        UnsupportedError: If it is another model; names the argument.
+    """
+    if isinstance(model, ConfidenceSetModel):
+        return model
+    raise UnsupportedError(f"`{argument}` must be a LikelihoodRatioModel, not {type(model)}.")
+
+
+def given_items(model: Model) -> Tensor:
+    r"""The items of a model as they were given; BoTorch's exact models hold transformed ones."""
+    known = cast(Any, model)
+    if isinstance(own := getattr(model, "items", None), Tensor):
+        return own
+    swapped = getattr(model, "_has_transformed_inputs", False)
+    items: Tensor = known._original_train_inputs if swapped else known.train_inputs[0]
+    return items
 
 
 def check_columns(model: Model, argument: str, items: Tensor) -> None:
@@ -275,23 +295,3 @@ def checked_beta(beta: float, argument: str = "beta") -> float:
     if beta == 0 or is_positive(beta):
         return float(beta)
     raise ComparisonDataError(f"`{argument}` must be 0 or a positive finite number, not {beta!r}.")
-
-
-def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:
-    r"""``mean(x) + beta sd(x)`` of single items.
-
-    Args:
-        model: A model with one output and a Gaussian posterior.
-        X: ``b x 1 x d``-dim items.
-        beta: The multiple of the standard deviation.
-
-    Returns:
-        ``b``-dim bounds, in units of the model; of gradient zero in a deviation of zero.
-    """
-    if isinstance(model, IntervalModel):  # for a tenth of the cost of a posterior
-        return model.interval(X.squeeze(-2), beta)[1]
-    normal = cast(GPyTorchPosterior, model.posterior(X)).distribution
-    # Not `variance`, which GPyTorch rounds up to a constant of the units that Y is in.
-    variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
-    upper: Tensor = (normal.mean + beta * safe_deviation(variance)).squeeze(-1)
-    return upper

@@ -1,4 +1,4 @@
-r"""COMP-GP-UCB's rule: optimistic values, where cheap duels leave hope."""
+r"""COMP-GP-UCB's rule: optimistic values among the items that cheap duels do not rule out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 
 
 class ComparisonFilteredUCB(ItemAcquisitionFunction):
-    r"""``mean(x) + beta sd(x)`` of measured values, to be maximised where duels leave hope.
+    r"""``mean(x) + beta sd(x)`` of measured values, maximised where duels do not rule out an item.
 
     The filter is :meth:`feasibility`, lines 8 and 9 of Algorithm 1 of Xu, Joshi, Singh and
     Dubrawski (2020): an item may be measured if the upper bound of how often it wins against a
@@ -39,7 +39,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         >>> found = space.maximize(rule, starts=starts, feasible=rule.feasibility)
     """
 
-    _instead = (
+    pending_hint = (
         "chooses one item at a time and has no pending points. Build the rule on models that are "
         "conditioned on what is pending."
     )

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from botorch.models.model import Model
+from botorch.utils.probability.utils import phi
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.expected_gain import expected_gain
 from botorch_pref.acquisition.knowledge_gradient import (
+    NO_VARIANCE,
     REPEATS,
     KnowledgeGradient,
     Moments,
     Project,
+    relative_to_best,
 )
 from botorch_pref.exceptions import ComparisonDataError
-
-_NO_VARIANCE = 1e-16
 
 
 class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
@@ -38,7 +39,7 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
         >>> item, gain = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=128)
     """
 
-    _instead = (
+    pending_hint = (
         "chooses one item at a time and has no pending points. Condition the model on what is "
         "pending (condition_on_pairs, condition_on_values) and build the rule on the new model."
     )
@@ -87,6 +88,52 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
         variance, cross = moments.asked[..., 0], moments.cross[..., 0]
         gains = []
         for number in self.repeats:
-            observed = (variance + self.noise / number).clamp_min(_NO_VARIANCE)
+            observed = (variance + self.noise / number).clamp_min(NO_VARIANCE)
             gains.append(expected_gain(moments.mean, cross / observed.sqrt()))
         return gains
+
+
+def expected_gain(intercepts: Tensor, slopes: Tensor) -> Tensor:
+    r"""``E[max_j (a_j + b_j Z)] - max_j a_j`` for a standard normal ``Z``, exactly.
+
+    The upper envelope of Frazier, Powell and Dayanik, *The Knowledge-Gradient Policy for
+    Correlated Normal Beliefs* (2009), without their sequential search: line ``j`` is the largest
+    between the last crossing with a flatter line and the first one with a steeper line. The
+    gradient is exact: by the envelope theorem the ends of that interval need none.
+
+    Args:
+        intercepts: ``... x M``-dim ``a``.
+        slopes: ``... x M``-dim ``b``.
+
+    Returns:
+        ``...``-dim gains, not negative.
+    """
+    a, b = relative_to_best(intercepts, slopes)
+    with torch.no_grad():
+        lower, upper = _intervals(a, b)
+        # In an interval beyond 0 the probabilities of the other tail keep their digits.
+        flip = lower > 0
+        near, far = torch.where(flip, -upper, lower), torch.where(flip, -lower, upper)
+        probability = (_normal_cdf(far) - _normal_cdf(near)).clamp_min(0.0)
+        density = torch.where(upper > lower, phi(lower) - phi(upper), 0.0)
+    return (probability * a + density * b).sum(-1).clamp_min(0.0)
+
+
+def _intervals(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The interval in which each line is above all others; ``(0, 0)`` if there is none."""
+    fall = a.unsqueeze(-2) - a.unsqueeze(-1)  # a_k - a_j at [j, k]
+    rise = b.unsqueeze(-1) - b.unsqueeze(-2)  # b_j - b_k
+    crossing = fall / torch.where(rise == 0, 1.0, rise)
+    lower = torch.where(rise > 0, crossing, -torch.inf).amax(-1)
+    upper = torch.where(rise < 0, crossing, torch.inf).amin(-1)
+    # Of parallel lines the highest one counts, of equal ones the first.
+    index = torch.arange(a.shape[-1], device=a.device)
+    earlier = index < index.unsqueeze(-1)  # k before j
+    below = (rise == 0) & ((fall > 0) | ((fall == 0) & earlier))
+    empty = below.any(-1) | (upper <= lower)
+    return lower.masked_fill(empty, 0.0), upper.masked_fill(empty, 0.0)
+
+
+def _normal_cdf(value: Tensor) -> Tensor:
+    """More exact in the lower tail than ``torch.special.ndtr``."""
+    return 0.5 * torch.special.erfc(-value / 2**0.5)

@@ -12,21 +12,23 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.acquisition.base import (
+    LaplaceUtility,
     PairAcquisitionFunction,
     difference_moments,
     link_of,
 )
-from botorch_pref.acquisition.difference_law import DifferenceLaw
-from botorch_pref.acquisition.expected_gain import less_the_best
 from botorch_pref.acquisition.knowledge_gradient import (
+    NO_VARIANCE,
     REPEATS,
     KnowledgeGradient,
     Moments,
     Project,
+    relative_to_best,
 )
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.inference import ExactSystem, Observations
+from botorch_pref.likelihoods import BernoulliLikelihood
 
-_NO_VARIANCE = 1e-16
 _REACH, _STEP = 8.0, 0.25  # of the grid, in standard deviations of the difference
 _SHARPEST = 12.0  # a link's scale in standard deviations, which the grid resolves
 
@@ -34,20 +36,20 @@ _SHARPEST = 12.0  # a link's scale in standard deviations, which the grid resolv
 class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
     r"""Expected growth of the largest posterior mean by the answer of a duel.
 
-    What an answer tells is told of the difference ``d = f(x) - f(x')``, so the posterior means
-    after ``k`` wins in ``n`` duels are
+    An answer depends on the difference ``d = f(x) - f(x')`` alone, so the posterior means after
+    ``k`` wins in ``n`` duels are
 
         ``mean_j + cov(f_j, d) / sd(d) E[z | k]``,  ``d = mean(d) + sd(d) z``,
 
     with ``P(k)`` and ``E[z | k]`` from one-dimensional averages over ``z``. The gain over the
     reference and both items, per duel at the best ``n``.
 
-    Of a :class:`~botorch_pref.models.PreferenceGP` the law of ``z`` is not the normal one but
-    that of :class:`~botorch_pref.acquisition.difference_law.DifferenceLaw`. It matters: where the
-    link is steep, a normal law keeps a tail in which what was answered ten times is otherwise,
-    and the gain of asking it again.
+    For a :class:`~botorch_pref.models.PreferenceGP` with ``variance="laplace"`` the law of ``z``
+    is that of :class:`DifferenceLaw`, for other models the normal one. It matters: where the link
+    is steep, a normal law keeps a tail that ten equal answers have ruled out, and a gain of asking
+    the same duel again.
 
-    Swapping both items changes nothing, and an item against itself is worth nothing. It is
+    Swapping both items changes nothing, and an item against itself has no value. The value is
     continuous with kinks, and 0 where no answer would change what is best.
 
     Example:
@@ -85,10 +87,10 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         count = round(_REACH / _STEP)
         nodes = _STEP * torch.arange(-count, count + 1, dtype=torch.double)
         self.register_buffer("nodes", nodes)
-        self.law = DifferenceLaw.of(model)
+        self.law = _law(model)
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
-        r"""Condition the model on pairs that are asked but not answered, as it expects them.
+        r"""Condition the model on pairs that are open, with the answers that it expects.
 
         Args:
             pairs: ``k x 2 x d``-dim pairs, or ``None`` for none.
@@ -96,7 +98,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         Raises:
             UnsupportedError: If the model has no ``condition_on_pairs``.
         """
-        believed = self.model
+        conditioned = self.model
         if pairs is not None:
             pairs = pairs[(pairs[:, 0] != pairs[:, 1]).any(dim=-1)]
             if not hasattr(self.model, "condition_on_pairs"):
@@ -107,13 +109,13 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
             if len(pairs):
                 mean, _ = difference_moments(self.model, pairs)
                 answers = 0.5 * (1.0 + mean.detach().sign())
-                believed = cast(Any, self.model).condition_on_pairs(pairs, answers)
-        self.believed, self.law = believed, DifferenceLaw.of(believed)
+                conditioned = cast(Any, self.model).condition_on_pairs(pairs, answers)
+        self.conditioned, self.law = conditioned, _law(conditioned)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Torch's, of what moves a module; the law is that of what the model has become."""
+        """What moves a module also moves what :class:`DifferenceLaw` was computed from."""
         super()._apply(fn, recurse)
-        self.law = DifferenceLaw.of(self.believed)
+        self.law = _law(self.conditioned)
         return self
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
@@ -131,7 +133,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
     def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
         own = moments.asked
         variance = own[..., 0, 0] + own[..., 1, 1] - 2 * own[..., 0, 1]
-        deviation = variance.clamp_min(_NO_VARIANCE).sqrt()
+        deviation = variance.clamp_min(NO_VARIANCE).sqrt()
         slopes = (moments.cross[..., 0] - moments.cross[..., 1]) / deviation.unsqueeze(-1)
         mean = moments.asked_mean[..., 0] - moments.asked_mean[..., 1]
         won, lost = self._log_probabilities(mean.unsqueeze(-1), deviation.unsqueeze(-1))
@@ -171,7 +173,89 @@ def _likelihoods(won: Tensor, lost: Tensor, number: int) -> Tensor:
 def _gain(mean: Tensor, slopes: Tensor, probability: Tensor, tilt: Tensor) -> Tensor:
     """``sum_k P(k) max_j (mean_j + slope_j E[z | k]) - max_j (mean_j + slope_j E[z])``."""
     now = mean + slopes * tilt.sum(-1, keepdim=True)
-    a, c = less_the_best(now, slopes)
+    a, c = relative_to_best(now, slopes)
     tilt = tilt - probability * tilt.sum(-1, keepdim=True)
     reached = probability.unsqueeze(-2) * a.unsqueeze(-1)  # shape: b x (M + 2) x (n + 1)
     return (reached + tilt.unsqueeze(-2) * c.unsqueeze(-1)).amax(-2).sum(-1)
+
+
+class DifferenceLaw:
+    r"""The posterior of ``d = f(x) - f(x')`` beyond its normal approximation.
+
+    Laplace's approximation expands the log likelihood of each answer at the mode. Along the line
+    of conditional means given ``d = mean(d) + sd(d) z`` the answers can be kept as they are,
+
+        ``log p(z) = -z^2 / 2 + sum_i [l_i(eta_i + r_i z) - its quadratic expansion]``,
+
+    with ``r_i = cov(eta_i, d) / sd(d)`` for the latent ``eta_i`` of answer ``i``: the marginals of
+    Tierney and Kadane (1986) without their determinant; see Rue, Martino and Chopin (2009). Where
+    a single pair was answered this is exact. Measured values add nothing, as they are quadratic.
+
+    Args:
+        model: A model that :meth:`is_known_for`, as it is now: after a fit build another law.
+    """
+
+    def __init__(self, model: LaplaceUtility) -> None:
+        self.model = model
+        with torch.no_grad():
+            self.items, found = model.representer()
+            self.system = cast(ExactSystem, found.system)
+            # A covariance with the system's coordinates given all answers: C - C Gamma C = C rest.
+            self.rest = -(found.gamma @ self.system.covariance)
+            self.rest.diagonal().add_(1.0)
+            blocks = self.system.observations.blocks
+            answers = [isinstance(block.likelihood, BernoulliLikelihood) for block in blocks]
+            answered = [block for block, answer in zip(blocks, answers, strict=True) if answer]
+            self.answers = Observations(answered, len(self.items))
+            sizes = torch.tensor([block.weight.shape[-1] for block in blocks])
+            rows = torch.tensor(answers).repeat_interleave(sizes).nonzero().squeeze(-1)
+            self.rows = rows.to(self.items.device)
+            self.mode = found.mode.latent[self.rows]
+            self.score, self.curvature, _ = self.answers.derivatives(self.mode)
+            self.log_prob = self.answers.log_prob(self.mode)
+
+    @staticmethod
+    def is_known_for(model: Model) -> bool:
+        """Whether a model has answers, ``variance="laplace"`` and no inducing items.
+
+        Inducing items are for many answers, for which the normal law is good.
+        """
+        if not isinstance(model, LaplaceUtility) or getattr(model, "variance", None) != "laplace":
+            return False
+        if not model.num_observations:
+            return False
+        system = model.representer()[1].system
+        if not isinstance(system, ExactSystem):
+            return False
+        return any(
+            isinstance(block.likelihood, BernoulliLikelihood)
+            for block in system.observations.blocks
+        )
+
+    def log_ratio(self, X: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
+        r"""The log density less that of the normal law, up to a constant.
+
+        Args:
+            X: ``b x 2 x d``-dim pairs.
+            deviation: ``b``-dim ``sd(d)``.
+            z: ``Q``-dim standardised differences.
+
+        Returns:
+            ``b x Q``-dim values.
+        """
+        slope = self._slopes(X) / deviation.unsqueeze(-1)  # shape: b x m
+        slope, z = slope.unsqueeze(-2), z.unsqueeze(-1)
+        moved = self.answers.log_prob(self.mode + slope * z) - self.log_prob
+        expansion = z * (slope * self.score) - 0.5 * (z * slope).square() * self.curvature
+        return (moved - expansion).sum(-1)
+
+    def _slopes(self, X: Tensor) -> Tensor:
+        """``b x m``-dim posterior covariances of the answers' latents and the difference."""
+        inputs = self.model.transform_rows(X)
+        cross = self.model.cross_covariance(inputs, self.items)
+        columns = self.system.columns(cross[..., 0, :] - cross[..., 1, :])
+        return self.system.map.apply(columns @ self.rest)[..., self.rows]
+
+
+def _law(model: Model) -> DifferenceLaw | None:
+    return DifferenceLaw(cast(Any, model)) if DifferenceLaw.is_known_for(model) else None

@@ -64,12 +64,12 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
             ]
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
-        """Draw anew: pairs of one batch are independent of each other."""
-        # A batch that is improved pair by pair has one pair less than itself pending, each time.
+        """Draw new paths: the pairs of a batch are independent of each other."""
+        # BoTorch may improve a batch pair by pair, with all others pending each time.
         self.redraw(0 if pairs is None else max(len(pairs), self._draw + 1))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Torch's, of what moves a module; the paths are drawn again, as they cannot be moved."""
+        """What moves a module; paths cannot be moved and are drawn again."""
         super()._apply(fn, recurse)
         self.redraw(self._draw)
         return self
@@ -102,11 +102,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         else:  # one kernel matrix for all items instead of one for each
             value = path(X.reshape(-1, X.shape[-1])).view(X.shape[:-1])
         if self.scale != 1.0:
-            mean = _mean(self.model, X.unsqueeze(-2))[..., 0, 0]
+            posterior = cast(GPyTorchPosterior, self.model.posterior(X.unsqueeze(-2)))
+            mean = posterior.mean[..., 0, 0]
             value = mean + self.scale * (value - mean)
         return value
-
-
-def _mean(model: Model, X: Tensor) -> Tensor:
-    posterior = cast(GPyTorchPosterior, model.posterior(X))
-    return posterior.mean

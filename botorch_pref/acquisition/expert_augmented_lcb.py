@@ -1,4 +1,4 @@
-r"""COBOL's rule: an optimistic objective, and what an expert may think of it."""
+r"""COBOL's rule: an optimistic objective plus the optimistic latent of an expert's labels."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ExpertAugmentedLCB(ExpertAcquisitionFunction):
     is as likely as rejecting. The gradient is that of this latent held fixed (the envelope
     theorem).
 
-    With ``weight=0`` it is the plain optimistic rule, of which nothing is solved; with a negative
-    ``beta``, too, the pessimistic one.
+    With ``weight=0`` it is the plain optimistic rule, and no bound is solved; with a negative
+    ``beta`` as well, the pessimistic one.
 
-    The value has a kink at every labelled item, and where the labels say nothing of an item
-    ``upper`` is flat: use several restarts, and the best item of the plain rule among them.
+    The value has a kink at every labelled item, and far from labels ``upper`` is flat: use several
+    restarts, and the best item of the plain rule among them.
 
     Example:
         >>> rule = ExpertAugmentedLCB(gp, labels, beta=1.0, weight=1.0)
@@ -58,17 +58,17 @@ class ExpertAugmentedLCB(ExpertAcquisitionFunction):
             objective_model: A BoTorch model of measured values with one output.
             label_model: The expert's model, with the label 1 for accept: a
                 :class:`~botorch_pref.models.LikelihoodRatioModel`, a
-                :class:`~botorch_pref.models.BernoulliGP`, or, where pairs are judged, a
+                :class:`~botorch_pref.models.BernoulliGP`, or, where pairs are compared, a
                 :class:`~botorch_pref.models.PreferenceGP`; may be None if ``weight`` is 0.
             beta: Multiplies the standard deviation, as in the paper; BoTorch's
                 ``UpperConfidenceBound`` takes its square.
             weight: Standardised units of the objective that a logit is worth, the paper's
                 ``lambda``; at least 0.
             label_beta: Multiplies the standard deviation of the latent of a ``BernoulliGP``.
-            x_ref: ``d``-dim item that the latent is compared with, where pairs were judged.
+            x_ref: ``d``-dim item that the latent is compared with, where pairs were compared.
             tolerance: The gap to which ``upper`` is solved, in logits. 1e-6 is enough for a
-                line search, 1e-4 for a comparison of raw samples; for a first choice of very many
-                infinity is, with which nothing is solved, and there are no gradients.
+                line search, 1e-4 to compare raw samples, infinity for a first choice among very
+                many: then nothing is solved, and there are no gradients.
 
         Raises:
             ComparisonDataError: If an option is out of range, or there is a ``weight`` and no
@@ -120,7 +120,7 @@ class ExpertAugmentedLCB(ExpertAcquisitionFunction):
             ComparisonDataError: If there is no label model.
         """
         if self.belief is None:
-            raise ComparisonDataError("Without a `label_model` nothing is known of the expert.")
+            raise ComparisonDataError("There is no `label_model`.")
         return self.belief.upper(X)
 
     @average_over_ensemble_models  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-r"""What a model of an expert's judgements says of items: an estimate, and how good they may be."""
+r"""The latent of an expert's labels: an estimate and an optimistic bound of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 from torch.nn import Module
 
@@ -19,6 +18,7 @@ from botorch_pref.acquisition.base import (
     checked_item,
     difference_moments,
     link_of,
+    marginal_moments,
 )
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
@@ -26,9 +26,9 @@ from botorch_pref.models.moments import safe_deviation
 
 
 class ExpertAcquisitionFunction(ItemAcquisitionFunction):
-    r"""A rule for items whose value is measured, and which an expert judges."""
+    r"""A rule for items that are measured, and labelled by an expert."""
 
-    _instead = (
+    pending_hint = (
         "chooses one item at a time and has no pending points. Build the rule on an objective "
         "model that is conditioned on what is pending."
     )
@@ -37,8 +37,8 @@ class ExpertAcquisitionFunction(ItemAcquisitionFunction):
 class ExpertBelief(Module):
     r"""The latent of accept or reject, positive where accepting is more likely.
 
-    With a reference it is the difference to it, as where pairs were judged, which tell the latent
-    up to a constant only.
+    With a reference it is the difference to it, as compared pairs determine the latent up to a
+    constant only.
     """
 
     model: Model
@@ -52,7 +52,7 @@ class ExpertBelief(Module):
         x_ref: Tensor | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
-        r"""Fix the model and what is optimistic.
+        r"""Fix the model and the width of its bound.
 
         Args:
             model: A :class:`~botorch_pref.models.LikelihoodRatioModel`, or one with a
@@ -61,8 +61,8 @@ class ExpertBelief(Module):
             label_beta: Multiplies the standard deviation of a Gaussian latent; at least 0. A
                 confidence set needs none.
             x_ref: ``d``-dim item that the latent is compared with; None for the latent itself.
-            tolerance: The gap to which bounds are solved, in logits; with infinity none is, and
-                what is about the bound is taken.
+            tolerance: The gap to which bounds are solved, in logits; with infinity none is
+                solved, but approximated.
 
         Raises:
             ComparisonDataError: If an option is out of range.
@@ -101,7 +101,7 @@ class ExpertBelief(Module):
         X = X.to(model.items.dtype)
         if self.tolerance == math.inf:
             return model.rough_upper(X, self.x_ref)
-        # Each from the last solution of a batch of this shape, where the two are near.
+        # Each starts from the last solution of a batch of this shape, if it is near.
         options = {"tolerance": self.tolerance, "start": self._last}
         if self.x_ref is None:
             bound = model.upper_bound(X, **options)
@@ -129,10 +129,8 @@ class ExpertBelief(Module):
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         if self.x_ref is not None:
             return difference_moments(self.model, self._pairs(X))
-        posterior = cast(GPyTorchPosterior, self.model.posterior(X.unsqueeze(-2)))
-        normal = posterior.distribution
-        variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
-        return normal.mean.squeeze(-1), variance.squeeze(-1).clamp_min(0.0)
+        mean, variance = marginal_moments(self.model, X.unsqueeze(-2))
+        return mean.squeeze(-1), variance.squeeze(-1)
 
     def _pairs(self, X: Tensor) -> Tensor:
         reference = cast(Tensor, self.x_ref).to(X)

@@ -1,21 +1,25 @@
-r"""The rules in BoTorch's registry of input constructors.
+r"""The rules in BoTorch's registry of input constructors, in one table at the end of this file.
 
-Every constructor takes the fitted ``model`` and returns the arguments of the rule, so that
-``cls(**get_acqf_input_constructor(cls)(model=model, ...))`` is the rule. As everywhere in
-that registry, ``training_data``, ``objective``, ``posterior_transform`` and their like may
-be given and are not looked at unless they are named here; any other word is a ``TypeError``.
+``cls(**get_acqf_input_constructor(cls)(model=model, ...))`` is the rule for a fitted ``model``;
+of a rule over measured values it is the model of the objective. A constructor takes the arguments
+of its rule, and those named in its signature from which it derives an argument. As everywhere in
+that registry, ``training_data``, ``objective``, ``posterior_transform`` and their like may be
+given and are ignored unless they are in the signature; any other word is a ``TypeError``.
+``X_pending`` must be ``None``, else an ``UnsupportedError`` says what to do instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import (
     ACQF_INPUT_CONSTRUCTOR_REGISTRY,
-    acqf_input_constructor,
+    allow_only_specific_variable_kwargs,
     get_acqf_input_constructor,
+    get_best_f_analytic,
 )
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
@@ -25,218 +29,197 @@ from torch.nn import Module
 
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.base import TOLERANCE, as_confidence_set, given_items
+from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
+from botorch_pref.acquisition.discrete_knowledge_gradient import DiscreteKnowledgeGradient
+from botorch_pref.acquisition.dueling_knowledge_gradient import DuelingKnowledgeGradient
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
+from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
+from botorch_pref.acquisition.knowledge_gradient import REPEATS, Project
+from botorch_pref.acquisition.log_human_constrained_ei import Acceptance, LogHumanConstrainedEI
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
 from botorch_pref.acquisition.pair_as_point import PairAsPoint
 from botorch_pref.acquisition.pair_variance import PairVariance
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 
-# The registry refuses a class that it knows, also when it is this module that is reloaded.
-for _rule in (
-    PairVariance,
-    DuelingThompsonSampling,
-    MaxMinLCB,
-    AdvantageUCB,
-    OptimisticAdvantage,
-    PairAsPoint,
-):
-    ACQF_INPUT_CONSTRUCTOR_REGISTRY.pop(_rule, None)
+Bounds = list[tuple[float, float]] | Tensor | None
+Arguments = dict[str, Any]
 
 
-@acqf_input_constructor(PairVariance)
-def construct_inputs_pair_variance(model: Model, X_pending: Tensor | None = None) -> dict[str, Any]:
-    r"""Arguments of :class:`PairVariance`.
-
-    Args:
-        model: The model of the utility.
-        X_pending: Must be ``None``; pending pairs reach the rule through ``PairAsPoint``.
-
-    Returns:
-        The constructor's arguments.
-
-    Raises:
-        UnsupportedError: If there are pending points.
-    """
-    PairVariance.refuse_pending(X_pending)
+def _pair_variance(model: Model) -> Arguments:
     return {"model": model}
 
 
-@acqf_input_constructor(DuelingThompsonSampling)
-def construct_inputs_dueling_thompson(
-    model: Model,
-    scale: float = 1.0,
-    seed: int | None = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    r"""Arguments of :class:`DuelingThompsonSampling`.
-
-    Args:
-        model: The model of the utility.
-        scale: What the posterior standard deviation is multiplied by.
-        seed: The seed of the draws; by default torch's global generator.
-        X_pending: Must be ``None``; pending pairs reach the rule through ``PairAsPoint``.
-
-    Returns:
-        The constructor's arguments.
-
-    Raises:
-        UnsupportedError: If there are pending points.
-    """
-    DuelingThompsonSampling.refuse_pending(X_pending)
+def _dueling_thompson(model: Model, scale: float = 1.0, seed: int | None = None) -> Arguments:
     return {"model": model, "scale": scale, "seed": seed}
 
 
-@acqf_input_constructor(MaxMinLCB)
-def construct_inputs_max_min_lcb(
+def _pair_as_point(
     model: Model,
-    bounds: list[tuple[float, float]] | Tensor | None = None,
+    acq_function_class: type[AcquisitionFunction],
+    acq_function_kwargs: dict[str, Any] | None = None,
+    training_data: Any = None,
+) -> Arguments:
+    """The wrapped rule comes from its own constructor."""
+    arguments = {"training_data": training_data, **(acq_function_kwargs or {})}
+    inputs = get_acqf_input_constructor(acq_function_class)(model=model, **arguments)
+    return {"acq_function": acq_function_class(**inputs)}
+
+
+def _max_min_lcb(
+    model: Model,
+    bounds: Bounds = None,
     beta: float = 1.0,
     followers: Tensor | None = None,
     num_followers: int = 128,
     seed: int = 0,
     likelihood: Module | None = None,
     diagonal: Literal["keep", "exclude"] = "keep",
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    r"""Arguments of :class:`MaxMinLCB`.
-
-    Args:
-        model: The model of the utility.
-        bounds: ``d`` pairs of a lower and an upper bound, as BoTorch's other constructors
-            take them; only used where ``followers`` are not given.
-        beta: Multiplies the standard deviation.
-        followers: ``w x d``-dim items that the follower chooses from; by default the
-            model's items, and a Sobol sample of the box if there are ``bounds``.
-        num_followers: The size of that sample.
-        seed: The seed of that sample.
-        likelihood: The link; by default the model's.
-        diagonal: What a follower equal to the leader counts for.
-        X_pending: Must be ``None``.
-
-    Returns:
-        The constructor's arguments.
-
-    Raises:
-        ComparisonDataError: If ``bounds`` are not such pairs, or there is nothing to choose
-            followers from.
-        UnsupportedError: If there are pending points.
-    """
-    MaxMinLCB.refuse_pending(X_pending)
+) -> Arguments:
+    """By default the followers are the model's items, and a Sobol sample of the box if given."""
     if followers is None:
-        followers = items_and_sample(model, bounds, num_followers, seed, "followers")
-    return {
-        "model": model,
-        "beta": beta,
-        "followers": followers,
-        "likelihood": likelihood,
-        "diagonal": diagonal,
-    }
+        followers = _items_and_sample(model, bounds, num_followers, seed, "followers")
+    options = {"likelihood": likelihood, "diagonal": diagonal}
+    return {"model": model, "beta": beta, "followers": followers, **options}
 
 
-@acqf_input_constructor(AdvantageUCB)
-def construct_inputs_advantage_ucb(
-    model: Model,
-    x_ref: Tensor | None = None,
-    beta: float = 1.0,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    r"""Arguments of :class:`AdvantageUCB`.
-
-    Args:
-        model: The model of the utility.
-        x_ref: ``d``-dim item that the advantage is over; by default the one of the model's
-            items with the largest posterior mean.
-        beta: Multiplies the standard deviation.
-        X_pending: Must be ``None``.
-
-    Returns:
-        The constructor's arguments.
-
-    Raises:
-        ComparisonDataError: If ``x_ref`` is not given and the model has no items.
-        UnsupportedError: If there are pending points.
-    """
-    AdvantageUCB.refuse_pending(X_pending)
+def _advantage_ucb(model: Model, x_ref: Tensor | None = None, beta: float = 1.0) -> Arguments:
+    """By default the reference is the model's item with the largest posterior mean."""
     if x_ref is None:
-        items = _items(model)
-        if not len(items):
-            raise ComparisonDataError("Give `x_ref`: the model has no items.")
+        items = _some_items(model, "x_ref")
         with torch.no_grad():
             posterior = cast(GPyTorchPosterior, model.posterior(items))
             x_ref = items[posterior.mean.squeeze(-1).argmax()]
     return {"model": model, "x_ref": x_ref, "beta": beta}
 
 
-@acqf_input_constructor(OptimisticAdvantage)
-def construct_inputs_optimistic_advantage(
-    model: Model,
-    x_ref: Tensor | None = None,
-    tolerance: float = TOLERANCE,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    r"""Arguments of :class:`OptimisticAdvantage`.
-
-    Args:
-        model: The confidence set, a :class:`~botorch_pref.models.LikelihoodRatioModel`.
-        x_ref: ``d``-dim item that the advantage is over; by default the one of the model's
-            items with the largest utility of maximum likelihood.
-        tolerance: The gap to stop at, in the units of the utility.
-        X_pending: Must be ``None``.
-
-    Returns:
-        The constructor's arguments.
-
-    Raises:
-        ComparisonDataError: If ``x_ref`` is not given and the model has no items.
-        UnsupportedError: If there are pending points, or it is another model.
-    """
-    OptimisticAdvantage.refuse_pending(X_pending)
+def _optimistic_advantage(
+    model: Model, x_ref: Tensor | None = None, tolerance: float = TOLERANCE
+) -> Arguments:
+    """By default the reference is the model's most likely item."""
     if x_ref is None:
-        known = as_confidence_set("model", model)
-        if not len(known.items):
-            raise ComparisonDataError("Give `x_ref`: the model has no items.")
+        known, items = as_confidence_set("model", model), _some_items(model, "x_ref")
         with torch.no_grad():
-            x_ref = known.items[known.mle(known.items).argmax()]
+            x_ref = items[known.mle(items).argmax()]
     return {"model": model, "x_ref": x_ref, "tolerance": tolerance}
 
 
-@acqf_input_constructor(PairAsPoint)
-def construct_inputs_pair_as_point(
+def _comparison_filtered_ucb(
     model: Model,
-    acq_function_class: type[AcquisitionFunction],
-    acq_function_kwargs: dict[str, Any] | None = None,
+    borda_model: Model,
+    beta: float = 2.0,
+    borda_slack: float = 0.0,
+    borda_beta: float | None = None,
+    lower_bound: float | None = None,
+) -> Arguments:
+    options = {"borda_slack": borda_slack, "borda_beta": borda_beta, "lower_bound": lower_bound}
+    return {"value_model": model, "borda_model": borda_model, "beta": beta, **options}
+
+
+def _expert_augmented_lcb(
+    model: Model,
+    label_model: Model | None = None,
+    beta: float = 1.0,
+    weight: float | None = None,
+    label_beta: float = 1.0,
+    x_ref: Tensor | None = None,
+    tolerance: float = TOLERANCE,
+) -> Arguments:
+    """By default the weight is 1, and 0 without a label model."""
+    if weight is None:
+        weight = 0.0 if label_model is None else 1.0
+    options = {"label_beta": label_beta, "x_ref": x_ref, "tolerance": tolerance}
+    models = {"objective_model": model, "label_model": label_model}
+    return {**models, "beta": beta, "weight": weight, **options}
+
+
+def _log_human_constrained_ei(
+    model: Model,
+    label_model: Model,
     training_data: Any = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    r"""Arguments of :class:`PairAsPoint`: the rule inside, from its own constructor.
+    best_f: float | Tensor | None = None,
+    acceptance: Acceptance = "mle",
+    label_beta: float = 1.0,
+    x_ref: Tensor | None = None,
+    tolerance: float = TOLERANCE,
+) -> Arguments:
+    """By default ``best_f`` is that of the training data."""
+    if best_f is None:
+        if training_data is None:
+            raise ComparisonDataError("Give `best_f` or `training_data`.")
+        best_f = get_best_f_analytic(training_data)
+    options = {"label_beta": label_beta, "x_ref": x_ref, "tolerance": tolerance}
+    models = {"objective_model": model, "label_model": label_model}
+    return {**models, "best_f": best_f, "acceptance": acceptance, **options}
 
-    Args:
-        model: The model of the utility.
-        acq_function_class: A rule for pairs that is in the registry, such as
-            :class:`PairVariance` or BoTorch's ``qExpectedUtilityOfBestOption``.
-        acq_function_kwargs: Further arguments of that rule's input constructor.
-        training_data: Handed on to that constructor.
-        X_pending: Must be ``None``; call ``set_X_pending`` of the rule.
 
-    Returns:
-        The constructor's arguments.
+def _discrete_knowledge_gradient(
+    model: Model,
+    noise: float = 0.0,
+    reference: Tensor | None = None,
+    bounds: Bounds = None,
+    num_reference: int = 64,
+    seed: int = 0,
+    project: Project | None = None,
+    repeats: Sequence[int] = REPEATS,
+) -> Arguments:
+    """By default the reference is the model's items, and a Sobol sample of the box if given."""
+    if reference is None:
+        reference = _reference(model, bounds, num_reference, seed, project)
+    options = {"noise": noise, "project": project, "repeats": repeats}
+    return {"model": model, "reference": reference, **options}
 
-    Raises:
-        UnsupportedError: If there are pending points.
-    """
-    if X_pending is not None:
-        raise UnsupportedError(
-            "PairAsPoint is not built with pending pairs: call its set_X_pending afterwards."
+
+def _dueling_knowledge_gradient(
+    model: Model,
+    reference: Tensor | None = None,
+    bounds: Bounds = None,
+    num_reference: int = 64,
+    seed: int = 0,
+    likelihood: Module | None = None,
+    project: Project | None = None,
+    repeats: Sequence[int] = REPEATS,
+) -> Arguments:
+    """By default the reference is the model's items, and a Sobol sample of the box if given."""
+    if reference is None:
+        reference = _reference(model, bounds, num_reference, seed, project)
+    options = {"likelihood": likelihood, "project": project, "repeats": repeats}
+    return {"model": model, "reference": reference, **options}
+
+
+def _reference(
+    model: Model, bounds: Bounds, num: int, seed: int, project: Project | None
+) -> Tensor:
+    items = _items_and_sample(model, bounds, num, seed, "reference")
+    return items if project is None else project(items)
+
+
+def _items_and_sample(model: Model, bounds: Bounds, num: int, seed: int, argument: str) -> Tensor:
+    """The ``w x d``-dim items of a model, and with bounds a Sobol sample of the box."""
+    if bounds is None:
+        return _some_items(model, f"{argument}` or `bounds")
+    items = _items(model)
+    box = torch.as_tensor(bounds, dtype=items.dtype, device=items.device).mT
+    columns = items.shape[-1] if len(items) else box.shape[-1]
+    if box.shape != (2, columns) or not bool((box[0] < box[1]).all()):
+        raise ComparisonDataError(
+            "`bounds` must be d pairs (lower, upper) with lower < upper, got "
+            f"{torch.as_tensor(bounds).tolist()}."
         )
-    arguments = {"training_data": training_data, **(acq_function_kwargs or {})}
-    inputs = get_acqf_input_constructor(acq_function_class)(model=model, **arguments)
-    return {"acq_function": acq_function_class(**inputs)}
+    sample = draw_sobol_samples(box, n=num, q=1, seed=seed).squeeze(-2)
+    return torch.cat([items, sample]) if len(items) else sample
+
+
+def _some_items(model: Model, argument: str) -> Tensor:
+    items = _items(model)
+    if not len(items):
+        raise ComparisonDataError(f"Give `{argument}`: the model has no items.")
+    return items
 
 
 def _items(model: Model) -> Tensor:
     """The ``n x d``-dim items of a model that is not batched; 0 rows for a prior alone."""
-    if not cast(Any, model).train_inputs:
+    if not getattr(model, "train_inputs", True):  # BoTorch's PairwiseGP without data
         device = next(model.parameters()).device
         return torch.empty(0, 1, dtype=torch.double, device=device)
     items = given_items(model)
@@ -245,45 +228,29 @@ def _items(model: Model) -> Tensor:
     return items.detach()
 
 
-def items_and_sample(
-    model: Model,
-    bounds: list[tuple[float, float]] | Tensor | None,
-    num: int,
-    seed: int,
-    instead: str,
-) -> Tensor:
-    r"""The items of a model, and with bounds a Sobol sample of the box.
+def _register(rule: type[AcquisitionFunction], constructor: Callable[..., Arguments]) -> None:
+    checked = allow_only_specific_variable_kwargs(constructor)
 
-    Args:
-        model: The model, not batched.
-        bounds: ``d`` pairs of a lower and an upper bound.
-        num: The size of the sample.
-        seed: The seed of the sample.
-        instead: What is to be given where there is neither, for the message.
+    def construct(*args: Any, X_pending: Tensor | None = None, **kwargs: Any) -> Arguments:
+        if X_pending is not None:
+            raise UnsupportedError(f"{rule.__name__} {cast(Any, rule).pending_hint}")
+        return checked(*args, **kwargs)
 
-    Returns:
-        ``w x d``-dim items.
-
-    Raises:
-        ComparisonDataError: If ``bounds`` are not such pairs, or there is neither.
-        UnsupportedError: If the model is batched.
-    """
-    items = _items(model)
-    if bounds is None:
-        if not len(items):
-            raise ComparisonDataError(f"Give `{instead}` or `bounds`: the model has no items.")
-        return items
-    sample = draw_sobol_samples(_box(bounds, items), n=num, q=1, seed=seed).squeeze(-2)
-    return torch.cat([items, sample]) if len(items) else sample
+    ACQF_INPUT_CONSTRUCTOR_REGISTRY[rule] = construct
 
 
-def _box(bounds: list[tuple[float, float]] | Tensor, like: Tensor) -> Tensor:
-    """The ``2 x d``-dim box of BoTorch's ``d`` pairs of bounds."""
-    box = torch.as_tensor(bounds, dtype=like.dtype, device=like.device).mT
-    columns = like.shape[-1] if len(like) else box.shape[-1]
-    if box.shape != (2, columns) or not bool((box[0] < box[1]).all()):
-        raise ComparisonDataError(
-            "`bounds` must be d pairs (lower, upper) with lower < upper, got "
-            f"{torch.as_tensor(bounds).tolist()}."
-        )
-    return box
+_TABLE: dict[type[AcquisitionFunction], Callable[..., Arguments]] = {
+    PairVariance: _pair_variance,
+    DuelingThompsonSampling: _dueling_thompson,
+    DuelingKnowledgeGradient: _dueling_knowledge_gradient,
+    PairAsPoint: _pair_as_point,
+    MaxMinLCB: _max_min_lcb,
+    AdvantageUCB: _advantage_ucb,
+    OptimisticAdvantage: _optimistic_advantage,
+    ComparisonFilteredUCB: _comparison_filtered_ucb,
+    ExpertAugmentedLCB: _expert_augmented_lcb,
+    LogHumanConstrainedEI: _log_human_constrained_ei,
+    DiscreteKnowledgeGradient: _discrete_knowledge_gradient,
+}
+for _rule, _constructor in _TABLE.items():
+    _register(_rule, _constructor)

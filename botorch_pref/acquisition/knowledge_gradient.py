@@ -16,13 +16,14 @@ from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 
 REPEATS = (1, 2, 4, 8, 16)
+NO_VARIANCE = 1e-16  # of what is asked: below it, nothing can be learnt
 _CHUNK = 256  # rows of a joint posterior beside the reference
 
 Project = Callable[[Tensor], Tensor]
 
 
 class Moments(NamedTuple):
-    r"""What is believed of ``q`` items that are asked, and of ``M + q`` that may be best.
+    r"""The joint posterior of ``q`` items that are asked, and of ``M + q`` that may be best.
 
     Attributes:
         mean: ``b x (M + q)``-dim means of the latter, the reference first.
@@ -44,7 +45,7 @@ class KnowledgeGradient(AcquisitionFunction):
     table of items ``j`` and those that are asked. One answer alone may be worth nothing where it
     takes several to change what is best: the KG(*) policy of Frazier and Powell, *Paradoxes in
     Learning and the Marginal Value of Information* (2010). The unit is that of the utility, for
-    values and duels alike, so that what divided by its price is larger is the better buy.
+    values and duels alike, so that the query with the larger gain per cost is the better one.
     """
 
     reference: Tensor
@@ -66,7 +67,7 @@ class KnowledgeGradient(AcquisitionFunction):
             project: Maps ``... x d``-dim items as they are asked to the same items as their
                 utility counts; see :class:`~botorch_pref.kernels.ComparisonBiasKernel`. By
                 default these are the same.
-            repeats: The numbers of answers that are looked at.
+            repeats: The numbers of answers that are tried.
 
         Raises:
             ComparisonDataError: If ``reference`` is no table or ``repeats`` are no counts.
@@ -83,7 +84,7 @@ class KnowledgeGradient(AcquisitionFunction):
             raise ComparisonDataError("`repeats` must not be empty.")
         for number in repeats:
             check_count("repeats", number, 1)
-        self.believed = model
+        self.conditioned = model  # on what is pending
         self.project = project
         self.repeats = tuple(repeats)
         self.register_buffer("reference", reference.detach().clone())
@@ -118,7 +119,7 @@ class KnowledgeGradient(AcquisitionFunction):
         asked = X.flatten(end_dim=1)
         own = asked[:0] if self.project is None else self.project(asked)
         parts = [asked, own, self.reference.to(asked)]
-        joint = cast(GPyTorchPosterior, self.believed.posterior(torch.cat(parts)))
+        joint = cast(GPyTorchPosterior, self.conditioned.posterior(torch.cat(parts)))
         sizes = [len(part) for part in parts]
         mean, own_mean, reference_mean = joint.mean.squeeze(-1).split(sizes)
         covariance, own_covariance, reference = joint.covariance_matrix[:, : b * q].split(sizes)
@@ -128,11 +129,17 @@ class KnowledgeGradient(AcquisitionFunction):
         return Moments(
             torch.cat([reference_mean.expand(b, -1), own_mean.view(b, q)], dim=-1),
             mean.view(b, q),
-            _own_blocks(covariance, b, q),
-            torch.cat([reference, _own_blocks(own_covariance, b, q)], dim=-2),
+            _diagonal_blocks(covariance, b, q),
+            torch.cat([reference, _diagonal_blocks(own_covariance, b, q)], dim=-2),
         )
 
 
-def _own_blocks(covariance: Tensor, b: int, q: int) -> Tensor:
+def relative_to_best(intercepts: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Lines minus the line with the largest intercept: no gain is lost, and no digits."""
+    best = intercepts.argmax(dim=-1, keepdim=True)
+    return intercepts - intercepts.gather(-1, best), slopes - slopes.gather(-1, best)
+
+
+def _diagonal_blocks(covariance: Tensor, b: int, q: int) -> Tensor:
     """The ``b x q x q`` blocks on the diagonal of a ``bq x bq`` matrix."""
     return covariance.view(b, q, b, q).diagonal(dim1=0, dim2=2).movedim(-1, 0)

@@ -1,4 +1,4 @@
-r"""Expected improvement, times the chance that an expert accepts."""
+r"""Expected improvement times the probability that an expert accepts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LogHumanConstrainedEI(ExpertAcquisitionFunction):
             acceptance: The latent whose probability is taken: ``"mle"`` the most likely one (of
                 a Gaussian latent the posterior mean), ``"upper"`` the largest one allowed.
             label_beta: Multiplies the standard deviation of a Gaussian latent for ``"upper"``.
-            x_ref: ``d``-dim item that the latent is compared with, where pairs were judged.
+            x_ref: ``d``-dim item that the latent is compared with, where pairs were compared.
             tolerance: The gap to which ``"upper"`` is solved, in logits.
 
         Raises:

@@ -1,4 +1,4 @@
-r"""The expert alone: where acceptance may be most likely."""
+r"""The optimistic latent of an expert's labels alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, Ex
 class OptimisticAcceptance(ExpertAcquisitionFunction):
     r"""``upper(x)``, the largest latent that an expert's labels allow.
 
-    What is left of :class:`ExpertAugmentedLCB` as its weight grows. COBOL's guarantee against harm
+    The limit of :class:`ExpertAugmentedLCB` for a large weight. COBOL's guarantee against harm
     holds for it, too (Xu et al. 2024b), and where no item is feasible for their Alg. 2, its best
     item is the least infeasible one.
 

@@ -1,4 +1,4 @@
-r"""POP-BO's rule: what an item may be better by than the last one."""
+r"""POP-BO's rule: the largest advantage over the last item that the answers allow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
     (the envelope theorem): nothing is differentiated through the solver.
 
     The value has a kink at every item that was asked, a local minimum at ``x_ref``, and
-    plateaus far from all items: use several restarts and a good number of raw samples.
+    plateaus far from all items: use several restarts and many raw samples.
 
     Example:
         >>> rule = OptimisticAdvantage(model, x_ref=last_item)

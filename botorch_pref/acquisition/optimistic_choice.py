@@ -20,8 +20,8 @@ from botorch_pref.data.checks import checked_positive
 class OptimisticChoice(ItemAcquisitionFunction):
     r"""``max min_j f(x) - f(x_j)`` over all ``f`` in a likelihood-ratio confidence set.
 
-    What an item may be better by than every one of its opponents: Xu et al. (2024),
-    App. I, problem (101), of which :class:`OptimisticAdvantage` is the case of one opponent. The
+    The largest advantage of an item over every one of its opponents: Xu et al. (2024), App. I,
+    problem (101), of which :class:`OptimisticAdvantage` is the case of one opponent. The
     gradient is that of the maximising function held fixed.
 
     Example:

@@ -28,6 +28,8 @@ class PairAsPoint(AcquisitionFunction):
         >>> pairs.view(3, 2, d)
     """
 
+    pending_hint = "is not built with pending pairs: call its set_X_pending afterwards."
+
     def __init__(self, acq_function: AcquisitionFunction) -> None:
         r"""Wrap a rule.
 
@@ -42,7 +44,7 @@ class PairAsPoint(AcquisitionFunction):
 
     @property  # type: ignore[override]
     def X_pending(self) -> Tensor | None:
-        """``k x 2d``-dim pairs that are pending; wrappers of BoTorch set it as it stands."""
+        """``k x 2d``-dim pairs that are pending, or ``None``."""
         return self._pending
 
     @X_pending.setter
@@ -54,8 +56,8 @@ class PairAsPoint(AcquisitionFunction):
         r"""Evaluate the wrapped rule.
 
         Args:
-            X: ``b x q x 2d``-dim pairs; BoTorch asks for the value of all ``q`` that it chose
-                one by one.
+            X: ``b x q x 2d``-dim pairs; BoTorch also evaluates all ``q`` pairs that it chose one
+                by one.
 
         Returns:
             ``b``-dim values, the sum over the ``q`` pairs.
@@ -83,10 +85,9 @@ class PairAsPoint(AcquisitionFunction):
 
 
 class _FirstItemModel(Model):
-    """What BoTorch's optimizers may ask of a model, for pairs: that of the first items.
+    """A model over pairs for BoTorch's optimizers, which sample around good observed points.
 
-    They look around good observed points, of which they know by the model alone; it is the
-    wrapped rule, not this model, that values a pair.
+    Its posterior is that of the first items; the value of a pair is that of the wrapped rule.
     """
 
     def __init__(self, model: Model) -> None:

@@ -1,4 +1,4 @@
-r"""MR-LPF's rule: ask what the model knows least about."""
+r"""MR-LPF's rule: the pair whose difference has the largest posterior variance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PairVariance(PairAcquisitionFunction):
     """
 
     def __init__(self, model: Model) -> None:
-        r"""Keep the model.
+        r"""Take a model.
 
         Args:
             model: A model of the utility; :class:`~botorch_pref.models.PreferenceGP`, or any
@@ -56,12 +56,12 @@ class PairVariance(PairAcquisitionFunction):
         if not hasattr(self.model, "condition_on_pairs"):
             raise UnsupportedError(
                 f"{type(self.model).__name__} has no condition_on_pairs, so PairVariance cannot "
-                "take pending pairs into account; use PreferenceGP, or choose pairs one by one."
+                "take pending pairs into account; use PreferenceGP, or choose one pair at a time."
             )
-        telling = pairs[(pairs[:, 0] != pairs[:, 1]).any(dim=-1)]  # of an item and itself: nothing
-        if len(telling):
-            answers = torch.full_like(telling[:, 0, 0], 0.5)
-            self.pending_model = cast(Any, self.model).condition_on_pairs(telling, answers)
+        distinct = pairs[(pairs[:, 0] != pairs[:, 1]).any(dim=-1)]
+        if len(distinct):
+            answers = torch.full_like(distinct[:, 0, 0], 0.5)
+            self.pending_model = cast(Any, self.model).condition_on_pairs(distinct, answers)
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

@@ -132,7 +132,7 @@ class MultiFidelityUCB(ItemAcquisitionFunction):
         >>> found = SearchSpace(bounds).maximize(rule)
     """
 
-    _instead = (
+    pending_hint = (
         "chooses one item at a time and has no pending points. Build the rule on models that are "
         "conditioned on what is pending."
     )

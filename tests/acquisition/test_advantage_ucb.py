@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import pytest
 import torch
 from botorch.optim import optimize_acqf
@@ -19,7 +16,6 @@ from tests.acquisition.common import (
     make_model,
     tables,
 )
-from tests.common import same
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, oracle, rand
 
@@ -32,6 +28,8 @@ class TestContract(ItemAcquisitionContract):
 
 
 class TestContractOfBotorchsModel(ItemAcquisitionContract):
+    portable = False
+
     def make(self) -> AdvantageUCB:
         return AdvantageUCB(botorch_model(), REF, beta=0.7)
 
@@ -82,12 +80,6 @@ def test_batched_model() -> None:
     torch.testing.assert_close(values, torch.stack(expected, dim=-1), atol=1e-8, rtol=1e-8)
 
 
-def test_copies() -> None:
-    rule, items = AdvantageUCB(make_model(), REF, 1.0), rand(4, 1, 2)
-    for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
-        assert torch.equal(other(items), rule(items))
-
-
 def test_bad_arguments() -> None:
     with pytest.raises(ComparisonDataError, match="`x_ref` row 0"):
         AdvantageUCB(make_model(), rand(2).fill_(torch.nan), 1.0)
@@ -96,10 +88,3 @@ def test_bad_arguments() -> None:
     for beta in (-1.0, float("nan"), float("inf"), "one"):
         with pytest.raises(ComparisonDataError, match="`beta`"):
             AdvantageUCB(make_model(), REF, beta)  # type: ignore[arg-type]
-
-
-def test_on_a_device(device: torch.device) -> None:
-    rule, items = AdvantageUCB(make_model(), REF, 1.0), rand(20, 1, 2)
-    values = copy.deepcopy(rule).to(device)(items.to(device))
-    assert values.device == device
-    same(values, rule(items))

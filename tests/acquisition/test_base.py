@@ -75,13 +75,6 @@ def test_beta() -> None:
             checked_beta(beta)  # type: ignore[arg-type]
 
 
-def test_prior_alone() -> None:
-    none = torch.empty(0, 2).double(), torch.empty(0, 2).long()
-    mean, variance = difference_moments(PreferenceGP(*none), rand(5, 2, 2))
-    assert torch.equal(mean, torch.zeros(5).double())
-    assert (variance > 0).all()
-
-
 def test_items_that_the_kernel_cannot_tell_apart_do_not_differ() -> None:
     """GPyTorch's floor under variances would make it a deviation of 1e-5."""
     items, duels = make_duels(6, 9, 3)

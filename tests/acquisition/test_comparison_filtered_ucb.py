@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from typing import Any
 
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
-from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -21,7 +18,6 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import BordaGP
 from botorch_pref.space import SearchSpace
 from tests.acquisition.expert import objective
-from tests.common import same
 from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
 from tests.models.common import rand, utility
 
@@ -152,17 +148,6 @@ def test_constrained_maximum_is_that_of_a_grid(seeds: range) -> None:
     assert min(shares) < 0.5  # the filter does cut
 
 
-def test_a_wide_slack_is_no_constraint() -> None:
-    rule = ComparisonFilteredUCB(objective(), duels(-1.0), 2.0, borda_slack=10.0)
-    found = SearchSpace(BOUNDS).maximize(rule, seed=0, feasible=rule.feasibility)
-    starts = rand(16, 1, 2, seed=8)
-    items, value = optimize_acqf(
-        rule, BOUNDS, q=1, num_restarts=16, batch_initial_conditions=starts
-    )
-    assert float(found.value) == pytest.approx(float(value), abs=1e-6)
-    torch.testing.assert_close(found.items, items, atol=1e-4, rtol=0)
-
-
 def test_gradient_of_the_filter() -> None:
     rule, at = made(), AT[:3].clone().requires_grad_()
     assert torch.autograd.gradcheck(rule.feasibility, (at,), atol=1e-6, rtol=1e-6)
@@ -174,52 +159,19 @@ def test_gradient_of_the_filter() -> None:
     assert gradient.isfinite().all()
 
 
-@torch.no_grad()
-def test_copies_and_constructors() -> None:
-    rule = made(borda_beta=1.0)
-    construct = get_acqf_input_constructor(ComparisonFilteredUCB)
-    arguments = construct(
-        model=objective(), borda_model=duels(), beta=2.0, borda_slack=0.02, borda_beta=1.0
-    )
-    for other in (
-        copy.deepcopy(rule),
-        pickle.loads(pickle.dumps(rule)),
-        ComparisonFilteredUCB(**arguments),
-    ):
-        torch.testing.assert_close(other(AT.unsqueeze(-2)), rule(AT.unsqueeze(-2)))
-        torch.testing.assert_close(other.feasibility(AT), rule.feasibility(AT))
-    with pytest.raises(UnsupportedError, match="pending"):
-        construct(model=objective(), borda_model=duels(), X_pending=AT[:1])
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
+def test_what_is_refused() -> None:
+    for options, match in (
         ({"borda_slack": -0.1}, "`borda_slack`"),
         ({"borda_beta": -1.0}, "`borda_beta`"),
         ({"lower_bound": float("nan")}, "`lower_bound`"),
-    ],
-)
-def test_bad_options(options: Any, match: str) -> None:
-    with pytest.raises(ComparisonDataError, match=match):
-        made(**options)
-
-
-def test_other_models_are_refused() -> None:
+    ):
+        with pytest.raises(ComparisonDataError, match=match):
+            made(**options)
     with pytest.raises(UnsupportedError, match="`borda_model` must be a BordaGP"):
         ComparisonFilteredUCB(objective(), objective(), 1.0, borda_slack=0.0)  # type: ignore[arg-type]
     both = ModelListGP(objective(), objective())
     with pytest.raises(UnsupportedError, match="one output"):
         ComparisonFilteredUCB(both, duels(), 1.0, borda_slack=0.0)
-
-
-@torch.no_grad()
-def test_on_a_device(device: torch.device) -> None:
-    rule = made()
-    there = copy.deepcopy(rule).to(device)
-    at: Tensor = AT.to(device)
-    same(there(at.unsqueeze(-2)), rule(AT.unsqueeze(-2)))
-    same(there.feasibility(at), rule.feasibility(AT))
 
 
 def test_optimize_acqf_takes_the_filter_as_a_constraint() -> None:

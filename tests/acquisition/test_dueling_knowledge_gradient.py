@@ -12,23 +12,27 @@ from scipy import special, stats
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingKnowledgeGradient
+from botorch_pref.acquisition.dueling_knowledge_gradient import DifferenceLaw
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.inference import DualSystem, PrimalSystem
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
-from tests.acquisition.common import make_batched_model, make_botorch_model, make_model
-from tests.acquisition.knowledge import (
+from tests.acquisition.common import (
     REFERENCE,
     Array,
     biased_model,
     joint,
-    model,
+    make_batched_model,
+    make_botorch_model,
+    make_model,
     project,
     seen,
 )
 from tests.contracts.acquisition import PairAcquisitionContract
-from tests.models.common import make_duels, make_kernel, rand
+from tests.models.common import make_duels, make_kernel, numerical_gradient, rand
 
 LINKS = {LogitLikelihood: special.expit, ProbitLikelihood: stats.norm.cdf}
+NODES = 0.25 * torch.arange(-32, 33).double()
 Z = np.linspace(-9, 9, 20001)
 # At kinks a line search fails; see MaxMinLCB.
 FEW = {
@@ -40,7 +44,7 @@ FEW = {
 
 
 def make(of: Model | None = None, **kwargs: object) -> DuelingKnowledgeGradient:
-    return DuelingKnowledgeGradient(of or model(), **{"reference": REFERENCE, **kwargs})
+    return DuelingKnowledgeGradient(of or make_model(), **{"reference": REFERENCE, **kwargs})
 
 
 class TestContract(PairAcquisitionContract):
@@ -52,14 +56,14 @@ class TestContract(PairAcquisitionContract):
 
 def moments(items: Tensor) -> tuple[Array, Array, float, float]:
     """Means and covariances with the last two items' difference; its mean and deviation."""
-    mean, covariance = joint(model(), items)
+    mean, covariance = joint(make_model(), items)
     cross = covariance[:, -2] - covariance[:, -1]
     return mean, cross, mean[-2] - mean[-1], float(np.sqrt(cross[-2] - cross[-1]))
 
 
 def law(pair: Tensor) -> Array:
     """The posterior on the line on which the utilities of all duels follow the difference's."""
-    data = model().data
+    data = make_model().data
     assert data is not None
     mean, cross, _, deviation = moments(torch.cat([data.datapoints, pair]))
     first, second = data.pairs.T.numpy()
@@ -171,8 +175,8 @@ def test_pending_pairs() -> None:
     rule, X, pending = make(), rand(9, 2, 2), rand(2, 2, 2, seed=4)
     before = rule(X)
     rule.set_pending_pairs(pending)
-    answers = (model().pair_posterior(pending).mean.flatten() > 0).double()
-    torch.testing.assert_close(rule(X), make(model().condition_on_pairs(pending, answers))(X))
+    answers = (make_model().pair_posterior(pending).mean.flatten() > 0).double()
+    torch.testing.assert_close(rule(X), make(make_model().condition_on_pairs(pending, answers))(X))
     rule.set_pending_pairs(pending[:, :1].expand(2, 2, 2))  # told of nothing
     assert torch.equal(rule(X), before)
     rule.set_pending_pairs(None)
@@ -192,3 +196,69 @@ def test_models() -> None:
     assert gap.abs().max() < 0.5 * float(make()(X).max())
     with pytest.raises(UnsupportedError, match="`model`"):
         make(make_batched_model()[0])
+
+
+@pytest.mark.parametrize("losses", [0, 1])
+def test_law_is_exact_for_one_pair(losses: int) -> None:
+    """Which the normal law is not: it keeps a tail that the answers have ruled out."""
+    pair, kernel = rand(2, 2, seed=6), make_kernel(2, outputscale=1.0)
+    answers = torch.tensor([1.0] * 20 + [0.0] * losses).double()
+    pairs = pair.expand(len(answers), 2, 2)
+    model = PreferenceGP.from_pairs(pairs, answers, covar_module=kernel, link_scale=6.0)
+    law = DifferenceLaw(model)
+    with torch.no_grad():
+        prior = kernel(pair).to_dense()
+        variance = float(prior[0, 0] + prior[1, 1] - 2 * prior[0, 1])
+        laplace = model.pair_posterior(pair)
+        mean, deviation = laplace.mean.flatten(), laplace.variance.sqrt().flatten()
+        log = law.log_ratio(pair.unsqueeze(0), deviation, NODES)[0] - 0.5 * NODES.square()
+    weights, d = log.softmax(-1), mean + deviation * NODES
+    grid = np.linspace(-6, 6, 40001) * np.sqrt(variance)
+    likelihood = 20 * np.log(special.expit(6 * grid)) + losses * np.log(special.expit(-6 * grid))
+    exact = special.softmax(likelihood - 0.5 * grid**2 / variance)
+    assert float(weights @ d) == pytest.approx(exact @ grid, rel=2e-3)
+    assert float(weights @ d.square()) == pytest.approx(exact @ grid**2, rel=2e-3)
+    assert float(weights[d < 0].sum()) < 0.2 * stats.norm.sf(float(mean / deviation))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("num_duels", "system"), [(5, DualSystem), (25, PrimalSystem)])
+def test_law_follows_the_posterior_covariance(num_duels: int, system: type) -> None:
+    items, duels = make_duels(6, num_duels, 2)
+    values = rand(2, 2, seed=2), rand(2, 1, seed=3), torch.full((2, 1), 0.04).double()
+    model = PreferenceGP(items, duels, values=values, covar_module=make_kernel(2), link_scale=1.5)
+    law, X = DifferenceLaw(model), rand(4, 2, 2, seed=4)
+    assert type(law.system) is system
+    data = model.merged_data
+    assert data is not None
+    first, second = data.pairs.T
+    for pair, slopes in zip(X, law._slopes(X), strict=True):
+        covariance = model.posterior(torch.cat([pair, items])).covariance_matrix
+        cross = covariance[2:, 0] - covariance[2:, 1]
+        torch.testing.assert_close(slopes, 1.5 * (cross[first] - cross[second]))
+    mean = model.posterior(items).mean.flatten()
+    torch.testing.assert_close(law.mode, 1.5 * (mean[first] - mean[second]), atol=1e-7, rtol=0)
+
+
+def test_gradient_of_the_law() -> None:
+    law, X = DifferenceLaw(make_model()), rand(2, 2, 2, seed=4).requires_grad_()
+
+    def total(pairs: torch.Tensor) -> torch.Tensor:
+        return (law.log_ratio(pairs, torch.tensor([0.8, 1.1]).double(), NODES) * NODES.cos()).sum()
+
+    (gradient,) = torch.autograd.grad(total(X), X)
+    torch.testing.assert_close(gradient, numerical_gradient(total, X), atol=1e-6, rtol=1e-6)
+
+
+def test_law_is_known_for() -> None:
+    """Not without answers, nor for other models, inducing items or a fixed curvature."""
+    values = rand(2, 2), rand(2, 1), torch.full((2, 1), 0.04).double()
+    assert DifferenceLaw.is_known_for(make_model())
+    for other in (
+        PreferenceGP(None, None, covar_module=make_kernel(2)),
+        PreferenceGP(None, None, values=values, covar_module=make_kernel(2)),
+        make_model(variance=4.0),
+        make_model(inducing_points=3),
+        make_botorch_model(),
+    ):
+        assert not DifferenceLaw.is_known_for(other)

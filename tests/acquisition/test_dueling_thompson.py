@@ -15,14 +15,10 @@ from torch import Tensor
 from botorch_pref.acquisition import DuelingThompsonSampling, PairAsPoint
 from botorch_pref.exceptions import PathwiseResidualWarning
 from botorch_pref.models import PreferenceGP
+from tests.acquisition.common import make_model
 from tests.contracts.acquisition import PairAcquisitionContract
 from tests.contracts.generators import global_states
 from tests.models.common import make_duels, make_kernel, rand
-
-
-def make_model(dim: int = 2, **kwargs: object) -> PreferenceGP:
-    items, duels = make_duels(8, 12, dim)
-    return PreferenceGP(items, duels, **{"covar_module": make_kernel(dim), **kwargs})
 
 
 class TestContract(PairAcquisitionContract):
@@ -107,19 +103,6 @@ def test_redraw() -> None:
     assert not torch.allclose(values[1], values[2], atol=1e-2)
 
 
-def test_sequential_pairs_are_other_draws() -> None:
-    """A pending pair makes the next one a draw of its own, and none the first again."""
-    rule, pairs = DuelingThompsonSampling(make_model(), seed=5), rand(4, 2, 2)
-    point, first = PairAsPoint(rule), rule(pairs)
-    point.set_X_pending(rand(1, 4))
-    second = rule(pairs)
-    point.set_X_pending(rand(2, 4))
-    assert not torch.allclose(first, second, atol=1e-2)
-    assert not torch.allclose(second, rule(pairs), atol=1e-2)
-    point.set_X_pending(None)
-    assert torch.equal(rule(pairs), first)
-
-
 @pytest.mark.parametrize("dim", [1, 2])
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_joint_optimum_is_that_of_a_dense_grid(dim: int, scale: float) -> None:
@@ -200,9 +183,3 @@ def test_a_model_without_parameters_has_paths() -> None:
     with pytest.warns(PathwiseResidualWarning):
         rule = DuelingThompsonSampling(model, seed=0)
     assert rule(rand(3, 2, 2)).isfinite().all()
-
-
-def test_an_unseeded_draw_survives_a_move() -> None:
-    rule, pairs = DuelingThompsonSampling(make_model()), rand(4, 2, 2)
-    before = rule(pairs)
-    assert torch.equal(rule.to("cpu")(pairs), before)

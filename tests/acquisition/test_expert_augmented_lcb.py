@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +20,7 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, Unsup
 from botorch_pref.likelihood_ratio import FINAL
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.space import SearchSpace
-from tests.acquisition.common import make_botorch_model, make_model
+from tests.acquisition.common import make_model
 from tests.acquisition.expert import (
     ACCEPT,
     LABELLED,
@@ -32,12 +29,10 @@ from tests.acquisition.expert import (
     by_hand,
     label_gp,
     label_set,
-    objective,
     regression,
     standardised,
     with_standardize,
 )
-from tests.common import same
 from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
 from tests.models.judged import make_set, rbf, unit_kernel
@@ -89,25 +84,6 @@ def test_value_is_the_sum_of_its_parts(beta: float, weight: float) -> None:
         expected = mean + beta * deviation + weight * upper
         torch.testing.assert_close(rule(AT), expected, atol=1e-8, rtol=0)
         torch.testing.assert_close(rule.feasibility(POINTS), upper, atol=1e-8, rtol=0)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("weight", [0.0, 0.7])
-@pytest.mark.parametrize("fixed", [False, True])
-def test_value_does_not_depend_on_units(weight: float, fixed: bool) -> None:
-    labels = label_set()
-    units = float(Y.mean()), float(Y.std())
-    models = [
-        with_standardize(fixed=fixed),
-        by_hand(fixed=fixed),
-        with_standardize(1000 * Y + 5, fixed=fixed),
-        by_hand(1000 * Y + 5, fixed=fixed),
-        objective(units=units, fixed=fixed),
-        objective(1000 * Y + 5, units=(1000 * units[0] + 5, 1000 * units[1]), fixed=fixed),
-        with_standardize(1e-6 * Y - 3e-6, fixed=fixed),
-    ]
-    values = torch.stack([ExpertAugmentedLCB(model, labels, 1.3, weight)(AT) for model in models])
-    torch.testing.assert_close(values, values[:1].expand_as(values), atol=1e-8, rtol=0)
 
 
 def test_other_signs_are_those_of_the_paper() -> None:
@@ -238,29 +214,6 @@ def best(rule: Any, **options: Any) -> Any:
     return SearchSpace(BOUNDS).maximize(rule, **{"raw_samples": 256, **options})
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_without_a_weight_it_is_the_plain_rule(sign: float) -> None:
-    """Also of the pessimistic bound, whose maximum the test of trust needs."""
-    ours = best(ExpertAugmentedLCB(with_standardize(), label_set(), sign * 1.2, 0.0))
-    theirs = best(_Bound(by_hand(), sign * 1.2))
-    assert float(ours.value) == pytest.approx(float(theirs.value), abs=1e-6)
-    # And a small weight changes little.
-    small = best(ExpertAugmentedLCB(with_standardize(), label_set(), sign * 1.2, 1e-9))
-    assert float(small.value) == pytest.approx(float(theirs.value), abs=1e-6)
-
-
-class _Bound(torch.nn.Module):
-    """``mean + beta sd`` from a posterior as it is, also with a negative ``beta``."""
-
-    def __init__(self, model: Any, beta: float) -> None:
-        super().__init__()
-        self.model, self.beta = model, beta
-
-    def forward(self, at: Tensor) -> Tensor:
-        posterior = self.model.posterior(at)
-        return (posterior.mean + self.beta * posterior.variance.sqrt()).squeeze(-1).squeeze(-1)
-
-
 # ------------------------------------------------------------ what is found
 
 
@@ -301,16 +254,6 @@ def test_constrained_maximum_is_that_of_a_grid() -> None:
     rule = ExpertAugmentedLCB(with_standardize(), nowhere, 0.2, 0.0)
     with pytest.raises(SearchSpaceError, match="`feasible` holds at none"):
         best(rule, feasible=rule.feasibility)
-
-
-@torch.no_grad()
-def test_of_choices() -> None:
-    rule = ExpertAugmentedLCB(with_standardize(), label_set(), 1.0, 0.5)
-    found = SearchSpace(choices=POINTS).maximize(rule)
-    assert found.indices == (int(rule(AT).argmax()),)
-    constrained = SearchSpace(choices=POINTS).maximize(rule, feasible=rule.feasibility)
-    values = rule(AT).masked_fill(rule.feasibility(POINTS) < 0, -math.inf)
-    assert constrained.indices == (int(values.argmax()),)
 
 
 def test_warm_starts_change_nothing_but_the_time() -> None:
@@ -421,23 +364,6 @@ def test_single_precision_objective() -> None:
     assert torch.autograd.grad(values.sum(), at)[0].isfinite().all()
 
 
-def test_copies_and_buffers() -> None:
-    for labels in (label_set(), label_gp()):
-        rule = ExpertAugmentedLCB(with_standardize(), labels, 1.5, 0.5, x_ref=REF)
-        assert {name for name, _ in rule.named_buffers(recurse=False)} == {"beta", "weight"}
-        for called in (False, True):
-            if called:
-                rule(AT)
-            for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
-                torch.testing.assert_close(other(AT), rule(AT), atol=1e-8, rtol=0)
-
-
-@pytest.mark.parametrize("make", [make_model, make_botorch_model, label_gp, label_set])
-def test_objectives_without_units_are_refused(make: Callable[[], Any]) -> None:
-    with pytest.raises(UnsupportedError, match="has no units: its utility is judged"):
-        ExpertAugmentedLCB(make(), label_set(), 1.0, 1.0)
-
-
 def test_other_models_are_refused() -> None:
     two = SingleTaskGP(X, torch.stack([Y, Y], dim=-1))
     with pytest.raises(UnsupportedError, match="one output, but has 2"):
@@ -459,7 +385,7 @@ def test_bad_arguments() -> None:
             rule(1.0, weight)
     with pytest.raises(ComparisonDataError, match="Give `label_model`, or a `weight` of 0"):
         ExpertAugmentedLCB(by_hand(), None, 1.0, 1.0)
-    with pytest.raises(ComparisonDataError, match="Without a `label_model`"):
+    with pytest.raises(ComparisonDataError, match="There is no `label_model`"):
         ExpertAugmentedLCB(by_hand(), None, 1.0, 0.0).feasibility(POINTS)
     for tolerance in (0.0, -1.0, math.nan):
         with pytest.raises(ComparisonDataError, match="`tolerance`"):
@@ -471,16 +397,3 @@ def test_bad_arguments() -> None:
             rule(1.0, 1.0, x_ref=x_ref)
     with pytest.raises(ComparisonDataError, match="`X`"):
         rule(1.0, 1.0).feasibility(POINTS * np.nan)
-
-
-@pytest.mark.parametrize("labels", [label_set, label_gp])
-def test_on_a_device(labels: Callable[[], Any], device: torch.device) -> None:
-    rule = ExpertAugmentedLCB(with_standardize(), labels(), 1.0, 0.5, x_ref=REF)
-    expected = rule(AT)
-    there = copy.deepcopy(rule).to(device)
-    values = there(AT.to(device))
-    assert values.device == device
-    same(values, expected)
-    item, value = optimize_acqf(there, BOUNDS.to(device), q=1, num_restarts=2, raw_samples=32)
-    assert item.device == device
-    same(value, rule(item.cpu().unsqueeze(-3)).squeeze())

@@ -14,13 +14,19 @@ from botorch.acquisition.preference import (
     qExpectedUtilityOfBestOption,
 )
 from botorch.models import PairwiseGP
+from botorch.models.model import Model
 from botorch.optim import optimize_acqf
-from torch import Tensor
+from botorch.utils.datasets import SupervisedDataset
 
 import botorch_pref.acquisition
 from botorch_pref.acquisition import (
     AdvantageUCB,
+    ComparisonFilteredUCB,
+    DiscreteKnowledgeGradient,
+    DuelingKnowledgeGradient,
     DuelingThompsonSampling,
+    ExpertAugmentedLCB,
+    LogHumanConstrainedEI,
     MaxMinLCB,
     OptimisticAdvantage,
     PairAsPoint,
@@ -28,95 +34,125 @@ from botorch_pref.acquisition import (
 )
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import ProbitLikelihood
-from botorch_pref.models import PreferenceGP
-from tests.acquisition.common import make_batched_model, make_botorch_model, make_model
+from botorch_pref.models import BordaGP, PreferenceGP
+from tests.acquisition.common import (
+    REFERENCE,
+    biased_model,
+    make_batched_model,
+    make_botorch_model,
+    make_model,
+    project,
+)
+from tests.acquisition.expert import X, Y, label_gp, label_set, with_standardize
 from tests.contracts.generators import global_states
 from tests.models.common import make_kernel, rand
 from tests.models.judged import make_set
 
+Rule = type[AcquisitionFunction]
 BOX = [(0.0, 1.0), (-1.0, 3.0)]  # as BoTorch's other constructors take it
-RULES: list[type[AcquisitionFunction]] = [
+AT = {1: rand(5, 1, 2, seed=4), 2: rand(5, 2, 2, seed=4)}
+REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
+TABLE = rand(6, 2)
+DATA = SupervisedDataset(X, Y.unsqueeze(-1), feature_names=["a", "b"], outcome_names=["y"])
+BORDA = BordaGP.from_duels(X, (Y.median() < Y).double())
+LINK = ProbitLikelihood()
+EXPERT = {"label_beta": 2.0, "x_ref": REF, "tolerance": 1e-4}
+KNOWLEDGE = {"reference": REFERENCE, "repeats": (2,)}
+UTILITY_RULES: list[Rule] = [
     PairVariance,
     DuelingThompsonSampling,
+    DuelingKnowledgeGradient,
     MaxMinLCB,
     AdvantageUCB,
+    DiscreteKnowledgeGradient,
 ]
 
 
-def build(cls: type[AcquisitionFunction], model: Any, **kwargs: Any) -> Any:
+def build(cls: Rule, model: Model, **kwargs: Any) -> Any:
     return cls(**get_acqf_input_constructor(cls)(model=model, **kwargs))
 
 
-@pytest.mark.parametrize("cls", RULES)
-@pytest.mark.parametrize("make", [make_model, make_botorch_model])
-def test_every_rule_from_a_model_alone(cls: type[AcquisitionFunction], make: Any) -> None:
+@pytest.mark.parametrize("cls", [*UTILITY_RULES, OptimisticAdvantage])
+@pytest.mark.parametrize("make", [make_model, make_botorch_model, make_set])
+def test_every_rule_from_a_model_alone(cls: Rule, make: Any) -> None:
+    if (make is make_set) is not (cls is OptimisticAdvantage):
+        pytest.skip("a set has no posterior, and a posterior no set")
     if cls is DuelingThompsonSampling and make is make_botorch_model:
         pytest.skip("paths of PairwiseGP are unknown to BoTorch")
     model = make()
-    # What BoTorch hands to every constructor, looked at or not.
-    rule = build(
-        cls, model, training_data=None, objective=None, posterior_transform=None, X_pending=None
-    )
+    # What BoTorch gives to every constructor, used or not.
+    words = {"training_data": None, "objective": None, "posterior_transform": None}
+    rule = build(cls, model, **words, X_pending=None)
     assert type(rule) is cls
     assert rule.model is model
-    q = 1 if cls in (MaxMinLCB, AdvantageUCB) else 2
+    q = 2 if isinstance(rule, botorch_pref.acquisition.PairAcquisitionFunction) else 1
     torch.manual_seed(0)
+    options = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 5}}
     bounds = torch.tensor(BOX).double().T
-    best, _ = optimize_acqf(
-        rule, bounds, q=q, num_restarts=1, raw_samples=8, retry_on_optimization_warning=False
-    )
+    best, _ = optimize_acqf(rule, bounds, q=q, **options, retry_on_optimization_warning=False)
     assert best.shape == (q, 2)
 
 
-def test_optimistic_advantage() -> None:
-    model, table = make_set(), rand(6, 2)
-    words = {"training_data": None, "objective": None, "posterior_transform": None}
-    rule = build(OptimisticAdvantage, model, **words, X_pending=None)
-    assert rule.model is model
-    assert torch.equal(rule.x_ref, model.items[model.mle(model.items).argmax()])
-    torch.manual_seed(0)
-    best, _ = optimize_acqf(
-        rule,
-        torch.tensor(BOX).double().T,
-        q=1,
-        num_restarts=1,
-        raw_samples=8,
-        retry_on_optimization_warning=False,
-    )
-    assert best.shape == (1, 2)
-    rule = build(OptimisticAdvantage, model, x_ref=table[0], tolerance=1e-4)
-    assert rule.tolerance == 1e-4
-    assert torch.equal(rule.x_ref, table[0])
-    with pytest.raises(ComparisonDataError, match="Give `x_ref`"):
-        build(OptimisticAdvantage, make_set(0, 0))
-    for options in ({}, {"x_ref": table[0]}):
-        with pytest.raises(UnsupportedError, match="LikelihoodRatioModel"):
-            build(OptimisticAdvantage, make_model(), **options)
-
-
-@pytest.mark.parametrize("cls", [*RULES, OptimisticAdvantage, PairAsPoint])
-def test_pending_points_and_unknown_words_are_refused(cls: type[AcquisitionFunction]) -> None:
-    options = {"acq_function_class": PairVariance} if cls is PairAsPoint else {}
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("cls", "q", "model", "given", "expected"),
+    [
+        (DuelingThompsonSampling, 2, make_model(), {"scale": 2.0, "seed": 5}, None),
+        (
+            MaxMinLCB,
+            1,
+            make_model(),
+            {"beta": 0.5, "followers": TABLE, "likelihood": LINK, "diagonal": "exclude"},
+            None,
+        ),
+        (AdvantageUCB, 1, make_model(), {"x_ref": REF, "beta": 3.0}, None),
+        (OptimisticAdvantage, 1, make_set(), {"x_ref": REF, "tolerance": 1e-4}, None),
+        (DiscreteKnowledgeGradient, 1, make_model(), {"noise": 0.5, **KNOWLEDGE}, None),
+        (DuelingKnowledgeGradient, 2, make_model(), {"likelihood": LINK, **KNOWLEDGE}, None),
+        (
+            ComparisonFilteredUCB,
+            1,
+            with_standardize(),
+            {"borda_model": BORDA, "borda_slack": 0.02, "borda_beta": 1.0, "lower_bound": 0.4},
+            {"beta": 2.0},
+        ),
+        (
+            ExpertAugmentedLCB,
+            1,
+            with_standardize(),
+            {"label_model": label_gp(), "beta": 0.5, "weight": 0.3, **EXPERT},
+            None,
+        ),
+        (ExpertAugmentedLCB, 1, with_standardize(), {}, {"label_model": None, "weight": 0.0}),
+        (
+            LogHumanConstrainedEI,
+            1,
+            with_standardize(),
+            {"label_model": label_gp(), "best_f": 1.0, "acceptance": "upper", **EXPERT},
+            None,
+        ),
+        (
+            LogHumanConstrainedEI,
+            1,
+            with_standardize(),
+            {"label_model": label_set(), "training_data": DATA},
+            {"best_f": Y.max()},
+        ),
+    ],
+)
+def test_arguments_reach_the_rules(
+    cls: Any, q: int, model: Model, given: Any, expected: Any
+) -> None:
+    options = {name: value for name, value in given.items() if name != "training_data"}
+    options |= expected or {}
+    if cls is ExpertAugmentedLCB and not given:
+        options["beta"] = 1.0
+    rule = build(cls, model, **given)
+    torch.testing.assert_close(rule(AT[q]), cls(model, **options)(AT[q]), atol=1e-8, rtol=0)
     with pytest.raises(UnsupportedError, match=cls.__name__):
-        build(cls, make_model(), X_pending=rand(1, 2), **options)
+        build(cls, model, X_pending=rand(1, 2), **given)
     with pytest.raises(TypeError, match="betta"):
-        build(cls, make_model(), betta=1.0, **options)
-
-
-def test_arguments_reach_the_rules() -> None:
-    model, pairs = make_model(), rand(4, 2, 2)
-    draw = build(DuelingThompsonSampling, model, scale=2.0, seed=5)
-    assert torch.equal(draw(pairs), DuelingThompsonSampling(model, 2.0, 5)(pairs))
-    link, table = ProbitLikelihood(), rand(6, 2)
-    rule = build(
-        MaxMinLCB, model, beta=0.5, followers=table, likelihood=link, diagonal="exclude", bounds=BOX
-    )
-    assert (rule.beta, rule.diagonal) == (0.5, "exclude")
-    assert rule.likelihood is link
-    assert torch.equal(rule.followers, table)
-    advantage = build(AdvantageUCB, model, x_ref=table[0], beta=3.0)
-    assert advantage.beta == 3.0
-    assert torch.equal(advantage.x_ref, table[0])
+        build(cls, model, betta=1.0, **given)
 
 
 @pytest.mark.parametrize("bounds", [BOX, torch.tensor(BOX)])
@@ -140,72 +176,75 @@ def test_default_followers(bounds: Any) -> None:
     assert global_states() == states
 
 
-def test_default_reference_is_the_best_item() -> None:
+def test_default_references() -> None:
     for model in (make_model(), make_botorch_model()):
         rule = build(AdvantageUCB, model)
         mean = model.posterior(model.datapoints).mean.squeeze(-1)
         assert torch.equal(rule.x_ref, model.datapoints[mean.argmax()])
+    judged = make_set()
+    rule = build(OptimisticAdvantage, judged)
+    assert torch.equal(rule.x_ref, judged.items[judged.mle(judged.items).argmax()])
+    for cls in (DiscreteKnowledgeGradient, DuelingKnowledgeGradient):
+        assert torch.equal(build(cls, make_model()).reference, make_model().items)
+        wide = build(cls, make_model(), bounds=BOX, num_reference=16)
+        assert len(wide.reference) == len(make_model().items) + 16
+        seen = build(cls, biased_model(), project=project)
+        assert torch.equal(seen.reference, project(biased_model().items))
 
 
-def priors() -> list[Any]:
-    none = torch.empty(0, 2).double(), torch.empty(0, 2).long()
-    ours = PreferenceGP(*none, covar_module=make_kernel(2))
-    return [ours, PairwiseGP(None, None, covar_module=make_kernel(2))]
-
-
-@pytest.mark.parametrize("model", priors())
+@pytest.mark.parametrize(
+    "model",
+    [
+        PreferenceGP(None, None, covar_module=make_kernel(2)),
+        PairwiseGP(None, None, covar_module=make_kernel(2)),
+    ],
+)
 def test_without_data(model: Any) -> None:
     with pytest.raises(ComparisonDataError, match="`x_ref`"):
         build(AdvantageUCB, model)
     with pytest.raises(ComparisonDataError, match="`followers` or `bounds`"):
         build(MaxMinLCB, model)
+    with pytest.raises(ComparisonDataError, match="`reference` or `bounds`"):
+        build(DuelingKnowledgeGradient, model)
     rule = build(MaxMinLCB, model, bounds=BOX, num_followers=16)
     assert rule.followers.shape == (16, 2)
     assert rule.followers.dtype == torch.double
 
 
-def test_batched_model_has_no_one_table() -> None:
-    model, _ = make_batched_model()
+def test_what_is_refused() -> None:
     for cls in (MaxMinLCB, AdvantageUCB):
         with pytest.raises(UnsupportedError, match="batched model"):
-            build(cls, model)
+            build(cls, make_batched_model()[0])
+    # The second is a ``2 x d`` tensor's form.
+    for bounds in ([(0.0, 1.0)], [(0.0, 0.0), (1.0, 1.0)], [(0.0, 1.0, 2.0)] * 2):
+        with pytest.raises(ComparisonDataError, match=r"`bounds` must be d pairs"):
+            build(MaxMinLCB, make_model(), bounds=bounds)
+    with pytest.raises(ComparisonDataError, match="Give `x_ref`"):
+        build(OptimisticAdvantage, make_set(0, 0))
+    for options in ({}, {"x_ref": REF}):
+        with pytest.raises(UnsupportedError, match="LikelihoodRatioModel"):
+            build(OptimisticAdvantage, make_model(), **options)
+    with pytest.raises(ComparisonDataError, match="Give `best_f` or `training_data`"):
+        build(LogHumanConstrainedEI, with_standardize(), label_model=label_set())
 
 
-@pytest.mark.parametrize("bounds", [[(0.0, 1.0)], [(0.0, 0.0), (1.0, 1.0)], [(0.0, 1.0, 2.0)] * 2])
-def test_bad_bounds(bounds: Any) -> None:
-    """The second is a ``2 x d`` tensor's form."""
-    with pytest.raises(ComparisonDataError, match=r"`bounds` must be d pairs"):
-        build(MaxMinLCB, make_model(), bounds=bounds)
-
-
-def test_rules_of_botorch_as_points() -> None:
+def test_rules_as_points() -> None:
     model, pairs = make_model(), rand(5, 2, 2)
-    point = build(
-        PairAsPoint,
-        model,
-        acq_function_class=AnalyticExpectedUtilityOfBestOption,
-        training_data=None,
-    )
-    expected = AnalyticExpectedUtilityOfBestOption(pref_model=model)(pairs)
-    torch.testing.assert_close(point(pairs.view(5, 1, 4)), expected)
+    eubo = AnalyticExpectedUtilityOfBestOption
+    point = build(PairAsPoint, model, acq_function_class=eubo, training_data=None)
+    torch.testing.assert_close(point(pairs.view(5, 1, 4)), eubo(pref_model=model)(pairs))
     point = build(PairAsPoint, model, acq_function_class=qExpectedUtilityOfBestOption)
-    assert isinstance(point.acq_function, qExpectedUtilityOfBestOption)
     torch.manual_seed(0)
-    box: Tensor = torch.tensor([[0.0] * 4, [1.0] * 4]).double()
+    box = torch.tensor([[0.0] * 4, [1.0] * 4]).double()
     chosen, _ = optimize_acqf(point, box, q=2, sequential=True, num_restarts=1, raw_samples=8)
     assert chosen.shape == (2, 4)
-
-
-def test_our_rules_as_points() -> None:
-    model, pairs = make_model(), rand(5, 2, 2)
-    point = build(
-        PairAsPoint,
-        model,
-        acq_function_class=DuelingThompsonSampling,
-        acq_function_kwargs={"scale": 2.0, "seed": 5},
-    )
-    expected = DuelingThompsonSampling(model, 2.0, 5)(pairs)
+    options = {"acq_function_class": DuelingThompsonSampling}
+    given = {"scale": 2.0, "seed": 5}
+    point = build(PairAsPoint, model, **options, acq_function_kwargs=given)
+    expected = DuelingThompsonSampling(model, **given)(pairs)
     assert torch.equal(point(pairs.view(5, 1, 4)), expected)
+    with pytest.raises(UnsupportedError, match="PairAsPoint"):
+        build(PairAsPoint, model, **options, X_pending=rand(1, 4))
     with pytest.raises(RuntimeError, match="not registered"):
         build(PairAsPoint, model, acq_function_class=AcquisitionFunction)
 

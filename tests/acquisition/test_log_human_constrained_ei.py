@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from typing import Any
 
 import pytest
 import torch
 from botorch.models import EnsembleMapSaasSingleTaskGP, SingleTaskGP
-from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log, Standardize
 from scipy.stats import norm
 
 from botorch_pref.acquisition import LogHumanConstrainedEI
@@ -23,12 +20,10 @@ from tests.acquisition.expert import (
     by_hand,
     label_gp,
     label_set,
-    objective,
     regression,
     standardised,
     with_standardize,
 )
-from tests.common import same
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import rand
 from tests.models.judged import make_set
@@ -81,16 +76,6 @@ def test_value_is_the_product(acceptance: Any, unit: float) -> None:
 
 
 @torch.no_grad()
-def test_of_log_values() -> None:
-    """The improvement is that of the transformed values."""
-    y = Y - Y.min() + 0.5
-    chain = ChainedOutcomeTransform(log=Log(), unit=Standardize(1))
-    logged = LogHumanConstrainedEI(objective(y, outcome_transform=chain), label_set(), y.max())
-    plain = LogHumanConstrainedEI(with_standardize(y.log()), label_set(), y.max().log())
-    torch.testing.assert_close(logged(AT), plain(AT), atol=1e-6, rtol=0)
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("link", [LogitLikelihood(scale=2.0), ProbitLikelihood()])
 def test_probability_is_that_of_the_models_link(link: Any) -> None:
     labels = label_set(likelihood=link)
@@ -136,12 +121,6 @@ def test_ensembles() -> None:
     torch.testing.assert_close(rule(AT), expected, atol=1e-6, rtol=1e-6)
 
 
-def test_copies() -> None:
-    rule = LogHumanConstrainedEI(with_standardize(), label_set(), Y.max())
-    for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
-        torch.testing.assert_close(other(AT), rule(AT), atol=1e-8, rtol=0)
-
-
 def test_bad_arguments() -> None:
     def rule(best_f: Any = 0.5, **options: Any) -> LogHumanConstrainedEI:
         return LogHumanConstrainedEI(by_hand(), label_set(), best_f, **options)
@@ -160,11 +139,3 @@ def test_bad_arguments() -> None:
     two = SingleTaskGP(X, torch.stack([Y, Y], dim=-1))
     with pytest.raises(UnsupportedError, match="one output"):
         LogHumanConstrainedEI(two, label_set(), 0.5)
-
-
-def test_on_a_device(device: torch.device) -> None:
-    rule = LogHumanConstrainedEI(with_standardize(), label_set(), Y.max(), acceptance="upper")
-    expected = rule(AT)
-    values = copy.deepcopy(rule).to(device)(AT.to(device))
-    assert values.device == device
-    same(values, expected)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -28,7 +26,6 @@ from tests.acquisition.common import (
     make_model,
     tables,
 )
-from tests.common import same
 from tests.contracts.acquisition import OPTIONS, ItemAcquisitionContract
 from tests.models.common import make_kernel, numerical_gradient, oracle, rand
 from tests.models.mixed import make_mixed
@@ -56,6 +53,7 @@ class TestContractExclude(ItemAcquisitionContract):
 
 
 class TestContractOfBotorchsModel(ItemAcquisitionContract):
+    portable = False
     options = KINKS
 
     def make(self) -> MaxMinLCB:
@@ -164,20 +162,6 @@ def test_optimum_is_that_of_a_dense_grid() -> None:
         assert float(value) == pytest.approx(float(rule(leader.unsqueeze(0))), abs=1e-8)
 
 
-def test_search_goes_by_blocks_of_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    followers, sizes = rand(300, 2, seed=11), []
-    method = MaxMinLCB._differences
-
-    def spy(rule: MaxMinLCB, leaders: Tensor) -> object:
-        sizes.append(leaders.shape[-2])
-        return method(rule, leaders)
-
-    monkeypatch.setattr(MaxMinLCB, "_differences", spy)
-    with torch.no_grad():
-        MaxMinLCB(make_model(), 1.0, followers)(rand(700, 1, 2))
-    assert sizes == [300, 300, 100]
-
-
 @torch.no_grad()
 def test_blocks_do_not_show() -> None:
     rule, leaders = MaxMinLCB(make_model(), 0.2, rand(7, 2, seed=11)), rand(300, 2)
@@ -272,12 +256,6 @@ def test_bounds_are_those_of_the_joint_posterior(model: PreferenceGP) -> None:
         torch.testing.assert_close(rule(leaders.unsqueeze(-2)), expected, atol=1e-6, rtol=0)
 
 
-def test_copies() -> None:
-    rule, items = MaxMinLCB(make_model(), 1.0, rand(5, 2, seed=11)), rand(4, 1, 2)
-    for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
-        assert torch.equal(other(items), rule(items))
-
-
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -292,12 +270,3 @@ def test_bad_arguments(change: dict[str, object], match: str) -> None:
     options = {"model": make_model(), "beta": 1.0, "followers": rand(5, 2), **change}
     with pytest.raises(ComparisonDataError, match=match):
         MaxMinLCB(**options)
-
-
-def test_on_a_device(device: torch.device) -> None:
-    rule, items = MaxMinLCB(make_model(), 0.2, rand(30, 2, seed=11)), rand(200, 2)
-    there = copy.deepcopy(rule).to(device)
-    values = there(items.to(device).unsqueeze(-2))
-    assert values.device == device
-    assert torch.equal(there.follower_index(items.to(device)).cpu(), rule.follower_index(items))
-    same(values, rule(items.unsqueeze(-2)))

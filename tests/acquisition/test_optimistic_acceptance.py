@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 
 from botorch_pref.acquisition import ExpertAugmentedLCB, OptimisticAcceptance
-from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space import SearchSpace
-from tests.acquisition.expert import by_hand, label_gp, label_set, with_standardize
+from tests.acquisition.expert import label_gp, label_set, with_standardize
 from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
 from tests.models.common import rand
 from tests.models.judged import make_set, rbf
@@ -61,11 +58,3 @@ def test_best_item_of_an_expert_who_accepts_nothing() -> None:
     with torch.no_grad():
         others = rule.feasibility(rand(500, 2, seed=6))
     assert float(others.max()) - 1e-6 <= float(found.value) < 0.0
-
-
-def test_copies_and_models() -> None:
-    rule, at = OptimisticAcceptance(label_set()), POINTS.unsqueeze(-2)
-    expected = rule(at)
-    torch.testing.assert_close(copy.deepcopy(rule)(at), expected, atol=1e-8, rtol=0)
-    with pytest.raises(UnsupportedError, match="`label_model` must be"):
-        OptimisticAcceptance(by_hand())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 import warnings
 from typing import Any
 
@@ -19,7 +17,6 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL, SCREENING
 from botorch_pref.models import LikelihoodRatioModel
 from tests.acquisition.common import make_botorch_model, make_model
-from tests.common import same
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
 from tests.models.judged import make_set, rbf, unit_kernel
@@ -191,27 +188,6 @@ def test_first_step_is_far_away() -> None:
     torch.testing.assert_close(rule(X), expected, atol=1e-8, rtol=0)
 
 
-def test_single_precision_points() -> None:
-    rule, X = OptimisticAdvantage(make_set(), REF), rand(4, 1, 2, seed=3)
-    torch.testing.assert_close(rule(X.float()), rule(X), atol=1e-4, rtol=0)
-
-
-def test_copies() -> None:
-    rule, X = OptimisticAdvantage(make_set(), REF), rand(4, 1, 2)
-    for called in (False, True):
-        if called:
-            rule(X)
-        for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
-            torch.testing.assert_close(other(X), rule(X), atol=1e-8, rtol=0)
-
-
-def test_the_reference_is_a_copy() -> None:
-    given = REF.clone()
-    rule = OptimisticAdvantage(make_set(), given)
-    given.zero_()
-    assert torch.equal(rule.x_ref, REF)
-
-
 @pytest.mark.parametrize("make", [make_model, make_botorch_model])
 def test_other_models_are_refused(make: Any) -> None:
     with pytest.raises(UnsupportedError, match="`model` must be a LikelihoodRatioModel"):
@@ -228,16 +204,3 @@ def test_bad_arguments() -> None:
     for tolerance in (0.0, -1.0, math.nan):
         with pytest.raises(ComparisonDataError, match="`tolerance`"):
             OptimisticAdvantage(model, REF, tolerance=tolerance)
-
-
-def test_on_a_device(device: torch.device) -> None:
-    rule, X = OptimisticAdvantage(make_set(12, 30), REF), rand(20, 1, 2)
-    expected = rule(X)
-    there = copy.deepcopy(rule).to(device)  # with a start that is not on the device
-    values = there(X.to(device))
-    assert values.device == device
-    same(values, expected)
-    best, value = optimize_acqf(there, BOUNDS.to(device), q=1, num_restarts=2, raw_samples=32)
-    assert best.device == device
-    same(value, rule(best.cpu().unsqueeze(-3)).squeeze())
-    assert float(value) >= float(expected.max()) - 0.5

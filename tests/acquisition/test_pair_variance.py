@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import pickle
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from tests.acquisition.common import (
     make_model,
     tables,
 )
-from tests.common import same
 from tests.contracts.acquisition import BOUNDS, OPTIONS, PairAcquisitionContract
 from tests.models.common import make_duels, make_kernel, oracle, rand
 
@@ -265,23 +263,6 @@ def test_batched_model(variance: str | float) -> None:
     expected = torch.stack([PairVariance(one)(pairs[:, 0]) for one in alone], dim=-1)
     torch.testing.assert_close(values, expected, atol=1e-8, rtol=1e-8)
     torch.testing.assert_close(PairVariance(model)(pairs), values)
-
-
-def test_copies() -> None:
-    rule, pairs = PairVariance(make_model(variance=4.0)), rand(4, 2, 2)
-    rule.set_pending_pairs(rand(1, 2, 2, seed=8))
-    for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
-        assert torch.equal(other(pairs), rule(pairs))
-
-
-def test_on_a_device(device: torch.device) -> None:
-    model, pairs, pending = make_model(variance=4.0), rand(20, 2, 2, seed=9), rand(3, 2, 2)
-    rule, there = PairVariance(model), PairVariance(copy.deepcopy(model).to(device))
-    rule.set_pending_pairs(pending)
-    there.set_pending_pairs(pending.to(device))
-    values = there(pairs.to(device))
-    assert values.device == device
-    same(values, rule(pairs))
 
 
 @pytest.mark.parametrize("empty", [False, True])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition import ItemAcquisitionFunction, PairAcquisitionFunction, PairAsPoint
 from botorch_pref.exceptions import UnsupportedError
+from tests.common import same
 from tests.models.common import numerical_gradient, rand
 
 DIM = 2
@@ -28,6 +31,7 @@ class AcquisitionContract(ABC):
     q: ClassVar[int]
     options: ClassVar[dict[str, Any]] = OPTIONS  # of BoTorch's optimizers
     instead: ClassVar[str]  # what the refusal of pending points names
+    portable: ClassVar[bool] = True  # BoTorch's PairwiseGP loses its mode where it is moved
     repeated: ClassVar[float] = 0.0  # how far a value is from the same one asked for again
 
     @abstractmethod
@@ -66,6 +70,23 @@ class AcquisitionContract(ABC):
             with pytest.raises(UnsupportedError, match=self.instead):
                 refuse(rand(1, DIM))
         assert rule.X_pending is None
+
+    def test_copies(self) -> None:
+        if not self.portable:
+            pytest.skip("the model is not")
+        rule, X = self.make(), rand(4, self.q, DIM)
+        for _ in range(2):  # the second time after a call
+            for other in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):
+                torch.testing.assert_close(other(X), rule(X), atol=self.repeated, rtol=0.0)
+
+    def test_on_a_device(self, device: torch.device) -> None:
+        if not self.portable:
+            pytest.skip("the model is not")
+        rule, X = self.make(), rand(20, self.q, DIM)
+        expected = rule(X)
+        values = copy.deepcopy(rule).to(device)(X.to(device))
+        assert values.device == device
+        same(values, expected)
 
     def test_joint_optimisation(self) -> None:
         rule = self.make()
