@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from botorch_pref import __version__
-from botorch_pref.cli.errors import INTERRUPTED, UsageError
-from botorch_pref.cli.parser import Parser, count, seed
-from botorch_pref.cli.sessions import add_advise, add_ask
+from botorch_pref.cli.parser import INTERRUPTED, Parser, UsageError, count, seed
 
 __all__ = ["main"]
 
@@ -34,6 +33,28 @@ In a duel the better item wins with probability 1 / (1 + exp(-difference of util
 that measures is told the value of an item with normal noise, of standard deviation 1. Prints
 the recommended item and the regret; saves the history (CSV) and a regret plot (PNG).
 """
+_ASK = """\
+Optimise with a person, who is shown two items side by side and says which is better: 1, 2, or =
+for no preference. The study is saved after every answer: leave with q or Ctrl-C at any time, and
+give the same command again, or the file alone, to go on. It ends with a recommendation, how sure
+that is, and a plot beside the study. Answers may be piped in, one a line.
+"""
+_ASK_EXAMPLES = """\
+examples:
+  botorch-pref ask study.json --bounds "milk (ml):0:80,shots:1:4:int,roast:{light|dark}"
+  botorch-pref ask study.json --choices recipes.csv --strategy eubo
+  botorch-pref ask study.json
+"""
+_ADVISE = """\
+Run COBOL (Xu et al. 2024b) with a person: it proposes items and asks, where an opinion helps,
+whether one is acceptable; what is not rejected is to be measured, and the value typed in.
+Values are maximised. The study is saved after every answer: leave with q or Ctrl-C at any
+time, and give the same command again, or the file alone, to go on.
+"""
+_ADVISE_EXAMPLE = """\
+example:
+  botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: With status 2, after one line on standard error, if something cannot
             be done as asked; with status 0 after help.
     """
-    parser = _parser()
+    parser = Parser(prog="botorch-pref", description=_DESCRIPTION, epilog=_EXAMPLES)
+    parser.add_argument("--version", action="version", version=f"botorch-pref {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_run(commands)
+    _add_ask(commands)
+    _add_advise(commands)
     args = parser.parse_args(argv)
     try:
         status: int = args.handler(args)
@@ -63,16 +89,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status
-
-
-def _parser() -> Parser:
-    parser = Parser(prog="botorch-pref", description=_DESCRIPTION, epilog=_EXAMPLES)
-    parser.add_argument("--version", action="version", version=f"botorch-pref {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_run(commands)
-    add_ask(commands)
-    add_advise(commands)
-    return parser
 
 
 def _add_run(commands: Any) -> None:
@@ -111,12 +127,6 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--dedupe", choices=("keep", "mean"), help="repeated measurements (catalyst); default: keep"
     )
-    _add_output(run)
-    run.set_defaults(handler=_run)
-
-
-def _add_output(run: Any) -> None:
-    """Where the results go, and what else changes none of them."""
     run.add_argument(
         "--out",
         type=Path,
@@ -132,6 +142,71 @@ def _add_output(run: Any) -> None:
         help="threads of torch, more than one of which slow small problems down; default: 1",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
+    run.set_defaults(handler=_run)
+
+
+def _add_ask(commands: Any) -> None:
+    ask = commands.add_parser(
+        "ask",
+        help="optimise with a person at the terminal, who says which of two items is better",
+        description=_ASK,
+        late_epilog=_duelling_strategies,
+    )
+    ask.add_argument("study", type=Path, metavar="FILE", help="the study, a JSON file")
+    ask.add_argument(
+        "--bounds",
+        metavar="LIST",
+        help="the dimensions of a new study: NAME (UNIT):LOW:HIGH for a number, with :int behind "
+        "it for a whole one and :log for a logarithmic scale; NAME:{A|B|C} for a category",
+    )
+    ask.add_argument(
+        "--choices",
+        type=Path,
+        metavar="CSV",
+        help="instead: the table of a new study's items, a header and a row for each; columns "
+        "that are not numbers are categories",
+    )
+    ask.add_argument(
+        "--strategy", metavar="NAME", help="of a new study: one of the strategies below"
+    )
+    ask.add_argument(
+        "--horizon",
+        type=count,
+        metavar="N",
+        help="number of duels that mr-lpf is to plan for, of which it asks fewer if a single "
+        "item is left before; default: 50",
+    )
+    _add_study_seed(ask)
+    ask.set_defaults(handler=_ask)
+
+
+def _add_advise(commands: Any) -> None:
+    advise = commands.add_parser(
+        "advise",
+        help="optimise with an expert at the terminal, who accepts, rejects and measures items",
+        description=_ADVISE,
+        epilog=_ADVISE_EXAMPLE,
+    )
+    advise.add_argument("study", type=Path, metavar="FILE", help="the study, a JSON file")
+    advise.add_argument(
+        "--bounds",
+        metavar="LIST",
+        help="name, unit, lower and upper bound of each dimension, as in the example, or as "
+        "`botorch-pref ask --help` says; needed to begin a study",
+    )
+    _add_study_seed(advise)
+    advise.add_argument(
+        "--preset",
+        choices=("practical", "paper"),
+        help="of a new study; paper: as published; default: practical",
+    )
+    advise.set_defaults(handler=_advise, choices=None)
+
+
+def _add_study_seed(command: Any) -> None:
+    command.add_argument(
+        "--seed", type=seed, metavar="N", help="of all draws of a new study; default: 0"
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -140,9 +215,19 @@ def _run(args: argparse.Namespace) -> int:
     return run(args)
 
 
-def _problems_and_strategies() -> str:
-    import textwrap
+def _ask(args: argparse.Namespace) -> int:
+    from botorch_pref.cli.ask import ask
 
+    return ask(args)
+
+
+def _advise(args: argparse.Namespace) -> int:
+    from botorch_pref.cli.advise import advise
+
+    return advise(args)
+
+
+def _problems_and_strategies() -> str:
     from botorch_pref.problems import problem_names
     from botorch_pref.strategies.registry import DEFAULT_STRATEGY, strategy_names
 
@@ -153,3 +238,11 @@ def _problems_and_strategies() -> str:
         wrapper.fill(", ".join(names)) for names in (problem_names(), strategy_names())
     )
     return f"problems:\n{problems}\n\nstrategies (default: {DEFAULT_STRATEGY}):\n{strategies}\n"
+
+
+def _duelling_strategies() -> str:
+    from botorch_pref.strategies.registry import DEFAULT_STRATEGY, strategy_names
+    from botorch_pref.strategies.utility import UtilityStrategy
+
+    names = ", ".join(strategy_names(UtilityStrategy))
+    return f"strategies (default: {DEFAULT_STRATEGY}):\n  {names}\n\n{_ASK_EXAMPLES}"

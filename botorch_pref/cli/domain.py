@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from botorch.exceptions.errors import BotorchError
 from pandas.errors import ParserWarning
 from torch import Tensor
 
-from botorch_pref.cli.errors import UsageError
+from botorch_pref.cli.parser import UsageError
 from botorch_pref.exceptions import StudyError
 from botorch_pref.space import SearchSpace
 from botorch_pref.study import Dimension, Study
@@ -26,6 +26,7 @@ _UNNAMED = "Unnamed: "  # what pandas calls a column without a name, if it saves
 _SHOWN = 5  # rows that are named in an error
 _KIND = re.compile(r"(?P<number>.*):\s*(?P<kind>int|log)\s*")
 _CATEGORY = re.compile(r"(?P<name>.+):\s*\{(?P<levels>[^{}]*)\}")
+_COMMA = re.compile(r",(?![^{}]*\})")  # one that is not in braces
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,11 @@ class Domain:
 
     def is_that_of(self, study: Study) -> bool:
         """Whether a study was begun with it."""
-        dimensions = study.dimensions
-        levels = {one.name: one.levels for one in dimensions if one.levels}
+        labels = [Dimension.parse(name).label for name in self.names]
         return (
-            tuple(Dimension.parse(name).label for name in self.names)
-            == tuple(one.label for one in dimensions)
+            labels == [one.label for one in study.dimensions]
             and self.space.state_dict() == study.space.state_dict()
-            and self.levels == levels
+            and self.levels == {one.name: one.levels for one in study.dimensions if one.levels}
         )
 
 
@@ -67,7 +66,7 @@ def parse_bounds(text: str) -> Domain:
     ends: list[tuple[float, float]] = []
     kinds: dict[str, list[int]] = {"integer": [], "log": [], "categorical": []}
     levels: dict[int, tuple[str, ...]] = {}
-    for number, part in enumerate(_parts(text)):
+    for number, part in enumerate(map(str.strip, _COMMA.split(text))):
         if category := _CATEGORY.fullmatch(part):
             names.append(_plain(category["name"]))
             found = tuple(_plain(level) for level in category["levels"].split("|"))
@@ -77,12 +76,12 @@ def parse_bounds(text: str) -> Domain:
             ends.append((0.0, len(found) - 1.0))
             kinds["categorical"].append(number)
             continue
-        text = part
-        while kind := _KIND.fullmatch(text):
-            text = kind["number"]
+        rest = part
+        while kind := _KIND.fullmatch(rest):
+            rest = kind["number"]
             kinds["integer" if kind["kind"] == "int" else "log"].append(number)
         try:
-            name, lower, upper = text.rsplit(":", 2)
+            name, lower, upper = rest.rsplit(":", 2)
             ends.append((float(lower), float(upper)))
         except ValueError:
             raise UsageError(
@@ -92,19 +91,9 @@ def parse_bounds(text: str) -> Domain:
         names.append(_plain(name))
         own = {kind: [0] for kind, numbers in kinds.items() if number in numbers}
         _space(f"--bounds: {part!r}", ends[-1:], own)  # an error names the part so
-    dimensions = _named("--bounds", names)
+    dimensions = _parse_names("--bounds", names)
     space = _space("--bounds", ends, kinds)
     return Domain(tuple(names), space, {dimensions[i].name: found for i, found in levels.items()})
-
-
-def _space(
-    where: str, ends: Sequence[tuple[float, float]], kinds: Mapping[str, Sequence[int]]
-) -> SearchSpace:
-    try:
-        options: Mapping[str, Any] = kinds
-        return SearchSpace(torch.tensor(ends, dtype=torch.double).T, **options)
-    except BotorchError as error:
-        raise UsageError(f"{where}: {error}") from error
 
 
 def read_choices(path: Path) -> Domain:
@@ -120,7 +109,7 @@ def read_choices(path: Path) -> Domain:
     table = _read_table(path)
     columns, levels, categorical = [], {}, []
     names = tuple(map(_plain, table.columns))
-    dimensions = _named("--choices", names)
+    dimensions = _parse_names("--choices", names)
     for number, name in enumerate(names):
         column = table.iloc[:, number]
         if column.isna().any():
@@ -148,7 +137,14 @@ def read_choices(path: Path) -> Domain:
     return Domain(names, space, levels)
 
 
-def _named(option: str, names: Sequence[str]) -> list[Dimension]:
+def _space(where: str, ends: Sequence[tuple[float, float]], kinds: Any) -> SearchSpace:
+    try:
+        return SearchSpace(torch.tensor(ends, dtype=torch.double).T, **kinds)
+    except BotorchError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _parse_names(option: str, names: Sequence[str]) -> list[Dimension]:
     """The dimensions of names that were not given as ``names``, but in an option."""
     try:
         return parse_names(names)
@@ -159,10 +155,9 @@ def _named(option: str, names: Sequence[str]) -> list[Dimension]:
 def _check_differ(items: Tensor) -> None:
     """Raises where a row repeats another: a person would be asked which of the two is better."""
     first: dict[tuple[float, ...], int] = {}
-    repeats = []
-    for row, item in enumerate(items.tolist(), start=1):
-        if (other := first.setdefault(tuple(item), row)) != row:
-            repeats.append((row, other))
+    numbered = enumerate(items.tolist(), start=1)
+    found = [(row, first.setdefault(tuple(item), row)) for row, item in numbered]
+    repeats = [(row, other) for row, other in found if row != other]
     if not repeats:
         return
     (row, other), *others = repeats[:_SHOWN]
@@ -198,7 +193,7 @@ def _read_table(path: Path) -> pd.DataFrame:
             f"--choices: a column of {str(path)!r} has no name. If it only counts the rows, leave "
             "it out (pandas: to_csv(..., index=False))."
         )
-    if all(map(_is_number, table.columns)):
+    if pd.to_numeric(pd.Series(table.columns), errors="coerce").notna().all():
         raise UsageError(f"--choices: the first row of {str(path)!r} has no names but numbers.")
     return table
 
@@ -207,25 +202,6 @@ def _parsed(text: str, **options: Any) -> pd.DataFrame:
     return pd.read_csv(
         io.StringIO(text), skipinitialspace=True, index_col=False, keep_default_na=False, **options
     )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _parts(text: str) -> list[str]:
-    """What stands between the commas that are not in braces."""
-    parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
-        depth += (letter == "{") - (letter == "}")
-        if letter == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
-    return [part.strip() for part in (*parts, text[start:])]
 
 
 def _plain(text: str) -> str:

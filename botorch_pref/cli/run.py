@@ -3,7 +3,9 @@ r"""``botorch-pref run``: simulate a strategy on a problem, print and save what 
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -11,8 +13,7 @@ import torch
 from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
-from botorch_pref.cli.errors import INTERRUPTED, UsageError
-from botorch_pref.cli.folder import writable_folder
+from botorch_pref.cli.parser import INTERRUPTED, UsageError
 from botorch_pref.plotting import plot_regret, save_figure
 from botorch_pref.problems import (
     Catalyst,
@@ -34,6 +35,9 @@ _ELEMENTS = ("silver", "gold", "zinc")
 _RANDOM_RUNS = 10
 _NOUNS = {"duel": "duel", "choice": "choice", "label": "label", "evaluate": "value"}
 
+Line = tuple[str, str]
+"""A line of the report: its name and its text."""
+
 
 def run(args: argparse.Namespace) -> int:
     r"""Run one simulation.
@@ -50,9 +54,21 @@ def run(args: argparse.Namespace) -> int:
     """
     torch.set_num_threads(args.threads)
     args.strategy = args.strategy or DEFAULT_STRATEGY
-    problem = _problem(args)
-    strategy = _strategy(args, problem)
-    folder = _folder(args)
+    names = ("dim", "num_choices", "dedupe")
+    options = {name: value for name in names if (value := getattr(args, name)) is not None}
+    try:
+        problem = get_problem(args.problem, **options)
+        random_play(problem)  # which fails if the maximum is not known
+        strategy = get_strategy(
+            args.strategy,
+            SearchSpace(problem.bounds, problem.choices),
+            seed=args.seed,
+            horizon=args.horizon,
+            preset=args.preset,
+        )
+    except (BotorchError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    folder = _writable_folder(args)
     history = simulate(
         strategy,
         problem,
@@ -65,47 +81,23 @@ def run(args: argparse.Namespace) -> int:
     if not history.num_duels:
         print("interrupted before the first query was answered; nothing was saved", file=sys.stderr)
         return INTERRUPTED
-    paths = _save(history, problem, args, folder)
+    plot, table = _save(history, problem, args, folder)
     if history.num_duels < history.horizon:
         asked = "duels" if history.table["kind"].eq(Duel.kind).all() else "queries"
         print(
             f"interrupted after {history.num_duels} of {history.horizon} {asked}; what was done is "
-            f"saved in {paths[0]} and {paths[1]}",
+            f"saved in {plot} and {table}",
             file=sys.stderr,
         )
         return INTERRUPTED
-    print(_report(history, problem, strategy, args, paths))
+    lines = _report(history, problem, strategy, args)
+    lines += [("regret plot", str(plot)), ("history", str(table))]
+    print("\n".join(f"{name:<18} {text}" for name, text in lines))
     return 0
 
 
-def _problem(args: argparse.Namespace) -> PreferenceProblem:
-    names = ("dim", "num_choices", "dedupe")
-    options = {name: value for name in names if (value := getattr(args, name)) is not None}
-    try:
-        problem = get_problem(args.problem, **options)
-        random_play(problem)  # which fails if the maximum is not known
-    except (BotorchError, ValueError) as error:
-        raise UsageError(str(error)) from error
-    return problem
-
-
-def _strategy(args: argparse.Namespace, problem: PreferenceProblem) -> Strategy:
-    try:
-        space = SearchSpace(problem.bounds, problem.choices)
-        return get_strategy(
-            args.strategy, space, seed=args.seed, horizon=args.horizon, preset=args.preset
-        )
-    except BotorchError as error:
-        raise UsageError(str(error)) from error
-
-
-def _folder(args: argparse.Namespace) -> Path:
-    """The folder for the results, made and tried out."""
-    folder = args.out or Path("botorch_pref_runs") / _run_name(args)
-    return writable_folder(folder, (_HISTORY, _PLOT))
-
-
-def _run_name(args: argparse.Namespace) -> str:
+def _writable_folder(args: argparse.Namespace) -> Path:
+    """The folder for the results, made and tried out before anything is asked."""
     parts = [
         args.problem.lower(),
         f"{args.dim}d" if args.dim is not None else "",
@@ -115,7 +107,17 @@ def _run_name(args: argparse.Namespace) -> str:
         args.preset if args.preset != "practical" else "",
         f"seed{args.seed}",
     ]
-    return "-".join(part for part in parts if part)
+    folder: Path = args.out or Path("botorch_pref_runs") / "-".join(filter(None, parts))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (_HISTORY, _PLOT):
+            if (folder / name).is_dir():
+                raise IsADirectoryError(errno.EISDIR, f"{name} is a folder there")
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
+    return folder
 
 
 def _save(
@@ -125,84 +127,70 @@ def _save(
     unit, scale = "units of utility", 1.0
     if isinstance(problem, Catalyst):
         unit, scale = "percentage points of yield", _PERCENT
-    preset = f"{args.strategy} ({args.preset})"
-    title = f"{problem.name}, {preset}, {_asked(history)}, seed {args.seed}"
+    title = _title(history, problem, args)
     try:
         table = history.save(folder / _HISTORY)
         figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)
-        plot = save_figure(figure, folder / _PLOT)
+        return save_figure(figure, folder / _PLOT), table
     except OSError as error:
         raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
-    return plot, table
 
 
-def _report(
-    history: History,
-    problem: PreferenceProblem,
-    strategy: Strategy,
-    args: argparse.Namespace,
-    paths: tuple[Path, Path],
-) -> str:
-    number, kinds = history.num_duels, history.table["kind"]
-    random, each = number * history.random_regret, 1000 * history.seconds / number
-    noun = _NOUNS[kinds.iloc[0]] if kinds.nunique() == 1 else "query"
-    regret = "dueling regret"
-    if kinds.eq(Evaluate.kind).any():
-        regret += ", of a value that of its item with itself"
-    lines = [
-        (
-            "run",
-            f"{problem.name}, {args.strategy} ({args.preset}), {_asked(history)}, seed {args.seed}",
-        ),
-        *_answers(history),
-        *_recommendation(history, problem),
-        *_random_pairs(history, problem, args),
-        (
-            "cumulative regret",
-            f"{history.cumulative_regret:.2f} ({regret}; random play expects {random:.2f})",
-        ),
-        *_identical(history),
-        *_initial(strategy),
-        ("time", f"{history.seconds:.1f} s ({each:.0f} ms a {noun})"),
-        ("regret plot", str(paths[0])),
-        ("history", str(paths[1])),
-    ]
-    return "\n".join(f"{name:<18} {text}" for name, text in lines)
-
-
-def _asked(history: History) -> str:
-    """What was asked by kind, and what it cost, as in "90 duels, 10 values, cost 19"."""
+def _title(history: History, problem: PreferenceProblem, args: argparse.Namespace) -> str:
+    """What was run and asked, as in ``"branin, eubo (practical), 90 duels, seed 0"``."""
     counts = Counter(history.table["kind"])
     parts = [f"{count} {_NOUNS[kind]}{'s' * (count > 1)}" for kind, count in counts.items()]
     if "cost" in history.table:
         parts.append(f"cost {history.table['cost'].iloc[-1]:.6g}")
-    return ", ".join(parts)
+    return ", ".join(
+        [problem.name, f"{args.strategy} ({args.preset})", *parts, f"seed {args.seed}"]
+    )
 
 
-def _answers(history: History) -> list[tuple[str, str]]:
-    """That the duels were answered by a simulated judge, and how often it was wrong."""
-    duels = history.table[history.table["kind"].eq(Duel.kind)]
-    if duels.empty:
-        return []
-    better = duels["first_utility"] - duels["second_utility"]
-    wrong = int((better * (duels["answer"] - 0.5) < 0.0).sum())
-    text = f"simulated with noise: {wrong} of {len(duels)} duels went to the worse item"
-    return [("answers", text)]
+def _report(
+    history: History, problem: PreferenceProblem, strategy: Strategy, args: argparse.Namespace
+) -> list[Line]:
+    number, kinds = history.num_duels, history.table["kind"]
+    duels = history.table[kinds.eq(Duel.kind)]
+    lines = [("run", _title(history, problem, args))]
+    if len(duels):
+        better = duels["first_utility"] - duels["second_utility"]
+        wrong = int((better * (duels["answer"] - 0.5) < 0.0).sum())
+        text = f"simulated with noise: {wrong} of {len(duels)} duels went to the worse item"
+        lines.append(("answers", text))
+    lines += _recommendation(history, problem)
+    if args.strategy != "random" and len(duels) == number:
+        lines.append(("random pairs", _random_pairs(history, problem, args.seed)))
+    regret = "dueling regret"
+    if kinds.eq(Evaluate.kind).any():
+        regret += ", of a value that of its item with itself"
+    regret += f"; random play expects {number * history.random_regret:.2f}"
+    lines.append(("cumulative regret", f"{history.cumulative_regret:.2f} ({regret})"))
+    if len(duels):  # no value can be of an item with itself
+        same = history.num_identical
+        text = f"{same} of {len(duels)} duels ({same / len(duels):.0%})"
+        lines.append(("identical pairs", text))
+    if isinstance(strategy, BudgetedStrategy):
+        settings, asked = strategy.settings, strategy.records
+        if all(record.phase == "initial" for record in asked):
+            whole = settings.num_initial_duels + settings.num_initial_values
+            text = f"all {len(asked)} queries were of it, so random; "
+            lines.append(("initial design", f"{text}a --horizon above {whole} goes beyond"))
+    noun = _NOUNS[kinds.iloc[0]] if kinds.nunique() == 1 else "query"
+    each = 1000 * history.seconds / number
+    lines.append(("time", f"{history.seconds:.1f} s ({each:.0f} ms a {noun})"))
+    return lines
 
 
-def _random_pairs(
-    history: History, problem: PreferenceProblem, args: argparse.Namespace
-) -> list[tuple[str, str]]:
-    """What the same number of random duels leads to, where all queries were chosen duels."""
-    if args.strategy == "random" or not history.table["kind"].eq(Duel.kind).all():
-        return []
+def _random_pairs(history: History, problem: PreferenceProblem, seed: int) -> str:
+    """What the same number of random duels leads to."""
     found = []
     for run in range(_RANDOM_RUNS):
-        seed = derive_seed(args.seed, "random pairs", run)
+        own = derive_seed(seed, "random pairs", run)
         random = simulate(
-            RandomPairs(space=SearchSpace(problem.bounds, problem.choices), seed=seed),
+            RandomPairs(space=SearchSpace(problem.bounds, problem.choices), seed=own),
             problem,
-            LogisticJudge(problem, seed=seed),
+            LogisticJudge(problem, seed=own),
             history.num_duels,
             progress=False,
             recommend_every=history.num_duels,
@@ -216,66 +204,31 @@ def _random_pairs(
     text = f"{mean:.4g} ± {error:.2g}"
     if isinstance(problem, Catalyst):
         text = f"{_PERCENT * mean:.1f} ± {_PERCENT * error:.1f} % hydrogen"
-    return [("random pairs", f"{text} after as many duels (mean of {_RANDOM_RUNS} runs)")]
+    return f"{text} after as many duels (mean of {_RANDOM_RUNS} runs)"
 
 
-def _identical(history: History) -> list[tuple[str, str]]:
-    """How many duels were of an item with itself, which no value can be."""
-    duels = int(history.table["kind"].eq(Duel.kind).sum())
-    if not duels:
-        return []
-    share = history.num_identical / duels
-    return [("identical pairs", f"{history.num_identical} of {duels} duels ({share:.0%})")]
-
-
-def _initial(strategy: Strategy) -> list[tuple[str, str]]:
-    """That nothing was chosen, where the initial design took all queries."""
-    if not isinstance(strategy, BudgetedStrategy):
-        return []
-    if any(record.phase != "initial" for record in strategy.records):
-        return []
-    settings, number = strategy.settings, len(strategy.records)
-    whole = settings.num_initial_duels + settings.num_initial_values
-    text = f"all {number} queries were of it, so random; a --horizon above {whole} goes beyond"
-    return [("initial design", text)]
-
-
-def _recommendation(history: History, problem: PreferenceProblem) -> list[tuple[str, str]]:
+def _recommendation(history: History, problem: PreferenceProblem) -> list[Line]:
     row = history.recommended
     assert row is not None  # the last duel of a complete history has one
     item = torch.tensor([float(row[f"recommended_x{i + 1}"]) for i in range(problem.dim)])
+    rank = ""
+    if problem.choices is not None:
+        index = int(row["recommended_index"])
+        better = int((problem.utilities > problem.utilities[index]).sum())
+        rank = f", rank {better + 1} of {len(problem.utilities)}"
     if isinstance(problem, Catalyst):
-        return _composition(problem, int(row["recommended_index"]), item)
+        best = int(problem.utilities.argmax())
+        measured, highest = (_PERCENT * float(problem.utilities[i]) for i in (index, best))
+        fractions = ", ".join(f"{name} {x:.3f}" for name, x in zip(_ELEMENTS, item, strict=True))
+        text = f"{measured:.2f} % hydrogen{rank} (the best: {highest:.2f} %, {problem.names[best]})"
+        return [("recommended", f"{problem.names[index]} ({fractions})"), ("measured yield", text)]
     lines = [("recommended item", _vector(item))]
     if isinstance(problem, SyntheticProblem) and problem.unit_cube:
         lower, upper = problem.function.get_buffer("bounds")
         lines.append(("in its own units", _vector(torch.lerp(lower, upper, item.to(lower)))))
-    best = problem.optimal_value
-    utility = best - float(row["recommendation_regret"])
-    rank = ""
-    if problem.choices is not None:
-        rank = f", {_rank(problem, int(row['recommended_index']))}"
-    lines.append(("utility", f"{utility:.4g}{rank} (the best: {best:.4g})"))
-    return lines
-
-
-def _rank(problem: PreferenceProblem, index: int) -> str:
-    better = int((problem.utilities > problem.utilities[index]).sum())
-    return f"rank {better + 1} of {len(problem.utilities)}"
-
-
-def _composition(problem: Catalyst, index: int, item: Tensor) -> list[tuple[str, str]]:
-    best = int(problem.utilities.argmax())
-    measured, highest = (_PERCENT * float(problem.utilities[i]) for i in (index, best))
-    fractions = ", ".join(f"{name} {x:.3f}" for name, x in zip(_ELEMENTS, item, strict=True))
-    return [
-        ("recommended", f"{problem.names[index]} ({fractions})"),
-        (
-            "measured yield",
-            f"{measured:.2f} % hydrogen, {_rank(problem, index)} (the best: {highest:.2f} %, "
-            f"{problem.names[best]})",
-        ),
-    ]
+    largest = problem.optimal_value
+    utility = largest - float(row["recommendation_regret"])
+    return [*lines, ("utility", f"{utility:.4g}{rank} (the best: {largest:.4g})")]
 
 
 def _vector(item: Tensor) -> str:

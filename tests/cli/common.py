@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,15 @@ from botorch_pref.cli import main
 from botorch_pref.study import Study
 
 Type = Callable[..., int]
+Capture = pytest.CaptureFixture[str]
+
+# A process that was started in the background ignores Ctrl-C, and so do those it starts.
+CODE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from botorch_pref.cli import main
+sys.exit(main())
+"""
 
 
 def typing(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
@@ -29,25 +38,22 @@ def saved() -> Study:
     return Study.load("study.json", read_only=True)
 
 
-def assert_refused(
-    typed: Type,
-    arguments: Sequence[str],
-    message: str,
-    command: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """That arguments are refused in one line, and no file is made."""
+def failure(capsys: Capture, run: Callable[..., int], *arguments: str) -> str:
+    """The one line that a command fails with."""
+    capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
-        typed("1", *arguments)
+        run(*arguments)
     assert stopped.value.code == 2
     shown = capsys.readouterr()
-    assert shown.out == ""
     assert len(shown.err.splitlines()) == 1
-    assert shown.err.startswith(f"botorch-pref {command}: error: ")
-    assert message in shown.err
-    assert not [*Path().iterdir()]
+    assert "error: " in shown.err
+    return shown.err
 
 
 def fields(text: str) -> dict[str, str]:
     """The lines of a report by their names."""
     return {line[:18].strip(): line[19:] for line in text.splitlines()}
+
+
+def full_disk(*arguments: object) -> None:
+    raise OSError(28, "No space left on device")

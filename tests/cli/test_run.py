@@ -1,161 +1,286 @@
-"""What ``run`` says of a simulation, whatever its strategy asks for."""
+"""The command line as a whole, and ``run``: what it says of a simulation, saves and refuses."""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
+from botorch_pref import __version__, cli
 from botorch_pref.cli import main
-from botorch_pref.strategies import registry
-from experiments.baselines import BASELINES, GPTS
-from tests.cli.common import fields
+from botorch_pref.problems import Catalyst, problem_names
+from botorch_pref.runner import random_play
+from botorch_pref.strategies import PFTS, CompGPUCB, registry
+from experiments.baselines import GPTS
+from tests.cli.common import CODE, Capture, failure, fields, full_disk
 
 
-@pytest.fixture(autouse=True)
-def _baselines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Strategies that measure values alone, or both, by their names."""
-    for name, kind in BASELINES.items():
-        monkeypatch.setitem(registry._STRATEGIES, name, kind)
+def command(*arguments: str) -> int:
+    return main([*arguments])
+
+
+def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "deep" / "out"
+    arguments = ["run", "catalyst", "--strategy", "pf-ts", "--horizon", "12", "--seed", "3"]
+    assert main([*arguments, "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert "12/12" in shown.err
+    report = fields(shown.out)
+    table = pd.read_csv(out / "history.csv")
+    problem = Catalyst()
+    index = int(table["recommended_index"].iloc[-1])
+    assert report["recommended"].startswith(problem.names[index] + " (silver ")
+    assert f"gold {float(problem.choices[index, 1]):.3f}" in report["recommended"]
+    rank = 1 + int((problem.utilities > problem.utilities[index]).sum())
+    assert report["measured yield"] == (
+        f"{10 * float(problem.utilities[index]):.2f} % hydrogen, rank {rank} of 63 "
+        "(the best: 93.72 %, Au-0.6-Zn-0.4)"
+    )
+    better = (table["first_utility"] - table["second_utility"]) * (table["answer"] - 0.5)
+    assert report["answers"] == (
+        f"simulated with noise: {(better < 0).sum()} of 12 duels went to the worse item"
+    )
+    assert re.fullmatch(
+        r"\d\d\.\d ± \d\.\d % hydrogen after as many duels \(mean of 10 runs\)",
+        report["random pairs"],
+    )
+    assert report["cumulative regret"] == (
+        f"{table['dueling_regret'].sum():.2f} (dueling regret; random play expects "
+        f"{12 * random_play(problem):.2f})"
+    )
+    assert report["identical pairs"] == "0 of 12 duels (0%)"
+    assert report["history"] == str(out / "history.csv")
+    assert report["regret plot"] == str(out / "regret.png")
+    assert len(table) == 12
+    assert (out / "regret.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(file.name for file in out.iterdir()) == ["history.csv", "regret.png"]
+
+    assert main([*arguments, "--out", str(out), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    again = pd.read_csv(out / "history.csv")
+    pd.testing.assert_frame_equal(table.drop(columns="seconds"), again.drop(columns="seconds"))
+
+
+def test_a_box(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "ackley", "--dim", "2", "--horizon", "3", "--quiet"]) == 0
+    report = fields(capsys.readouterr().out)
+    folder = Path("botorch_pref_runs") / "ackley-2d-eubo-incumbent-seed0"
+    assert report["history"] == str(folder / "history.csv")
+    row = pd.read_csv(folder / "history.csv").iloc[-1]
+    x = [row["recommended_x1"], row["recommended_x2"]]
+    assert report["recommended item"] == f"({x[0]:.4f}, {x[1]:.4f})"
+    assert report["in its own units"] == f"({10 * x[0] - 5:.4f}, {10 * x[1] - 5:.4f})"
+    assert report["utility"] == f"{-row['recommendation_regret']:.4g} (the best: 0)"
+
+
+def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds, paper = [], PFTS.paper
+
+    def noted(**options: Any) -> PFTS:
+        seeds.append(options["seed"])
+        return paper(**options)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(PFTS, "paper", noted)
+    quick = ["--strategy", "pf-ts", "--horizon", "2", "--quiet", "--preset", "paper"]
+    assert main(["run", "catalyst", "--dedupe", "mean", *quick]) == 0
+    assert main(["run", "Ackley", "--num-choices", "7", "--seed", "5", *quick]) == 0
+    assert seeds == [0, 5]
+    runs = sorted(folder.name for folder in Path("botorch_pref_runs").iterdir())
+    assert runs == ["ackley-7choices-pf-ts-paper-seed5", "catalyst-mean-pf-ts-paper-seed0"]
+    table = pd.read_csv(Path("botorch_pref_runs") / runs[0] / "history.csv")
+    assert table["first_index"].max() < 7
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that are saved."""
-    figures: list[Figure] = []
+def played(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The table and the report of a run of a strategy, which is named "own"."""
 
-    def save(figure: Figure, path: Path) -> Path:
-        figures.append(figure)
-        return path
+    def play(strategy: Any, horizon: int) -> tuple[pd.DataFrame, dict[str, str]]:
+        monkeypatch.setitem(registry._STRATEGIES, "own", strategy)
+        arguments = ["--strategy", "own", "--horizon", str(horizon), "--quiet"]
+        assert main(["run", "branin", *arguments, "--out", str(tmp_path)]) == 0
+        return pd.read_csv(tmp_path / "history.csv"), fields(capsys.readouterr().out)
 
-    monkeypatch.setattr("botorch_pref.cli.run.save_figure", save)
-    return figures
-
-
-def run(folder: Path, strategy: str, horizon: int, problem: str = "branin") -> pd.DataFrame:
-    """The table of a run."""
-    arguments = ["--strategy", strategy, "--horizon", str(horizon), "--quiet"]
-    assert main(["run", problem, *arguments, "--out", str(folder)]) == 0
-    return pd.read_csv(folder / "history.csv")
+    return play
 
 
-def few_first(monkeypatch: pytest.MonkeyPatch, name: str, duels: int, values: int) -> None:
-    """Makes the initial design of a strategy a small one."""
-    kind: Any = registry._STRATEGIES[name]
-
-    def small(*, space: Any, seed: int) -> Any:
-        return kind(
-            space=space, seed=seed, num_initial_duels=duels, num_initial_values=values, gamma=0.0
-        )
-
-    monkeypatch.setitem(registry._STRATEGIES, name, small)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("strategy", "asked"), [("gp-ucb", "3 values, cost 3"), ("gp-ts", "3 values")]
-)
-def test_values_are_no_duels(
-    strategy: str,
-    asked: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    drawn: list[Figure],
-) -> None:
-    table = run(tmp_path, strategy, 3)
+def test_values_are_no_duels(played: Any) -> None:
+    table, report = played(GPTS, 3)
     assert table["kind"].tolist() == ["evaluate"] * 3
-    shown = capsys.readouterr().out
-    report = fields(shown)
-    assert report["run"] == f"branin, {strategy} (practical), {asked}, seed 0"
-    assert "identical pairs" not in report
+    assert report["run"] == "branin, own (practical), 3 values, seed 0"
+    assert not {"identical pairs", "answers", "random pairs"} & report.keys()
     assert report["time"].endswith(" ms a value)")
-    assert "(dueling regret, of a value that of its item with itself; " in shown
-    assert "random play expects " in report["cumulative regret"]
-    assert " duel" not in shown.replace("(dueling regret", "")
-    (figure,) = drawn
-    assert asked in figure.get_suptitle()
-    assert [axes.get_xlabel() for axes in figure.axes] == ["queries"] * 3
+    assert "(dueling regret, of a value that of its item with " in report["cumulative regret"]
 
 
-def test_duels_and_values(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    drawn: list[Figure],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As in 4 duels at 1/10 each, and 2 values; an item meets itself in duels alone."""
-    few_first(monkeypatch, "mf-gp-ucb", 3, 2)
-    table = run(tmp_path, "mf-gp-ucb", 6)
-    assert table["kind"].tolist() == ["duel"] * 3 + ["evaluate"] * 2 + ["duel"]
-    report = fields(capsys.readouterr().out)
-    assert report["run"].endswith(", 4 duels, 2 values, cost 2.4, seed 0")
-    assert report["identical pairs"] == "0 of 4 duels (0%)"
+def test_duels_and_values(played: Any) -> None:
+    """As in 3 duels at 1/10 each, and 2 values; a run that is all initial design is told."""
+    few = partial(CompGPUCB, num_initial_duels=3, num_initial_values=2)
+    table, report = played(few, 5)
+    assert table["kind"].tolist() == ["duel"] * 3 + ["evaluate"] * 2
+    assert report["run"].endswith(", 3 duels, 2 values, cost 2.3, seed 0")
+    assert report["identical pairs"] == "0 of 3 duels (0%)"
     assert report["time"].endswith(" ms a query)")
-    assert "of a value that of its item with itself" in report["cumulative regret"]
-    assert drawn[0].axes[0].get_xlabel() == "queries"
-
-
-def test_duels_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], drawn: list[Figure]
-) -> None:
-    run(tmp_path, "random", 1)
-    report = fields(capsys.readouterr().out)
-    assert report["run"] == "branin, random (practical), 1 duel, seed 0"
-    assert report["identical pairs"] == "0 of 1 duels (0%)"
-    assert report["time"].endswith(" ms a duel)")
-    assert "(dueling regret; random play " in report["cumulative regret"]
-    assert drawn[0].axes[0].get_xlabel() == "duels"
+    assert "random pairs" not in report
+    text = "all 5 queries were of it, so random; a --horizon above 5 goes beyond"
+    assert report["initial design"] == text
+    assert "initial design" not in played(few, 6)[1]
 
 
 @pytest.mark.parametrize(
-    ("strategy", "horizon", "whole"),
-    [("borda-ucb", 3, 100), ("comp-gp-ucb", 52, 55), ("gp-ucb", 10, 10), ("gp-ucb", 11, None)],
+    ("arguments", "message"),
+    [
+        ("catalist", "unknown problem 'catalist'; there are catalyst, ackley"),
+        ("catalyst --strategy ucb", "unknown strategy 'ucb'; there are eubo-incumbent, pf-ts, "),
+        ("catalyst --horizon 0", "--horizon: must be a whole number, at least 1, not '0'"),
+        ("catalyst --horizon 2.5", "--horizon: must be a whole number"),
+        ("catalyst --horizon", "--horizon: expected one argument"),
+        ("catalyst --seed=-1", "--seed: must be a whole number, at least 0, not '-1'"),
+        ("catalyst --dim 2", "problem 'catalyst' has no option 'dim'"),
+        ("ackley --dim 2 --num-choices 9", "num_choices needs dim=1"),
+        ("ackley --dedupe mean", "problem 'ackley' has no option 'dedupe'"),
+        ("michalewicz --dim 3", "regret needs the largest utility"),
+        ("catalyst --preset best", "invalid choice: 'best'"),
+        ("catalyst --horizn 5", "unrecognized arguments"),
+        ("", "the following arguments are required: problem"),
+    ],
 )
-def test_an_initial_design_that_uses_up_the_horizon(
-    strategy: str,
-    horizon: int,
-    whole: int | None,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    drawn: list[Figure],
+def test_wrong_arguments(arguments: str, message: str, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "out"
+    line = failure(capsys, command, "run", "--out", str(out), *arguments.split())
+    assert line.startswith("botorch-pref")
+    assert message in line
+    assert not out.exists()
+
+
+def test_without_a_command(capsys: Capture) -> None:
+    assert "required: COMMAND" in failure(capsys, command)
+    assert "invalid choice: 'walk'" in failure(capsys, command, "walk")
+
+
+def test_folders_that_cannot_be_written(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a run is random play, and what it takes to go beyond is told."""
-    run(tmp_path, strategy, horizon)
-    text = f"all {horizon} queries were of it, so random; a --horizon above {whole} goes beyond"
-    expected = None if whole is None else text
-    assert fields(capsys.readouterr().out).get("initial design") == expected
+    def never(*arguments: object, **options: object) -> None:
+        raise AssertionError("no duel may be asked")
+
+    monkeypatch.setattr("botorch_pref.cli.run.simulate", never)
+    file = tmp_path / "file"
+    file.write_text("")
+    (tmp_path / "taken" / "regret.png").mkdir(parents=True)
+    for folder, reason in (
+        (file, "File exists"),
+        (file / "below", "Not a directory"),
+        (tmp_path / "taken", "regret.png is a folder there"),
+    ):
+        line = failure(capsys, command, "run", "catalyst", "--out", str(folder))
+        assert f"cannot write to {str(folder)!r}: {reason}" in line
 
 
-def test_no_initial_design(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], drawn: list[Figure]
+def test_a_disk_that_fills_up(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for strategy in ("pf-ts", "gp-ts"):
-        run(tmp_path, strategy, 1)
-        assert "initial design" not in capsys.readouterr().out
+    monkeypatch.setattr("botorch_pref.cli.run.save_figure", full_disk)
+    arguments = ["run", "rkhs", "--horizon", "1", "--quiet", "--out", str(tmp_path)]
+    assert "No space left on device" in failure(capsys, command, *arguments)
+    assert [file.name for file in tmp_path.iterdir()] == ["history.csv"]
 
 
-def test_values_that_are_interrupted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+class Interrupted(PFTS):
+    """Is interrupted when it has heard three answers."""
+
+    num_told = 3
+
+    def ask(self, annotator: str | None = None) -> Any:
+        if self.num_answers == self.num_told:
+            raise KeyboardInterrupt
+        return super().ask(annotator)
+
+
+def test_ctrl_c_keeps_what_was_done(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Interrupted(GPTS):
-        def ask(self, annotator: str | None = None) -> Any:
-            if self.num_answers == 2:
-                raise KeyboardInterrupt
-            return super().ask(annotator)
-
-    monkeypatch.setitem(registry._STRATEGIES, "gp-ts", Interrupted)
-    arguments = ["--strategy", "gp-ts", "--horizon", "9", "--quiet", "--out", str(tmp_path)]
-    assert main(["run", "rkhs", *arguments]) == 130
-    line = capsys.readouterr().err
-    assert line.startswith("interrupted after 2 of 9 queries; what was done is saved in ")
+    monkeypatch.setitem(registry._STRATEGIES, registry.DEFAULT_STRATEGY, Interrupted)
+    arguments = ["run", "catalyst", "--horizon", "9", "--quiet", "--out", str(tmp_path)]
+    assert main(arguments) == 130
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("interrupted after 3 of 9 duels; what was done is saved in ")
+    assert len(shown.err.splitlines()) == 1
+    assert len(pd.read_csv(tmp_path / "history.csv")) == 3
+    assert (tmp_path / "regret.png").stat().st_size > 0
 
 
-def test_help_says_what_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+def test_ctrl_c_before_anything_was_done(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Interrupted, "num_told", 0)
+    monkeypatch.setitem(registry._STRATEGIES, registry.DEFAULT_STRATEGY, Interrupted)
+    assert main(["run", "catalyst", "--quiet", "--out", str(tmp_path)]) == 130
+    line = "interrupted before the first query was answered; nothing was saved\n"
+    assert capsys.readouterr().err == line
+    assert [*tmp_path.iterdir()] == []
+
+    def interrupted(arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", interrupted)
+    assert main(["run", "catalyst"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_a_real_interrupt(tmp_path: Path) -> None:
+    arguments = ["run", "rkhs", "--strategy", "pf-ts", "--preset", "paper"]
+    arguments += ["--horizon", "1000000", "--out", str(tmp_path)]
+    start = [sys.executable, "-c", CODE, *arguments]
+    with subprocess.Popen(start, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        shown = ""
+        while not re.search(r" [1-9]\d*/1000000 ", shown):
+            character = process.stderr.read(1)
+            assert character, shown
+            shown += character
+        process.send_signal(signal.SIGINT)
+        last = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert last.splitlines()[-1].startswith("interrupted after ")
+    assert len(pd.read_csv(tmp_path / "history.csv")) > 0
+
+
+def test_help(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as stopped:
         main(["run", "--help"])
+    assert stopped.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "a simulated judge answers its queries" in shown
-    assert "the value of an item with normal noise" in shown
+    assert all(name in shown for name in (*problem_names(), *registry.strategy_names()))
     assert "--horizon N number of queries: duels, or values" in shown
+    for name in ("ask", "advise"):
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        shown = capsys.readouterr().out
+        assert f'botorch-pref {name} study.json --bounds "milk (ml):0:80,' in shown
+        assert "saved after every answer" in shown
+
+
+def test_help_and_version_are_immediate() -> None:
+    code = (
+        "import sys; from botorch_pref.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    for argument in ("--help", "--version"):
+        start = [sys.executable, "-c", code, argument]
+        done = subprocess.run(start, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "False"
+    assert f"botorch-pref {__version__}" in done.stdout

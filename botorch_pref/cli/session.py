@@ -1,0 +1,193 @@
+r"""A study with a person at the terminal, whose answers may also be piped in."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from botorch.exceptions.errors import BotorchError
+
+from botorch_pref.cli.domain import parse_bounds, read_choices
+from botorch_pref.cli.parser import INTERRUPTED, UsageError
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.queries import Query
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import Strategy
+from botorch_pref.study import Study
+from botorch_pref.study.file import exists
+
+_COMMANDS = {"s": "skip", "u": "undo", "q": "quit"}
+
+
+class Session(ABC):
+    r"""A command that asks a person until they leave.
+
+    Args:
+        args: The parsed arguments: ``study``, ``bounds``, ``choices``, ``seed``, and its own.
+    """
+
+    domain_options: str
+    """The options that say what the domain is."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+
+    @abstractmethod
+    def begin(self, space: SearchSpace) -> Strategy:
+        """The strategy of a new study."""
+
+    @abstractmethod
+    def check(self, study: Study, name: str) -> None:
+        """Raises UsageError where a study, under a name, is not what the options say."""
+
+    @abstractmethod
+    def greeting(self, study: Study) -> str:
+        """The first line."""
+
+    @abstractmethod
+    def shown(self, study: Study, query: Query) -> str:
+        """A query, as a person sees it."""
+
+    @abstractmethod
+    def report(self, study: Study) -> None:
+        """Print what came of it."""
+
+    def meant(self, study: Study, query: Query, said: float) -> float:
+        """The answer to the query by what was said of it as it was shown."""
+        return said
+
+    def progress(self, study: Study) -> str:
+        """What is printed after an answer: how far the study is."""
+        return ""
+
+    def run(self) -> int:
+        r"""Begin a study, or go on with it, until the person leaves.
+
+        Returns:
+            The exit status: 0, or 130 after Ctrl-C; what was answered is saved either way.
+
+        Raises:
+            UsageError: If something cannot be done as asked.
+        """
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")  # what cannot be read is no answer
+        torch.set_num_threads(1)  # more than one slow small problems down
+        try:
+            with self._open() as study:
+                try:
+                    self._ask(study)
+                except KeyboardInterrupt:
+                    saved = f"{counted(study)} are saved in {study.path}"
+                    print(f"\ninterrupted; {saved}", file=sys.stderr)
+                    return INTERRUPTED
+                self.report(study)
+        except BotorchError as error:
+            raise UsageError(str(error)) from error
+        return 0
+
+    def _open(self) -> Study:
+        """Load the study, or begin it where there is none."""
+        args, options, domain = self.args, self.domain_options, None
+        if args.bounds is not None and args.choices is not None:
+            raise UsageError("give --bounds or --choices, not both.")
+        if args.choices is not None:
+            domain = read_choices(args.choices)
+        elif args.bounds is not None:
+            domain = parse_bounds(args.bounds)
+        if not exists(args.study):
+            if domain is None:
+                raise UsageError(
+                    f"there is no study {str(args.study)!r} yet; begin it with {options}."
+                )
+            return Study.create(
+                args.study,
+                domain.space,
+                self.begin(domain.space),
+                names=domain.names,
+                levels=domain.levels,
+            )
+        study = Study.load(args.study)
+        try:
+            name, seed = f"study {str(args.study)!r}", study.strategy.seed
+            self.check(study, name)
+            if domain is not None and not domain.is_that_of(study):
+                raise UsageError(f"{name} was begun with other {options}; leave them out to go on.")
+            if args.seed not in (None, seed):
+                raise UsageError(f"{name} was begun with --seed {seed}, not {args.seed}.")
+        except BaseException:
+            study.close()
+            raise
+        return study
+
+    def _ask(self, study: Study) -> None:
+        """Ask until the person quits, or no more input is there."""
+        print(self.greeting(study))
+        while True:
+            try:
+                query = study.ask()
+            except UnsupportedError as error:
+                if not getattr(study.strategy, "finished", False):
+                    raise
+                print(f"\n{error}")  # what was planned is over
+                said = _reply("[u]ndo, [q]uit: ", lambda _: None, "type u or q")
+                while said == "skip":
+                    print("Nothing is left to skip.")
+                    said = _reply("[u]ndo, [q]uit: ", lambda _: None, "type u or q")
+            else:
+                print(f"\n[{len(study.history) + 1}]{self.shown(study, query)}")
+                prompt = f"{query.prompt}, [s]kip, [u]ndo, [q]uit: "
+                said = _reply(prompt, query.read, f"type {query.example}, or s, u or q")
+            if said == "quit":
+                return
+            if said == "undo" and not len(study.history):
+                print("There is no answer yet that could be taken back.")
+            elif said == "undo":
+                study.undo()
+                print("The last answer is taken back.")
+            elif isinstance(said, str):
+                study.skip(query)
+            else:
+                study.tell(query, self.meant(study, query, said))
+                if text := self.progress(study):
+                    print(text)
+
+
+def counted(study: Study) -> str:
+    """How many answers a study has, and how many of its questions were skipped."""
+    answers = study.strategy.num_answers
+    skips = len(study.history) - answers
+    return f"{answers} answers" + (f" and {skips} skip{'s' * (skips > 1)}" if skips else "")
+
+
+def _reply(prompt: str, read: Callable[[str], float | None], again: str) -> float | str:
+    r"""Ask until the answer is one; the end of the input is to quit.
+
+    Args:
+        prompt: The question.
+        read: What a word means, ``None`` if it is no answer.
+        again: What to type instead.
+
+    Returns:
+        The answer, or ``"skip"``, ``"undo"`` or ``"quit"``.
+    """
+    while True:
+        try:
+            if sys.stdin is None:  # closed, as in a program of the background
+                raise EOFError
+            text = input(prompt).strip()
+        except EOFError:
+            print()
+            return "quit"
+        if not sys.stdin.isatty():
+            print(text)  # as it would stand there had it been typed
+        word = text.lower()
+        if (command := _COMMANDS.get(word, word)) in _COMMANDS.values():
+            return command
+        answer = read(word)
+        if answer is not None:
+            return answer
+        print(f"{text!r} is no answer: {again}.")
