@@ -1,34 +1,34 @@
 r"""Problems with a known utility, on which strategies are measured."""
 
-from botorch_pref.problems.base import ItemError, PreferenceProblem
+from botorch_pref.problems.base import ItemError, PreferenceProblem, TableProblem
 from botorch_pref.problems.catalyst import Catalyst
-from botorch_pref.problems.duel_links import BordaConstants, DuelLink
-from botorch_pref.problems.dueling_choice import DuelingChoiceJudge
 from botorch_pref.problems.electrolyte import ElectrolyteStandIn
-from botorch_pref.problems.experts import Expert
+from botorch_pref.problems.experts import Expert, SyntheticExpert
 from botorch_pref.problems.fidelities import (
     CurrinExp,
     FidelityFacts,
     FidelityProblem,
 )
-from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.problems.judges import (
+    BordaConstants,
+    DuelingChoiceJudge,
+    DuelLink,
+    LogisticJudge,
+)
 from botorch_pref.problems.registry import get_problem, problem_names
 from botorch_pref.problems.regret import (
     dueling_regret,
     random_play_regret,
     scalar_regret,
     simple_regret,
-    utility_regret,
 )
 from botorch_pref.problems.rkhs import RKHSFunction
 from botorch_pref.problems.synthetic import Ackley, SyntheticProblem
-from botorch_pref.problems.table import TableProblem
 from botorch_pref.problems.thermal_comfort import (
     ThermalComfort,
     predicted_dissatisfied,
     predicted_mean_vote,
 )
-from botorch_pref.problems.utility_experts import SyntheticExpert
 
 __all__ = [
     "Ackley",
@@ -57,5 +57,4 @@ __all__ = [
     "random_play_regret",
     "scalar_regret",
     "simple_regret",
-    "utility_regret",
 ]

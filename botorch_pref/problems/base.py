@@ -1,4 +1,4 @@
-r"""The base class of preference problems: a utility that is to be maximised."""
+r"""The base classes of preference problems: a utility that is to be maximised."""
 
 from __future__ import annotations
 
@@ -158,15 +158,69 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
             )
 
 
-def check_positive(**options: float) -> None:
-    r"""Check numbers that have to be positive.
+class TableProblem(PreferenceProblem):
+    r"""A utility that was measured, or rated, item by item.
 
-    Args:
-        **options: The numbers, by the names of the arguments.
-
-    Raises:
-        SearchSpaceError: For the first that is not positive and finite.
+    Calling the problem looks items up: each has to be a choice, to the last bit. A
+    choice that occurs more than once has more than one utility, and has to be named by
+    its index.
     """
+
+    choices: Tensor
+    # What errors call a choice, and what they offer besides naming it by its index.
+    _kind = "choice"
+    _remedy = ""
+
+    def __init__(
+        self,
+        choices: Tensor,
+        utilities: Tensor,
+        bounds: Sequence[tuple[float, float]] | None = None,
+    ) -> None:
+        r"""Set the table.
+
+        Args:
+            choices: An ``n x d``-dim tensor of items within the bounds.
+            utilities: Their ``n``-dim utilities.
+            bounds: ``d`` pairs of a lower and an upper bound; those of the class if
+                omitted.
+
+        Raises:
+            SearchSpaceError: If the choices are no table of items within the bounds, or
+                the utilities are not a finite number each.
+        """
+        super().__init__(bounds=bounds, choices=choices)
+        if utilities.shape != (len(choices),):
+            raise SearchSpaceError(
+                f"utilities must be {len(choices)} numbers, one a choice, got shape "
+                f"{tuple(utilities.shape)}."
+            )
+        missing = ~utilities.isfinite()
+        if missing.any():
+            raise SearchSpaceError(f"utilities is not finite in row {int(missing.nonzero()[0])}.")
+        self._utilities = utilities.to(self.choices)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        same = (X.unsqueeze(-2) == self.choices.to(X)).all(dim=-1)
+        matches = same.sum(dim=-1)
+        if (matches != 1).any():
+            position = (matches != 1).nonzero()[0].tolist()
+            if matches[tuple(position)] == 0:
+                raise ItemError(f"X is not a {self._kind} in row {position}.")
+            name = self._name_of(int(same[tuple(position)].long().argmax()))
+            raise ItemError(
+                f"{name}, row {position} of X, was measured more than once: name it by its "
+                f"index, in .utility(indices){self._remedy}."
+            )
+        return self.utilities.to(X)[same.long().argmax(dim=-1)]
+
+    def _name_of(self, index: int) -> str:
+        """What an error calls a choice."""
+        return f"{self._kind} {index}"
+
+
+def check_positive(**options: float) -> None:
+    """Raise ``SearchSpaceError`` for the first number that is not positive and finite."""
     for argument, value in options.items():
         if not 0 < value < math.inf:
             raise SearchSpaceError(f"{argument} must be positive and finite, got {value}.")
@@ -174,11 +228,6 @@ def check_positive(**options: float) -> None:
 
 def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:
     r"""Choices at even distances on a line.
-
-    Args:
-        lower: The first.
-        upper: The last.
-        num_choices: How many there are.
 
     Returns:
         A ``num_choices x 1``-dim tensor, bitwise symmetric about the middle, so that the
@@ -193,6 +242,21 @@ def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:
     half = num_choices // 2
     grid[:half] = lower + upper - grid.flip(0)[:half]
     return grid.unsqueeze(-1)
+
+
+def product_grid(bounds: Sequence[tuple[float, float]], per_side: int) -> Tensor:
+    r"""The product of evenly spaced points on every side of a box, the corners included.
+
+    Returns:
+        A ``per_side^d x d``-dim tensor; the last column changes fastest.
+
+    Raises:
+        SearchSpaceError: If ``per_side`` is below 2.
+    """
+    if per_side < 2:
+        raise SearchSpaceError(f"a grid needs at least 2 points on a side, got {per_side}.")
+    sides = [torch.linspace(*side, per_side, dtype=torch.double) for side in bounds]
+    return torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1).flatten(end_dim=-2)
 
 
 def _first(mask: Tensor) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems.table import TableProblem
+from botorch_pref.problems.base import TableProblem
 
 _ELEMENTS = ("x_ag", "x_au", "x_zn")
 _FILE = "ocx24_ag_au_zn_co2r_300.csv"

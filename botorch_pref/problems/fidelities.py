@@ -43,7 +43,7 @@ class FidelityFacts(NamedTuple):
 
 
 class FidelityProblem(PreferenceProblem):
-    r"""A utility ``f`` that is dear, and ``f_c``, near to it, by which duels are decided.
+    r"""An expensive utility ``f``, and ``f_c``, near to it, by which duels are decided.
 
     The utility is ``f``: regrets are of ``f``, and ``f_c`` is never told.
     """

@@ -1,35 +1,30 @@
-r"""Simulated judges."""
+r"""Simulated judges, and how a difference of utilities decides a duel.
+
+References:
+.. [Xu2020] Y. Xu, A. Joshi, A. Singh, A. Dubrawski. Zeroth Order Non-convex Optimization
+    with Dueling-Choice Bandits. UAI 2020.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
-from botorch_pref.problems.base import ItemError, PreferenceProblem
-from botorch_pref.queries import Choice, Query
+from botorch_pref.problems.base import PreferenceProblem, check_positive
+from botorch_pref.problems.fidelities import FidelityProblem
+from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 
+LinkKind: TypeAlias = Literal["deterministic", "logistic", "probit", "linear"]
 
-class PairQuery(Protocol):
-    """What a judge reads of a duel."""
-
-    @property
-    def items(self) -> Tensor:
-        """The ``2 x d``-dim pair."""
-
-    @property
-    def indices(self) -> tuple[int, int] | None:
-        """The pair's indices among the choices, where there are any."""
-
-    @property
-    def annotator(self) -> str | None:
-        """Who is asked."""
+_KINDS = ("deterministic", "logistic", "probit", "linear")
 
 
 class LogisticJudge:
@@ -53,7 +48,7 @@ class LogisticJudge:
         r"""Set the utility behind the answers.
 
         Args:
-            problem: The problem whose utility is judged.
+            problem: The problem whose utility decides.
             seed: The seed of the answers.
             likelihood: The link ``mu``, elementwise in the difference of utilities;
                 ``LogitLikelihood()`` if omitted.
@@ -72,14 +67,12 @@ class LogisticJudge:
         self.likelihood = LogitLikelihood() if likelihood is None else likelihood
         self.value_noise = value_noise
 
-    def __call__(self, query: PairQuery | Query | Tensor | Sequence[int], t: int) -> float:
-        r"""Answer a duel or a choice, or tell the value of an item.
+    def __call__(self, query: Query | Tensor | Sequence[int], t: int) -> float:
+        r"""Answer a query.
 
         Args:
-            query: A duel, a ``2 x d``-dim tensor of items, or two indices of choices; or a
-                :class:`~botorch_pref.queries.Choice` or
-                :class:`~botorch_pref.queries.Evaluate`. Indices come first where a query
-                has items as well.
+            query: A duel, a choice or an evaluation, of items or indices of the problem; or the
+                duel of a ``2 x d``-dim tensor of items, or of two indices of choices.
             t: The step.
 
         Returns:
@@ -87,97 +80,224 @@ class LogisticJudge:
             from 0; or the value, in units of the utility.
 
         Raises:
-            ItemError: If the query is not a pair of items or of indices, a choice or an item.
-            UnsupportedError: If the favourite is asked and the link is not logistic.
+            ComparisonDataError: If a tensor or indices are no duel.
+            ItemError: If the items or indices are none of the problem's.
+            UnsupportedError: If the favourite is asked and the link is not logistic, or the query
+                is of another kind.
         """
-        annotator = getattr(query, "annotator", None)
-        if isinstance(query, Query) and query.measures:
-            seed = derive_seed(self.seed, "value", t, annotator)
+        query = self._query(query)
+        utilities = utilities_of(self.problem, query)
+        if query.measures:
+            seed = derive_seed(self.seed, "value", t, query.annotator)
             generator = torch.Generator().manual_seed(seed)
             noise = torch.randn((), generator=generator, dtype=torch.double)
-            return item_utility(self.problem, query) + self.value_noise * float(noise)
-        uniform = derive_uniform(self.seed, "label", t, annotator)
-        if not isinstance(query, Query):
-            return float(uniform < self.probability(query))
+            return float(utilities) + self.value_noise * float(noise)
+        uniform = derive_uniform(self.seed, "label", t, query.annotator)
         total = 0.0
-        for answer, chance in query.probabilities(self._utilities(query), self.likelihood).items():
+        for answer, chance in query.probabilities(utilities, self.likelihood).items():
             total += chance
             if uniform < total:
                 return answer
         return answer  # the last one takes what rounding leaves of the sum
 
-    def probability(self, query: PairQuery | Tensor | Sequence[int]) -> float:
-        r"""The probability that the first item wins.
+    def probability(self, query: Query | Tensor | Sequence[int]) -> float:
+        r"""The probability that the first item of a duel wins.
 
         Args:
             query: As for a call.
 
-        Returns:
-            A probability.
-
         Raises:
-            ItemError: If the query is not a pair of items, or of indices.
+            ComparisonDataError: If a tensor or indices are no duel.
+            ItemError: If the items or indices are none of the problem's.
         """
-        utilities = self._utilities(query)
-        if len(utilities) != 2:
-            raise ItemError(f"query must be two items, got {len(utilities)}.")
-        return float(self.likelihood(utilities[0] - utilities[1]))
+        query = self._query(query)
+        return query.probabilities(utilities_of(self.problem, query), self.likelihood)[1.0]
 
-    def choice_probabilities(self, query: Choice) -> Tensor:
-        r"""The probability of each item that it is the favourite.
-
-        Args:
-            query: The choice among ``k`` items.
-
-        Returns:
-            ``k``-dim probabilities.
-
-        Raises:
-            ItemError: If its items or indices are none of the problem's.
-            UnsupportedError: If the link is not logistic.
-        """
-        chances = query.probabilities(self._utilities(query), self.likelihood)
-        return torch.tensor([*chances.values()], dtype=torch.double)
-
-    def _utilities(self, query: PairQuery | Query | Tensor | Sequence[int]) -> Tensor:
-        """The ``2``-dim utilities of a pair, or the ``k``-dim ones of a query's items."""
-        number = len(query.rows) if isinstance(query, Query) else 2
-        pair: Tensor | Sequence[int]
-        if isinstance(query, (Tensor, Sequence)):
-            pair = query
-        elif isinstance(query, Query):
-            pair = query.rows if query.row_indices is None else query.row_indices
-        elif query.indices is not None:
-            pair = query.indices
-        else:
-            pair = query.items
-        pair = torch.as_tensor(pair, device=self.problem.bounds.device)
-        if not pair.is_floating_point():
-            if pair.shape != (number,):
-                raise ItemError(f"query must be two indices, got shape {tuple(pair.shape)}.")
-            return self.problem.utility(pair)
-        if pair.shape != (number, self.problem.dim):
-            raise ItemError(
-                f"query must be {number} x {self.problem.dim} items, got shape {tuple(pair.shape)}."
-            )
-        utilities: Tensor = self.problem(pair)
-        return utilities
+    def _query(self, query: Query | Tensor | Sequence[int]) -> Query:
+        if isinstance(query, Query):
+            return query
+        pair = torch.as_tensor(query)
+        if pair.is_floating_point() or self.problem.choices is None:
+            return Duel(0, pair)
+        first, second = pair.tolist()
+        return Duel(0, self.problem.choices[[first, second]], (first, second))
 
 
-def item_utility(problem: PreferenceProblem, query: Query) -> float:
-    r"""The utility of the item that a query is about.
+def utilities_of(problem: PreferenceProblem, query: Query) -> Tensor:
+    r"""The utilities of the items that a query is about, without noise.
 
     Args:
         problem: The problem.
-        query: The query; its index comes first, where it has one.
+        query: The query; its indices come first, where it has them: an item may be listed twice
+            with different utilities.
 
     Returns:
-        The utility, without noise.
+        ``k``-dim, or a scalar for a query of one item.
 
     Raises:
-        ItemError: If the item or the index is none of the problem's.
+        ItemError: If the items or the indices are none of the problem's.
     """
     bounds = problem.bounds
     if query.indices is not None:
-        return float(problem.utility(torch.tensor(query.indices, device=bounds.device)))
-    return float(problem(query.items.to(bounds)))
+        return problem.utility(torch.tensor(query.indices, device=bounds.device))
+    utilities: Tensor = problem(query.items.to(bounds))
+    return utilities
+
+
+class BordaConstants(NamedTuple):
+    r"""``L_1`` and ``L_2`` of Assumption 2 of [Xu2020].
+
+    They bound the gaps of the Borda function ``f_r`` by those of the values ``f_c``:
+    ``(f_c* - f_c(x)) / L_1 <= f_r* - f_r(x) <= L_2 (f_c* - f_c(x))``.
+
+    Attributes:
+        l1: ``L_1``, in units of ``f_c``; infinite if there is no bound.
+        l2: ``L_2``, in units of 1 over ``f_c``.
+    """
+
+    l1: float
+    l2: float
+
+
+@dataclass(frozen=True)
+class DuelLink:
+    r"""``P(first wins)`` as a function of the difference ``u`` of two values.
+
+    ================= ========================================================
+    kind              probability
+    ================= ========================================================
+    ``deterministic`` 1 if ``u > 0``, 0 if ``u < 0``, 1/2 if they tie
+    ``logistic``      ``1 / (1 + exp(-u / scale))``, Bradley-Terry-Luce
+    ``probit``        the normal cdf of ``u / scale``, Thurstone
+    ``linear``        ``(1 + u / scale) / 2``, cut off at 0 and 1
+    ================= ========================================================
+
+    Attributes:
+        kind: One of these.
+        scale: The scale, in units of the values; without effect on the first.
+    """
+
+    kind: LinkKind = "deterministic"
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise UnsupportedError(f"kind must be one of {', '.join(_KINDS)}, got {self.kind!r}.")
+        check_positive(scale=self.scale)
+
+    def __call__(self, differences: Tensor) -> Tensor:
+        r"""The probability that the first item wins.
+
+        Args:
+            differences: ``...``-dim, value of the first minus value of the second.
+
+        Returns:
+            ``...``-dim probabilities.
+        """
+        if self.kind == "deterministic":
+            return 0.5 * (1.0 + differences.sign())
+        scaled = differences / self.scale
+        if self.kind == "logistic":
+            return scaled.sigmoid()
+        if self.kind == "probit":
+            return torch.special.ndtr(scaled)
+        return (0.5 * (1.0 + scaled)).clamp(0.0, 1.0)
+
+    def constants(self, width: float) -> BordaConstants:
+        r"""The constants that follow from the link alone (Proposition 1 of [Xu2020]).
+
+        ``L_2`` is the steepest slope of the link and ``1 / L_1`` its least, over the
+        differences that occur; at 0 and at ``width`` for the logistic and the probit link.
+
+        Args:
+            width: The largest minus the smallest value ``f_c``.
+
+        Returns:
+            The constants.
+
+        Raises:
+            SearchSpaceError: If ``width`` is not positive and finite.
+            UnsupportedError: If the link is deterministic: it has no slope.
+        """
+        check_positive(width=width)
+        far = width / self.scale
+        if self.kind == "logistic":
+            # e^-far leaves the digits that sigmoid(far) loses.
+            decay = math.exp(-far)
+            most, least = 0.25, decay / (1.0 + decay) ** 2
+        elif self.kind == "probit":
+            most = 1.0 / math.sqrt(2.0 * math.pi)
+            least = most * math.exp(-0.5 * far**2)
+        elif self.kind == "linear":
+            most, least = 0.5, 0.5 if far <= 1.0 else 0.0
+        else:
+            raise UnsupportedError(
+                "a deterministic comparator has no slope: its constants depend on the values."
+            )
+        return BordaConstants(self.scale / least if least else math.inf, most / self.scale)
+
+
+class DuelingChoiceJudge:
+    r"""Tells values of ``f``, and decides duels by ``f_c`` ([Xu2020], Sec. 2).
+
+    ``P(first wins) = sigma(f_c(x) - f_c(x'))``; so a constant added to ``f_c`` changes no
+    answer. Every answer follows from ``(seed, t, annotator)`` alone, as that of other judges
+    does: a duel compares the probability with a uniform number, which is the fair coin where
+    the deterministic link ties.
+
+    Attributes:
+        problem: The problem, whose values are told.
+        comparison: The problem by whose utility duels are decided: the low fidelity.
+        link: The link ``sigma``.
+    """
+
+    def __init__(
+        self,
+        problem: PreferenceProblem,
+        seed: int = 0,
+        link: DuelLink | None = None,
+        *,
+        unbiased: bool = False,
+        value_noise: float = 0.0,
+        noise: Literal["uniform", "normal"] = "uniform",
+    ) -> None:
+        r"""Set what is told.
+
+        Args:
+            problem: The problem. One without a low fidelity is its own: ``f_c = f``.
+            seed: The seed of the answers.
+            link: The link; the deterministic one if omitted.
+            unbiased: If true, duels are decided by the utility itself, ``f_c = f``.
+            value_noise: The noise on values, in units of the utility: the largest size of
+                uniform noise, or the standard deviation of normal noise.
+            noise: The law of the noise on values.
+
+        Raises:
+            UnsupportedError: If ``value_noise`` is negative or not finite, or there is no such
+                law.
+        """
+        if noise not in ("uniform", "normal"):
+            raise UnsupportedError(f"noise must be 'uniform' or 'normal', got {noise!r}.")
+        self.problem = problem
+        self.seed = seed
+        self.link = DuelLink() if link is None else link
+        self.value_noise = value_noise
+        self.noise = noise
+        self.comparison = problem
+        if isinstance(problem, FidelityProblem) and not unbiased:
+            self.comparison = problem.low_problem()
+        self._values = LogisticJudge(problem, seed, value_noise=value_noise)
+        self._duels = LogisticJudge(self.comparison, seed, likelihood=self.link)
+
+    def __call__(self, query: Query | Tensor | Sequence[int], t: int) -> float:
+        r"""Decide a duel, or tell a value; for arguments and errors see :class:`LogisticJudge`."""
+        if not isinstance(query, Evaluate):
+            return self._duels(query, t)
+        if self.noise == "normal":
+            return self._values(query, t)
+        uniform = derive_uniform(self.seed, "value", t, query.annotator)
+        return float(utilities_of(self.problem, query)) + self.value_noise * (2.0 * uniform - 1.0)
+
+    def probability(self, query: Query | Tensor | Sequence[int]) -> float:
+        """The probability that the first item of a duel wins."""
+        return self._duels.probability(query)

@@ -74,27 +74,16 @@ def get_problem(name: str, **options: Any) -> PreferenceProblem:
             those there are.
     """
     key = name.lower().replace("-", "").replace("_", "")
-    if key in _OWN:
-        factory = _OWN[key]
-        _check_options(key, factory, options, hidden=frozenset())
-        return factory(**options)
-    if key in _FUNCTIONS:
-        function = _FUNCTIONS[key]
-        _check_options(key, function, options, hidden=_NOT_OPTIONS)
-        return SyntheticProblem(function(**options), name=key)
-    raise UnsupportedError(f"unknown problem {name!r}; there are {', '.join(problem_names())}.")
-
-
-def _check_options(
-    name: str,
-    factory: Callable[..., object],
-    options: dict[str, Any],
-    hidden: frozenset[str],
-) -> None:
-    """Raise an ``UnsupportedError`` for an option that the problem does not have."""
-    parameters = inspect.signature(factory).parameters
-    known = [parameter for parameter in parameters if parameter not in hidden]
+    factory = _OWN.get(key) or _FUNCTIONS.get(key)
+    if factory is None:
+        raise UnsupportedError(f"unknown problem {name!r}; there are {', '.join(problem_names())}.")
+    hidden = frozenset() if key in _OWN else _NOT_OPTIONS
+    known = [option for option in inspect.signature(factory).parameters if option not in hidden]
     for option in options:
         if option not in known:
             has = f"its options are {', '.join(known)}" if known else "it has none"
-            raise UnsupportedError(f"problem {name!r} has no option {option!r}; {has}.")
+            raise UnsupportedError(f"problem {key!r} has no option {option!r}; {has}.")
+    problem = factory(**options)
+    return (
+        problem if isinstance(problem, PreferenceProblem) else SyntheticProblem(problem, name=key)
+    )

@@ -3,9 +3,6 @@ r"""Regrets of a round of duels, elementwise in the utilities ([Lazzaro2026], Eq
 ``f*`` is the utility of the best item: on a table of choices, the best of those. The
 link ``mu`` is any callable of differences; the likelihoods of this package are.
 
-With ``D`` the largest minus the smallest utility, dueling and utility regret of a round
-satisfy ``(mu(D) - 1/2) / D u <= r <= u / 4`` under the logistic link.
-
 References:
 .. [Lazzaro2026] A. Lazzaro, D. Buffelli, D. Shiu, S. Vakili. A Finite Time Analysis of
     Thompson Sampling for Bayesian Optimization with Preferential Feedback.
@@ -42,20 +39,6 @@ def dueling_regret(
     return 0.5 * ((link(best - first) - 0.5) + (link(best - second) - 0.5))
 
 
-def utility_regret(best: Tensor | float, first: Tensor, second: Tensor) -> Tensor:
-    r"""``f* - (f(x) + f(x')) / 2``, in units of the utility.
-
-    Args:
-        best: ``...``-dim utilities of the best item, or one for all.
-        first: ``...``-dim utilities of the first items.
-        second: ``...``-dim utilities of the second items.
-
-    Returns:
-        ``...``-dim differences of utility.
-    """
-    return 0.5 * ((best - first) + (best - second))
-
-
 def scalar_regret(
     best: Tensor | float,
     utility: Tensor,
@@ -75,15 +58,7 @@ def scalar_regret(
 
 
 def simple_regret(best: Tensor | float, recommended: Tensor) -> Tensor:
-    r"""``f* - f(x)`` for the recommended item, in units of the utility.
-
-    Args:
-        best: ``...``-dim utilities of the best item, or one for all.
-        recommended: ``...``-dim utilities of the recommended items.
-
-    Returns:
-        ``...``-dim differences of utility.
-    """
+    """``f* - f(x)`` for ``...``-dim utilities of recommended items, in their units."""
     return best - recommended
 
 

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.problems.base import ItemError, PreferenceProblem
-from botorch_pref.problems.grids import product_grid
+from botorch_pref.problems.base import ItemError, PreferenceProblem, product_grid
 
 BEST_PPD = 5.0
 _MET = 1.2

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import DuelingChoiceJudge
-from botorch_pref.problems.grids import product_grid
+from botorch_pref.problems.base import product_grid
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import CompGPUCB

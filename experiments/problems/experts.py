@@ -20,14 +20,14 @@ from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
 from botorch_pref.problems.base import ItemError, PreferenceProblem, check_positive
-from botorch_pref.problems.experts import Expert
-from botorch_pref.problems.synthetic import SyntheticProblem
-from botorch_pref.problems.utility_experts import (
+from botorch_pref.problems.experts import (
+    Expert,
     Range,
     UtilityExpert,
     checked_accuracy,
     checked_rho_range,
 )
+from botorch_pref.problems.synthetic import SyntheticProblem
 from botorch_pref.queries import Evaluate, Query
 from experiments.problems.functions import HOLDER_BEST
 

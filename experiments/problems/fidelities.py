@@ -17,9 +17,8 @@ from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.problems.duel_links import BordaConstants
-from botorch_pref.problems.dueling_choice import DuelingChoiceJudge
 from botorch_pref.problems.fidelities import TwoFormulas
+from botorch_pref.problems.judges import BordaConstants, DuelingChoiceJudge
 from botorch_pref.randomness import SEED_BITS, derive_seed
 
 _BOX = (

@@ -20,7 +20,7 @@ from botorch.test_functions.synthetic import SyntheticTestFunction
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.problems.grids import product_grid
+from botorch_pref.problems.base import product_grid
 from botorch_pref.problems.synthetic import SyntheticProblem
 
 # Where the derivative of log |sin| is that of the norm over pi, in either coordinate.

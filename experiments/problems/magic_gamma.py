@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.problems.base import check_positive
+from botorch_pref.problems.base import check_positive, product_grid
 from botorch_pref.problems.fidelities import FidelityProblem, Zeta
-from botorch_pref.problems.grids import product_grid
 from botorch_pref.randomness import derive_seed
 
 _EXPONENTS = ((-3.0, 1.0), (-1.0, 5.0))  # of 10: bandwidth, and soft margin

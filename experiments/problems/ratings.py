@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.problems.table import TableProblem
+from botorch_pref.problems.base import TableProblem
 from botorch_pref.randomness import derive_seed
 
 # Largest and smallest utility, so that differences lie in [-6, 6] ([Kayal2025], Sec. 5).

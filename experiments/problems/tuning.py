@@ -22,7 +22,7 @@ from torch.quasirandom import SobolEngine
 from tqdm.auto import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems.table import TableProblem
+from botorch_pref.problems.base import TableProblem
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads
 

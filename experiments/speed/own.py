@@ -11,7 +11,7 @@ from torch import Tensor
 
 from botorch_pref.models import PreferenceGP
 from botorch_pref.problems import LogisticJudge, get_problem
-from botorch_pref.problems.judges import item_utility
+from botorch_pref.problems.judges import utilities_of
 from botorch_pref.queries import Label, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL
@@ -84,7 +84,7 @@ class Loop:
 
         def answer(query: Query, number: int) -> float:
             if isinstance(query, Label):
-                return float(item_utility(problem, query) > 0.0)
+                return float(utilities_of(problem, query) > 0.0)
             return judge(query, number)
 
         if self.strategy is None:

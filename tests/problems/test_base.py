@@ -3,11 +3,11 @@ import pickle
 
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.problems import ItemError, PreferenceProblem
+from botorch_pref.problems import ItemError, PreferenceProblem, TableProblem
+from botorch_pref.problems.base import product_grid
 
 
 class Bowl(PreferenceProblem):
@@ -29,18 +29,14 @@ def test_box() -> None:
     assert problem.dim == 2
     assert problem.bounds.tolist() == [[-1.0, 0.0], [1.0, 2.0]]
     assert problem.choices is None
+    with pytest.raises(UnsupportedError, match="bowl has no choices"):
+        problem.utility(torch.tensor([0]))
+    assert Bowl(bounds=[(0, 3)] * 4)(torch.full((4,), 3.0)).item() == -36.0
     assert problem.optimal_value == 0.0
     assert not problem.is_minimization_problem
     for batch_shape in ([], [3], [2, 3]):
         X = torch.rand(*batch_shape, 2, dtype=torch.double)
         assert torch.equal(problem(X), -X.square().sum(dim=-1))
-
-
-def test_box_has_no_choices() -> None:
-    with pytest.raises(UnsupportedError, match="bowl has no choices"):
-        _ = Bowl().utilities
-    with pytest.raises(UnsupportedError, match="bowl has no choices"):
-        Bowl().utility(torch.tensor([0]))
 
 
 def test_choices() -> None:
@@ -53,13 +49,6 @@ def test_choices() -> None:
     indices = torch.tensor([[0, 2], [1, 1]])
     assert torch.equal(problem.utility(indices), expected[indices])
     assert problem.utility(torch.tensor(1)).item() == -4.0
-
-
-def test_bounds_of_an_instance() -> None:
-    problem = Bowl(bounds=[(0, 3)] * 4)
-    assert problem.dim == 4
-    assert problem(torch.full((4,), 3.0)).item() == -36.0
-    assert Bowl().dim == 2
 
 
 def test_precision_copies_and_pickles() -> None:
@@ -94,12 +83,6 @@ def test_bad_items(X: object, message: str) -> None:
             evaluate(torch.tensor(X))
 
 
-def test_item_error_is_in_both_trees() -> None:
-    assert issubclass(ItemError, BotorchError)
-    assert issubclass(ItemError, SearchSpaceError)
-    assert issubclass(ItemError, ValueError)  # as BoTorch's own test problems raise
-
-
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
@@ -128,3 +111,60 @@ def test_bad_choices(choices: Tensor, message: str) -> None:
 def test_bad_indices(indices: Tensor, message: str) -> None:
     with pytest.raises(ItemError, match=message):
         Bowl(choices=CHOICES).utility(indices)
+
+
+# Tables and grids.
+
+ITEMS = torch.tensor([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0], [0.5, 0.5]], dtype=torch.double)
+UTILITIES = torch.tensor([3.0, -1.0, 2.0, 0.5], dtype=torch.double)
+UNIT = [(0.0, 1.0)] * 2
+
+
+def test_items_are_looked_up() -> None:
+    problem = TableProblem(ITEMS[:3], UTILITIES[:3], bounds=UNIT)
+    assert torch.equal(problem.choices, ITEMS[:3])
+    assert torch.equal(problem.utilities, UTILITIES[:3])
+    assert problem.optimal_value == 3.0
+    order = torch.tensor([[2, 0], [1, 1]])
+    for dtype in (torch.float, torch.double):
+        values = problem(problem.choices[order].to(dtype))
+        assert values.dtype == dtype
+        assert torch.equal(values, UTILITIES[order].to(dtype))
+    assert problem(ITEMS[2]).item() == 2.0
+
+
+def test_repeated_items_go_by_index() -> None:
+    problem = TableProblem(ITEMS, UTILITIES, bounds=UNIT)
+    assert problem(ITEMS[[0, 2]]).tolist() == [3.0, 2.0]
+    with pytest.raises(ItemError, match=r"choice 1, row \[1\] of X, was measured more than once"):
+        problem(ITEMS[[0, 3]])
+    assert problem.utility(torch.tensor([3, 1])).tolist() == [0.5, -1.0]
+
+
+def test_other_items_are_refused() -> None:
+    problem = TableProblem(ITEMS, UTILITIES, bounds=UNIT)
+    with pytest.raises(ItemError, match=r"X is not a choice in row \[0, 1\]"):
+        problem(torch.tensor([[[0.0, 1.0], [0.25, 0.5]]], dtype=torch.double))
+    with pytest.raises(ItemError, match="within the bounds"):
+        problem(torch.tensor([[0.0, 2.0]], dtype=torch.double))
+    with pytest.raises(SearchSpaceError, match="`choices` to be within the bounds"):
+        TableProblem(2.0 * ITEMS, UTILITIES, bounds=UNIT)
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 1)])
+def test_every_choice_has_one_utility(shape: tuple[int, ...]) -> None:
+    with pytest.raises(SearchSpaceError, match="utilities must be 4 numbers, one a choice"):
+        TableProblem(ITEMS, torch.zeros(shape), bounds=UNIT)
+    with pytest.raises(SearchSpaceError, match="utilities is not finite in row 1"):
+        TableProblem(ITEMS, UTILITIES.log(), bounds=UNIT)
+
+
+def test_grid() -> None:
+    grid = product_grid([(0.0, 2.0), (-1.0, 1.0)], 3)
+    expected = [[x, y] for x in (0.0, 1.0, 2.0) for y in (-1.0, 0.0, 1.0)]
+    assert grid.dtype == torch.double
+    assert grid.tolist() == expected
+    assert product_grid([(0.0, 1.0)], 2).tolist() == [[0.0], [1.0]]
+    assert product_grid([(0.0, 1.0)] * 4, 5).unique(dim=0).shape == (625, 4)
+    with pytest.raises(SearchSpaceError, match="at least 2 points on a side, got 1"):
+        product_grid([(0.0, 1.0)], 1)

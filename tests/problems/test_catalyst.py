@@ -65,18 +65,8 @@ def test_replicates_are_kept_or_averaged() -> None:
     single = [name for name, count in Counter(keep.names).items() if count == 1]
     for name in single:
         assert replicates(mean, name) == replicates(keep, name)
-
-
-@pytest.mark.parametrize("dtype", [torch.float, torch.double])
-def test_items_are_looked_up(dtype: torch.dtype) -> None:
-    problem = Catalyst(dedupe="mean")
-    for X in (problem.choices, problem.choices[7], problem.choices.view(3, 4, 5, 3)):
-        values = problem(X.to(dtype))
-        assert values.dtype == dtype
-        assert values.shape == X.shape[:-1]
-    assert torch.equal(problem(problem.choices.to(dtype)), problem.utilities.to(dtype))
-    single = Catalyst(dedupe="mean").to(dtype)
-    assert torch.equal(single(single.choices), single.utilities)
+    with pytest.raises(UnsupportedError, match="'keep' or 'mean', got 'max'"):
+        Catalyst(dedupe="max")  # type: ignore[arg-type]
 
 
 def test_repeated_measurements_go_by_index() -> None:
@@ -97,11 +87,6 @@ def test_unmeasured_compositions() -> None:
         problem(torch.tensor([[0.0, 0.6, 0.4], [0.0, 0.61, 0.39]], dtype=torch.double))
     with pytest.raises(ItemError, match="within the bounds"):
         problem(torch.tensor([0.0, 0.6, 1.4], dtype=torch.double))
-
-
-def test_dedupe_is_checked() -> None:
-    with pytest.raises(UnsupportedError, match="'keep' or 'mean', got 'max'"):
-        Catalyst(dedupe="max")  # type: ignore[arg-type]
 
 
 def test_attribution_is_shipped() -> None:

@@ -10,7 +10,6 @@ from botorch.utils.testing import (
 )
 
 from botorch_pref.problems import ElectrolyteStandIn, ItemError, SyntheticExpert
-from experiments.problems import MVNExpert
 
 
 class TestAsBoTorchTestFunctions(
@@ -84,7 +83,6 @@ def test_experts() -> None:
     best = problem.optimizers[0]
     expected = pytest.approx(1.0 / (1.0 + math.exp(-3.0)))
     assert float(SyntheticExpert(problem).probability(best)) == expected
-    assert float(MVNExpert(problem, "strong").probability(best)) == 1.0
 
 
 def test_bad_items() -> None:

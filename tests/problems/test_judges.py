@@ -1,25 +1,26 @@
+import math
 import pickle
-from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from botorch_pref.problems import Ackley, Catalyst, ItemError, LogisticJudge
-from botorch_pref.queries import Choice, Evaluate
+from botorch_pref.problems import (
+    Ackley,
+    Catalyst,
+    CurrinExp,
+    DuelingChoiceJudge,
+    DuelLink,
+    ItemError,
+    LogisticJudge,
+)
+from botorch_pref.queries import Choice, Duel, Evaluate, Label
 
 
-@dataclass(frozen=True)
-class Pair:
-    items: Tensor
-    indices: tuple[int, int] | None = None
-    annotator: str | None = None
-
-
-def pair_of(problem: Catalyst, first: int, second: int) -> Pair:
-    return Pair(problem.choices[[first, second]], (first, second))
+def pair_of(problem: Catalyst, first: int, second: int) -> Duel:
+    return Duel(0, problem.choices[[first, second]], (first, second))
 
 
 def test_probability_is_the_link_of_the_difference() -> None:
@@ -40,7 +41,7 @@ def test_a_pair_may_come_in_any_form() -> None:
     problem = Catalyst()
     judge = LogisticJudge(problem)
     query = pair_of(problem, 4, 0)
-    forms = [query, query.items, Pair(query.items), (4, 0), [4, 0], torch.tensor([4, 0])]
+    forms = [query, query.items, Duel(7, query.items), (4, 0), [4, 0], torch.tensor([4, 0])]
     assert len({judge.probability(form) for form in forms}) == 1
 
 
@@ -50,7 +51,7 @@ def test_indices_tell_replicates_apart() -> None:
     first, second = (i for i, name in enumerate(problem.names) if name == "Ag-1.0")
     assert judge.probability(pair_of(problem, second, first)) > 0.95
     with pytest.raises(ItemError, match="measured more than once"):
-        judge(Pair(pair_of(problem, second, first).items), t=1)
+        judge(pair_of(problem, second, first).items, t=1)
 
 
 def test_answers_are_repeatable_and_their_noise_is_shared() -> None:
@@ -76,7 +77,7 @@ def test_annotators_have_noise_of_their_own() -> None:
     items = torch.tensor([[0.4], [0.4]], dtype=torch.double)
     judge = LogisticJudge(problem)
     answers = {
-        name: [judge(Pair(items, annotator=name), t) for t in range(100)]
+        name: [judge(Duel(0, items, None, name), t) for t in range(100)]
         for name in ("ann", "bob", None)
     }
     assert answers["ann"] != answers["bob"] != answers[None]
@@ -94,32 +95,21 @@ def test_answers_have_the_right_frequency(seed: int, indices: tuple[int, int]) -
     assert abs(share - probability) < 4.0 * spread
 
 
-def test_judges_pickle() -> None:
-    judge = LogisticJudge(Catalyst(), seed=2, likelihood=LogitLikelihood(scale=0.3))
-    twin = pickle.loads(pickle.dumps(judge))
-    answers = [judge((1, 2), t) for t in range(50)]
-    assert [twin((1, 2), t) for t in range(50)] == answers
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ((0, 1, 2), "two indices"),
-        (torch.tensor([[0, 1]]), "two indices"),
-        ((0, 63), r"lie in \[0, 63\), got 63"),
-        (torch.zeros(3, 3), "2 x 3 items"),
-        (torch.zeros(3), "2 x 3 items"),
-        (torch.full((2, 3), float("nan")), "not finite"),
-    ],
-)
-def test_bad_queries(query: Tensor | tuple[int, ...], message: str) -> None:
-    with pytest.raises(ItemError, match=message):
-        LogisticJudge(Catalyst())(query, t=1)
-
-
-def test_indices_need_choices() -> None:
-    with pytest.raises(UnsupportedError, match="ackley has no choices"):
-        LogisticJudge(Ackley())((0, 1), t=1)
+def test_bad_queries() -> None:
+    problem = Catalyst()
+    judge = LogisticJudge(problem)
+    with pytest.raises(ItemError, match=r"lie in \[0, 63\), got 63"):
+        judge(Duel(0, problem.choices[:2], (0, 63)), t=1)
+    with pytest.raises(ComparisonDataError, match="`items` must have shape 2 x d"):
+        judge(torch.zeros(3, 3), t=1)
+    with pytest.raises(ItemError, match="x 3`, got"):
+        judge(torch.zeros(2, 2), t=1)
+    with pytest.raises(UnsupportedError, match="do not tell the answer to a label"):
+        judge(Label(0, problem.choices[0]), t=1)
+    with pytest.raises(UnsupportedError, match="logistic link only"):
+        LogisticJudge(problem, likelihood=ProbitLikelihood())(choice_of(problem, 0, 1, 2), 1)
+    with pytest.raises(UnsupportedError, match="value_noise must be a finite number"):
+        LogisticJudge(problem, value_noise=-0.1)
 
 
 def test_duels_answer_as_they_always_did() -> None:
@@ -162,15 +152,6 @@ def test_value_noise_follows_from_seed_step_and_annotator() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_value_noise_is_independent_of_the_labels() -> None:
-    problem = Catalyst()
-    judge = LogisticJudge(problem, seed=7)
-    steps = range(2000)
-    values = torch.tensor([judge(Evaluate(0, problem.choices[0], 0), t) for t in steps])
-    labels = torch.tensor([judge((1, 1), t) for t in steps])
-    assert torch.corrcoef(torch.stack([values, labels]))[0, 1].abs() < 4.0 / 2000**0.5
-
-
 def test_values_of_replicates_and_bad_evaluations() -> None:
     problem = Catalyst()
     judge = LogisticJudge(problem, value_noise=0.0)
@@ -179,16 +160,6 @@ def test_values_of_replicates_and_bad_evaluations() -> None:
     assert judge(Evaluate(0, item, first), 1) != judge(Evaluate(0, item, second), 1)
     with pytest.raises(ItemError, match="measured more than once"):
         judge(Evaluate(0, item), 1)
-    with pytest.raises(ItemError, match=r"lie in \[0, 63\), got 63"):
-        judge(Evaluate(0, item, 63), 1)
-    with pytest.raises(ItemError, match="two items"):
-        judge.probability(Evaluate(0, item, first))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("wrong", [-0.1, float("inf"), float("nan")])
-def test_bad_value_noise(wrong: float) -> None:
-    with pytest.raises(UnsupportedError, match="value_noise must be a finite number"):
-        LogisticJudge(Catalyst(), value_noise=wrong)
 
 
 def choice_of(problem: Catalyst, *rows: int) -> Choice:
@@ -203,8 +174,6 @@ def test_a_choice_of_two_is_a_duel() -> None:
         assert [1.0 - favourite for favourite in favourites] == [
             judge((1, 30), t) for t in range(300)
         ]
-        first = float(judge.choice_probabilities(choice)[0])
-        assert first == pytest.approx(judge.probability((1, 30)), rel=1e-13)
 
 
 @pytest.mark.parametrize("with_indices", [True, False])
@@ -215,7 +184,6 @@ def test_favourites_have_the_right_frequencies(with_indices: bool) -> None:
     choice = Choice(0, problem.choices[[*rows]], rows if with_indices else None)
     weights = [2.718281828459045 ** (2.0 * u) for u in problem.utilities[[*rows]].tolist()]
     expected = torch.tensor(weights, dtype=torch.double) / sum(weights)
-    torch.testing.assert_close(judge.choice_probabilities(choice), expected)
     runs = 4000
     answers = torch.tensor([judge(choice, t) for t in range(runs)])
     share = torch.stack([(answers == r).double().mean() for r in range(4)])
@@ -223,13 +191,189 @@ def test_favourites_have_the_right_frequencies(with_indices: bool) -> None:
     assert share.sum() == 1.0
 
 
-def test_favourites_need_the_logistic_link_and_items_of_the_problem() -> None:
-    problem = Catalyst()
-    probit = LogisticJudge(problem, likelihood=ProbitLikelihood())
+# How a difference decides a duel.
+
+LINKS = [
+    DuelLink(kind, scale)
+    for kind in ("deterministic", "logistic", "probit", "linear")
+    for scale in (0.5, 3.0)
+]
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_second_wins_where_the_first_loses(link: DuelLink) -> None:
+    differences = torch.linspace(-9.0, 9.0, 101, dtype=torch.double)
+    differences[50] = 0.0
+    probabilities = link(differences)
+    assert torch.allclose(probabilities + link(-differences), torch.ones(101).double(), atol=1e-15)
+    assert probabilities[50] == 0.5
+    assert (probabilities.diff() >= 0.0).all()
+    assert probabilities.aminmax()[0] >= 0.0
+    assert probabilities.aminmax()[1] <= 1.0
+
+
+def test_links_by_hand() -> None:
+    difference = torch.tensor([-0.3, 0.0, 0.7], dtype=torch.double)
+    assert DuelLink()(difference).tolist() == [0.0, 0.5, 1.0]
+    expected = [1.0 / (1.0 + math.exp(-value / 2.0)) for value in difference.tolist()]
+    assert DuelLink("logistic", 2.0)(difference).tolist() == pytest.approx(expected)
+    expected = [0.5 * math.erfc(-value / 2.0 / math.sqrt(2.0)) for value in difference.tolist()]
+    assert DuelLink("probit", 2.0)(difference).tolist() == pytest.approx(expected)
+    assert DuelLink("linear", 2.0)(difference).tolist() == pytest.approx([0.425, 0.5, 0.675])
+    assert DuelLink("linear", 0.5)(difference).tolist() == pytest.approx([0.2, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("width", [0.3, 4.0])
+@pytest.mark.parametrize("link", [link for link in LINKS if link.kind != "deterministic"])
+def test_constants_bound_the_slopes(link: DuelLink, width: float) -> None:
+    l1, l2 = link.constants(width)
+    # Every quotient lies within the bounds, and they are reached. Small probabilities have all
+    # their digits, and the other half is its mirror image.
+    u = torch.linspace(-width, 0.0, 401, dtype=torch.double)
+    slopes = link(u).diff() / u.diff()
+    assert slopes.max() <= l2 * (1.0 + 1e-9)
+    assert slopes.max() == pytest.approx(l2, rel=1e-3)
+    least = 0.0 if l1 == math.inf else 1.0 / l1
+    assert slopes.min() >= least * (1.0 - 1e-9)
+    assert slopes.min() == pytest.approx(least, rel=3e-2, abs=1e-15)
+    far = (link(u[::20, None]) - link(u[::20])) / (u[::20, None] - u[::20])
+    far = far[~torch.eye(21, dtype=torch.bool)]
+    assert far.min() >= least * (1.0 - 1e-9)
+    assert far.max() <= l2 * (1.0 + 1e-9)
+
+
+def test_constants_in_closed_form() -> None:
+    l1, l2 = DuelLink("logistic", 2.0).constants(3.0)
+    win = 1.0 / (1.0 + math.exp(-1.5))
+    assert (1.0 / l1, l2) == pytest.approx((win * (1.0 - win) / 2.0, 0.125), rel=1e-14)
+    l1, l2 = DuelLink("probit", 2.0).constants(3.0)
+    peak = 1.0 / math.sqrt(2.0 * math.pi) / 2.0
+    assert (1.0 / l1, l2) == pytest.approx((peak * math.exp(-1.125), peak), rel=1e-14)
+    assert DuelLink("linear").constants(1.0) == (2.0, 0.5)
+    assert DuelLink("linear").constants(1.1) == (math.inf, 0.5)
+    # 240 scales: sigmoid(240) is 1 in double precision.
+    assert DuelLink("logistic").constants(240.0).l1 == pytest.approx(math.exp(240.0), rel=1e-12)
+    assert DuelLink("logistic").constants(1000.0).l1 == math.inf
+    with pytest.raises(UnsupportedError, match="no slope"):
+        DuelLink().constants(1.0)
+    with pytest.raises(SearchSpaceError, match="width must be positive"):
+        DuelLink("logistic").constants(0.0)
+    with pytest.raises(UnsupportedError, match="kind must be one of"):
+        DuelLink("cauchit")  # type: ignore[arg-type]
+    with pytest.raises(SearchSpaceError, match="scale must be positive"):
+        DuelLink("logistic", 0.0)
+
+
+# Cheap duels and expensive values.
+
+
+class Changed(CurrinExp):
+    """CurrinExp with a changed low fidelity."""
+
+    shift: float = 0.0
+    power: float = 1.0
+
+    def _low_fidelity(self, items: Tensor) -> Tensor:
+        return super()._low_fidelity(items).pow(self.power) + self.shift
+
+
+def duels(number: int) -> list[Duel]:
+    items = torch.rand(number, 2, 2, dtype=torch.double, generator=torch.Generator().manual_seed(5))
+    return [Duel(index, pair) for index, pair in enumerate(items)]
+
+
+def answers(judge: DuelingChoiceJudge, number: int = 150) -> list[float]:
+    return [judge(duel, t) for t, duel in enumerate(duels(number))]
+
+
+@pytest.mark.parametrize("link", LINKS[1::2])
+def test_a_constant_changes_no_duel(link: DuelLink) -> None:
+    shifted = Changed()
+    shifted.shift = 1000.0
+    expected = answers(DuelingChoiceJudge(CurrinExp(), 2, link))
+    assert {*expected} == {0.0, 1.0}
+    assert answers(DuelingChoiceJudge(shifted, 2, link)) == expected
+    if link.kind != "deterministic":
+        assert answers(DuelingChoiceJudge(CurrinExp(), 3, link)) != expected
+
+
+def test_deterministic_duels_are_of_ranks_only() -> None:
+    powered = Changed()
+    powered.power = 3.0
+    expected = answers(DuelingChoiceJudge(CurrinExp(), 2))
+    assert answers(DuelingChoiceJudge(powered, 7)) == expected
+    low = CurrinExp().low_fidelity(torch.stack([duel.items for duel in duels(150)]))
+    assert expected == (low[:, 0] > low[:, 1]).double().tolist()
+
+
+def test_duels_are_of_the_low_fidelity_and_values_of_the_high() -> None:
+    problem = CurrinExp()
+    # The best items of the two fidelities: each prefers its own.
+    pair = torch.tensor([[13.0 / 60.0, 0.0], [0.235753, 0.0]], dtype=torch.double)
+    assert DuelingChoiceJudge(problem)(Duel(0, pair), 0) == 0.0
+    assert DuelingChoiceJudge(problem, unbiased=True)(Duel(0, pair), 0) == 1.0
+    assert DuelingChoiceJudge(problem)(pair, 0) == 0.0
+    for judge in (DuelingChoiceJudge(problem), DuelingChoiceJudge(problem, unbiased=True)):
+        assert judge(Evaluate(0, pair[0]), 0) == float(problem(pair[0]))
+    link = DuelLink("logistic", 0.01)
+    gap = problem.low_fidelity(pair[0]) - problem.low_fidelity(pair[1])
+    expected = float(torch.sigmoid(gap / 0.01))
+    judge = DuelingChoiceJudge(problem, link=link)
+    assert judge.probability(Duel(0, pair)) == pytest.approx(expected, rel=1e-12)
+    mean = sum(judge(pair, t) for t in range(1000)) / 1000
+    assert abs(mean - expected) < 4.0 * (expected * (1.0 - expected) / 1000) ** 0.5
+
+
+def test_ties_are_a_fair_coin() -> None:
+    judge = DuelingChoiceJudge(CurrinExp(), 1)
+    tie = Duel(0, torch.full((2, 2), 0.5, dtype=torch.double))
+    assert judge.probability(tie) == 0.5
+    tossed = [judge(tie, t) for t in range(900)]
+    assert abs(sum(tossed) / 900 - 0.5) < 4.0 * 0.5 / 900**0.5
+    assert [judge(tie, t) for t in range(50)] == tossed[:50]
+
+
+def test_noise_on_values() -> None:
+    problem, item = CurrinExp(), torch.tensor([0.3, 0.4], dtype=torch.double)
+    uniform, normal = (
+        DuelingChoiceJudge(problem, 3, value_noise=0.5, noise=noise)
+        for noise in ("uniform", "normal")
+    )
+    truth = float(problem(item))
+    errors = torch.tensor([uniform(Evaluate(0, item), t) - truth for t in range(1500)])
+    assert 0.49 < errors.abs().max() <= 0.5
+    assert abs(errors.mean()) < 4.0 * 0.5 / (3 * 1500) ** 0.5
+    assert errors.std() == pytest.approx(0.5 / 3**0.5, rel=0.06)
+    errors = torch.tensor([normal(Evaluate(0, item), t) - truth for t in range(1500)])
+    assert errors.abs().max() > 1.0
+    assert errors.std() == pytest.approx(0.5, rel=0.08)
+    other = DuelingChoiceJudge(problem, 3, value_noise=0.5)
+    assert other(Evaluate(0, item), 4) == uniform(Evaluate(9, item), 4)
+    assert other(Evaluate(0, item, None, "ann"), 4) != uniform(Evaluate(0, item), 4)
+
+
+def test_choices_are_named_by_their_indices() -> None:
+    choices = torch.tensor([[13.0 / 60.0, 0.0], [0.235753, 0.0]], dtype=torch.double)
+    judge = DuelingChoiceJudge(CurrinExp(choices=choices))
+    assert judge((0, 1), 0) == judge(Duel(0, choices, (0, 1)), 0) == 0.0
+    assert judge(Duel(0, choices.flip(0), (1, 0)), 0) == 1.0
+    # A composition that was measured twice: only the index tells.
+    catalyst = Catalyst()
+    plain = DuelingChoiceJudge(catalyst)
+    assert plain.comparison is catalyst
+    best, worst = int(catalyst.utilities.argmax()), int(catalyst.utilities.argmin())
+    assert plain((best, worst), 0) == 1.0
+    query = Evaluate(0, catalyst.choices[worst], worst)
+    assert plain(query, 0) == float(catalyst.utilities.min())
+
+
+def test_dueling_choices_are_pickled_and_checked() -> None:
+    problem, item = CurrinExp(), torch.tensor([0.3, 0.4], dtype=torch.double)
+    judge = DuelingChoiceJudge(problem, 6, DuelLink("probit"), value_noise=0.1)
+    assert answers(pickle.loads(pickle.dumps(judge)), 30) == answers(judge, 30)
+    with pytest.raises(UnsupportedError, match="value_noise must be"):
+        DuelingChoiceJudge(problem, value_noise=-1.0)
+    with pytest.raises(UnsupportedError, match="noise must be 'uniform' or 'normal'"):
+        DuelingChoiceJudge(problem, noise="cauchy")  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="logistic link only"):
-        probit(choice_of(problem, 0, 1, 2), 1)
-    judge = LogisticJudge(problem)
-    with pytest.raises(ItemError, match=r"lie in \[0, 63\), got 63"):
-        judge(Choice(0, problem.choices[[0, 1, 2]], (0, 1, 63)), 1)
-    with pytest.raises(ItemError, match="3 x 3 items"):
-        judge(Choice(0, torch.zeros(3, 2)), 1)
+        judge(Choice(0, torch.stack([item, item, item])), 0)

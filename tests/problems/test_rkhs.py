@@ -62,10 +62,6 @@ def test_rkhs_reference_values(
     assert unscaled.norm == pytest.approx(problem.norm / 5.0, rel=1e-12)
 
 
-def test_rkhs_default_kernel() -> None:
-    assert torch.equal(RKHSFunction().utilities, RKHSFunction(kernel="matern25").utilities)
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_rkhs_has_gradients(name: str) -> None:
     problem = RKHSFunction(kernel=name)  # type: ignore[arg-type]
@@ -108,10 +104,8 @@ def test_rkhs_random_values() -> None:
         ({"scale": math.nan}, "scale must be positive"),
         ({"num_choices": 1}, "num_choices must be at least 2"),
         ({"num_anchors": 9}, "values must be 9 finite numbers"),
-        ({"values": [1.0, 2.0]}, "values must be 10 finite numbers"),
         ({"values": [math.nan] * 10}, "values must be 10 finite numbers"),
         ({"kernel": "rbf"}, "kernel must be one of matern25, matern15, se, got 'rbf'"),
-        ({"kernel": None}, "kernel must be one of .*, got None"),
         ({"values": "fixed"}, "values must be numbers, 'random' or None, got 'fixed'"),
     ],
 )

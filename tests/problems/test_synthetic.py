@@ -62,13 +62,6 @@ def test_ackley_grid_of_the_paper(unit_cube: bool) -> None:
     assert torch.equal(problem.utilities, problem.utilities.flip(0))
 
 
-def test_ackley_odd_grid_meets_the_maximum() -> None:
-    problem = Ackley(num_choices=41)
-    assert problem.choices is not None
-    assert problem.choices[20].item() == 0.5
-    assert problem.optimal_value == pytest.approx(0.0, abs=1e-14)
-
-
 @pytest.mark.parametrize("unit_cube", [True, False])
 def test_ackley_scale_on_the_grid(unit_cube: bool) -> None:
     plain = Ackley(num_choices=40, unit_cube=unit_cube)
@@ -163,14 +156,6 @@ def test_ackley_on_another_box(unit_cube: bool) -> None:
     assert problem.optimal_value == 0.0
 
 
-def test_ackley_scale_on_another_grid() -> None:
-    problem = Ackley(half_width=2.0, num_choices=9, unit_cube=False, utility_scale=3.0)
-    assert problem.choices is not None
-    assert problem.choices.flatten().tolist() == pytest.approx([0.5 * i - 2.0 for i in range(9)])
-    width = problem.utilities.max() - problem.utilities.min()
-    assert width.item() == pytest.approx(3.0, rel=1e-12)
-
-
 def test_ackley_has_gradients() -> None:
     problem = Ackley(dim=2)
     X = torch.tensor([[0.3, 0.62], [0.9, 0.999]], dtype=torch.double)
@@ -185,8 +170,6 @@ def test_ackley_has_gradients() -> None:
         ({"num_choices": 1}, SearchSpaceError, "num_choices must be at least 2"),
         ({"dim": 2, "num_choices": 40}, UnsupportedError, "num_choices needs dim=1"),
         ({"utility_scale": 0.0}, SearchSpaceError, "utility_scale must be positive"),
-        ({"utility_scale": math.inf}, SearchSpaceError, "utility_scale must be"),
-        ({"utility_scale": math.nan}, SearchSpaceError, "utility_scale must be"),
         ({"half_width": 0.0}, SearchSpaceError, "half_width must be positive"),
         ({"half_width": 2.0, "negate": False}, UnsupportedError, "needs negate=True"),
         ({"half_width": 2.0, "utility_scale": 3.0}, UnsupportedError, "no utility_scale on a"),
@@ -233,13 +216,6 @@ def test_synthetic_single_precision_input_leaves_the_problem_alone() -> None:
     double = problem(X.double())
     assert double.dtype == torch.double
     assert torch.equal(double.float(), single)
-
-
-def test_synthetic_with_choices() -> None:
-    choices = torch.rand(6, 2, dtype=torch.double)
-    problem = SyntheticProblem(botorch_synthetic.Branin(), choices=choices)
-    assert torch.equal(problem.utilities, problem(choices))
-    assert problem.optimal_value == problem(choices).max().item()
 
 
 def test_synthetic_without_a_known_optimum() -> None:
