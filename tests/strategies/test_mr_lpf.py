@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from botorch.models.transforms.input import Normalize
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from botorch_pref.acquisition import PairVariance
 from botorch_pref.exceptions import (
@@ -17,14 +19,25 @@ from botorch_pref.exceptions import (
     StaleQueryError,
     UnsupportedError,
 )
+from botorch_pref.inference.finite import FiniteEngine, PairVarianceTable
+from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from botorch_pref.problems import Ackley, RKHSFunction, dueling_regret
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import MRLPF
-from botorch_pref.strategies.mr_lpf import Width, bounds, round_sizes
+from botorch_pref.strategies.mr_lpf import (
+    Elimination,
+    Interval,
+    Width,
+    as_width,
+    practical_width,
+    round_sizes,
+    steepness_bound,
+)
+from tests._reference.kernels import gram
 from tests.contracts.strategy import StrategyContract, answer, play, stored
-from tests.models.common import rand
+from tests.models.common import make_kernel, numerical_gradient, rand
 
 FIXED = {"kernel": "rbf", "lengthscale": 0.2, "penalty": 0.25}
 GRID = torch.linspace(0.0, 1.0, 20, dtype=torch.float64).unsqueeze(-1)
@@ -74,22 +87,18 @@ class TestContractOnABox(Contract):
 def test_state_keeps_every_option() -> None:
     strategy = on_grid(
         kappa=3.0,
-        later_kappa="adaptive",
+        later_kappa=2.0,
         beta=Width("theory", norm_bound=2.0, delta=0.01),
         ci_scale="probability",
         regularizer="theta",
-        reuse_data=True,
         recommendation="last_round",
         epsilon=0.01,
-        merge_last=True,
     )
     read = stored(strategy)
     assert read.state_dict() == strategy.state_dict()
-    assert (read.kappa, read.later_kappa, read.width) == (3.0, "adaptive", strategy.width)
-    assert (read.active.ci_scale, read.regularizer, read.reuse_data) == ("probability", "theta", 1)
-    assert (read.recommendation, read.epsilon, read.merge_last) == ("last_round", 0.01, True)
-    assert not on_grid().refine
-    assert stored(in_square(refine=True)).refine
+    assert (read.kappa, read.later_kappa, read.width) == (3.0, 2.0, strategy.width)
+    assert (read.active.interval.ci_scale, read.regularizer) == ("probability", "theta")
+    assert (read.recommendation, read.epsilon) == ("last_round", 0.01)
 
 
 @pytest.mark.parametrize("make", [on_grid, in_square])
@@ -103,7 +112,6 @@ def test_resumes_after_an_elimination(make: Any) -> None:
     assert read.state_dict() == strategy.state_dict()
     assert len(read.records) == 1
     assert read.records == strategy.records
-    assert read.steps == strategy.steps
     for side in (strategy, read):
         side.tell(waiting, 0.0)
         side.complete_round([1.0] * len(side.plan_round()))
@@ -148,11 +156,10 @@ def finish(strategy: MRLPF, judge: Any = answer) -> list[tuple[int, int]]:
     return pairs
 
 
-@pytest.mark.parametrize("reuse_data", [False, True])
-def test_exactly_the_horizon_is_asked(reuse_data: bool) -> None:
-    strategy = on_grid(horizon=50, reuse_data=reuse_data)
+def test_exactly_the_horizon_is_asked() -> None:
+    strategy = on_grid(horizon=50)
     pairs = finish(strategy)
-    assert len(pairs) == len(strategy.steps) == 50
+    assert len(pairs) == 50
     assert [record.setting.size for record in strategy.records] == [8, 20, 22]
     with pytest.raises(UnsupportedError, match="50 duels"):
         strategy.ask()
@@ -179,8 +186,7 @@ def test_active_sets_are_nested_and_asked_pairs_lie_within() -> None:
             left = max(active[-2], key=lambda row: float(strategy.active.mean[row]))
             assert left in active[-1]
     assert len(active[-1]) < 20
-    assert [r.num_items for r in strategy.records] == [len(a) for a in active[:-1]]
-    assert [r.outcome.num_left for r in strategy.records] == [len(a) for a in active[1:]]
+    assert [r.num_left for r in strategy.records] == [len(a) for a in active[1:]]
 
 
 @pytest.mark.parametrize("make", [on_grid, in_square])
@@ -231,12 +237,10 @@ def test_wrong_use_of_a_plan() -> None:
         strategy.complete_round([1.0] * 7)
     strategy.tell(query, 1.0)
     before = strategy.state_dict()
-    with pytest.raises(ComparisonDataError, match="6 rows for 7"):
-        strategy.complete_round([1.0] * 6)
-    with pytest.raises(ComparisonDataError, match="row 2"):
+    with pytest.raises(ComparisonDataError, match="query 2 is nan"):
         strategy.complete_round([1.0, 0.5, math.nan, 1.0, 1.0, 1.0, 1.0])
-    for wrong in (None, 0.5, torch.tensor(0.5), "1" * 7):
-        with pytest.raises(ComparisonDataError, match="`answers` must be a list"):
+    for wrong in (None, 0.5, torch.tensor(0.5), "1" * 7, [1.0] * 6):
+        with pytest.raises(ComparisonDataError, match="list or a tensor of 7 answers"):
             strategy.complete_round(wrong)  # type: ignore[arg-type]
     assert strategy.state_dict() == before
     strategy.complete_round([1.0, 0.0, 0.5, None, 1.0, 1.0, 0.0])
@@ -266,9 +270,9 @@ def test_skipped_duels_tell_nothing() -> None:
     strategy = on_grid(horizon=50)
     for _ in range(8):
         strategy.tell(strategy.ask(), None)
-    assert strategy.records[0].outcome.num_left == 20
-    assert strategy.records[0].outcome.max_sigma == pytest.approx(math.sqrt(2.0), abs=1e-4)
-    assert strategy.records[0].outcome.steepness == 4.0
+    assert strategy.records[0].num_left == 20
+    assert strategy.records[0].max_sigma == pytest.approx(math.sqrt(2.0), abs=1e-4)
+    assert strategy.records[0].steepness == 4.0
 
 
 def test_a_single_item_meets_itself() -> None:
@@ -282,7 +286,7 @@ def test_a_single_item_meets_itself() -> None:
     assert strategy.learner.data.num_comparisons == 60 - len(alone)
     assert [a != b for a, b in pairs[:8]] == [True] * 8
     assert strategy.recommend_index() == alone[0][0]
-    assert strategy.records[-1].outcome.max_sigma == 0.0
+    assert strategy.records[-1].max_sigma == 0.0
     assert MRLPF.from_state_dict(strategy.state_dict()).state_dict() == strategy.state_dict()
 
 
@@ -304,24 +308,24 @@ def test_first_pair_is_drawn_among_equals() -> None:
 # Logs, certificates and presets.
 
 
-def test_log_and_bounds() -> None:
+def test_sigma_and_gain_of_a_round() -> None:
+    """Property 14: eqs. (20) and (21) hold, and no pair is less sure than when it was asked."""
     strategy = on_grid(horizon=80, kappa=4.0, beta=0.1)
-    finish(strategy)
-    for record in strategy.records:
-        rows = [row for row in strategy.steps if row.round == record.setting.number]
-        assert len(rows) == record.setting.size
-        ridge, gain = record.setting.ridge, rows[-1].gain
-        assert {row.ridge for row in rows} == {ridge} == {0.25 * 4.0}
-        assert {row.beta for row in rows} == {0.1}
-        assert {row.share for row in rows} == {record.num_items / 20}
-        total = sum(row.sigma**2 for row in rows)
-        assert total <= bounds.variance_sum_bound(gain, ridge, 2.0) + 1e-12
-        assert record.outcome.max_sigma <= rows[-1].sigma + 1e-9
-        assert record.outcome.left_sigma <= record.outcome.width <= record.outcome.max_sigma
-        limit = bounds.sigma_bound(gain, ridge, record.setting.size, 2.0)
-        assert record.outcome.max_sigma <= limit + 1e-12
-        assert record.certificate == pytest.approx(min(0.5, 0.2 * record.outcome.width))
-    assert [row.step for row in strategy.steps] == list(range(1, 81))
+    unit = strategy.learner.unit_kernel()(GRID).to_dense().detach()
+    for size in strategy.sizes:
+        table, sigma = PairVarianceTable(unit, 0.25 * 4.0), []
+        for _ in range(size):
+            query = strategy.ask()
+            sigma.append(float(table.append(torch.tensor(query.indices))) ** 0.5)
+            strategy.tell(query, answer(query))
+        record, ridge, gain = strategy.records[-1], 1.0, float(table.gain)
+        assert all(b <= a + 1e-9 for a, b in itertools.pairwise(sigma))
+        assert gain == pytest.approx(0.5 * sum(math.log1p(one**2 / ridge) for one in sigma))
+        bound = 2 * 2.0 * gain / math.log1p(2.0 / ridge)
+        assert sum(one**2 for one in sigma) <= bound + 1e-12
+        assert record.width <= record.max_sigma <= min(sigma[-1], math.sqrt(bound / size)) + 1e-9
+        assert (record.setting.ridge, record.setting.beta) == (ridge, 0.1)
+        assert record.certificate == pytest.approx(min(0.5, 0.2 * record.width))
     assert strategy.certificate() == min(record.certificate for record in strategy.records)
 
 
@@ -346,17 +350,6 @@ def test_a_small_certificate_finishes() -> None:
     read = stored(strategy)
     assert read.finished
     assert read.recommend_index() == strategy.recommend_index()
-
-
-def test_adaptive_kappa() -> None:
-    strategy = on_grid(horizon=500, kappa=50.0, later_kappa="adaptive", beta=0.1)
-    finish(strategy)
-    previous = strategy.records[0]
-    for record in strategy.records[1:]:
-        p = 0.5 + min(0.5 - 1e-12, 2 * 0.1 * previous.outcome.left_sigma)
-        assert record.setting.kappa == pytest.approx(min(previous.setting.kappa, 1 / (p * (1 - p))))
-        previous = record
-    assert previous.setting.kappa < 50.0
 
 
 @pytest.mark.filterwarnings("ignore::botorch_pref.exceptions.ConfidenceWarning")
@@ -391,14 +384,14 @@ def test_theory_warns_of_steep_predictions() -> None:
     answers = (pairs[:, 0] > pairs[:, 1]).flatten().double()
     with pytest.warns(ConfidenceWarning, match="Round 1"):
         strategy.complete_round(answers)
-    assert strategy.records[0].outcome.steepness > 4.1
+    assert strategy.records[0].steepness > 4.1
 
 
 def test_preset_of_the_paper() -> None:
     strategy = MRLPF.paper(choices=GRID, horizon=50, seed=2, kernel="rbf", lengthscale=0.2)
     assert strategy.learner.penalty == pytest.approx(0.05)
     assert (strategy.kappa, strategy.later_kappa, strategy.width.value) == (1.0, None, 1.0)
-    assert (strategy.active.ci_scale, strategy.regularizer) == ("probability", "theta_mean")
+    assert (strategy.ci_scale, strategy.regularizer) == ("probability", "theta_mean")
     assert strategy.recommendation == "last_round"
     finish(strategy)
     assert all(record.setting.ridge == pytest.approx(0.05) for record in strategy.records)
@@ -409,9 +402,8 @@ def test_preset_of_the_paper() -> None:
 # On a box.
 
 
-@pytest.mark.parametrize("refine", [False, True])
-def test_the_active_set_of_a_box(refine: bool) -> None:
-    strategy = in_square(beta=Width("bayes", 0.5), refine=refine)
+def test_the_active_set_of_a_box() -> None:
+    strategy = in_square(beta=Width("bayes", 0.5))
     for size in round_sizes(25):
         before = list(strategy.active.eliminations)
         for _ in range(size):
@@ -420,7 +412,7 @@ def test_the_active_set_of_a_box(refine: bool) -> None:
             assert not torch.equal(query.items[0], query.items[1])
             strategy.tell(query, float(_bump(query.items[0]) > _bump(query.items[1])))
         assert (strategy.active.slack(strategy.active.pool) >= -1e-9).all()
-    shares = [record.outcome.share for record in strategy.records]
+    shares = [record.share for record in strategy.records]
     assert shares == sorted(shares, reverse=True)
     assert shares[-1] < 0.5
     best = strategy.recommend()
@@ -436,13 +428,10 @@ def _bump(item: torch.Tensor) -> float:
     return -float(((item - item.new_tensor([0.3, 1.0])) / item.new_tensor([1.0, 4.0])).norm())
 
 
-@pytest.mark.parametrize(("refine", "share"), [(True, 0.999), (False, 0.9)])
-def test_selected_pairs_are_the_most_uncertain(refine: bool, share: float) -> None:
-    strategy = in_square(horizon=100, seed=1, kappa=6.0, refine=refine)
+def test_selected_pairs_are_the_most_uncertain() -> None:
+    strategy = in_square(horizon=100, seed=1, kappa=6.0)
     for _ in range(9):
         strategy.tell(strategy.ask(), 1.0)
-    sigma = [row.sigma for row in strategy.steps]
-    assert all(b <= a * 1.03 for a, b in itertools.pairwise(sigma))
     query = strategy.ask()
     pairs = SQUARE[0] + (SQUARE[1] - SQUARE[0]) * rand(4000, 2, 2, seed=9)
     pairs = torch.cat([pairs, query.items.unsqueeze(0)])
@@ -455,8 +444,7 @@ def test_selected_pairs_are_the_most_uncertain(refine: bool, share: float) -> No
     )
     with torch.no_grad():
         variance = 0.25 * PairVariance(model)(pairs)
-    assert float(variance[-1]) >= share * float(variance.max())
-    assert strategy.steps[-1].sigma == pytest.approx(float(variance[-1]) ** 0.5, rel=1e-5)
+    assert float(variance[-1]) >= 0.9 * float(variance.max())
 
 
 def test_the_certificate_holds_for_the_pool_that_a_round_leaves() -> None:
@@ -480,9 +468,8 @@ def test_the_certificate_holds_for_the_pool_that_a_round_leaves() -> None:
             widest = 0.05**0.5 * float(PairVariance(model)(pairs.flatten(0, 1)).max()) ** 0.5
         record = strategy.records[-1]
         assert widest > 0.0
-        assert record.outcome.width >= widest * (1 - 1e-6)
-        assert record.certificate >= min(0.5, 2.0 * record.closing.beta * widest) * (1 - 1e-6)
-        assert 0.0 < record.outcome.left_sigma <= record.outcome.width
+        assert record.width >= widest * (1 - 1e-6)
+        assert record.certificate >= min(0.5, 2.0 * record.setting.beta * widest) * (1 - 1e-6)
 
 
 # Regret.
@@ -528,3 +515,179 @@ def test_a_level_that_is_left_alone_ends_a_plan(levels: int) -> None:
     told = f"A single item is left after {strategy.num_answers} of 60 duels: nothing is left to ask"
     with pytest.raises(UnsupportedError, match=told):
         strategy.ask()
+
+
+# Widths and sizes.
+
+TABLE = {
+    1: (1,),
+    2: (2,),
+    10: (4, 6),
+    50: (8, 20, 22),
+    100: (10, 32, 57, 1),
+    300: (18, 74, 149, 59),
+    2000: (45, 300, 775, 880),
+    10000: (100, 1000, 3163, 5625, 112),
+}
+
+
+def test_round_sizes() -> None:
+    """Property 15, in whole numbers."""
+    assert {horizon: round_sizes(horizon) for horizon in TABLE} == TABLE
+    for horizon in range(3, 2001):
+        sizes = round_sizes(horizon)
+        assert sum(sizes) == horizon
+        assert min(sizes) >= 1
+        assert len(sizes) <= math.ceil(math.log2(math.log2(horizon))) + 1
+    exact = (10**9 + 1) ** 2  # floats take its root for one less than it is
+    assert [round_sizes(exact + more)[0] for more in (0, 1)] == [10**9 + 1, 10**9 + 2]
+    for wrong in (0, -3, 2.5, "7", None, True):
+        with pytest.raises(ComparisonDataError, match="`horizon`"):
+            round_sizes(wrong)
+
+
+def test_widths_by_hand() -> None:
+    """Eq. (14), and the numbers of a usual case."""
+    width = Width("theory", norm_bound=3.0, delta=0.05)
+    for kappa, rounded in ((22.1, 17.3), (6.0, 9.4)):
+        beta = width.beta(0.05, kappa, 5, math.log(100))
+        by_hand = 0.25 * (3.0 + math.sqrt(kappa / 0.05 * math.log(2 * 5 * 100 / 0.05)))
+        assert beta == pytest.approx(by_hand, abs=1e-12)
+        assert beta == pytest.approx(rounded, abs=0.06)
+    assert Width("constant", 0.7).beta(0.05, 6.0, 5, 3.0) == 0.7
+    assert Width("bayes", 2.0).beta(0.25, 6.0, 5, 3.0) == pytest.approx(0.25 * 2.0 / 0.5)
+    assert (as_width(2), as_width(0)) == (Width("constant", 2.0), Width("constant", 0.0))
+    assert as_width(Width("bayes", 0.5)._asdict()) == Width("bayes", 0.5)
+    values = [practical_width(*case).value for case in ((15, 2), (14, 3), (15, 6), (45, 1))]
+    assert values == [1.0, (14 / 21) ** 2, 0.25, 1.0]
+
+
+@pytest.mark.parametrize(
+    "beta",
+    [-1.0, math.nan, True, "bayes", None, Width("other"), Width("bayes", 0.0)]
+    + [Width("theory", norm_bound=-1.0), Width("theory", delta=2.0), {"sort": "bayes"}],
+)
+def test_bad_widths(beta: Any) -> None:
+    with pytest.raises(ComparisonDataError, match="`beta`"):
+        as_width(beta)
+
+
+def test_slope_and_steepness_of_links() -> None:
+    difference = torch.tensor([-2.0, 0.3, 1.1], dtype=torch.float64)
+    for link in (LogitLikelihood(), ProbitLikelihood(), LogitLikelihood(3.0)):
+        interval = Interval("latent", link)
+        h = torch.cat([difference, difference.new_zeros(1)]).requires_grad_()
+        (slopes,) = torch.autograd.grad(link(h).sum(), h)
+        assert interval.slope == pytest.approx(float(slopes[-1]))
+        assert interval.steepness(difference) == pytest.approx(float(1 / slopes[:-1].min()))
+    assert Interval("latent", LogitLikelihood()).slope == 0.25
+    bound = steepness_bound(1.7)
+    at = torch.tensor([math.sqrt(2) * 1.7], dtype=torch.float64)
+    assert bound == pytest.approx(Interval("latent", LogitLikelihood()).steepness(at))
+
+
+# Eliminations.
+
+scales = pytest.mark.parametrize("ci_scale", ["probability", "latent"])
+
+
+def make_case(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    root = rand(n, n, seed=seed)
+    covariance = 0.02 * root @ root.T
+    own = covariance.diagonal()
+    sigma = (own[:, None] + own - 2 * covariance).clamp_min(0.0).sqrt()
+    return 3 * rand(n, seed=seed + 1), sigma
+
+
+@scales
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), beta=st.floats(0.0, 3.0))
+def test_survivors_by_brute_force(ci_scale: Any, seed: int, beta: float) -> None:
+    """Properties 16 and 18; the latent scale eliminates no less."""
+    mean, sigma = make_case(9, seed)
+    survivors = Interval(ci_scale, LogitLikelihood()).survivors
+    keep = survivors(mean, sigma, beta)
+    for i in range(9):
+        expected = True
+        for j in range(9):
+            h = float(mean[i] - mean[j])
+            if ci_scale == "probability":
+                expected &= 1 / (1 + math.exp(-h)) + beta * float(sigma[i, j]) >= 0.5 - 1e-12
+            else:
+                expected &= h + 4 * beta * float(sigma[i, j]) >= -1e-12
+        assert bool(keep[i]) == expected
+    assert keep[mean.argmax()]
+    assert (survivors(mean, sigma, beta + 0.3) | ~keep).all()
+    assert survivors(mean, sigma, 0.0).nonzero().flatten().tolist() == [int(mean.argmax())]
+    latent, chance = (
+        Interval(scale, LogitLikelihood()).survivors(mean, sigma, beta)
+        for scale in ("latent", "probability")
+    )
+    assert (chance | ~latent).all()
+
+
+@scales
+def test_slack_on_a_box_by_brute_force(ci_scale: Any) -> None:
+    """Its gradient is that of finite differences."""
+    pairs = rand(12, 2, 2, seed=3) * 4.0
+    model = PreferenceGP.from_pairs(
+        pairs,
+        (pairs[:, 0].sum(-1) > pairs[:, 1].sum(-1)).double(),
+        covar_module=make_kernel(2).requires_grad_(False),
+        input_transform=Normalize(2, bounds=torch.tensor([[0.0, 0.0], [4.0, 4.0]]).double()),
+        variance=6.0,
+    )
+    rule = Elimination(model, pairs.flatten(end_dim=1), 0.3, Interval(ci_scale, LogitLikelihood()))
+    items = 4.0 * rand(3, 5, 2, seed=4)
+    slack = rule.slack(items)
+    assert slack.shape == (3, 5)
+    for index in itertools.product(range(3), range(5)):
+        x = items[index]
+        posterior = model.pair_posterior(
+            torch.stack([x.expand_as(rule.witnesses), rule.witnesses], dim=-2)
+        )
+        h, sd = posterior.mean.flatten(), posterior.variance.flatten().sqrt()
+        bound = h + 4 * 0.3 * sd if ci_scale == "latent" else torch.sigmoid(h) + 0.3 * sd - 0.5
+        assert float(slack[index]) == pytest.approx(float(bound.min()), abs=1e-6)
+    best = rule.witnesses[model.posterior(rule.witnesses).mean.argmax()]
+    assert float(rule.slack(best)) == pytest.approx(0.0, abs=1e-6)
+    at = torch.tensor([1.3, 2.9], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(rule.slack(at), at)
+    torch.testing.assert_close(gradient, numerical_gradient(rule.slack, at), atol=1e-6, rtol=1e-6)
+
+
+# Theory.
+
+ITEMS, DUELS, RUNS = 12, 40, 300
+PENALTY, DELTA = 0.5, 0.1
+
+
+def test_the_interval_of_a_fixed_design_covers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.linspace(0.0, 1.0, ITEMS, dtype=torch.float64).unsqueeze(-1)
+    kernel = torch.as_tensor(gram("rbf", X.numpy(), X.numpy(), [0.2]))
+    weights = torch.randn(ITEMS, generator=generator, dtype=torch.float64)
+    norm = (weights @ kernel @ weights).sqrt()
+    utility, bound = 2.0 * kernel @ weights / norm, 2.0
+    first, second = torch.randint(ITEMS, (2, DUELS), generator=generator)
+    second = torch.where(first == second, (first + 1) % ITEMS, second)
+    difference = utility.unsqueeze(-1) - utility
+    kappa = float((2.0 + 2.0 * torch.cosh(difference)).max())
+    table = PairVarianceTable(kernel, PENALTY * kappa)
+    engine = FiniteEngine(kernel, penalty=PENALTY, batch_shape=(RUNS,))
+    for i, j in zip(first.tolist(), second.tolist(), strict=True):
+        pair = torch.tensor([i, j])
+        table.append(pair)
+        uniform = torch.rand(RUNS, generator=generator, dtype=torch.float64)
+        engine.append(pair.expand(RUNS, 2), (uniform < torch.sigmoid(difference[i, j])).double())
+    mean = engine.posterior().mean
+    error = (
+        torch.sigmoid(mean.unsqueeze(-1) - mean.unsqueeze(-2)) - torch.sigmoid(difference)
+    ).abs()
+    # Theorem 4.7 for one pair, L = 1/4.
+    width = 0.25 * (bound + 0.5 * math.sqrt(2.0 * kappa / PENALTY * math.log(2.0 / DELTA)))
+    sigma = table.variance.sqrt()
+    covered = (error <= width * sigma + 1e-12).double().mean(0)
+    assert covered.min() >= 1.0 - DELTA
+    # Not because everything is covered: a tenth of the width is too narrow for some pair.
+    assert (error <= 0.1 * width * sigma + 1e-12).double().mean(0).min() < 1.0 - DELTA
