@@ -32,9 +32,10 @@ class _Advise(Session):
         strategy, preset = study.strategy, self.args.preset
         if not isinstance(strategy, COBOL):
             raise UsageError(f"{name} is one of {type(strategy).__name__}, not of COBOL.")
-        if strategy.settings.feedback != "accept":
+        if strategy.feedback != "accept":
             raise UsageError(f"{name} asks for comparisons; here one accepts or rejects items.")
-        if preset and _PRESETS[preset](space=study.space).settings != strategy.settings:
+        options = strategy.state_dict()["options"]
+        if preset and _PRESETS[preset](space=study.space).state_dict()["options"] != options:
             raise UsageError(f"{name} was not begun with --preset {preset}.")
 
     def greeting(self, study: Study) -> str:

@@ -171,9 +171,9 @@ def _report(
         text = f"{same} of {len(duels)} duels ({same / len(duels):.0%})"
         lines.append(("identical pairs", text))
     if isinstance(strategy, BudgetedStrategy):
-        settings, asked = strategy.settings, strategy.records
+        asked = strategy.records
         if all(record.phase == "initial" for record in asked):
-            whole = settings.num_initial_duels + settings.num_initial_values
+            whole = strategy.num_initial_duels + strategy.num_initial_values
             text = f"all {len(asked)} queries were of it, so random; "
             lines.append(("initial design", f"{text}a --horizon above {whole} goes beyond"))
     noun = _NOUNS[kinds.iloc[0]] if kinds.nunique() == 1 else "query"

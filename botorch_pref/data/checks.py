@@ -7,7 +7,8 @@ import operator
 import warnings
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Final, Literal, NamedTuple, TypeGuard
+from numbers import Real
+from typing import Any, Final, Literal, NamedTuple, TypeGuard, get_args
 
 import numpy as np
 import torch
@@ -234,14 +235,14 @@ def checked_fields(
     return datapoints, pairs, wins, count, annotator
 
 
-ENDLESS = "inf"
+_NO_NUMBERS = ("inf", "-inf", "nan")
 
 
 def is_positive(value: object) -> TypeGuard[float]:
     """Whether it is a positive, finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    return 0 < value < math.inf
+    return 0 < float(value) < math.inf
 
 
 def checked_positive(argument: str, value: object) -> float:
@@ -270,8 +271,8 @@ def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:
     return checked_positive(argument, value)
 
 
-def check_count(argument: str, value: object, least: int) -> None:
-    """Checks a whole number.
+def check_count(argument: str, value: object, least: int) -> int:
+    """A whole number, also of NumPy's, as an ``int``.
 
     Raises:
         ComparisonDataError: If it is none, or less than ``least``; names the argument.
@@ -283,6 +284,30 @@ def check_count(argument: str, value: object, least: int) -> None:
     if isinstance(value, bool) or number < least:
         raise ComparisonDataError(
             f"`{argument}` must be a whole number, at least {least}, not {value!r}."
+        )
+    return number
+
+
+def checked_flag(argument: str, value: object) -> bool:
+    """True or False.
+
+    Raises:
+        ComparisonDataError: If it is anything else; names the argument.
+    """
+    if not isinstance(value, bool):
+        raise ComparisonDataError(f"`{argument}` must be True or False, not {value!r}.")
+    return value
+
+
+def check_word(argument: str, value: object, words: Any) -> None:
+    """Checks one of the words of a ``Literal``.
+
+    Raises:
+        ComparisonDataError: If it is none; names the argument and the words.
+    """
+    if value not in get_args(words):
+        raise ComparisonDataError(
+            f"`{argument}` must be one of {', '.join(get_args(words))}, not {value!r}."
         )
 
 
@@ -310,18 +335,16 @@ def plain(value: Any) -> Any:
 
 
 def endless_to_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with a word for what is infinite, for which JSON has no number."""
-    return {name: ENDLESS if value == math.inf else value for name, value in options.items()}
+    """Options with a word for what is infinite or no number, for which JSON has no number."""
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in options.items()
+    }
 
 
 def endless_from_json(options: Mapping[str, Any]) -> dict[str, Any]:
     """Reads what :func:`endless_to_json` wrote."""
     return {
-        name: math.inf if isinstance(value, str) and value == ENDLESS else value
+        name: float(value) if isinstance(value, str) and value in _NO_NUMBERS else value
         for name, value in options.items()
     }
-
-
-def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as a user gave them, or as :func:`endless_to_json` wrote them."""
-    return endless_from_json({name: plain(value) for name, value in options.items()})

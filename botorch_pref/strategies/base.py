@@ -6,22 +6,29 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from types import FunctionType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_pref.data.checks import check_count, checked_seed, plain
+from botorch_pref.data.checks import (
+    check_count,
+    checked_seed,
+    endless_from_json,
+    endless_to_json,
+    plain,
+)
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.queries import Evaluate, Query
 from botorch_pref.space import Feasible, Maximum, SearchSpace
 
 STATE_VERSION = 1
-KernelArgument = Kernel | Callable[[int], Kernel] | None
+KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
 """A caller's kernel, or what makes one for a number of dimensions; ``None`` for the default."""
 
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
@@ -221,7 +228,7 @@ class Strategy(ABC):
         with _reading("space"):
             space = SearchSpace.from_state_dict(state["space"], device)
         with _reading("options"):
-            options = dict(state["options"])
+            options = endless_from_json(state["options"])
             kernel = options.pop("covar_module", None)
             if (kernel is None) != (covar_module is None):
                 raise ComparisonDataError(
@@ -255,7 +262,7 @@ class Strategy(ABC):
     def _options(self) -> dict[str, Any]:
         """The constructor's keyword arguments but the seed, as plain JSON."""
         names = (name for name in _keyword_arguments(type(self)) if name != "seed")
-        return {name: _to_json(getattr(self, name)) for name in names}
+        return endless_to_json({name: _to_json(getattr(self, name)) for name in names})
 
     def _progress(self) -> dict[str, Any]:
         """What the next query depends on beside options and history, as plain JSON."""
@@ -346,6 +353,21 @@ def expected_answers(
         even = min(chances.values()) >= chances[best] - _NO_DIFFERENCE
         answered.append(Answered(query, 0.5 if even and 0.5 in (query.answers or ()) else best))
     return answered
+
+
+def own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | None:
+    """A copy of a caller's kernel, of the type and on the device of the space."""
+    if covar_module is None:
+        return None
+    kernel: object = deepcopy(covar_module)
+    if not isinstance(kernel, Kernel) and callable(kernel):
+        kernel = kernel(space.num_features)
+    if not isinstance(kernel, Kernel):
+        raise ComparisonDataError(
+            f"`covar_module` must be a kernel, or make one of a number of dimensions, not "
+            f"{covar_module!r}."
+        )
+    return kernel.to(space.bounds)
 
 
 def as_likelihood(

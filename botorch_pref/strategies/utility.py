@@ -41,6 +41,7 @@ from botorch_pref.strategies.base import (
     as_likelihood,
     best_of_sample,
     expected_answers,
+    own_kernel,
     same_item,
 )
 
@@ -91,7 +92,7 @@ class UtilityLearner:
         self.learns = isinstance(hyperparameters, str)
         self._values = fixed_values(hyperparameters, space.num_features)
         self.kind = self._values.get("kernel", "rbf")
-        self._kernel = _own_kernel(covar_module, space)
+        self._kernel = own_kernel(covar_module, space)
         if self._kernel is not None:
             if not self.learns:
                 raise ComparisonDataError(
@@ -596,21 +597,6 @@ def masked(values: Tensor, mask: Tensor) -> Tensor:
     """Values with ``-inf`` where masked, unless nothing finite would be left."""
     left = values.masked_fill(mask, -torch.inf)
     return left if bool(left.isfinite().any()) else values
-
-
-def _own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | None:
-    """A copy of a caller's kernel, of the type and on the device of the space."""
-    if covar_module is None:
-        return None
-    kernel: object = copy.deepcopy(covar_module)
-    if not isinstance(kernel, Kernel) and callable(kernel):
-        kernel = kernel(space.num_features)
-    if not isinstance(kernel, Kernel):
-        raise ComparisonDataError(
-            f"`covar_module` must be a kernel, or make one of a number of dimensions, not "
-            f"{covar_module!r}."
-        )
-    return kernel.to(space.bounds)
 
 
 def _differs(query: Query) -> bool:

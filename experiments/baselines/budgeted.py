@@ -3,8 +3,7 @@ r"""GP-UCB, MF-GP-UCB and Borda-UCB: rivals of COMP-GP-UCB with its prices and i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, ClassVar
 
 import torch
 from botorch.models.model import Model
@@ -12,27 +11,17 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
-from botorch_pref.data.checks import checked_positive
+from botorch_pref.data.checks import checked_positive, endless_to_json
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.budgeted import (
-    Chosen,
-    Kind,
-    ModelSettings,
+from botorch_pref.strategies.budgeted import Chosen, Kind, QueryRecord
+from botorch_pref.strategies.comp_gp_ucb import (
+    LEAST_GAMMA,
+    OptimisticStep,
     TwoModelStrategy,
-    WidthOptions,
     WidthRecord,
-    WidthSettings,
+    row_of,
 )
-from botorch_pref.strategies.budgeted.step import OptimisticStep, row_of
-
-
-@dataclass(frozen=True)
-class ValueSettings(ModelSettings):
-    """Settings of a strategy that asks for values: by default all initial queries are values."""
-
-    num_initial_duels: int = 0
-    num_initial_values: int = 10
 
 
 class GPUCB(TwoModelStrategy):
@@ -45,7 +34,7 @@ class GPUCB(TwoModelStrategy):
 
     With ``num_initial_values`` of what the budget pays for, all values are of random items: the
     control that chooses nothing. For the options see
-    :class:`~botorch_pref.strategies.budgeted.ModelSettings`.
+    :class:`~botorch_pref.strategies.comp_gp_ucb.TwoModelStrategy`.
 
     Example:
         >>> strategy = GPUCB(bounds=bounds, value_cost=1, budget=100)
@@ -54,24 +43,24 @@ class GPUCB(TwoModelStrategy):
         ...     strategy.tell(query, measure(query.items))
     """
 
-    settings_type = ValueSettings
     kinds = ("value",)
+
+    def __init__(
+        self, *args: Any, num_initial_duels: int = 0, num_initial_values: int = 10, **options: Any
+    ) -> None:
+        options |= {
+            "num_initial_duels": num_initial_duels,
+            "num_initial_values": num_initial_values,
+        }
+        super().__init__(*args, **options)
 
     def _next(self) -> Chosen:
         record = self.record_type("value", "values")
-        if not self.beliefs.values:
+        if not self.values.answers:
             return Chosen(record, *self._uniform("first", len(self.records)))
         step = self._step()
         found = step.maximum(step.of_values())
         return Chosen(record, found.items[0], row_of(found))
-
-
-@dataclass(frozen=True)
-class DuelSettings(ModelSettings):
-    """Settings of a strategy that asks duels: by default all initial queries are duels."""
-
-    num_initial_duels: int = 100
-    num_initial_values: int = 0
 
 
 class BordaUCB(TwoModelStrategy):
@@ -80,19 +69,27 @@ class BordaUCB(TwoModelStrategy):
     This is phase 1 of :class:`~botorch_pref.strategies.CompGPUCB` for ever, so the control that
     never buys a value: GP-UCB on the Borda function, the algorithm of Theorem 2 of Xu, Joshi,
     Singh and Dubrawski (2020). For the options see
-    :class:`~botorch_pref.strategies.budgeted.ModelSettings`.
+    :class:`~botorch_pref.strategies.comp_gp_ucb.TwoModelStrategy`.
 
     Example:
         >>> strategy = BordaUCB(choices=table, duel_cost=0.1, budget=100)
         >>> query = strategy.ask()
     """
 
-    settings_type = DuelSettings
     kinds = ("duel",)
-    record_type = WidthRecord
+    record_type: ClassVar[type[QueryRecord]] = WidthRecord
+
+    def __init__(
+        self, *args: Any, num_initial_duels: int = 100, num_initial_values: int = 0, **options: Any
+    ) -> None:
+        options |= {
+            "num_initial_duels": num_initial_duels,
+            "num_initial_values": num_initial_values,
+        }
+        super().__init__(*args, **options)
 
     def _next(self) -> Chosen:
-        if not self.beliefs.duels:
+        if not self.duels.answers:
             record = WidthRecord("duel", "duels")
             return Chosen(record, *self._uniform("first", len(self.records)))
         step = self._step()
@@ -101,19 +98,19 @@ class BordaUCB(TwoModelStrategy):
         return Chosen(record, found.items[0], row_of(found))
 
 
-class RandomDuels(TwoModelStrategy):
+class RandomDuels(BordaUCB):
     r"""Duels random items against random ones, whatever was answered.
 
     It models and recommends as :class:`BordaUCB` does, so a comparison with that one measures the
     rule alone; all its queries are such as the initial design consists of. For the options see
-    :class:`~botorch_pref.strategies.budgeted.ModelSettings`.
+    :class:`~botorch_pref.strategies.comp_gp_ucb.TwoModelStrategy`.
     """
 
-    settings_type = DuelSettings
-    kinds = ("duel",)
+    record_type = QueryRecord
 
     def _next(self) -> Chosen:
-        self.beliefs.learn()
+        self.duels.learn()
+        self.values.learn()
         record = self.record_type("duel", "random")
         return Chosen(record, *self._uniform("random", self._num_later()))
 
@@ -194,32 +191,6 @@ class MultiFidelityUCB(ItemAcquisitionFunction):
         return torch.minimum(upper_bound(self.model, X, self.beta), cheap)
 
 
-class MFGPUCBOptions(WidthOptions, total=False):
-    r"""The options of :class:`~botorch_pref.strategies.MFGPUCB`; see :class:`MFSettings`."""
-
-    zeta: float
-
-
-@dataclass(frozen=True)
-class MFSettings(WidthSettings):
-    r"""Settings of MF-GP-UCB; for the others see the bases.
-
-    Attributes:
-        zeta: By how much the objective may exceed how often an item wins, both taken as they are,
-            at least 0. It is the disagreement that the default ``gamma`` is a quarter of.
-    """
-
-    zeta: float = 0.08
-
-    def _disagreement(self) -> float:
-        return self.zeta
-
-    def _check(self) -> None:
-        super()._check()
-        if self.zeta != 0:
-            checked_positive("zeta", self.zeta)
-
-
 class MFGPUCB(TwoModelStrategy):
     r"""Takes the smaller of both bounds for the objective's; duels what duels know little of.
 
@@ -236,13 +207,11 @@ class MFGPUCB(TwoModelStrategy):
         >>> query = strategy.ask()
 
     Attributes:
-        gamma: Below which width an item is measured now.
+        width_limit: Below which width an item is measured now, at first ``gamma``.
         streak: How many duels there were in a row since ``gamma`` was multiplied.
     """
 
-    settings_type = MFSettings
     record_type = WidthRecord
-    settings: MFSettings
 
     def __init__(
         self,
@@ -251,7 +220,11 @@ class MFGPUCB(TwoModelStrategy):
         space: SearchSpace | None = None,
         *,
         seed: int = 0,
-        **options: Unpack[MFGPUCBOptions],
+        zeta: float = 0.08,
+        gamma: float | None = None,
+        gamma_factor: float = 2.0,
+        gamma_streak: int = 10,
+        **options: Any,
     ) -> None:
         r"""Set up a strategy without data.
 
@@ -260,41 +233,50 @@ class MFGPUCB(TwoModelStrategy):
             choices: ``n x d``-dim table of items, or
             space: a search space.
             seed: The seed of all draws.
-            **options: See :class:`~experiments.baselines.budgeted.MFSettings`.
+            zeta: By how much the objective may exceed how often an item wins, both taken as they
+                are, at least 0.
+            gamma: Below which width of the Borda function an item is measured; None for a quarter
+                of ``zeta`` and at least 0.02.
+            gamma_factor: What ``gamma`` is multiplied by after ``gamma_streak`` duels in a row.
+            gamma_streak: See there.
+            **options: See :class:`~botorch_pref.strategies.comp_gp_ucb.TwoModelStrategy`.
 
         Raises:
             ComparisonDataError: If an option is unknown or out of range; names it.
             SearchSpaceError: If the domain cannot be used.
         """
         super().__init__(bounds, choices, space, seed=seed, **options)
-        self.gamma, self.streak = self.settings.first_gamma, 0
+        self.zeta = 0.0 if zeta == 0 else checked_positive("zeta", zeta)
+        if gamma is not None and gamma not in (0, math.inf):
+            gamma = checked_positive("gamma", gamma)
+        self.gamma, self.gamma_factor, self.gamma_streak = gamma, gamma_factor, gamma_streak
+        self.width_limit = max(self.zeta / 4, LEAST_GAMMA) if gamma is None else gamma
+        self.streak = 0
 
     def _next(self) -> Chosen:
-        step, beliefs, gamma = self._step(), self.beliefs, self.gamma
-        if beliefs.duels:
-            rule = self._rule(step) if beliefs.values else step.of_duels()
+        step, gamma = self._step(), self.width_limit
+        if self.duels.answers:
+            rule = self._rule(step) if self.values.answers else step.of_duels()
             found = step.maximum(rule)
             width, item, row = step.width(found.items[0]), found.items[0], row_of(found)
         else:
             width = step.first_width
             item, row = self._uniform("first", len(self.records))
         kind: Kind = "duel" if width >= gamma else "value"
-        if kind == "duel":
-            self.gamma, self.streak = self.settings.after_duel(gamma, self.streak)
-        else:
-            self.streak = 0
+        self.streak = self.streak + 1 if kind == "duel" else 0
+        if self.streak == self.gamma_streak:
+            self.width_limit, self.streak = gamma * self.gamma_factor, 0
         record = WidthRecord(kind, "multi-fidelity", width, gamma)
         return Chosen(record, item, row)
 
     def _rule(self, step: OptimisticStep) -> MultiFidelityUCB:
-        beliefs, zeta = step.beliefs, self.settings.zeta
-        return MultiFidelityUCB(beliefs.objective(), beliefs.borda(), step.beta, zeta=zeta)
+        return MultiFidelityUCB(step.objective, step.borda, step.beta, zeta=self.zeta)
 
     def _progress(self) -> dict[str, Any]:
-        gamma = None if math.isinf(self.gamma) else self.gamma
-        return super()._progress() | {"gamma": gamma, "streak": self.streak}
+        moving = {"width_limit": self.width_limit, "streak": self.streak}
+        return super()._progress() | endless_to_json(moving)
 
     def _restore(self, progress: dict[str, Any]) -> None:
         super()._restore(progress)
-        gamma = progress["gamma"]
-        self.gamma, self.streak = math.inf if gamma is None else gamma, progress["streak"]
+        self.width_limit = float(progress["width_limit"])
+        self.streak = progress["streak"]

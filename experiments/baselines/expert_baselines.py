@@ -18,7 +18,7 @@ References:
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -26,11 +26,9 @@ from botorch_pref.acquisition import ExpertAugmentedLCB
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import COBOL
 from botorch_pref.strategies.base import Answered, Strategy
-from botorch_pref.strategies.cobol.beliefs import Beliefs
-from botorch_pref.strategies.cobol.candidates import TOLERANCE, best
-from botorch_pref.strategies.cobol.options import CobolOptions, Settings
+from botorch_pref.strategies.cobol import TOLERANCE, Candidate, best
 
 _COINCIDE = 1e-3  # two candidates, in lengths of the box's sides
 
@@ -43,61 +41,32 @@ class _Proposal(NamedTuple):
     row: int | None
 
 
-class ExpertBaseline(Strategy):
+class ExpertBaseline(COBOL):
     r"""What these strategies share: an initial design, and that what is accepted is evaluated.
 
-    The initial design is that of :class:`~botorch_pref.strategies.COBOL` of the same seed. The
-    recommendation is the item with the largest value measured. For ``bounds``, ``choices``,
-    ``space`` and ``seed`` see :class:`~botorch_pref.strategies.base.Strategy`.
+    The initial design is that of :class:`~botorch_pref.strategies.COBOL` of the same seed, and so
+    are models and options: all have ``num_initial_values``; those with a model of the objective
+    ``beta``, ``noise`` and ``lengthscale_prior``; CoExBO also what the label model has,
+    ``trust_weight`` and ``num_initial_labels``. The recommendation is the item with the largest
+    value measured.
 
     Attributes:
-        settings: As of COBOL. All have ``num_initial_values``; those with a model of the
-            objective ``beta``, ``noise`` and ``lengthscale_prior``; CoExBO also what the label
-            model has, ``trust_weight`` and ``num_initial_labels``.
         round: How many items were proposed.
     """
 
     _asks = (Label, Evaluate)
+    _absent = False  # whether the expert did not answer since the last evaluation
 
     initial_labels = False
     """Whether labels belong to the initial design."""
-
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        seed: int = 0,
-        **options: Unpack[CobolOptions],
-    ) -> None:
-        super().__init__(bounds, choices, space, seed=seed)
-        self.settings = Settings.checked(**options)
-        self.beliefs = Beliefs(self.space, self.settings, self.seed)
-        self._due: list[tuple[list[float], int | None]] = []  # accepted, to be evaluated
-        self._rejections = 0  # since the last evaluation
-        self._absent = False  # whether the expert did not answer since
 
     def is_initial(self, query: Query) -> bool:
         """Whether a query of this strategy belongs to the initial design."""
         return query.id < self._num_initial
 
-    def recommend(self) -> Tensor:
-        r"""The item with the largest value measured.
-
-        Raises:
-            ComparisonDataError: If nothing was evaluated yet.
-        """
-        return self._best_query().items.to(self.space.bounds)
-
-    def recommend_index(self) -> int:
-        """Its row in the choices."""
-        self.space.table  # noqa: B018 (raises on a box)
-        return int(self._best_query().indices)
-
     def tell(self, query: Query, answer: float | None) -> None:
         """Learn a label or a value; see the base class."""
-        super().tell(query, answer)
+        Strategy.tell(self, query, answer)
         told = self.history[-1].answer
         if isinstance(query, Evaluate):
             self._rejections, self._absent = 0, False
@@ -105,7 +74,7 @@ class ExpertBaseline(Strategy):
             self._absent = told is None
             self._rejections += told == 0.0
             if told == 1.0:
-                self._due.append((query.items.tolist(), query.indices))
+                self._due.append((Candidate.shown(query), query.id))
 
     @abstractmethod
     def _next(self) -> _Proposal:
@@ -113,25 +82,23 @@ class ExpertBaseline(Strategy):
 
     @property
     def _num_initial(self) -> int:
-        labels = self.settings.num_initial_labels if self.initial_labels else 0
-        return self.settings.num_initial_values + labels
+        labels = self.num_initial_labels if self.initial_labels else 0
+        return self.num_initial_values + labels
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if self._due:
-            values, row = self._due.pop(0)
-            item = self.space.bounds.new_tensor(values)
-            return Evaluate(query_id, item, row, annotator)
+            return Evaluate(query_id, *self._due.pop(0)[0], annotator)
         number, self.round = self.round, self.round + 1
-        asks, item, row = self._initial(number) if self._is_early(number) else self._next()
+        asks, item, row = self._early(number) if self._is_early(number) else self._next()
         kind = Label if asks else Evaluate
         return kind(query_id, item, row, annotator)
 
     def _is_early(self, number: int) -> bool:
         """Whether a proposal is one of the initial design, which goes on until there is a value."""
-        return number < self._num_initial or not self.beliefs.measured
+        return number < self._num_initial or not self.values.answers
 
-    def _initial(self, number: int) -> _Proposal:
-        values = self.settings.num_initial_values
+    def _early(self, number: int) -> _Proposal:
+        values = self.num_initial_values
         asks = values <= number < self._num_initial
         number -= values if asks else 0
         return self._sampled(asks, number, derive_seed(self.seed, f"initial {asks}", 0))
@@ -147,12 +114,12 @@ class ExpertBaseline(Strategy):
 
     def _optimistic(self, asks: bool, weight: float = 0.0) -> _Proposal:
         """Where ``mean + beta sd`` is largest, plus an expert's belief with some weight."""
-        self.beliefs.learn(self.round)
-        beliefs = self.beliefs.without(self._unmeasured())
-        expert = beliefs.expert() if weight else None
-        objective, beta = beliefs.objective(), beliefs.beta()
+        self.refit()
+        pending = self._unmeasured()
+        objective, expert = self.objective(pending), self.expert() if weight else None
+        beta = self.beta_of(objective)
         rule = ExpertAugmentedLCB(objective, expert, beta, weight, tolerance=TOLERANCE)
-        seed, avoid = self._seed(f"optimizer {bool(weight)}"), beliefs.unmeasured_items()
+        seed, avoid = self._seed(f"optimizer {bool(weight)}"), self._items_of(pending)
         found = best(self.space, rule, seed, self.asked_items(), avoid=avoid)
         row = None if found.indices is None else found.indices[0]
         return _Proposal(asks, found.items[0], row)
@@ -160,39 +127,29 @@ class ExpertBaseline(Strategy):
     def _num_evaluations(self) -> int:
         """How many evaluations there were since the initial design, told or not."""
         asked = sum(isinstance(answered.query, Evaluate) for answered in self.history)
-        return asked - self.settings.num_initial_values
+        return asked - self.num_initial_values
 
     def _seed(self, stream: str) -> int:
         return derive_seed(self.seed, stream, self.round)
 
     def _best_query(self) -> Query:
-        if not self.beliefs.measured:
+        if not self.values.answers:
             raise ComparisonDataError("Nothing was evaluated yet, so nothing is recommended.")
-        return max(self.beliefs.measured, key=lambda measured: measured[1])[0]
+        return max(self.values.answers, key=lambda answered: answered.answer or 0.0).query
+
+    def _unmeasured(self) -> list[Evaluate]:
+        return Strategy._unmeasured(self)  # an item that is shown may not be measured next
 
     def _learn(self, answered: Answered) -> None:
-        query, answer = answered
-        assert isinstance(query, Label | Evaluate)
-        if answer is not None and (isinstance(query, Evaluate) or self.initial_labels):
-            self.beliefs.add(query, answer)
-
-    def _options(self) -> dict[str, Any]:
-        return self.settings.to_json()
+        if isinstance(answered.query, Evaluate) or self.initial_labels:
+            super()._learn(answered)
 
     def _progress(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "due": [list(due) for due in self._due],
-            "rejections": self._rejections,
-            "absent": self._absent,
-            "beliefs": self.beliefs.progress(),
-        }
+        return super()._progress() | {"absent": self._absent}
 
     def _restore(self, progress: dict[str, Any]) -> None:
-        self.round = progress["round"]
-        self._due = [(values, row) for values, row in progress["due"]]
-        self._rejections, self._absent = progress["rejections"], progress["absent"]
-        self.beliefs.restore(progress["beliefs"])
+        super()._restore(progress)
+        self._absent = progress["absent"]
 
 
 class RandomValues(ExpertBaseline):
@@ -257,7 +214,7 @@ class CoExBO(ExpertBaseline):
 
     def _next(self) -> _Proposal:
         plain = self._optimistic(asks=False)
-        weight = self.settings.trust_weight / (1 + self._num_evaluations())
+        weight = self.trust_weight / (1 + self._num_evaluations())
         if self._rejections or self._absent or not weight:
             return plain
         augmented = self._optimistic(asks=True, weight=weight)

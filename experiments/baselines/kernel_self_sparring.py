@@ -2,8 +2,7 @@ r"""KernelSelfSparring: duels of the maximisers of two posterior draws of one re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -13,22 +12,14 @@ from gpytorch.kernels import ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.data.checks import check_count
+from botorch_pref.data.checks import check_count, checked_positive
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.budgeted import (
-    BudgetedStrategy,
-    BudgetOptions,
-    BudgetSettings,
-    Chosen,
-    QueryRecord,
-)
-from botorch_pref.strategies.budgeted.beliefs import hyperparameters, set_hyperparameters
-from botorch_pref.strategies.budgeted.options import check_noise
-from botorch_pref.strategies.exact_fit import fit_exactly
+from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
+from botorch_pref.strategies.regression import fit_exactly, parameters_of, set_parameters
 from botorch_pref.strategies.utility import refit_is_due
 from experiments.baselines.gp_ts import ValuePosterior
 
@@ -165,16 +156,16 @@ class SparringRegression:
         space: The domain.
         noise: The variance of an answer.
         refit: After how many more duels hyperparameters are learnt at the earliest.
-        seed: Of the fits.
     """
 
-    def __init__(self, space: SearchSpace, noise: float, refit: int, seed: int) -> None:
-        self.space, self.noise, self.refit, self.seed = space, noise, refit, seed
+    def __init__(self, space: SearchSpace, noise: float, refit: int) -> None:
+        self.space, self.noise, self.refit = space, noise, refit
         self.items: list[Tensor] = []
         self.rows: list[int | None] = []
         self.values: list[float] = []
         self._alone: list[Found] = []  # items that met themselves
-        self._fitted: dict[str, Any] = {"size": 0}
+        self._fitted: dict[str, Any] = {}
+        self._num_fitted = 0
         self._kernel: ScaleKernel | None = None
         self._grown: Rows | None = None
         self._prior: tuple[Tensor, Tensor] | None = None
@@ -197,12 +188,13 @@ class SparringRegression:
 
     def learn(self) -> None:
         """Learn the hyperparameters if it is time to, from where they were."""
-        size, before = len(self.values) // 2, self._fitted["size"]
+        size, before = len(self.values) // 2, self._num_fitted
         if size < 2 or (before and size < before + self.refit) or not refit_is_due(size, before):
             return
         model = self._model()
-        found = fit_exactly(model, derive_seed(self.seed, "fit duels", size))
-        self._fitted = {**(hyperparameters(model) if found else self._fitted), "size": size}
+        if fit_exactly(model):
+            self._fitted = parameters_of(model)
+        self._num_fitted = size
         self._forget()
 
     def duel(self, seed: int) -> tuple[Found, Found]:
@@ -242,11 +234,11 @@ class SparringRegression:
 
     def progress(self) -> dict[str, Any]:
         """What is not in the answers, as plain JSON."""
-        return {"fitted": self._fitted}
+        return {"fitted": self._fitted, "size": self._num_fitted}
 
     def restore(self, progress: dict[str, Any]) -> None:
         """Put back what :meth:`progress` returned; answers are in place."""
-        self._fitted = progress["fitted"]
+        self._fitted, self._num_fitted = progress["fitted"], progress["size"]
         self._forget()
 
     def _forget(self) -> None:
@@ -261,7 +253,7 @@ class SparringRegression:
             rows = torch.stack([2 * duels, 2 * duels + 1], dim=-1).flatten()
             items, values = items[rows], values[rows]
         model = BordaGP.from_duels(items, values, noise=self.noise)
-        set_hyperparameters(model, self._fitted)
+        set_parameters(model, self._fitted)
         return model
 
     def _prior_kernel(self) -> ScaleKernel:
@@ -279,7 +271,7 @@ class SparringRegression:
         items = self._unit_items()
         values = torch.tensor(self.values, dtype=torch.double).to(items) - _PRIOR_MEAN
         if self._grown is None:
-            start = max(2 * self._fitted["size"], 2)
+            start = max(2 * self._num_fitted, 2)
             self._grown = Rows(self._prior_kernel(), self.noise, items[:start], values[:start])
         # One duel at a time, whenever this is called, so that rounding is always the same.
         for row in range(len(self._grown.values), len(values), 2):
@@ -299,34 +291,6 @@ class SparringRegression:
         count.index_add_(0, rows, torch.ones_like(values))
         total.index_add_(0, rows, values)
         return ValuePosterior(*self._prior, count, total, self.noise)
-
-
-class KernelSelfSparringOptions(BudgetOptions, total=False):
-    r"""The options of :class:`KernelSelfSparring`; see :class:`SparringSettings`."""
-
-    borda_noise: float
-    refit_duels: int
-
-
-@dataclass(frozen=True)
-class SparringSettings(BudgetSettings):
-    r"""Settings of KernelSelfSparring; for prices and budget see the base.
-
-    Attributes:
-        borda_noise: The variance of an answer.
-        refit_duels: After how many more duels hyperparameters are learnt at the earliest; duels
-            must have grown by a tenth, too.
-    """
-
-    num_initial_duels: int = 100
-    num_initial_values: int = 0
-    borda_noise: float = 0.25
-    refit_duels: int = 20
-
-    def _check(self) -> None:
-        super()._check()
-        check_noise("borda_noise", self.borda_noise)
-        check_count("refit_duels", self.refit_duels, 1)
 
 
 class KernelSelfSparring(BudgetedStrategy):
@@ -353,9 +317,7 @@ class KernelSelfSparring(BudgetedStrategy):
         num_identical: The number of answered duels in which an item met itself.
     """
 
-    settings_type = SparringSettings
     kinds = ("duel",)
-    settings: SparringSettings
 
     def __init__(
         self,
@@ -364,7 +326,11 @@ class KernelSelfSparring(BudgetedStrategy):
         space: SearchSpace | None = None,
         *,
         seed: int = 0,
-        **options: Unpack[KernelSelfSparringOptions],
+        num_initial_duels: int = 100,
+        num_initial_values: int = 0,
+        borda_noise: float = 0.25,
+        refit_duels: int = 20,
+        **options: Any,
     ) -> None:
         r"""Set up a strategy without data.
 
@@ -373,18 +339,23 @@ class KernelSelfSparring(BudgetedStrategy):
             choices: ``n x d``-dim table of items, or
             space: a search space.
             seed: The seed of all draws.
-            **options: See
-                :class:`~experiments.baselines.kernel_self_sparring.SparringSettings`.
+            num_initial_duels: Duels of two random items to begin with.
+            num_initial_values: Values of random items to begin with.
+            borda_noise: The variance of an answer.
+            refit_duels: After how many more duels hyperparameters are learnt at the earliest;
+                duels must have grown by a tenth, too.
+            **options: See :class:`~botorch_pref.strategies.BudgetedStrategy`.
 
         Raises:
             ComparisonDataError: If an option is unknown or out of range; names it.
             SearchSpaceError: If the domain cannot be used.
         """
-        super().__init__(bounds, choices, space, seed=seed, **options)
+        design = {"num_initial_duels": num_initial_duels, "num_initial_values": num_initial_values}
+        super().__init__(bounds, choices, space, seed=seed, **design, **options)
+        self.borda_noise = checked_positive("borda_noise", borda_noise)
+        self.refit_duels = check_count("refit_duels", refit_duels, 1)
         self.num_identical = 0
-        self.regression = SparringRegression(
-            self.space, self.settings.borda_noise, self.settings.refit_duels, self.seed
-        )
+        self.regression = SparringRegression(self.space, self.borda_noise, self.refit_duels)
 
     def _next(self) -> Chosen:
         record = QueryRecord("duel", "sparring")

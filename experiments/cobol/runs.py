@@ -332,11 +332,7 @@ def recorded(strategy: Any, query: Query) -> dict[str, float]:
     assert isinstance(strategy, COBOL)
     why = strategy.decisions[query.id]
     found = {"initial": float(why.source == "initial")}
-    if (
-        why.source == "initial"
-        or why.reason == "accepted"
-        or math.isinf(strategy.settings.threshold)
-    ):
+    if why.source == "initial" or why.reason == "accepted" or math.isinf(strategy.threshold):
         return found
     values = {name: getattr(why, name) for name in (*_LAST, "lower", "upper")}
     return found | values | {"trusted": float(why.source == "augmented")}

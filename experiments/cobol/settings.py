@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import torch
 
+from botorch_pref.data.checks import endless_from_json
 from botorch_pref.problems import SyntheticExpert
 from botorch_pref.runner.run import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL, Strategy
-from botorch_pref.strategies.cobol.options import CobolOptions
 from experiments.baselines.expert_baselines import (
     AlternatingExpert,
     CoExBO,
@@ -210,7 +210,7 @@ LAST_LABELS = "last 5 labels"
 PINPOINT = "pinpoint"
 ACCURACIES = (2, 1, 0, -1, -2)
 TRUSTS = (5, 10, 100)
-_VARIED: Mapping[str, CobolOptions] = {
+_VARIED: Mapping[str, Mapping[str, Any]] = {
     **{f"eta = {trust}": {"trust": float(trust)} for trust in (1, *TRUSTS)},
     **{f"threshold = {width:g}": {"threshold": width} for width in (0.03, 0.3)},
     **{
@@ -301,7 +301,7 @@ def strategies() -> Mapping[str, StrategyFactory]:
 
 def _with_settings(maker: Any) -> partial[Strategy]:
     made = maker(bounds=torch.tensor([[0.0], [1.0]], dtype=torch.double))
-    options: dict[str, Any] = made.settings.to_json()
+    options = endless_from_json(made.state_dict()["options"])
     kind: Callable[..., Strategy] = type(made)
     return partial(kind, **options)
 

@@ -250,8 +250,7 @@ def recorded_with_marks(
         what the answers before recommend, ``mark_regret``.
     """
     found = recorded(strategy, query) | {"mark": math.nan, "mark_regret": math.nan}
-    costs, spent = strategy.settings.costs, strategy.spent
-    price = costs.duel if strategy.records[query.id].kind == "duel" else costs.value
+    spent, price = strategy.spent, strategy.price(strategy.records[query.id].kind)
     mark = EVERY * (math.ceil(spent / EVERY) - 1)
     if mark >= max(spent - price, INITIAL_COST):
         if problem.choices is None:

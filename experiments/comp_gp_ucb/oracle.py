@@ -7,7 +7,6 @@ References:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,27 +16,12 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink
 from botorch_pref.problems.fidelities import FidelityProblem
 from botorch_pref.strategies.budgeted import Chosen
-from botorch_pref.strategies.budgeted.step import RAW_SAMPLES, row_of
+from botorch_pref.strategies.comp_gp_ucb import RAW_SAMPLES, row_of
 from experiments.baselines import GPUCB
-from experiments.baselines.budgeted import ValueSettings
 from experiments.problems import BordaFunction, Borehole
 
 _PROBLEMS: dict[str, type[FidelityProblem]] = {"currinexp": CurrinExp, "borehole": Borehole}
 _STARTS = 64
-
-
-@dataclass(frozen=True)
-class OracleSettings(ValueSettings):
-    r"""Settings of :class:`OracleGPUCB`.
-
-    Attributes:
-        problem: The name of a problem with two fidelities; the item with the larger low one
-            wins a duel for certain.
-        borda_slack: ``L_2 zeta``, as of :class:`~botorch_pref.strategies.CompGPUCB`.
-    """
-
-    problem: str = "currinexp"
-    borda_slack: float = 0.0
 
 
 class OracleGPUCB(GPUCB):
@@ -47,22 +31,26 @@ class OracleGPUCB(GPUCB):
     strategy: nobody knows the Borda function. Duels decided for certain order items as ``f_c``
     does, so ``H`` is where ``f_c`` is large enough, which is known exactly and differentiable.
 
+    Args:
+        problem: The name of a problem with two fidelities; the item with the larger low one
+            wins a duel for certain.
+        borda_slack: ``L_2 zeta``, as of :class:`~botorch_pref.strategies.CompGPUCB`.
+
     Raises:
         UnsupportedError: If the problem has no second fidelity.
     """
 
-    settings_type = OracleSettings
-    settings: OracleSettings
-
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(
+        self, *args: Any, problem: str = "currinexp", borda_slack: float = 0.0, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
-        if self.settings.problem not in _PROBLEMS:
-            raise UnsupportedError(f"{self.settings.problem!r} is none of {', '.join(_PROBLEMS)}.")
-        problem = _PROBLEMS[self.settings.problem]()
-        self._problem = problem
-        borda = BordaFunction(DuelingChoiceJudge(problem, link=DuelLink("deterministic")))
-        values, rows = problem.low_fidelity(borda.opponents).sort(descending=True)
-        inside = borda.scores(values) >= borda.best - self.settings.borda_slack
+        self.problem, self.borda_slack = problem, borda_slack
+        if problem not in _PROBLEMS:
+            raise UnsupportedError(f"{problem!r} is none of {', '.join(_PROBLEMS)}.")
+        self._problem = _PROBLEMS[problem]()
+        borda = BordaFunction(DuelingChoiceJudge(self._problem, link=DuelLink("deterministic")))
+        values, rows = self._problem.low_fidelity(borda.opponents).sort(descending=True)
+        inside = borda.scores(values) >= borda.best - borda_slack
         inside[0] = True  # as good as a set of points can tell
         self._least = float(values[inside][-1])
         starts = borda.opponents[rows[inside]]
@@ -73,7 +61,7 @@ class OracleGPUCB(GPUCB):
         return self._problem.low_fidelity(items) - self._least
 
     def _next(self) -> Chosen:
-        if not self.beliefs.values:
+        if not self.values.answers:
             return super()._next()
         step = self._step()
         with torch.enable_grad():

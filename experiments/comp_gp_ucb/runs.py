@@ -30,7 +30,7 @@ from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactor
 from botorch_pref.runner.simulation import Record
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
-from botorch_pref.strategies.budgeted import BudgetedStrategy, BudgetSettings, QueryRecord
+from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord, exact
 from experiments.experiment import Column, Experiment
 from experiments.figures import carried, draw_bands, draw_legend, seeds_of
 
@@ -42,7 +42,8 @@ class PricedDuels:
 
     Attributes:
         strategy: The strategy.
-        settings: Price and budget.
+        duel_cost: What a duel costs.
+        budget: What may be spent.
         records: The duels that were paid for, by the number of the query.
     """
 
@@ -68,19 +69,18 @@ class PricedDuels:
             ComparisonDataError: If price or budget is no positive number; names it.
         """
         self.strategy = kind(space=space, seed=seed)
-        self.settings = BudgetSettings.checked(duel_cost=duel_cost, budget=budget)
+        self.duel_cost, self.budget = exact("duel_cost", duel_cost), exact("budget", budget)
         self.records: list[QueryRecord] = []
 
     @property
     def spent(self) -> Fraction:
         """What all duels so far cost."""
-        return self.settings.costs.spent(len(self.records), 0)
+        return len(self.records) * self.duel_cost
 
     @property
     def finished(self) -> bool:
         """Whether no duel can be paid any more."""
-        costs = self.settings.costs
-        return not costs.affords(costs.duel, self.spent)
+        return self.spent + self.duel_cost > self.budget
 
     def ask(self) -> Query:
         """The open duel, or a new one, which is paid for."""
@@ -150,7 +150,7 @@ class Arm:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def factory(self, ratio: int, budget: int) -> StrategyFactory:
-        r"""What makes the strategy; every setting is named, so that runs tell them apart.
+        r"""What makes the strategy.
 
         Args:
             ratio: How many duels cost as much as a value, which costs 1.
@@ -159,14 +159,14 @@ class Arm:
         return partial(self.kind, **self.settings(ratio, budget))
 
     def settings(self, ratio: int, budget: int) -> dict[str, Any]:
-        """All settings of the strategy; arguments as of :meth:`factory`."""
+        """What it is made with; arguments as of :meth:`factory`."""
         initial = budget if self.throughout else min(INITIAL_COST, budget // 2)
         prices = {"duel_cost": f"1/{ratio}", "value_cost": "1", "budget": str(budget)}
         numbers = {
             "num_initial_duels": int(initial * self.duels * ratio),
             "num_initial_values": int(initial * self.values),
         }
-        return self.kind.settings_type.checked(**prices | numbers | {**self.options}).to_json()
+        return prices | numbers | {**self.options}
 
 
 @dataclass(frozen=True, kw_only=True)

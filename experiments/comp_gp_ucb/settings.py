@@ -13,7 +13,7 @@ from typing import Any
 
 from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink
 from botorch_pref.strategies import CompGPUCB
-from botorch_pref.strategies.budgeted.options import LEAST_GAMMA
+from botorch_pref.strategies.comp_gp_ucb import LEAST_GAMMA
 from experiments.baselines import GPUCB, MFGPUCB, BordaUCB, KernelSelfSparring, RandomDuels
 from experiments.claims import Claim, Comparison, lower, not_higher
 from experiments.comp_gp_ucb.oracle import OracleGPUCB

@@ -58,7 +58,7 @@ def test_a_first_session(typed: Type, capsys: Capture) -> None:
         assert f"{item}    {why}: initial design.\n{prompt}" in shown.out
         strategy.tell(query, answer)
     assert saved().strategy.state_dict()["history"] == strategy.state_dict()["history"]
-    assert saved().strategy.settings == strategy.settings  # type: ignore[attr-defined]
+    assert saved().strategy.state_dict()["options"] == strategy.state_dict()["options"]
     assert [dimension.label for dimension in saved().dimensions] == ["milk (ml)", "temperature (C)"]
     last = report(shown.out)
     assert last["recommended item"] == saved().describe(strategy.history[2].query.items)
@@ -84,7 +84,7 @@ def test_the_papers_preset(typed: Type) -> None:
     assert typed("q", "--bounds", BOUNDS, "--preset", "paper") == 0
     strategy = saved().strategy
     assert isinstance(strategy, COBOL)
-    assert strategy.settings == COBOL.paper(space=BOX).settings
+    assert strategy.state_dict()["options"] == COBOL.paper(space=BOX).state_dict()["options"]
     assert strategy.seed == 0
 
 

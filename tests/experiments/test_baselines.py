@@ -47,7 +47,7 @@ class _Values(StrategyContract):
 
 class TestGPUCB(_Values):
     def make(self, seed: int = 0) -> GPUCB:
-        return GPUCB(choices=TABLE, num_initial_values=3, refit_values=3, seed=seed)
+        return GPUCB(choices=TABLE, num_initial_values=3, seed=seed)
 
 
 class TestGPTS(_Values):
@@ -127,9 +127,9 @@ def test_upper_bounds_on_values_and_on_duels() -> None:
     for t in range(1, 9):
         beta = 0.5 * math.log(2 * t)
         value, duel = measuring.ask(), dueling.ask()
-        mean, deviation = moments(measuring.beliefs.objective())
+        mean, deviation = moments(measuring.values.model())
         assert value.indices == (mean + beta * deviation).argmax()
-        mean, deviation = moments(dueling.beliefs.borda())
+        mean, deviation = moments(dueling.duels.model())
         assert duel.indices[0] == (mean + beta * deviation).argmax()
         measuring.tell(value, answer(value))
         dueling.tell(duel, answer(duel))
@@ -138,15 +138,15 @@ def test_upper_bounds_on_values_and_on_duels() -> None:
 def test_item_and_kind_of_two_fidelities() -> None:
     strategy = MFGPUCB(
         choices=TABLE,
-        **{"zeta": 0.05, "gamma": 0.15, "gamma_streak": 3, "refit_duels": 12, "refit_values": 12},
+        **{"zeta": 0.05, "gamma": 0.15, "gamma_streak": 3},
         **{"num_initial_duels": 12, "num_initial_values": 4},
     )
     play(strategy, 16)
     gamma, streak, kinds = 0.15, 0, []
     for t in range(1, 25):
         query, beta = strategy.ask(), 0.5 * math.log(2 * t)
-        mean, deviation = moments(strategy.beliefs.objective())
-        mean_r, deviation_r = moments(strategy.beliefs.borda())
+        mean, deviation = moments(strategy.values.model())
+        mean_r, deviation_r = moments(strategy.duels.model())
         row = torch.minimum(mean_r + beta * deviation_r + 0.05, mean + beta * deviation).argmax()
         kinds.append(isinstance(query, Duel))
         assert (query.indices[0] if kinds[-1] else query.indices) == row
@@ -163,7 +163,7 @@ def test_the_rule_of_two_fidelities() -> None:
     cheap = BordaGP.from_duels(X, (worth(X) > 0.4).double())
     strategy = GPUCB(choices=TABLE, num_initial_values=8)
     play(strategy, 8)
-    model = strategy.beliefs.objective()
+    model = strategy.values.model()
     rule = MultiFidelityUCB(model, cheap, 1.5, zeta=0.2, cheap_beta=0.4)
     (mean, deviation), (mean_r, deviation_r) = moments(model), moments(cheap)
     expected = torch.minimum(mean + 1.5 * deviation, mean_r + 0.4 * deviation_r + 0.2)
@@ -177,7 +177,7 @@ def test_without_a_filter_comp_gp_ucb_asks_the_same() -> None:
 
 
 def test_random_duels_are_uniform_whatever_was_answered() -> None:
-    strategy = RandomDuels(choices=TABLE, num_initial_duels=0, refit_duels=1000)
+    strategy = RandomDuels(choices=TABLE, num_initial_duels=0)
     pairs = torch.tensor([query.indices for query in play(strategy, 300)])
     assert torch.bincount(pairs.flatten(), minlength=len(TABLE)).min() > 1
     assert (pairs[:, 0] != pairs[:, 1]).all()

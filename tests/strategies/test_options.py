@@ -13,7 +13,6 @@ import torch
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies import COBOL, PFTS, POPBO, CompGPUCB, CostAwareKG, Strategy
-from experiments.baselines import KernelSelfSparring
 
 BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 
@@ -44,7 +43,6 @@ def test_a_state_is_plain_json(kind: type[Strategy], options: dict[str, Any]) ->
     ("kind", "options", "name"),
     [
         (CompGPUCB, {"gamma_in_phase_1": "no"}, "gamma_in_phase_1"),
-        (KernelSelfSparring, {"borda_noise": 1e-9}, "borda_noise"),
         (CostAwareKG, {"repeats": np.array([])}, "repeats"),
         (PFTS, {"seed": 1.5}, "seed"),
         (PFTS, {"seed": None}, "seed"),

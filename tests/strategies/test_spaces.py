@@ -11,7 +11,7 @@ import torch
 from botorch_pref.queries import Choice, Duel, Label, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, RandomPairs, Strategy
-from botorch_pref.strategies.budgeted.strategy import BudgetedStrategy
+from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from tests.space.test_mixed import SPACES, everything, is_feasible
 
@@ -29,7 +29,7 @@ def made(name: str, space: SearchSpace) -> Strategy:
     if not isinstance(strategy, BudgetedStrategy):
         return strategy
     kind: Any = type(strategy)
-    changed: Strategy = kind(space=space, seed=1, **strategy.settings.to_json() | SMALL)
+    changed: Strategy = kind(space=space, seed=1, **SMALL)
     return changed
 
 

@@ -26,7 +26,7 @@ from botorch_pref.integrations.optuna.parameters import Parameters
 from botorch_pref.models import PreferenceGP
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.apart import best_apart, same_item
+from botorch_pref.strategies.base import best_of_sample, same_item
 from botorch_pref.strategies.pf_ts import MAX_PATH_RESAMPLES, TEMPERED
 from botorch_pref.strategies.utility import ArmPath
 
@@ -213,7 +213,7 @@ class PreferentialSampler(BaseSampler):
             item = space.maximize(rule, seed=seed, starts=asked.unsqueeze(-2)).items[0]
             if not same_item(space, item, avoid).any():
                 return item
-        return best_apart(space, rule, seed, asked, avoid)
+        return best_of_sample(space, rule, seed, asked, avoid)
 
     def _acquisitions(
         self, model: PreferenceGP, rivals: Tensor, number: int

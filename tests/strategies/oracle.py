@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.strategies import BudgetedStrategy
-from botorch_pref.strategies.budgeted import TwoModelStrategy
+from botorch_pref.strategies.comp_gp_ucb import TwoModelStrategy
 from tests._reference import kernels
 from tests.models.common import rand
 
@@ -99,11 +99,14 @@ def values_at_choices(strategy: TwoModelStrategy) -> tuple[Array, Array]:
 
 
 def fitted(strategy: BudgetedStrategy, kind: str) -> dict[str, Any]:
-    """The hyperparameters as they were saved, of a model that was fitted."""
-    progress = strategy.state_dict()["progress"]
-    if "regression" in progress:
-        found: dict[str, Any] = progress["regression"]["fitted"]
-    else:
-        found = progress["beliefs"]["fitted"][kind]
-    assert "lengthscale" in found
-    return found
+    """The hyperparameters of the model of one kind of data."""
+    known: Any = strategy
+    model = (
+        known.regression._model() if hasattr(known, "regression") else getattr(known, kind).model()
+    )
+    with torch.no_grad():
+        return {
+            "lengthscale": model.covar_module.base_kernel.lengthscale.numpy(),
+            "outputscale": model.covar_module.outputscale.numpy(),
+            "mean": model.mean_module.constant.numpy(),
+        }

@@ -1,23 +1,61 @@
-r"""Strategies that pay for duels and values out of one budget."""
+r"""What strategies share that pay for duels and values out of one budget."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from botorch_pref.data.checks import check_count, endless_from_json, endless_to_json
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Answered, Strategy
-from botorch_pref.strategies.budgeted.options import BudgetSettings
-from botorch_pref.strategies.budgeted.record import Kind, QueryRecord
+
+Kind = Literal["duel", "value"]
+"""What a query is."""
+
+Amount = int | float | str | Fraction
+"""A price or a budget, kept exactly; a string is a decimal number or a fraction."""
 
 _ATTEMPTS = 100  # to draw another item than the first, of whole numbers and categories
+
+
+def exact(argument: str, amount: object) -> Fraction:
+    r"""An amount as the decimal that it was written as: in floats 0.3 / 0.1 is less than 3.
+
+    Args:
+        argument: Its name, for the message.
+        amount: A positive number, or a string such as ``"0.1"`` or ``"1/3"``.
+
+    Raises:
+        ComparisonDataError: If it is no positive number; names the argument.
+    """
+    try:
+        number = None if isinstance(amount, bool) else Fraction(str(amount))
+    except (ValueError, ZeroDivisionError):
+        number = None
+    if number is None or number <= 0:
+        raise ComparisonDataError(f"`{argument}` must be a positive number, not {amount!r}.")
+    return number
+
+
+@dataclass(frozen=True)
+class QueryRecord:
+    r"""A query that was chosen. Subclasses add numbers that say why.
+
+    Attributes:
+        kind: ``"duel"`` or ``"value"``.
+        phase: ``"initial"`` in the initial design; else what the strategy calls it.
+    """
+
+    kind: Kind
+    phase: str
 
 
 class Chosen(NamedTuple):
@@ -43,26 +81,23 @@ class BudgetedStrategy(Strategy):
     cannot be paid any more ends it: ``ask`` raises. Every query that was chosen counts as paid,
     skipped or not. An opponent that is drawn at random is another item, in a table another choice.
 
-    A subclass sets ``settings_type``, ``record_type`` and ``kinds``, and implements ``_next``,
-    ``_add`` and ``_recommended``; it extends ``_progress`` and ``_restore`` by what its choices
-    depend on beside the data. For ``bounds``, ``choices``, ``space`` and ``seed`` see
-    :class:`~botorch_pref.strategies.base.Strategy`.
+    A subclass may set ``record_type`` and ``kinds``, and implements ``_next``, ``_add`` and
+    ``_recommended``; it extends ``_progress`` and ``_restore`` by what its choices depend on
+    beside the data.
 
     Attributes:
-        settings: Prices, budget and the options of the rule.
+        duel_cost: The price of a duel.
+        value_cost: The price of a value.
+        budget: What may be spent; None for no limit.
         records: What was paid for and why, by the number of the query.
     """
 
-    settings_type: ClassVar[type[BudgetSettings]] = BudgetSettings
-    """What checks the options."""
     record_type: ClassVar[type[QueryRecord]] = QueryRecord
     """What says why a query was asked."""
     kinds: ClassVar[tuple[Kind, ...]] = ("duel", "value")
     """What is chosen from after the initial design."""
 
     _asks = (Duel, Evaluate)
-
-    settings: BudgetSettings
 
     def __init__(
         self,
@@ -71,25 +106,58 @@ class BudgetedStrategy(Strategy):
         space: SearchSpace | None = None,
         *,
         seed: int = 0,
-        **options: Any,
+        duel_cost: Amount = "1/10",
+        value_cost: Amount = "1",
+        budget: Amount | None = None,
+        num_initial_duels: int = 50,
+        num_initial_values: int = 5,
     ) -> None:
+        r"""Check the prices.
+
+        Args:
+            bounds: ``2 x d``-dim box, or
+            choices: ``n x d``-dim table of items, or
+            space: a search space.
+            seed: The seed of all draws.
+            duel_cost: ``lambda_c``, the price of a duel.
+            value_cost: ``lambda_l``, the price of a value.
+            budget: ``Lambda``, what all queries may cost, the initial design included; None for
+                no limit.
+            num_initial_duels: Duels of two random items to begin with.
+            num_initial_values: Values of random items to begin with.
+
+        Raises:
+            ComparisonDataError: If an option is out of range; names it.
+        """
         super().__init__(bounds, choices, space, seed=seed)
-        self.settings = self.settings_type.checked(**options)
+        self.duel_cost = exact("duel_cost", duel_cost)
+        self.value_cost = exact("value_cost", value_cost)
+        self.budget = None if budget is None else exact("budget", budget)
+        self.num_initial_duels = check_count("num_initial_duels", num_initial_duels, 0)
+        self.num_initial_values = check_count("num_initial_values", num_initial_values, 0)
         self.records: list[QueryRecord] = []
         self._ended = False  # what was chosen cannot be paid
+
+    def price(self, kind: Kind) -> Fraction:
+        """What a query of a kind costs."""
+        return self.duel_cost if kind == "duel" else self.value_cost
 
     @property
     def spent(self) -> Fraction:
         """What all queries that were chosen cost."""
-        kinds = [record.kind for record in self.records]
-        return self.settings.costs.spent(kinds.count("duel"), kinds.count("value"))
+        return sum((self.price(record.kind) for record in self.records), Fraction(0))
+
+    def affords(self, price: Fraction) -> bool:
+        """Whether so much is left of the budget."""
+        return self.budget is None or self.spent + price <= self.budget
 
     @property
     def finished(self) -> bool:
         """Whether nothing can be paid any more, or what was chosen cannot."""
         if self._ended:
             return True
-        return not any(map(self._can_pay, self.kinds)) and self._initial() is None
+        payable = any(self.affords(self.price(kind)) for kind in self.kinds)
+        return not payable and self._initial() is None
 
     def recommend(self) -> Tensor:
         r"""The item of the largest posterior mean of those asked; see the strategy for details.
@@ -121,25 +189,25 @@ class BudgetedStrategy(Strategy):
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if not self.finished:
             chosen = self._initial() or self._next()
-            if self._can_pay(chosen.record.kind):
+            if self.affords(self.price(chosen.record.kind)):
                 self.records.append(chosen.record)
                 return self._query(query_id, annotator, chosen)
             self._ended = True
         raise UnsupportedError(
-            f"The budget of {self.settings.budget} is spent: the next query cannot be paid."
+            f"The budget of {self.budget} is spent: the next query cannot be paid."
         )
 
     def _initial(self) -> Chosen | None:
         """The next query of the initial design, duels first; None if there is none to be paid."""
         kinds = [record.kind for record in self.records if record.phase == "initial"]
         kind: Kind
-        if kinds.count("duel") < self.settings.num_initial_duels:
+        if kinds.count("duel") < self.num_initial_duels:
             kind = "duel"
-        elif kinds.count("value") < self.settings.num_initial_values:
+        elif kinds.count("value") < self.num_initial_values:
             kind = "value"
         else:
             return None
-        if not self._can_pay(kind):
+        if not self.affords(self.price(kind)):
             return None
         item, row = self._uniform(f"initial {kind}", kinds.count(kind))
         return Chosen(self.record_type(kind, "initial"), item, row)
@@ -147,10 +215,6 @@ class BudgetedStrategy(Strategy):
     def _num_later(self) -> int:
         """How many queries were chosen after the initial design."""
         return sum(record.phase != "initial" for record in self.records)
-
-    def _can_pay(self, kind: Kind) -> bool:
-        costs = self.settings.costs
-        return costs.affords(costs.duel if kind == "duel" else costs.value, self.spent)
 
     def _query(self, query_id: int, annotator: str | None, chosen: Chosen) -> Query:
         if chosen.record.kind == "value":
@@ -194,11 +258,16 @@ class BudgetedStrategy(Strategy):
             self._add(query, answer)
 
     def _options(self) -> dict[str, Any]:
-        return self.settings.to_json()
+        amounts = {name: getattr(self, name) for name in ("duel_cost", "value_cost", "budget")}
+        exactly = {name: None if one is None else str(one) for name, one in amounts.items()}
+        return super()._options() | exactly
 
     def _progress(self) -> dict[str, Any]:
-        return {"records": [record.to_json() for record in self.records], "ended": self._ended}
+        records = [endless_to_json(asdict(record)) for record in self.records]
+        return {"records": records, "ended": self._ended}
 
     def _restore(self, progress: dict[str, Any]) -> None:
-        self.records = [self.record_type.from_json(entry) for entry in progress["records"]]
+        self.records = [
+            self.record_type(**endless_from_json(record)) for record in progress["records"]
+        ]
         self._ended = progress["ended"]

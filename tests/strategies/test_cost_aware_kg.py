@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.strategies import CostAwareKG
-from botorch_pref.strategies.cost_aware_kg.beliefs import UTILITY, marked
+from botorch_pref.strategies.cost_aware_kg import UTILITY, _Search, marked
 from tests.contracts.strategy import StrategyContract, stored
 from tests.models.common import rand
 
@@ -26,7 +28,7 @@ QUICK: dict[str, Any] = {
     "hyperparameters": FIXED,
     "noise": 0.01,
 }
-DEAR = 10_000
+EXPENSIVE = 10_000
 
 
 def on_items(**kwargs: Any) -> CostAwareKG:
@@ -38,24 +40,24 @@ def on_a_box(**kwargs: Any) -> CostAwareKG:
 
 
 class TestContractOfDuels(StrategyContract):
-    """Values are too dear."""
+    """Values are too expensive."""
 
     num_duels = 3
 
     def make(self, seed: int = 0) -> CostAwareKG:
-        options = {"value_cost": DEAR, "num_initial_values": 0, "num_initial_duels": 2}
+        options = {"value_cost": EXPENSIVE, "num_initial_values": 0, "num_initial_duels": 2}
         return on_items(seed=seed, **options, budget=None)
 
 
 @pytest.mark.slow
 class TestContractOfValues(StrategyContract):
-    """Duels are too dear."""
+    """Duels are too expensive."""
 
     num_duels = 3
     query_type = Evaluate
 
     def make(self, seed: int = 0) -> CostAwareKG:
-        options = {"duel_cost": DEAR, "num_initial_values": 2, "num_initial_duels": 0}
+        options = {"duel_cost": EXPENSIVE, "num_initial_values": 2, "num_initial_duels": 0}
         return on_items(seed=seed, **options, budget=None)
 
 
@@ -86,8 +88,7 @@ def test_a_run(make: Any) -> None:
     queries = play(strategy)
     kinds = ["duel" if isinstance(query, Duel) else "value" for query in queries]
     assert kinds == [record.kind for record in strategy.records]
-    costs = strategy.settings.costs
-    assert strategy.spent == costs.spent(kinds.count("duel"), kinds.count("value")) <= 4
+    assert strategy.spent <= 4
     phases = [record.phase for record in strategy.records]
     assert phases[:5] == ["initial"] * 5
     assert phases[5:] == ["gain"] * (len(phases) - 6) + ["confirm"]
@@ -109,20 +110,20 @@ def test_the_recommended_item_is_confirmed() -> None:
         strategy.tell(query, answer(query))
     assert query.indices == best
     assert strategy.finished
-    assert strategy.spent > strategy.settings.costs.budget - 1  # of duels there were as many as can
+    assert strategy.spent > strategy.budget - 1  # of duels there were as many as can
     unconfirmed = on_items(budget="3.5", confirm=False)
     play(unconfirmed)
     assert "confirm" not in {record.phase for record in unconfirmed.records}
-    assert unconfirmed.spent == unconfirmed.settings.costs.budget
+    assert unconfirmed.spent == unconfirmed.budget
     poor = on_items(budget="0.5", num_initial_values=0)  # not even one value
     play(poor)
     assert [record.kind for record in poor.records] == ["duel"] * 5
 
 
 def test_prices_decide() -> None:
-    """The same data: a kind that is dear enough is not bought, whichever it is."""
-    for dear, bought in (("duel_cost", "value"), ("value_cost", "duel")):
-        strategy = on_items(**{dear: DEAR}, budget=None)
+    """The same data: a kind that is expensive enough is not bought, whichever it is."""
+    for price_of, bought in (("duel_cost", "value"), ("value_cost", "duel")):
+        strategy = on_items(**{price_of: EXPENSIVE}, budget=None)
         play(strategy, 7)
         later = strategy.records[5:]
         assert {record.kind for record in later} == {bought}
@@ -130,7 +131,7 @@ def test_prices_decide() -> None:
         free = on_items(budget=None)
         play(free, 6)
         price = {"duel": 0.1, "value": 1.0}
-        price[dear[:-5]] = DEAR
+        price[price_of[:-5]] = EXPENSIVE
         assert free.records[5].duel_gain * 0.1 == pytest.approx(gains[0][0] * price["duel"])
         assert free.records[5].value_gain == pytest.approx(gains[0][1] * price["value"])
 
@@ -155,10 +156,10 @@ def test_learns_units_and_hyperparameters() -> None:
             scale = unit if isinstance(query, Evaluate) else 1.0
             strategy.tell(query, scale * answer(query) + (5.0 if scale > 1 else 0.0))
         queries.append([query.items for query, _ in strategy.history])
-        known = strategy.beliefs._known
-        assert known["bias"] > 0
-        assert known["link_scale"] > 0
-        assert strategy.beliefs.units.spread > 0.05 * unit
+        model = strategy.model()
+        assert model.covar_module.bias > 0
+        assert model.link_scale > 0
+        assert strategy.units.spread > 0.05 * unit
     for one, other in zip(*queries, strict=True):
         assert torch.equal(one, other)
 
@@ -167,16 +168,14 @@ def test_learns_units_and_hyperparameters() -> None:
 def test_learns_the_noise() -> None:
     strategy = on_items(hyperparameters="evidence", noise=None, budget=None, num_initial_values=4)
     play(strategy, 9)
-    assert 1e-4 <= strategy.beliefs.noise == strategy.beliefs._known["noise"]
-    variances = strategy.beliefs.model().values.variances
-    assert (variances == strategy.beliefs.noise).all()
+    assert 1e-4 <= strategy.value_noise == float(strategy.model().calibration.noise)
 
 
 @torch.no_grad()
 def test_one_model_of_both() -> None:
     strategy = on_items(hyperparameters={**FIXED, "link_scale": 3.0}, bias=0.2)
     play(strategy, 6)
-    model = strategy.beliefs.model()
+    model = strategy.model()
     assert float(model.link_scale) == 3.0
     assert float(model.covar_module.bias) == 0.2
     assert (model.datapoints[:, -1] == 1).all()
@@ -185,7 +184,7 @@ def test_one_model_of_both() -> None:
     assert strategy.recommend_index() == int(mean.argmax())
     # What is pending counts as answered as expected.
     pending = [Evaluate(99, TABLE[0], 0, None), Duel(98, TABLE[[1, 2]], (1, 2), None)]
-    believed = strategy.beliefs.believed(pending)
+    believed = strategy.model(pending)
     assert believed.num_observations >= model.num_observations + 1
     new = believed.posterior(marked(TABLE[:1], UTILITY))
     torch.testing.assert_close(float(new.mean), float(mean[0]), atol=0.1, rtol=0)
@@ -195,7 +194,7 @@ def test_one_model_of_both() -> None:
 def test_an_identical_duel_tells_nothing() -> None:
     strategy = on_items()
     strategy._add(Duel(0, TABLE[[1, 1]], (1, 1), None), 1.0)
-    assert not strategy.beliefs.duels
+    assert not strategy.duels
 
 
 def test_many_choices() -> None:
@@ -205,7 +204,7 @@ def test_many_choices() -> None:
     for query in play(strategy, 7):
         rows = query.indices if isinstance(query, Duel) else [query.indices]
         assert torch.equal(query.items.view(-1, 2), table[list(rows)])
-    step = strategy._step(9, [])
+    step = _Search(strategy, 9, [])
     assert len(step.reference) == len(step.contenders) < 64
     assert strategy.recommend_index() in step.contenders
 
@@ -239,6 +238,7 @@ def test_bad_options() -> None:
         ({"confirm": 1}, "confirm"),
         ({"hyperparameters": {**FIXED, "link_scale": -1.0}}, "link_scale"),
         ({"hyperparameters": {"lengthscale": 1.0}}, "hyperparameters"),
+        ({"hyperparameters": "fixed"}, "hyperparameters"),
         ({"duel_cost": 0}, "duel_cost"),
     ):
         with pytest.raises(ComparisonDataError, match=f"`{name}`"):
@@ -260,7 +260,7 @@ def test_a_recommendation_before_anything_was_learnt_has_no_unit(domain: dict[st
 
 
 def test_what_could_not_be_measured_is_not_asked_for_again_however_noisy_values_are() -> None:
-    strategy = on_items(budget=None, duel_cost=DEAR, num_initial_duels=0, noise=2.0)
+    strategy = on_items(budget=None, duel_cost=EXPENSIVE, num_initial_duels=0, noise=2.0)
     asked = []
     for number in range(6):
         query = strategy.ask()
@@ -272,7 +272,21 @@ def test_what_could_not_be_measured_is_not_asked_for_again_however_noisy_values_
     assert len({*asked}) == 4
 
 
-@pytest.mark.parametrize("wrong", ["fixed", ""])
-def test_hyperparameters_are_no_other_word(wrong: str) -> None:
-    with pytest.raises(ComparisonDataError, match="`hyperparameters` must be evidence"):
-        CostAwareKG(choices=TABLE, hyperparameters=wrong)
+def test_a_link_and_a_kernel_of_ones_own() -> None:
+    def matern(dim: int) -> ScaleKernel:
+        return ScaleKernel(MaternKernel(ard_num_dims=dim))
+
+    options = {"hyperparameters": "evidence", "noise": 1e-4, "likelihood": ProbitLikelihood(0.5)}
+    strategy = on_items(covar_module=matern, **options)
+    play(strategy, 7)
+    model = strategy.model()
+    assert isinstance(model.covar_module.base_kernel.base_kernel, MaternKernel)
+    assert (type(model.likelihood), model.likelihood.scale) == (ProbitLikelihood, 0.5)
+    start = matern(2).base_kernel.lengthscale
+    assert not torch.allclose(
+        model.covar_module.base_kernel.base_kernel.lengthscale, start.double()
+    )
+    again = CostAwareKG.from_state_dict(strategy.state_dict(), covar_module=matern)
+    assert again.ask() == strategy.ask()
+    with pytest.raises(ComparisonDataError, match="Give `hyperparameters` or `covar_module`"):
+        on_items(covar_module=matern)

@@ -1,0 +1,936 @@
+r"""COBOL: Bayesian optimisation in collaboration with an expert who accepts or rejects.
+
+Xu, Adachi, Jones and Osborne, *Principled Bayesian Optimisation in Collaboration with Human
+Experts* (2024), cited as Xu et al. (2024b). Here values are maximised, an expert's latent belief
+is large where items are accepted, and ``upper`` and ``lower`` are the ends of its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models import SingleTaskGP
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import ConstantKernel, Kernel, RBFKernel, ScaleKernel
+from gpytorch.means import ZeroMean
+from gpytorch.settings import lazily_evaluate_kernels
+from linear_operator import to_dense
+from torch import Tensor
+
+from botorch_pref.acquisition import (
+    ExpertAugmentedLCB,
+    LogHumanConstrainedEI,
+    OptimisticAcceptance,
+)
+from botorch_pref.acquisition.expert_belief import ExpertBelief
+from botorch_pref.acquisition.log_human_constrained_ei import Acceptance
+from botorch_pref.acquisition.standard_units import standardised_posterior
+from botorch_pref.data.checks import (
+    check_count,
+    check_word,
+    checked_flag,
+    checked_positive,
+    endless_from_json,
+    endless_to_json,
+    is_positive,
+)
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
+from botorch_pref.likelihood_ratio.label_theory import objective_beta
+from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule, slack_to_json
+from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.randomness import derive_seed
+from botorch_pref.space import Maximum, SearchSpace
+from botorch_pref.strategies.base import (
+    Answered,
+    KernelArgument,
+    Strategy,
+    next_best,
+    own_kernel,
+    same_item,
+)
+from botorch_pref.strategies.regression import Regression, standardised_gp
+
+CandidateRule = Literal["primal-dual", "constrained", "hcei", "belief", "pinpoint"]
+Feedback = Literal["accept", "compare"]
+Scale = Literal["probability", "logit"]
+Source = Literal["initial", "augmented", "vanilla"]
+
+# The row of an item in the choices, or the rows of a pair; None in a box.
+Rows = int | tuple[int, int] | None
+
+_PAPER: dict[str, Any] = {
+    "candidate": "primal-dual",
+    "norm_bound_limit": None,
+    "value_bound": None,
+    "threshold": 0.1,
+    "threshold_scale": "logit",
+    "label_lengthscale": 1.0,
+    "label_intercept": 0.0,
+    "max_rejections": None,
+    "lengthscale_prior": False,
+    "beta": None,
+}
+_SLACK = {"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True}
+
+# The paper's, of standardised values; the scale of their noise is their variance.
+_OBJECTIVE_NORM, _FAILURE = 1.0, 0.01
+
+RAW_SAMPLES = 512
+TOLERANCE = 1e-6  # of bounds within a line search, logits
+_SCREENING = 1e-2  # of bounds that only tell where a line search begins
+# Line searches from samples, and from items that are known. Were the best of all taken, these would
+# soon be crowded around one that was asked, and the search would be a local one.
+_FAR, _NEAR = 4, 2
+_KEPT = 64  # of what a coarse screen has seen
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Decision:
+    r"""Why an item is evaluated, or shown to the expert.
+
+    Attributes:
+        asks: Whether the expert is asked.
+        source: Which of the two candidates the item is, or a part of the initial design.
+        reason: Why, in a few words.
+        weight: The weight ``lambda`` of the expert's belief at this step.
+        norm_bound: The bound on the norm of the belief.
+        bound: ``mean + beta sd`` of the objective at the augmented candidate, standardised.
+        best_lower: The largest ``mean - beta sd``, which the bound must reach to be trusted.
+        deviation: Standard deviation of the objective at the augmented candidate.
+        vanilla_deviation: That at the vanilla candidate.
+        lower: The lower end of the belief at the augmented candidate, a logit.
+        upper: The upper end.
+    """
+
+    asks: bool
+    source: Source
+    reason: str
+    weight: float = math.nan
+    norm_bound: float = math.nan
+    bound: float = math.nan
+    best_lower: float = math.nan
+    deviation: float = math.nan
+    vanilla_deviation: float = math.nan
+    lower: float = math.nan
+    upper: float = math.nan
+
+
+class Candidate(NamedTuple):
+    """An item, and its row in the choices."""
+
+    item: Tensor
+    row: int | None
+
+    @classmethod
+    def of(cls, found: Maximum) -> Candidate:
+        """What a search of items found."""
+        return cls(found.items[0], None if found.indices is None else found.indices[0])
+
+    @classmethod
+    def shown(cls, query: Query) -> Candidate:
+        """The item of a label or an evaluation, or the first of a duel."""
+        if isinstance(query, Duel):
+            return cls(query.items[0], None if query.indices is None else query.indices[0])
+        return cls(query.items, query.indices)
+
+    def to_json(self) -> list[Any]:
+        """Coordinates and row."""
+        return [self.item.tolist(), self.row]
+
+
+class _FromValues(NamedTuple):
+    """What follows from the values alone: the vanilla candidate, and the best certain value.
+
+    ``best_lower`` is the largest ``mean - beta sd``, standardised; not a number before a test
+    looks at it. A label changes neither of them.
+    """
+
+    num_values: int
+    vanilla: Candidate
+    best_lower: float = math.nan
+
+
+class COBOL(Strategy):
+    r"""Bayesian optimisation with an expert's advice, Xu et al. (2024b), Algorithm 1.
+
+    At every step there are two candidates. The vanilla one maximises ``mean + beta sd`` of the
+    objective; the augmented one also looks at what the expert may believe, a likelihood-ratio
+    set of their labels: by default it maximises expected improvement times their likely chance of
+    accepting, in :meth:`paper` the vanilla rule plus ``lambda`` times the set's upper end. It is
+    taken while the objective alone gives no reason against it (no harm), and the expert is
+    asked only while their belief there is uncertain (handover). What they reject is not measured,
+    what they accept is next; where they do not answer, the vanilla candidate is. ``ask`` returns
+    :class:`~botorch_pref.queries.Label` or :class:`~botorch_pref.queries.Evaluate`; or, with
+    ``feedback="compare"``, a :class:`~botorch_pref.queries.Duel` of the candidate and the best
+    measured item in place of a label, where no preference is no objection.
+
+    Values are maximised, a label of 1 accepts. Values that others are measuring, or that were
+    skipped, are taken as expected meanwhile, and not asked for again.
+
+    Example:
+        >>> strategy = COBOL(bounds=bounds, seed=0)
+        >>> query = strategy.ask()
+        >>> strategy.tell(query, 1.0 if isinstance(query, Label) else measure(query.items))
+
+    Attributes:
+        weight: ``lambda``, which begins at the initial trust.
+        decisions: Why each query was asked, by its number.
+        values: The evaluations, and the regression on them.
+        labelled: Labels or duels, and their answers.
+        current_norm_bound: The bound on the norm of the expert's belief, which only grows.
+    """
+
+    _asks: ClassVar[tuple[type[Query], ...]] = (Label, Duel, Evaluate)
+    measures_accepted = True
+
+    def __init__(
+        self,
+        bounds: Tensor | None = None,
+        choices: Tensor | None = None,
+        space: SearchSpace | None = None,
+        *,
+        seed: int = 0,
+        feedback: Feedback = "accept",
+        candidate: CandidateRule = "hcei",
+        acceptance: Acceptance = "mle",
+        trust_weight: float = 1.0,
+        rate: float = 0.02,
+        trust: float = 3.0,
+        beta: float | None = 1.0,
+        threshold: float = 0.1,
+        threshold_scale: Scale = "probability",
+        norm_bound: float = 1.0,
+        norm_bound_limit: float | None = 4.0,
+        value_bound: float | None = 3.0,
+        label_window: int | None = None,
+        label_lengthscale: float = 2.0,
+        label_intercept: float = 0.3,
+        slack: float | str | Mapping[str, Any] | SlackRule | None = None,
+        max_rejections: int | None = 5,
+        num_initial_values: int = 3,
+        num_initial_labels: int = 10,
+        noise: float = 1e-4,
+        lengthscale_prior: bool = True,
+        covar_module: KernelArgument = None,
+    ) -> None:
+        r"""Set up a strategy without data; the defaults are the practical preset.
+
+        Args:
+            bounds: ``2 x d``-dim box, or
+            choices: ``n x d``-dim table of items, or
+            space: a search space.
+            seed: The seed of all draws.
+            feedback: What the expert is asked: ``"accept"``, whether they accept an item; or
+                ``"compare"``, App. H, whether they prefer it to the measured item with the
+                largest posterior mean. Then all that is said here of their belief is of its
+                difference to that item, a label is a duel, and to reject is to prefer the
+                measured item.
+            candidate: How the augmented candidate is found: ``"primal-dual"``, eq. (5);
+                ``"constrained"``, the vanilla rule where the upper end is not negative; ``"hcei"``,
+                eq. (70), expected improvement times the probability of acceptance;
+                ``"belief"``, the largest upper end alone; ``"pinpoint"``, App. H.2, what a person
+                named, of whom no labels are asked.
+            acceptance: Whose probability ``"hcei"`` takes: that of the most likely belief,
+                ``"mle"``, or of the upper end, ``"upper"``.
+            trust_weight: ``lambda_0``, in standard deviations of the values per logit.
+            rate: ``zeta``, of the dual step.
+            trust: ``eta``, at least 1.
+            beta: Multiplies the standard deviation of the objective; None for Lemma 3.1 with the
+                paper's constants, which is 1 to two digits, and with what the values have told.
+            threshold: ``g_thr``: the expert is asked where their interval is wider.
+            threshold_scale: Whether widths are of probabilities or of logits.
+            norm_bound: The bound on the norm of the belief to begin with, of unit kernels.
+            norm_bound_limit: What it may be doubled to; None for no limit.
+            value_bound: The largest absolute logit, where items are compared of either side of the
+                difference; None for no bound.
+            label_window: Only so many last labels count, of experts who change; None for all.
+            label_lengthscale: The lengthscales of the belief, in those of the objective.
+            label_intercept: The share of a constant in the variance of the belief, at least 0 and
+                below 1. With one, rejections all over the domain also speak of items far from
+                all labels, which without one are accepted or not with even chances.
+            slack: See :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`; by default
+                ``0.01 B sqrt(n + 1)`` of ``n`` labels.
+            max_rejections: After so many in a row the vanilla item is evaluated; None for no
+                limit.
+            num_initial_values: Values of a space-filling sample to begin with, at least 1.
+            num_initial_labels: Labels of another.
+            noise: The variance of the noise of a value, in squared standard deviations of all.
+            lengthscale_prior: Whether BoTorch's prior is put on lengthscales.
+            covar_module: The prior covariance of standardised values, or what makes one of ``d``;
+                by default squared exponential with ARD and unit variance. The belief has a copy,
+                without an output scale, of what the values have taught it.
+
+        Raises:
+            ComparisonDataError: If an option is out of range; names it.
+            SearchSpaceError: If the domain cannot be used.
+        """
+        super().__init__(bounds, choices, space, seed=seed)
+        self.feedback, self.candidate, self.acceptance = feedback, candidate, acceptance
+        self.threshold_scale = threshold_scale
+        self.trust_weight, self.rate = trust_weight, rate
+        self.trust, self.threshold, self.label_intercept = trust, threshold, label_intercept
+        self.beta, self.norm_bound = beta, checked_positive("norm_bound", norm_bound)
+        self.norm_bound_limit, self.value_bound = norm_bound_limit, value_bound
+        self.label_window, self.max_rejections = label_window, max_rejections
+        self.label_lengthscale = checked_positive("label_lengthscale", label_lengthscale)
+        self.slack = slack_to_json(slack_rule(_SLACK if slack is None else slack))
+        self.num_initial_values = check_count("num_initial_values", num_initial_values, 1)
+        self.num_initial_labels = check_count("num_initial_labels", num_initial_labels, 0)
+        self.noise = checked_positive("noise", noise)
+        self.lengthscale_prior = checked_flag("lengthscale_prior", lengthscale_prior)
+        self.covar_module = covar_module
+        self._check_options()
+        self.values = Regression(self.space, self._values_model, refit=1)
+        self.labelled: list[Answered] = []
+        self.current_norm_bound = self.norm_bound
+        self.weight = float(trust_weight)
+        self.decisions: list[Decision] = []
+        self._num_adapted = 0  # labels that the norm bound was adapted to
+        self._expert: LikelihoodRatioModel | None = None
+        self._due: list[tuple[Candidate, int]] = []  # accepted, to be evaluated; where it was asked
+        self._rejections = 0  # in a row
+        self._unanswered = False  # whether the expert was asked last and did not answer
+        self._named: Candidate | None = None
+        self._from_values: _FromValues | None = None
+
+    def _check_options(self) -> None:
+        for name, words in (
+            ("feedback", Feedback),
+            ("candidate", CandidateRule),
+            ("acceptance", Acceptance),
+            ("threshold_scale", Scale),
+        ):
+            check_word(name, getattr(self, name), words)
+        for name in ("beta", "norm_bound_limit", "value_bound"):
+            if (value := getattr(self, name)) is not None:
+                checked_positive(name, value)
+        for name in ("label_window", "max_rejections"):
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value, 1)
+        for name, least, most in (
+            ("trust_weight", 0.0, math.inf),
+            ("rate", 0.0, math.inf),
+            ("label_intercept", 0.0, 1.0),
+            ("trust", 1.0, math.inf),
+            ("threshold", 0.0, math.inf),
+        ):
+            value = getattr(self, name)
+            known = (is_positive(value) or value == 0) and least <= value < most
+            if not known and not (name == "threshold" and value == math.inf):
+                raise ComparisonDataError(
+                    f"`{name}` must be at least {least:g} and below {most:g}, not {value!r}."
+                )
+        if self.candidate == "pinpoint" and not self.measures_accepted:
+            raise ComparisonDataError('`candidate` must not be "pinpoint": only labels count here.')
+
+    @classmethod
+    def paper(cls, **kwargs: Any) -> Self:
+        r"""The paper's settings, as far as it has one of each.
+
+        No cap on the norm bound, no bound on logits, a threshold of 0.1 on the width of the
+        interval of logits, no limit of rejections in a row, no prior on lengthscales, ``beta``
+        of Lemma 3.1.
+
+        Args:
+            **kwargs: Passed to the constructor.
+
+        Returns:
+            The strategy.
+        """
+        return cls(**{**_PAPER, **kwargs})
+
+    def recommend(self) -> Tensor:
+        r"""The evaluated item with the largest posterior mean of the objective.
+
+        Raises:
+            ComparisonDataError: If nothing was evaluated yet.
+        """
+        return self._best_query().items.to(self.space.bounds)
+
+    def recommend_index(self) -> int:
+        """Its row in the choices."""
+        _ = self.space.table  # a box has none, and raises
+        return int(self._best_query().indices)
+
+    def tell(self, query: Query, answer: float | None) -> None:
+        r"""Learn a label or a value.
+
+        Args:
+            query: What :meth:`ask` returned.
+            answer: Of a label, 1 accept or 0 reject; of a duel, 1 the candidate, 0 the measured
+                item, 0.5 no preference; of an evaluation, the value; or ``None``.
+
+        Raises:
+            StaleQueryError: If the query is unknown, or was told already.
+            ComparisonDataError: If it is no such answer; the query then stays open.
+        """
+        super().tell(query, answer)
+        told = self.history[-1].answer
+        if isinstance(query, Evaluate):
+            self._rejections = 0
+        elif self.decisions[query.id].source != "initial":
+            self._unanswered = told is None
+            if told is not None:
+                self._rejections = 0 if told else self._rejections + 1
+            if told and self.measures_accepted:
+                self._plan(query)
+
+    def suggest(self, item: Tensor) -> None:
+        r"""Name the next augmented candidate, with ``candidate="pinpoint"``.
+
+        The next step that makes a choice looks at it, after the initial design: it is measured
+        if the objective gives no reason against it, and dropped otherwise, as its entry in
+        ``decisions`` says. Where several were named, the last one counts.
+
+        Args:
+            item: ``d``-dim item within the bounds, or one of the choices.
+
+        Raises:
+            UnsupportedError: If ``candidate`` is another.
+            SearchSpaceError: If it is no item of the space.
+        """
+        if self.candidate != "pinpoint":
+            raise UnsupportedError('Items are named with candidate="pinpoint" only.')
+        space = self.space
+        try:
+            item = torch.as_tensor(item).detach().to(space.bounds, copy=True)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise SearchSpaceError(f"`item` cannot be read: {error}") from error
+        if item.shape != (space.dim,):
+            raise SearchSpaceError(f"`item` must be {space.dim}-dim, got {tuple(item.shape)}.")
+        if not bool(space.contains(item)):
+            wrong = "within the bounds, or not feasible"
+            wrong = wrong if space.choices is None else "one of the choices"
+            raise SearchSpaceError(f"`item` is {item.tolist()}, which is not {wrong}.")
+        row = None
+        if space.choices is not None:
+            row = int((space.choices == item).all(dim=-1).nonzero()[0])
+        self._named = Candidate(item, row)
+
+    def objective(self, pending: Sequence[Query] = ()) -> SingleTaskGP:
+        """The model of all values, with pending ones as expected."""
+        return self.values.model(pending)
+
+    def expert(self) -> LikelihoodRatioModel:
+        """The set of what the expert may believe, logits of accepting or preferring."""
+        if self._expert is None:
+            self._expert = LikelihoodRatioModel.from_labels(
+                *self._last_labels(Label),
+                covar_module=self._label_kernel(),
+                norm_bound=self.current_norm_bound,
+                slack=self.slack,
+                box=self.value_bound,
+                input_transform=self.space.input_transform(),
+            )
+            if self.feedback == "compare":
+                self._expert = self._expert.condition_on_pairs(*self._last_labels(Duel))
+        return self._expert
+
+    @torch.no_grad()
+    def beta_of(self, objective: SingleTaskGP) -> float:
+        """The multiple of an objective's deviation that bounds are taken at."""
+        if self.beta is not None:
+            return self.beta
+        covariance = to_dense(objective.covar_module(objective.train_inputs[0]))
+        eigenvalues = torch.linalg.eigvalsh(covariance)  # which repeated items do not trouble
+        gain = 0.5 * float((eigenvalues.clamp_min(0.0) / self.noise).log1p().sum())
+        return objective_beta(_OBJECTIVE_NORM, self.noise, gain, _FAILURE)
+
+    def refit(self) -> None:
+        """Fit lengthscales to new values, and double the norm bound if new labels ask for it."""
+        if self.values.learn():
+            self._expert = None
+        if len(self.labelled) > self._num_adapted:
+            limit = math.inf if self.norm_bound_limit is None else self.norm_bound_limit
+            adapted = self.expert().adapt_norm_bound(limit=limit, max_doublings=1)
+            self._num_adapted = len(self.labelled)
+            if adapted.norm_bound > self.current_norm_bound:
+                self.current_norm_bound, self._expert = adapted.norm_bound, adapted
+
+    def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
+        dim = self.space.num_features
+        kernel = own_kernel(self.covar_module, self.space)
+        if kernel is None and self.lengthscale_prior:
+            kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim)
+        elif kernel is None:  # bounded as with the prior, or distances could have no digits left
+            kernel = RBFKernel(ard_num_dims=dim, lengthscale_constraint=GreaterThan(2.5e-2))
+        return standardised_gp(
+            self.space,
+            items,
+            values,
+            noise=self.noise,
+            covar_module=kernel.double(),
+            mean_module=ZeroMean(),
+        )
+
+    def _label_kernel(self) -> Kernel:
+        """The belief's, of unit variance: that of the values, wider, and a share of a constant."""
+        kernel = deepcopy(cast(Kernel, self.objective().covar_module))
+        if isinstance(kernel, ScaleKernel):
+            kernel = kernel.base_kernel
+        if kernel.has_lengthscale and self.label_lengthscale != 1.0:
+            kernel.lengthscale = self.label_lengthscale * kernel.lengthscale.detach()
+        share = self.label_intercept
+        if share == 0.0:
+            return kernel
+        local, constant = ScaleKernel(kernel).double(), ConstantKernel().double()
+        local.outputscale, constant.constant = torch.tensor([1.0 - share, share]).double()
+        return local + constant
+
+    def _last_labels(self, kind: type[Label] | type[Duel]) -> tuple[Tensor, Tensor]:
+        """The items or pairs of one kind that the window holds, and their answers."""
+        like = self.space.bounds
+        last = self.labelled[-(self.label_window or 0) :]
+        chosen = [(query.items, answer) for query, answer in last if isinstance(query, kind)]
+        shape = (2, self.space.dim) if kind is Duel else (self.space.dim,)
+        items = [like.new_empty(0, *shape), *(items.to(like).unsqueeze(0) for items, _ in chosen)]
+        return torch.cat(items), like.new_tensor([answer for _, answer in chosen])
+
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
+        if self._due:
+            (item, row), asked = self._due.pop(0)
+            decision = replace(self.decisions[asked], asks=False, reason="accepted")
+            self.decisions.append(decision)
+            return Evaluate(query_id, item, row, annotator)
+        self.round += 1
+        asked_of_initial = self._initial()
+        decision, items, rows = asked_of_initial or self._decided()
+        self.decisions.append(decision)
+        kind: Any = Evaluate
+        if decision.asks:
+            kind = Label if items.dim() == 1 else Duel
+        return cast(Query, kind(query_id, items, rows, annotator))
+
+    def _initial(self) -> tuple[Decision, Tensor, Rows] | None:
+        """The next query of the initial design, values first; None where it is complete."""
+        started = [decision.asks for decision in self.decisions if decision.source == "initial"]
+        values, labels = started.count(False), started.count(True)
+        if values < self.num_initial_values or not self.values.answers:
+            asks, number = False, values  # where all were skipped, others are asked for
+        elif labels < self.num_initial_labels and self.candidate != "pinpoint":
+            asks, number = True, labels
+        else:
+            return None
+        decision = Decision(asks, "initial", "initial design", self.weight)
+        size = 2 if asks and self.feedback == "compare" else 1
+        seed, last = derive_seed(self.seed, f"initial {asks}", 0), slice(size * number, None)
+        items = self.space.sample(size * (number + 1), seed)[last]
+        rows: list[int] = []
+        if self.space.choices is not None:
+            rows = self.space.sample_rows(size * (number + 1), seed)[last].tolist()
+        if size == 1:
+            return decision, items[0], rows[0] if rows else None
+        return decision, items, (rows[0], rows[1]) if rows else None
+
+    def _decided(self) -> tuple[Decision, Tensor, Rows]:
+        """The query after the initial design."""
+        self.refit()
+        step = _Step(self)
+        decision, items, rows = self._decide(step)
+        self._from_values = None if step.pending else step.from_values
+        self._unanswered, self._named = False, None
+        if not math.isnan(decision.upper):
+            self.weight = next_weight(self.weight, self.rate, decision.upper)
+        return decision, items, rows
+
+    def _decide(self, step: _Step) -> tuple[Decision, Tensor, Rows]:
+        return step.decide_on_named() if self.candidate == "pinpoint" else step.decide()
+
+    def _plan(self, accepted: Query) -> None:
+        """Have an accepted item measured, unless that is planned, or asked for since."""
+        found, like = Candidate.shown(accepted), self.space.bounds
+        others = (*self._open.values(), *(past.query for past in self.history))
+        since = [q.items for q in others if isinstance(q, Evaluate) and q.id > accepted.id]
+        items = [like[:0], *(item.to(like).unsqueeze(0) for item in since)]
+        items += [due.item.to(like).unsqueeze(0) for due, _ in self._due]
+        if not same_item(self.space, found.item.to(like), torch.cat(items)).any():
+            self._due.append((found, accepted.id))
+
+    def _unmeasured(self) -> list[Evaluate]:
+        """See the base class; what others are asked about may be measured next."""
+        shown = [
+            Evaluate(query.id, *Candidate.shown(query), query.annotator)
+            for query in self._open.values()
+            if isinstance(query, Label | Duel) and self.decisions[query.id].source != "initial"
+        ]
+        return [*super()._unmeasured(), *shown]
+
+    def _best_query(self) -> Query:
+        if not self.values.answers:
+            raise ComparisonDataError("Nothing was evaluated yet, so nothing is recommended.")
+        return self.values.best()
+
+    def _learn(self, answered: Answered) -> None:
+        query, answer = answered
+        if answer is None:
+            return
+        if isinstance(query, Evaluate):
+            self.values.add(query, answer)
+        elif isinstance(query, Label) or not torch.equal(*query.items):  # which says nothing
+            self.labelled.append(answered)
+            self._expert = None
+
+    def _progress(self) -> dict[str, Any]:
+        known = self._from_values
+        return super()._progress() | {
+            "weight": self.weight,
+            "decisions": [endless_to_json(asdict(decision)) for decision in self.decisions],
+            "values": self.values.progress(),
+            "norm_bound": self.current_norm_bound,
+            "num_adapted": self._num_adapted,
+            "due": [[*due.to_json(), asked] for due, asked in self._due],
+            "rejections": self._rejections,
+            "unanswered": self._unanswered,
+            "named": self._named and self._named.to_json(),
+            "from_values": known
+            and endless_to_json(
+                {**known._asdict(), "vanilla": known.vanilla.to_json()},
+            ),
+        }
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        super()._restore(progress)
+
+        def candidate(item: list[float], row: int | None) -> Candidate:
+            return Candidate(self.space.bounds.new_tensor(item), row)
+
+        self.weight = progress["weight"]
+        self.decisions = [Decision(**endless_from_json(one)) for one in progress["decisions"]]
+        self.values.restore(progress["values"])
+        self.current_norm_bound = progress["norm_bound"]
+        self._num_adapted = progress["num_adapted"]
+        self._due = [(candidate(item, row), asked) for item, row, asked in progress["due"]]
+        self._rejections, self._unanswered = progress["rejections"], progress["unanswered"]
+        self._named = progress["named"] and candidate(*progress["named"])
+        if known := progress["from_values"]:
+            known = endless_from_json(known)
+            self._from_values = _FromValues(**known | {"vanilla": candidate(*known["vanilla"])})
+        self._expert = None
+
+
+class COBOHL(COBOL):
+    r"""Xu et al. (2024b), Algorithm 2: the expert alone says where to look.
+
+    The one candidate maximises ``mean + beta sd`` where the expert may accept, or is the least
+    unacceptable item where they may not. While their belief there is uncertain they are asked, and
+    whatever they say nothing is measured; then the item is. There is no guarantee against harm,
+    and ``candidate``, ``trust``, ``trust_weight`` and ``max_rejections`` have no part in it, nor
+    can an item be named. A label that is skipped is asked for again. Everything else is as of
+    :class:`COBOL`.
+
+    Example:
+        >>> strategy = COBOHL(bounds=bounds, seed=0)
+    """
+
+    measures_accepted = False
+
+    def _decide(self, step: _Step) -> tuple[Decision, Tensor, Rows]:
+        return step.decide_with_a_helper()
+
+
+class _Step:
+    """The candidates of one step of Algorithm 1, and the tests of lines 6 and 8.
+
+    Searches that depend on labels are seeded by the number of the step, those that do not by the
+    number of values.
+    """
+
+    def __init__(self, strategy: COBOL) -> None:
+        self.strategy, self.space = strategy, strategy.space
+        self.pending = strategy._unmeasured()
+        self.objective = strategy.objective(self.pending)
+        self.beta = strategy.beta_of(self.objective)
+        self.optimism = ExpertAugmentedLCB(self.objective, None, self.beta, 0.0)
+        self.asked, like = strategy.asked_items(), self.space.bounds
+        avoid = [query.items.unsqueeze(0).to(like) for query in self.pending]
+        self.avoid = torch.cat([like[:0], *avoid])
+        self.incumbent, self.x_ref = None, None
+        if strategy.feedback == "compare":
+            self.incumbent = strategy.values.best()
+            self.x_ref = self.incumbent.items.to(like)
+        known, number = strategy._from_values, len(strategy.values.answers)
+        fits = known is not None and known.num_values == number and not self.pending
+        self.from_values = known if fits else None
+
+    def decide(self) -> tuple[Decision, Tensor, Rows]:
+        """The decision, the item or the pair that is shown, and the row or rows in the choices."""
+        strategy, vanilla = self.strategy, self.vanilla()
+        augmented = self.augmented(vanilla)
+        vanilla, known = self.known(vanilla, augmented)
+        rejections, limit = strategy._rejections, strategy.max_rejections
+        if strategy._unanswered:
+            return replace(known, reason="the expert did not answer"), *vanilla
+        if limit is not None and rejections >= limit:
+            return replace(known, reason=f"{rejections} rejections in a row"), *vanilla
+        if doubt := self.doubt(known, vanilla, augmented):
+            return replace(known, reason=doubt), *vanilla
+        return self.handed_over(known, augmented)
+
+    def decide_on_named(self) -> tuple[Decision, Tensor, Rows]:
+        """As :meth:`decide`, where a person names the augmented candidate.
+
+        App. H leaves the rest of Algorithm 1 as it is. Line 8 asks whether the expert accepts: who
+        named the item does, so it is measured, and that it was named is no label.
+        """
+        vanilla, named = self.vanilla(), self.strategy._named
+        vanilla, known = self.known(vanilla, named or vanilla)
+        if named is None:
+            return replace(known, reason="no item was named"), *vanilla
+        if doubt := self.doubt(known, vanilla, named):
+            return replace(known, reason=doubt), *vanilla
+        return replace(known, source="augmented", reason="the expert named it"), *named
+
+    def decide_with_a_helper(self) -> tuple[Decision, Tensor, Rows]:
+        """As :meth:`decide`, of Algorithm 2: there is one candidate, and no test of the values."""
+        found = self.constrained(self.asked)
+        return self.handed_over(self.known(found, found)[1], found)
+
+    def doubt(self, known: Decision, vanilla: Candidate, augmented: Candidate) -> str | None:
+        """Line 6: why the augmented candidate is not to be trusted, which a vanilla one is."""
+        if torch.equal(augmented.item, vanilla.item):
+            return None
+        if not is_promising(known.bound, known.best_lower):
+            return "its bound is below what is certain elsewhere"
+        if not is_informative(known.deviation, known.vanilla_deviation, self.strategy.trust):
+            return "the objective is too well known there"
+        return None
+
+    def handed_over(self, known: Decision, augmented: Candidate) -> tuple[Decision, Tensor, Rows]:
+        """Line 8: the augmented candidate, after the expert was asked or at once."""
+        strategy, known = self.strategy, replace(known, source="augmented")
+        if not is_wide(known.lower, known.upper, strategy.threshold, strategy.threshold_scale):
+            return replace(known, reason="the belief is known there"), *augmented
+        known = replace(known, asks=True, reason="the belief is uncertain there")
+        if self.incumbent is None or self.x_ref is None:
+            return known, *augmented
+        rows = None if augmented.row is None else (augmented.row, self.incumbent.indices)
+        return known, torch.stack([augmented.item, self.x_ref]), rows
+
+    def vanilla(self) -> Candidate:
+        """The candidate of line 5, which is kept until there is another value."""
+        if self.from_values is None:
+            self.keep(self.best_of_values(self.optimism, "optimizer vanilla", self.asked))
+        assert self.from_values is not None
+        return self.from_values.vanilla
+
+    def keep(self, vanilla: Candidate) -> None:
+        certain = math.nan if self.from_values is None else self.from_values.best_lower
+        number = len(self.strategy.values.answers)
+        self.from_values = _FromValues(number, vanilla, certain)
+
+    def augmented(self, vanilla: Candidate) -> Candidate:
+        """The candidate of line 4, as the option ``candidate`` has it.
+
+        It is the vanilla candidate itself where nothing is added to its rule.
+        """
+        strategy, expert = self.strategy, self.strategy.expert()
+        rule: Callable[..., AcquisitionFunction]
+        starts = torch.cat([vanilla.item.unsqueeze(0), self.asked])
+        if strategy.candidate == "constrained":
+            return self.constrained(starts)
+        if strategy.candidate == "belief":
+            rule = partial(OptimisticAcceptance, expert)
+        elif strategy.candidate == "hcei":
+            best = max(answer or 0.0 for _, answer in strategy.values.answers)
+            rule = partial(
+                LogHumanConstrainedEI, self.objective, expert, best, acceptance=strategy.acceptance
+            )
+        elif strategy.weight == 0.0:
+            return vanilla
+        else:
+            rule = partial(ExpertAugmentedLCB, self.objective, expert, self.beta, strategy.weight)
+        return self.best_of_labels(rule, "optimizer augmented", starts)
+
+    def constrained(self, starts: Tensor) -> Candidate:
+        """The best bound where the upper end is not negative, or the largest upper end."""
+        expert = self.strategy.expert()
+        top = self.best_of_labels(partial(OptimisticAcceptance, expert), "optimizer upper", starts)
+        if belief_ends(expert, top.item, self.x_ref)[1] < 0.0:
+            return top
+        seed = derive_seed(self.strategy.seed, "optimizer augmented", self.strategy.round)
+        feasible = ExpertBelief(expert, x_ref=self.x_ref).upper
+        found = self.space.maximize(
+            self.optimism,
+            seed=seed,
+            starts=torch.cat([top.item.unsqueeze(0), starts]).unsqueeze(-2),
+            raw_samples=RAW_SAMPLES,
+            feasible=feasible,
+        )
+        return Candidate.of(next_best(found, self.space, self.optimism, seed, self.avoid, feasible))
+
+    def best_of_labels(
+        self, rule: Callable[..., AcquisitionFunction], stream: str, starts: Tensor
+    ) -> Candidate:
+        """Where a rule is largest, which is made for a tolerance of the expert's bounds."""
+        seed = derive_seed(self.strategy.seed, stream, self.strategy.round)
+        made = [
+            rule(x_ref=self.x_ref, tolerance=tolerance)
+            for tolerance in (TOLERANCE, math.inf, _SCREENING)
+        ]
+        return Candidate.of(best(self.space, made[0], seed, starts, made[1:], self.avoid))
+
+    def best_of_values(self, rule: AcquisitionFunction, stream: str, starts: Tensor) -> Candidate:
+        seed = derive_seed(self.strategy.seed, stream, len(self.strategy.values.answers))
+        return Candidate.of(best(self.space, rule, seed, starts, avoid=self.avoid))
+
+    def known(self, vanilla: Candidate, augmented: Candidate) -> tuple[Candidate, Decision]:
+        """The vanilla candidate, repaired, and all that the tests look at."""
+        beta, objective = self.beta, self.objective
+        (mean, sd), (vanilla_mean, vanilla_sd) = moments_at(objective, augmented.item, vanilla.item)
+        best_lower = math.nan
+        if not torch.equal(augmented.item, vanilla.item):
+            if mean + beta * sd > vanilla_mean + beta * vanilla_sd:
+                # The search has missed what the other one found.
+                start = augmented.item.unsqueeze(0)
+                vanilla = self.best_of_values(self.optimism, "optimizer repair", start)
+                self.keep(vanilla)
+                ((_, vanilla_sd),) = moments_at(objective, vanilla.item)
+            best_lower = self.best_lower(vanilla, augmented, mean - beta * sd)
+        lower, upper = self.interval(augmented)
+        known = Decision(
+            asks=False,
+            source="vanilla",
+            reason="",
+            weight=self.strategy.weight,
+            norm_bound=self.strategy.current_norm_bound,
+            bound=mean + beta * sd,
+            best_lower=best_lower,
+            deviation=sd,
+            vanilla_deviation=vanilla_sd,
+            lower=lower,
+            upper=upper,
+        )
+        return vanilla, known
+
+    def best_lower(self, vanilla: Candidate, augmented: Candidate, lower: float) -> float:
+        """The largest pessimistic value known, of which ``lower`` is the augmented candidate's."""
+        assert self.from_values is not None
+        found = self.from_values.best_lower
+        if math.isnan(found):
+            pessimism = ExpertAugmentedLCB(self.objective, None, -self.beta, 0.0)
+            starts = [vanilla.item.unsqueeze(0), augmented.item.unsqueeze(0)]
+            starts.append(self.strategy.values.items)
+            certain = self.best_of_values(pessimism, "optimizer lower", torch.cat(starts))
+            ((mean, sd),) = moments_at(self.objective, certain.item)
+            found = mean - self.beta * sd
+        self.from_values = self.from_values._replace(best_lower=max(found, lower))
+        return self.from_values.best_lower
+
+    def interval(self, candidate: Candidate) -> tuple[float, float]:
+        """Both ends of the expert's belief, logits; not numbers if nothing depends on them."""
+        strategy = self.strategy
+        unused = strategy.threshold == math.inf and not strategy.rate
+        if strategy.candidate == "pinpoint" or unused:
+            return math.nan, math.nan
+        return belief_ends(strategy.expert(), candidate.item, self.x_ref)
+
+
+def is_promising(bound: float, best_lower: float) -> bool:
+    """The first test of line 6: the candidate may be as good as the best that is certain."""
+    return bound >= best_lower
+
+
+def is_informative(deviation: float, vanilla_deviation: float, trust: float) -> bool:
+    """The second test of line 6: ``sd(x_u) <= eta sd(x_c)``, of the latent objective."""
+    return vanilla_deviation <= trust * deviation
+
+
+def is_wide(lower: float, upper: float, threshold: float, scale: Scale) -> bool:
+    """Line 8: whether the interval of logits, or of probabilities, exceeds the threshold."""
+    if scale == "probability":
+        lower, upper = (0.5 * (1.0 + math.tanh(0.5 * end)) for end in (lower, upper))
+    return upper - lower > threshold
+
+
+def next_weight(weight: float, rate: float, upper: float) -> float:
+    """Eq. (5): the weight grows while even an optimist believes that the expert would reject."""
+    return max(0.0, weight - rate * upper)
+
+
+@torch.no_grad()
+def moments_at(model: SingleTaskGP, *items: Tensor) -> list[tuple[float, float]]:
+    """The standardised mean and deviation of the latent objective at each ``d``-dim item."""
+    mean, deviation = standardised_posterior(model, torch.stack(items).unsqueeze(-2))
+    return list(zip(mean.flatten().tolist(), deviation.flatten().tolist(), strict=True))
+
+
+@torch.no_grad()
+def belief_ends(
+    model: LikelihoodRatioModel, item: Tensor, x_ref: Tensor | None
+) -> tuple[float, float]:
+    """Both ends of the belief at a ``d``-dim item, or of its difference to another, logits."""
+    if x_ref is None:
+        return float(model.lower(item)), float(model.upper(item))
+    pair = torch.stack([item, x_ref])
+    return -float(model.advantage(pair.flip(0))), float(model.advantage(pair))
+
+
+def best(
+    space: SearchSpace,
+    rule: AcquisitionFunction,
+    seed: int,
+    starts: Tensor,
+    screens: Sequence[AcquisitionFunction] = (),
+    avoid: Tensor | None = None,
+) -> Maximum:
+    r"""Where a rule is largest.
+
+    Args:
+        space: The domain.
+        rule: The rule, of single items.
+        seed: Of everything random.
+        starts: ``s x d``-dim further items from which a search of a box may begin.
+        screens: The rule to tolerances that tell where a search should begin, the coarser first.
+        avoid: ``k x d``-dim items that another one is taken for.
+
+    Returns:
+        The item; in a box no worse than any of those it began with.
+    """
+    with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
+        if space.choices is None:
+            found = _best_in_box(space, rule, seed, starts, screens or (rule,))
+        else:
+            found = space.maximize(rule, seed=seed)
+        return found if avoid is None else next_best(found, space, rule, seed, avoid)
+
+
+def _best_in_box(
+    space: SearchSpace,
+    rule: AcquisitionFunction,
+    seed: int,
+    starts: Tensor,
+    screens: Sequence[AcquisitionFunction],
+) -> Maximum:
+    *coarse, fine = screens
+    sampled = space.sample(RAW_SAMPLES, seed)
+    with torch.no_grad():
+        for screen in coarse:
+            sampled, starts = (
+                _largest(screen, items, _KEPT).squeeze(-2) for items in (sampled, starts)
+            )
+        raw = torch.cat([_largest(fine, sampled, _FAR), _largest(fine, starts, _NEAR)])
+        values = rule(raw)
+    found = space.maximize(rule, seed=seed, starts=raw, raw_samples=0)
+    top = int(values.argmax())
+    if float(values[top]) > float(found.value):
+        return Maximum(raw[top], values[top], None)
+    return found
+
+
+def _largest(rule: AcquisitionFunction, items: Tensor, number: int) -> Tensor:
+    """The ``number x 1 x d``-dim items, or all there are, of the largest values."""
+    points = items.unsqueeze(-2)
+    if len(items) <= number:
+        return points
+    values = torch.cat([rule(part) for part in points.split(_CHUNK)])
+    return points[values.topk(number).indices]

@@ -1,0 +1,224 @@
+r"""Exact regression on the answers of a strategy, whose hyperparameters are learnt as they come."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from botorch.exceptions.warnings import OptimizationWarning
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.outcome import Standardize
+from botorch.optim.fit import fit_gpytorch_mll_scipy
+from botorch.settings import validate_input_scaling
+from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.settings import skip_posterior_variances
+from linear_operator.utils.errors import NanError, NotPSDError
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+from torch.nn import Module
+
+from botorch_pref.queries import Query
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.base import Answered, expected_answers
+
+_SAME = 1e-12  # of the largest value: a deviation below it is rounding
+
+
+class Regression:
+    r"""Answers to queries, and a Gaussian process on them.
+
+    Args:
+        space: The domain.
+        build: Makes a model of ``n x d``-dim items and their ``n``-dim answers.
+        refit: After how many more answers hyperparameters are learnt again.
+        least: The number of answers from which they are learnt.
+        warm: Whether a fit starts from the hyperparameters found before, not from the prior's.
+
+    Attributes:
+        answers: The queries and their answers.
+        num_fits: How often hyperparameters were fitted.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        build: Callable[[Tensor, Tensor], SingleTaskGP],
+        *,
+        refit: int,
+        least: int = 1,
+        warm: bool = False,
+    ) -> None:
+        self.space, self.build = space, build
+        self.refit, self.least, self.warm = refit, least, warm
+        self.answers: list[Answered] = []
+        self.num_fits = 0
+        self._num_fitted = 0
+        self._hyperparameters: dict[str, Any] = {}
+        self._model: SingleTaskGP | None = None
+
+    def add(self, query: Query, answer: float) -> None:
+        """Add an answer."""
+        self.answers.append(Answered(query, answer))
+        self._model = None
+
+    @property
+    def items(self) -> Tensor:
+        """The ``n x d``-dim items of all answers, of a duel the first."""
+        return self._items(self.answers)
+
+    def learn(self) -> bool:
+        """Fit the hyperparameters, if there are enough more answers; returns whether it did."""
+        size, before = len(self.answers), self._num_fitted
+        if size < max(self.least, before + self.refit if before else 1):
+            return False
+        model = self._built(self._hyperparameters if self.warm else {})
+        if fit_exactly(model):
+            self._hyperparameters = parameters_of(model)
+            self.num_fits += 1
+        self._num_fitted = size
+        self._model = None
+        return True
+
+    def model(self, pending: Sequence[Query] = ()) -> SingleTaskGP:
+        r"""The model of all answers, in evaluation mode.
+
+        Args:
+            pending: Queries without an answer, which are taken to be answered as expected.
+        """
+        if self._model is None:
+            self._model = self._built(self._hyperparameters).eval()
+        known = self._model
+        if not pending or not self.answers:
+            return known
+        like = self.space.bounds
+        expected = expected_answers(
+            pending, lambda query: known.posterior(query.items.view(1, -1).to(like)).mean
+        )
+        return self._built(self._hyperparameters, expected).eval()
+
+    @torch.no_grad()
+    def best(self, pairs: bool = False) -> Query:
+        """The query of the largest posterior mean among those answered.
+
+        Args:
+            pairs: Whether variances are skipped, of which thousands of duels have many.
+        """
+        with skip_posterior_variances(pairs):
+            mean = self.model().posterior(self.items).mean
+        return self.answers[int(mean.argmax())][0]
+
+    def progress(self) -> dict[str, Any]:
+        """What is not in the answers, as plain JSON."""
+        return {
+            "hyperparameters": dict(self._hyperparameters),
+            "num_fitted": self._num_fitted,
+            "num_fits": self.num_fits,
+        }
+
+    def restore(self, progress: dict[str, Any]) -> None:
+        """Put back what :meth:`progress` returned; answers are in place."""
+        self._hyperparameters = dict(progress["hyperparameters"])
+        self._num_fitted, self.num_fits = progress["num_fitted"], progress["num_fits"]
+        self._model = None
+
+    def _built(
+        self, hyperparameters: dict[str, Any], expected: Sequence[Answered] = ()
+    ) -> SingleTaskGP:
+        """A model with given hyperparameters."""
+        answers = [*self.answers, *expected]
+        items = self._items(answers)
+        values = torch.tensor([answer for _, answer in answers], dtype=torch.double)
+        model = self.build(items, values.to(items))
+        set_parameters(model, hyperparameters)
+        return model
+
+    def _items(self, answers: Sequence[Answered]) -> Tensor:
+        like = self.space.bounds
+        items = [q.items[0] if q.items.dim() == 2 else q.items for q, _ in answers]
+        return torch.stack([item.to(like) for item in items]) if items else like[:0]
+
+
+def fit_exactly(model: SingleTaskGP) -> bool:
+    r"""Learn the hyperparameters of an exact model, by the evidence and their priors, if any.
+
+    Where values repeat themselves and there is no prior, the evidence is so steep that a line
+    search may end in rounding errors: where it stopped is taken then.
+
+    Args:
+        model: The model, which is in evaluation mode afterwards.
+
+    Returns:
+        Whether there was an optimum to be found; if not, everything is as it was.
+    """
+    if not any(one.requires_grad for one in model.parameters()):
+        return False
+    before = deepcopy(model.state_dict())
+    model.train()
+    with warnings.catch_warnings():
+        for category in (OptimizationWarning, NumericalWarning):  # of lengthscales on the way
+            warnings.simplefilter("ignore", category)
+        try:
+            fit_gpytorch_mll_scipy(ExactMarginalLogLikelihood(model.likelihood, model))
+            fitted = all(bool(one.isfinite().all()) for one in model.parameters())
+        except (NanError, NotPSDError, ValueError):  # a prior refuses what a search rounds to 0
+            fitted = False
+    if not fitted:
+        model.load_state_dict(before)
+    model.eval()
+    return fitted
+
+
+def standardised_gp(
+    space: SearchSpace,
+    items: Tensor,
+    values: Tensor,
+    *,
+    noise: float,
+    covar_module: Kernel,
+    mean_module: Mean | None = None,
+) -> SingleTaskGP:
+    r"""A model of measured values in any unit, standardised by BoTorch's transform.
+
+    Args:
+        space: The domain, whose unit cube lengthscales are measured in.
+        items: ``n x d``-dim items.
+        values: ``n``-dim values.
+        noise: The variance of the noise, in squared standard deviations of the values.
+        covar_module: The prior covariance, in the same unit.
+        mean_module: The prior mean; by default a constant.
+    """
+    units, targets = _standardize(values), values.unsqueeze(-1)
+    units(targets)
+    with validate_input_scaling(False):  # the box is the unit cube, not what was measured
+        return SingleTaskGP(
+            items,
+            targets,
+            (noise * units.stdvs.square()).expand_as(targets),
+            covar_module=covar_module,
+            mean_module=mean_module,
+            input_transform=space.input_transform(),
+            outcome_transform=_standardize(values),
+        )
+
+
+def parameters_of(module: Module) -> dict[str, Any]:
+    """All parameters of a module as plain JSON."""
+    return {name: value.tolist() for name, value in module.named_parameters()}
+
+
+@torch.no_grad()
+def set_parameters(module: Module, found: Mapping[str, Any]) -> None:
+    """Put back what :func:`parameters_of` returned, if there is anything."""
+    parameters = dict(module.named_parameters())
+    for name, value in found.items():
+        parameters[name].copy_(torch.tensor(value, dtype=torch.double))
+
+
+def _standardize(values: Tensor) -> Standardize:
+    # BoTorch's own takes every deviation below 1e-8 for none, which in farads is a lot.
+    return Standardize(m=1, min_stdv=max(_SAME * float(values.abs().max()), 1e-300))

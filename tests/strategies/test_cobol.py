@@ -1,0 +1,734 @@
+"""COBOL: bookkeeping, both candidates, trust, handover, both models, duels, named items, state."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchError
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
+from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.problems import Ackley, SyntheticExpert
+from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.runner import run_experiment
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import COBOHL, COBOL
+from botorch_pref.strategies.base import Answered
+from botorch_pref.strategies.cobol import (
+    Decision,
+    belief_ends,
+    is_informative,
+    is_promising,
+    is_wide,
+    next_weight,
+)
+from tests.models.common import rand
+
+BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
+SPACE = SearchSpace(BOX)
+QUICK = {"num_initial_values": 3, "num_initial_labels": 4}
+COMPARE = {**QUICK, "feedback": "compare"}
+NUMBER = st.floats(-50, 50)
+
+
+def on_a_box(**kwargs: Any) -> COBOL:
+    return COBOL(**{"bounds": BOX, **QUICK, **kwargs})
+
+
+def on_items(**kwargs: Any) -> COBOL:
+    return COBOL(**{"choices": rand(20, 2), **QUICK, **kwargs})
+
+
+def value(items: Tensor) -> Tensor:
+    """Largest, 0, near the middle of the box."""
+    return -((items - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
+
+
+def accept(items: Tensor) -> float:
+    return float(value(items) > -0.5)
+
+
+def prefer(pair: Tensor) -> float:
+    first, second = value(pair).tolist()
+    return float(first > second)
+
+
+def reply(query: Query, expert: Callable[[Tensor], float | None] = accept) -> float | None:
+    if isinstance(query, Evaluate):
+        return float(value(query.items))
+    return (
+        prefer(query.items) if isinstance(query, Duel) and expert is accept else expert(query.items)
+    )
+
+
+def play(strategy: COBOL, steps: int, expert: Any = accept) -> list[Query]:
+    queries = []
+    for _ in range(steps):
+        query = strategy.ask()
+        strategy.tell(query, reply(query, expert))
+        queries.append(query)
+    return queries
+
+
+def stored(strategy: COBOL) -> COBOL:
+    state = json.loads(json.dumps(strategy.state_dict(), allow_nan=False))
+    return type(strategy).from_state_dict(state)
+
+
+def told(num_values: int, num_labels: int, **options: Any) -> COBOL:
+    """A strategy that knows some values and labels, and was never asked."""
+    strategy = COBOL(space=SPACE, **options)
+    items = SPACE.bounds[0] + (SPACE.bounds[1] - SPACE.bounds[0]) * rand(num_values + num_labels, 2)
+    for number, item in enumerate(items[:num_values]):
+        strategy._learn(Answered(Evaluate(number, item), float(item.sum())))
+    for number, item in enumerate(items[num_values:]):
+        strategy._learn(Answered(Label(num_values + number, item), float(number % 2)))
+    return strategy
+
+
+def told_duels(pairs: Tensor, answers: Tensor, **options: Any) -> COBOL:
+    """A strategy that knows answers to duels and one value."""
+    strategy = COBOL(space=SPACE, feedback="compare", **options)
+    strategy._learn(Answered(Evaluate(0, BOX.mean(0)), 1.0))
+    for number, (pair, answer) in enumerate(zip(pairs, answers.tolist(), strict=True)):
+        strategy._learn(Answered(Duel(1 + number, pair), answer))
+    return strategy
+
+
+@pytest.mark.parametrize("make", [on_a_box, on_items])
+def test_bookkeeping(make: Any) -> None:
+    """The initial design; then a rejected item is not measured, an accepted one at once."""
+    strategy = make(threshold=0.0, seed=1)
+    queries = play(strategy, 16 if strategy.space.choices is not None else 11)
+    kinds = [type(query) for query in queries]
+    assert kinds[:7] == [Evaluate] * 3 + [Label] * 4
+    for query, following in itertools.pairwise(queries[7:]):
+        decision = strategy.decisions[query.id]
+        if isinstance(query, Label):
+            assert decision.source == "augmented"
+            took = isinstance(following, Evaluate) and torch.equal(following.items, query.items)
+            assert took == bool(accept(query.items))
+        elif decision.source == "vanilla":
+            assert not decision.asks
+    measured = [q for q in queries if isinstance(q, Evaluate)]
+    assert len(strategy.values.answers) == len(measured)
+    assert len(strategy.decisions) == len(queries)
+    if strategy.space.choices is not None:
+        for query in queries:
+            assert torch.equal(query.items, strategy.space.table[query.indices])
+
+
+def test_an_infinite_threshold_never_asks() -> None:
+    strategy = on_items(threshold=math.inf)
+    assert {type(query) for query in play(strategy, 12)[7:]} == {Evaluate}
+
+
+def test_no_threshold_asks_at_every_trusted_step() -> None:
+    strategy = on_items(threshold=0.0, max_rejections=None)
+    queries = play(strategy, 20)
+    for query in queries[7:]:
+        decision = strategy.decisions[query.id]
+        assert decision.asks == (decision.source == "augmented" and decision.reason != "accepted")
+
+
+def test_trusted_steps_are_certified() -> None:
+    """Property T15: the augmented item is no worse than the vanilla one by more than its width."""
+    strategy = on_items(seed=3)
+    play(strategy, 16)
+    trusted = [d for d in strategy.decisions if d.source == "augmented" and d.reason != "accepted"]
+    assert trusted
+    for decision in trusted:
+        # Where both candidates are one, nobody asks for the lower bounds.
+        assert not decision.bound < decision.best_lower - 1e-12
+        assert decision.vanilla_deviation <= 3.0 * decision.deviation + 1e-12
+
+
+def test_the_weight_follows_its_rule() -> None:
+    strategy = on_items(seed=2)
+    before = strategy.weight
+    for _ in range(18):
+        (query,) = play(strategy, 1)
+        decision = strategy.decisions[query.id]
+        if not math.isnan(decision.upper) and decision.reason != "accepted":
+            assert decision.weight == before
+            assert strategy.weight == max(0.0, before - 0.02 * decision.upper)
+            assert abs(strategy.weight - before) <= 0.02 * 3.0 + 1e-12
+        before = strategy.weight
+        assert strategy.weight >= 0
+
+
+def test_without_weight_both_candidates_are_one() -> None:
+    strategy = on_a_box(candidate="primal-dual", trust_weight=0.0, rate=0.0, threshold=math.inf)
+    play(strategy, 12)
+    for decision in strategy.decisions[7:]:
+        assert decision.deviation == pytest.approx(decision.vanilla_deviation, abs=1e-9)
+        assert decision.source == "augmented"
+
+
+def test_an_expert_who_rejects_everything_does_not_stall() -> None:
+    strategy = on_items(threshold=0.0, max_rejections=2)
+    queries = play(strategy, 22, expert=lambda items: 0.0)
+    runs = [
+        len(list(group))
+        for kind, group in itertools.groupby(map(type, queries[7:]))
+        if kind is Label
+    ]
+    assert runs
+    assert max(runs) <= 2
+    assert any("in a row" in decision.reason for decision in strategy.decisions)
+
+
+def test_what_depends_on_values_only_is_kept() -> None:
+    """A label changes neither the vanilla item nor what is certain, which then can only grow."""
+    strategy = on_a_box(seed=4, threshold=0.0)
+    play(strategy, 7)
+    known: list[Decision] = []
+    for _ in range(4):
+        query = strategy.ask()
+        if not isinstance(query, Label):
+            break
+        known.append(strategy.decisions[query.id])
+        strategy.tell(query, 0.0)
+    assert len(known) > 2
+    assert stored(strategy).ask() == strategy.ask()
+    assert len({decision.vanilla_deviation for decision in known}) == 1
+    certain = [d.best_lower for d in known if not math.isnan(d.best_lower)]
+    assert certain == sorted(certain)
+
+
+def test_an_expert_who_does_not_answer() -> None:
+    strategy = on_items(threshold=0.0)
+    queries = play(strategy, 15, expert=lambda items: None)
+    assert not strategy.labelled
+    for query, following in itertools.pairwise(queries[7:]):
+        if isinstance(query, Label):
+            assert isinstance(following, Evaluate)
+            assert strategy.decisions[following.id].source == "vanilla"
+            assert "did not answer" in strategy.decisions[following.id].reason
+
+
+def test_the_norm_bound_doubles_up_to_its_limit() -> None:
+    rough = {"label_lengthscale": 1.0, "label_intercept": 0.0}
+    strategy = on_items(norm_bound=0.5, norm_bound_limit=2.0, **rough)
+    bounds = []
+    for _ in range(20):
+        play(strategy, 1)
+        bounds.append(strategy.current_norm_bound)
+    assert bounds == sorted(bounds)
+    assert all(b <= 2.0 for b in bounds)
+    assert bounds[-1] == 2.0
+    assert all(after <= 2 * before for before, after in itertools.pairwise(bounds))
+
+
+def test_it_finds_a_good_item() -> None:
+    strategy = on_a_box(seed=0, threshold=math.inf)
+    play(strategy, 13)
+    assert float(value(strategy.recommend())) > -0.05
+    table = on_items(seed=0)
+    play(table, 24)
+    best = int(value(table.space.table).argmax())
+    assert table.recommend_index() == best
+
+
+@pytest.mark.slow
+def test_with_an_expert_it_finds_a_good_item_of_a_box() -> None:
+    """And its trusted steps are certified there, too: both are seconds a step."""
+    strategy = on_a_box(seed=0)
+    play(strategy, 24)
+    assert float(value(strategy.recommend())) > -0.05
+    trusted = [d for d in strategy.decisions if d.source == "augmented" and d.reason != "accepted"]
+    assert trusted
+    for decision in trusted:
+        # Where both candidates are one, nobody asks for the lower bounds.
+        assert not decision.bound < decision.best_lower - 1e-12
+        assert decision.vanilla_deviation <= 3.0 * decision.deviation + 1e-12
+
+
+@pytest.mark.parametrize("candidate", ["constrained", "hcei", "hcei upper", "belief"])
+def test_other_candidates(candidate: Any) -> None:
+    candidate, *words = candidate.split()
+    strategy = on_a_box(candidate=candidate, **({"acceptance": words[0]} if words else {}), seed=1)
+    play(strategy, 9, expert=lambda items: float(value(items) > -3.0))
+    found = [d for d in strategy.decisions if not math.isnan(d.upper)]
+    assert found
+    if candidate == "constrained":
+        assert all(d.upper >= -1e-6 for d in found)
+    if candidate == "hcei":
+        return
+    # Where nothing is feasible, the least infeasible item is as good as any.
+    wary = on_a_box(candidate=candidate, seed=1)
+    play(wary, 9, expert=lambda items: 0.0)
+    assert any(d.upper < 0 for d in wary.decisions)
+
+
+def test_values_of_another_unit_ask_the_same() -> None:
+    one, other = on_items(seed=5), on_items(seed=5)
+    for _ in range(12):
+        query, same = one.ask(), other.ask()
+        assert type(query) is type(same)
+        torch.testing.assert_close(query.items, same.items, atol=1e-5, rtol=0)
+        answer = reply(query)
+        one.tell(query, answer)
+        scaled = isinstance(query, Evaluate)
+        other.tell(same, 1000.0 * answer + 7.0 if scaled else answer)
+
+
+@pytest.mark.parametrize(
+    ("make", "steps"), [(on_items, 2), (on_items, 5), (on_items, 9), (on_items, 12), (on_a_box, 7)]
+)
+def test_it_resumes(make: Any, steps: int) -> None:
+    strategy = make(seed=4, threshold=0.0)
+    play(strategy, steps)
+    strategy.ask()
+    read = stored(strategy)
+    assert read.state_dict() == strategy.state_dict()
+    for _ in range(2):
+        query, same = strategy.ask(), read.ask()
+        assert query == same
+        for either in (strategy, read):
+            either.tell(query, reply(query))
+
+
+def test_a_helpful_expert_is_asked_until_he_is_known() -> None:
+    strategy = COBOHL(choices=rand(20, 2), seed=1, **QUICK)
+    queries, states = [], []
+    for steps in (8, 3, 3, 4):
+        queries += play(strategy, steps)
+        states.append(json.dumps(strategy.state_dict()))
+    threshold = strategy.threshold
+    for query in queries[7:]:
+        decision = strategy.decisions[query.id]
+        ends = [1 / (1 + math.exp(-end)) for end in (decision.lower, decision.upper)]
+        assert decision.asks == isinstance(query, Label) == (ends[1] - ends[0] > threshold)
+        assert decision.reason != "accepted"
+    # Feasible wherever anything is, under what was believed when it was chosen.
+    for state in states:
+        read = COBOHL.from_state_dict(json.loads(state))
+        decision = read.decisions[read.ask().id]
+        upper = read.expert().upper(read.space.table)
+        assert decision.upper >= min(0.0, float(upper.max())) - 1e-6
+    assert read.ask() == strategy.ask()
+
+
+def test_initial_values_that_are_skipped() -> None:
+    """Others are asked for until there is one; then the design goes on."""
+    strategy = on_items(num_initial_labels=1)
+    for _ in range(5):
+        query = strategy.ask()
+        assert isinstance(query, Evaluate)
+        strategy.tell(query, None)
+    strategy.tell(strategy.ask(), 1.0)
+    assert isinstance(strategy.ask(), Label)
+    strategy.tell(strategy.ask(), 1.0)
+    assert strategy.decisions[strategy.ask().id].source != "initial"
+
+
+def test_the_papers_preset() -> None:
+    paper = COBOL.paper(bounds=BOX)
+    assert (paper.norm_bound_limit, paper.value_bound) == (None, None)
+    assert (paper.threshold, paper.threshold_scale) == (0.1, "logit")
+    assert (paper.max_rejections, paper.beta) == (None, None)
+    assert COBOL.paper(bounds=BOX, threshold=1e-5).threshold == 1e-5
+
+
+def test_before_anything_was_evaluated() -> None:
+    with pytest.raises(ComparisonDataError, match="Nothing was evaluated"):
+        on_a_box().recommend()
+    strategy = on_a_box()
+    play(strategy, 2)
+    with pytest.raises(SearchSpaceError):
+        strategy.recommend_index()
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"trust": 0.9}, "trust"),
+        ({"threshold": -0.1}, "threshold"),
+        ({"candidate": "guess"}, "candidate"),
+        ({"beta": 0.0}, "beta"),
+        ({"beta": math.inf}, "beta"),
+        ({"label_window": 0}, "label_window"),
+        ({"label_lengthscale": 0.0}, "label_lengthscale"),
+        ({"label_intercept": 1.0}, "label_intercept"),
+        ({"norm_bound": -1.0}, "norm_bound"),
+        ({"value_bound": 0.0}, "value_bound"),
+        ({"rate": -1.0}, "rate"),
+        ({"trust_weight": math.nan}, "trust_weight"),
+        ({"num_initial_values": 0}, "num_initial_values"),
+        ({"max_rejections": 0}, "max_rejections"),
+        ({"slack": "root"}, "slack"),
+        ({"lengthscale_prior": 1}, "lengthscale_prior"),
+    ],
+)
+def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(BotorchError, match=argument):
+        on_a_box(**options)
+
+
+# The models.
+
+
+def test_a_window_of_labels() -> None:
+    """The model is that of somebody who was told the last ones only."""
+    windowed, whole = told(2, 6, label_window=4), told(2, 6)
+    last = told(2, 0)
+    for answered in whole.labelled[-4:]:
+        last._learn(answered)
+    X = SPACE.sample(3, seed=0)
+    torch.testing.assert_close(windowed.expert().upper(X), last.expert().upper(X))
+    assert not torch.allclose(windowed.expert().upper(X), whole.expert().upper(X))
+    assert told(2, 3, label_window=4).expert().num_answers == 3
+
+
+def test_lengthscales_of_the_belief() -> None:
+    strategy = told(5, 3, label_lengthscale=2.0, label_intercept=0.0)
+    strategy.refit()
+    own = strategy.objective().covar_module.lengthscale
+    torch.testing.assert_close(strategy.expert().covar_module.lengthscale, 2.0 * own)
+
+
+def test_a_kernel_of_ones_own() -> None:
+    """The belief has what the values teach of it, without the output scale."""
+
+    def matern(dim: int) -> ScaleKernel:
+        return ScaleKernel(MaternKernel(ard_num_dims=dim))
+
+    strategy = told(5, 3, covar_module=matern, label_intercept=0.0)
+    strategy.refit()
+    own, belief = strategy.objective().covar_module, strategy.expert().covar_module
+    assert isinstance(belief, MaternKernel)
+    torch.testing.assert_close(belief.lengthscale, 2.0 * own.base_kernel.lengthscale)
+    with pytest.raises(ComparisonDataError, match="covar_module"):
+        stored(strategy)
+    assert COBOL.from_state_dict(strategy.state_dict(), covar_module=matern).ask() == strategy.ask()
+
+
+def test_an_intercept_of_the_belief() -> None:
+    """A kernel written out; and what is rejected everywhere is not expected elsewhere."""
+    plain, shared = (told(5, 3, label_intercept=share) for share in (0.0, 0.4))
+    X = SPACE.sample(4, seed=0)
+    kernels = [one.expert().covar_module(X).to_dense() for one in (plain, shared)]
+    torch.testing.assert_close(kernels[1], 0.6 * kernels[0] + 0.4)
+    far = torch.tensor([[50.0, 90.0]], dtype=torch.double)
+    for strategy in (plain, shared):
+        strategy.labelled = [Answered(query, 0.0) for query, _ in strategy.labelled]
+        strategy._expert = None
+    assert float(plain.expert().mle(far)) == pytest.approx(0.0, abs=1e-9)
+    assert float(shared.expert().mle(far)) < -0.1
+
+
+@pytest.mark.parametrize("noise", [1e-4, 0.3])
+def test_the_lemmas_beta(noise: float) -> None:
+    """Against the determinant itself, with a kernel written out; None of it with a number."""
+    strategy = told(6, 0, beta=None, noise=noise)
+    strategy.refit()
+    objective = strategy.objective()
+    unit = SPACE.normalize(strategy.values.items) / objective.covar_module.lengthscale.detach()
+    covariance = torch.exp(-0.5 * (unit.unsqueeze(1) - unit).square().sum(-1))
+    gain = 0.5 * math.log(torch.linalg.det(torch.eye(6) + covariance / noise))
+    expected = 1.0 + noise * math.sqrt(2.0 * (gain + 1.0 + math.log(200.0)))
+    assert strategy.beta_of(objective) == pytest.approx(expected, rel=1e-9)
+    assert told(6, 0, beta=0.7, noise=noise).beta_of(objective) == 0.7
+
+
+def test_values_that_repeat_themselves() -> None:
+    """Without a prior their evidence has no smooth maximum."""
+    strategy = told(3, 0, lengthscale_prior=False)
+    item = SPACE.bounds.mean(0)
+    for number in range(9):
+        strategy._learn(Answered(Evaluate(9 + number, item + 1e-7 * number), 5.0))
+    strategy.refit()
+    scales = strategy.objective().covar_module.lengthscale
+    assert scales.isfinite().all()
+    assert (scales >= 0.025).all()
+    assert strategy.objective().posterior(SPACE.bounds).mean.isfinite().all()
+
+
+# Duels with the best measured item in place of labels.
+
+
+def duels(n: int) -> tuple[Tensor, Tensor]:
+    pairs = SPACE.sample(2 * n, seed=1).view(n, 2, 2)
+    return pairs, torch.tensor([prefer(pair) for pair in pairs], dtype=torch.double)
+
+
+def test_the_model_is_that_of_comparisons() -> None:
+    pairs, answers = duels(5)
+    model = told_duels(pairs, answers, value_bound=None).expert()
+    rows = torch.arange(10).view(5, 2)
+    rows = torch.where(answers.bool().unsqueeze(-1), rows, rows.flip(-1))
+    other = LikelihoodRatioModel.from_comparisons(
+        pairs.view(10, 2),
+        rows,
+        covar_module=model.covar_module,
+        norm_bound=model.norm_bound,
+        slack=model.slack,
+        jitter_points=False,
+        input_transform=model.input_transform,
+    )
+    X = SPACE.sample(6, seed=5).view(3, 2, 2)
+    torch.testing.assert_close(model.advantage(X), other.advantage(X), atol=1e-7, rtol=0)
+
+
+def test_only_differences_are_known() -> None:
+    """Property T24: shifts and swaps change nothing, and an item meets itself with certainty."""
+    pairs, answers = duels(5)
+    model = told_duels(pairs, answers).expert()
+    swapped = told_duels(pairs.flip(1), 1.0 - answers).expert()
+    item, reference = SPACE.sample(2, seed=7)
+    assert belief_ends(model, reference, reference) == (0.0, 0.0)
+    for ours, theirs in zip(
+        belief_ends(model, item, reference), belief_ends(swapped, item, reference), strict=True
+    ):
+        assert ours == pytest.approx(theirs, abs=1e-6)
+    program, root = model.confidence_set.program, model.functionals().whitening.root
+    u = rand(root.shape[-1])
+    shift = torch.linalg.lstsq(root, torch.ones(len(root), 1).double()).solution.squeeze(-1)
+    torch.testing.assert_close(
+        program.log_likelihood(u + 3.0 * shift), program.log_likelihood(u), atol=1e-9, rtol=0
+    )
+
+
+def test_what_is_preferred_has_the_larger_belief() -> None:
+    pairs, _ = duels(1)
+    won = pairs.expand(6, 2, 2)
+    first, second = pairs[0]
+    lower, upper = belief_ends(told_duels(won, torch.ones(6)).expert(), first, second)
+    assert lower > 0.5
+    assert upper > lower
+    assert belief_ends(told_duels(won, torch.zeros(6)).expert(), first, second)[1] < -0.5
+    undecided = belief_ends(told_duels(won, torch.full((6,), 0.5)).expert(), first, second)
+    assert undecided[0] == pytest.approx(-undecided[1], abs=1e-6)
+    nothing = told_duels(pairs[:, :1].expand(1, 2, 2), torch.ones(1))
+    assert nothing.labelled == []
+
+
+@pytest.mark.parametrize("kind", ["box", "choices"])
+def test_bookkeeping_of_duels(kind: str) -> None:
+    """The first item of a duel is the candidate, the second the best so far."""
+    space: dict[str, Any] = {"bounds": BOX} if kind == "box" else {"choices": rand(20, 2)}
+    strategy = COBOL(**space, **COMPARE, threshold=0.0, seed=1)
+    answers = {Duel: itertools.cycle([1.0, 0.0, 0.5])}
+    queries = play(strategy, 7)
+    assert [type(query) for query in queries] == [Evaluate] * 3 + [Duel] * 4
+    asked = 0
+    for _ in range(6 if kind == "box" else 12):
+        incumbent = strategy.recommend()
+        query = strategy.ask()
+        decision = strategy.decisions[query.id]
+        assert decision.asks == isinstance(query, Duel)
+        if not isinstance(query, Duel):
+            play(strategy, 1)
+            continue
+        asked += 1
+        candidate = query.items[0]
+        assert torch.equal(query.items[1], incumbent)
+        assert decision.upper - decision.lower > 0.0
+        if query.indices is not None:
+            assert torch.equal(query.items, strategy.space.table[list(query.indices)])
+        answer = next(answers[Duel])
+        strategy.tell(query, answer)
+        assert (query, answer) in strategy.labelled
+        due = strategy.ask()
+        measured = isinstance(due, Evaluate) and strategy.decisions[due.id].reason == "accepted"
+        assert measured == (answer > 0.0)
+        if measured:
+            assert torch.equal(due.items, candidate)
+    assert asked > 1
+
+
+@pytest.mark.parametrize("candidate", ["constrained", "hcei", "belief"])
+def test_other_candidates_of_duels(candidate: Any) -> None:
+    strategy = COBOL(choices=rand(20, 2), **COMPARE, candidate=candidate, seed=1)
+    play(strategy, 12)
+    found = [d for d in strategy.decisions if not math.isnan(d.upper)]
+    assert found
+    if candidate != "hcei":
+        # The best measured item itself is there, of which all is known.
+        assert all(d.upper >= -1e-6 for d in found)
+
+
+def test_duels_resume() -> None:
+    for cls in (COBOL, COBOHL):
+        strategy = cls(choices=rand(20, 2), **COMPARE, threshold=0.0, seed=2)
+        play(strategy, 8, expert=lambda pair: 0.0)
+        strategy.ask()
+        read = stored(strategy)
+        assert read.state_dict() == strategy.state_dict()
+        assert play(read, 3) == play(strategy, 3)
+
+
+# The tests of Algorithm 1 at their edges, and the dual step: properties T14 and T16.
+
+
+@given(NUMBER, st.floats(0, 10), st.floats(1, 100))
+def test_a_candidate_that_is_the_vanilla_one_is_trusted(
+    mean: float, deviation: float, trust: float
+) -> None:
+    assert is_promising(mean + deviation, mean - deviation)
+    assert is_informative(deviation, deviation, trust)
+
+
+def test_equality_is_trusted_and_not_asked() -> None:
+    assert is_promising(1.0, 1.0)
+    assert not is_promising(1.0, 1.0 + 1e-12)
+    assert is_informative(1.0, 3.0, 3.0)
+    assert not is_informative(1.0, 3.0 + 1e-12, 3.0)
+    assert not is_wide(0.0, 0.5, 0.5, "logit")
+    assert is_wide(0.0, 0.5 + 1e-12, 0.5, "logit")
+
+
+def test_widths_of_probabilities() -> None:
+    """The link is a quarter steep at most."""
+    assert is_wide(-0.5, 0.5, 0.2, "probability")
+    assert not is_wide(-0.2, 0.2, 0.1, "probability")
+    assert not is_wide(4.0, 8.0, 0.1, "probability")
+    expected = 1 / (1 + math.exp(-1.3)) - 1 / (1 + math.exp(0.4))
+    assert is_wide(-0.4, 1.3, expected - 1e-9, "probability")
+    assert not is_wide(-0.4, 1.3, expected + 1e-9, "probability")
+
+
+@given(NUMBER, NUMBER)
+def test_without_a_threshold_it_is_always_asked_and_with_an_infinite_one_never(
+    lower: float, width: float
+) -> None:
+    upper = lower + abs(width)
+    assert is_wide(lower, upper, 0.0, "logit") == (upper > lower)
+    for scale in ("logit", "probability"):
+        assert not is_wide(lower, upper, math.inf, scale)  # type: ignore[arg-type]
+
+
+@given(st.floats(0, 5), st.floats(0, 1), NUMBER)
+def test_the_weight(weight: float, rate: float, upper: float) -> None:
+    after = next_weight(weight, rate, upper)
+    assert after >= 0
+    if after > 0:
+        assert after - weight == pytest.approx(-rate * upper, abs=1e-12)
+    if upper < 0:
+        assert after >= weight
+
+
+# Items that a person names.
+
+
+BEST = torch.tensor([0.6, 0.4], dtype=torch.float64)
+
+
+def pinpoint(steps: int = 4, **options: Any) -> COBOL:
+    kwargs = {"bounds": BOX, "candidate": "pinpoint", "num_initial_values": 4, **options}
+    strategy = COBOL(**kwargs)
+    for _ in range(steps):
+        asked(strategy)
+    return strategy
+
+
+def asked(strategy: COBOL) -> Query:
+    query = strategy.ask()
+    assert isinstance(query, Evaluate)
+    strategy.tell(query, -float((query.items - BEST).square().sum()))
+    return query
+
+
+def test_a_named_item_is_measured_without_a_label() -> None:
+    strategy = pinpoint(2)
+    item = BEST.clone()
+    strategy.suggest(torch.zeros(2))
+    strategy.suggest(item)  # the last one counts
+    item += 1.0
+    strategy = stored(strategy)
+    for _ in range(2):
+        assert strategy.decisions[asked(strategy).id].source == "initial"
+    query = asked(strategy)
+    assert torch.equal(query.items, BEST)
+    decision = strategy.decisions[query.id]
+    assert (decision.source, decision.reason) == ("augmented", "the expert named it")
+    assert decision.bound >= decision.best_lower
+    assert strategy.labelled == []
+    assert strategy.weight == 1.0
+    query = asked(strategy)  # it was used
+    assert strategy.decisions[query.id].reason == "no item was named"
+    assert strategy.decisions[query.id].source == "vanilla"
+
+
+def test_a_named_item_is_not_trusted_where_the_objective_is_known() -> None:
+    strategy, vanilla = pinpoint(8), pinpoint(8)
+    known = strategy.values.answers[0][0].items
+    strategy.suggest(known)
+    query = asked(strategy)
+    decision = strategy.decisions[query.id]
+    assert decision.source == "vanilla"
+    assert decision.reason in (
+        "its bound is below what is certain elsewhere",
+        "the objective is too well known there",
+    )
+    assert torch.equal(query.items, asked(vanilla).items)
+
+
+def test_a_choice_is_named_by_its_row() -> None:
+    choices = torch.tensor([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [1.0, 1.0], [3.0, 0.5], [1.0, 1.0]])
+    strategy = pinpoint(3, bounds=None, choices=choices, num_initial_values=3)
+    strategy.suggest(torch.tensor([1.0, 1.0]))
+    named = strategy.state_dict()["progress"]["named"]
+    assert named == [[1.0, 1.0], 3]
+    query = strategy.ask()
+    assert (query.indices == 3) == (strategy.decisions[query.id].source == "augmented")
+    with pytest.raises(SearchSpaceError, match="one of the choices"):
+        strategy.suggest(torch.tensor([1.0, 0.9]))
+
+
+@pytest.mark.parametrize(
+    "item", [torch.zeros(3), torch.tensor([0.0, 4.5]), torch.tensor([0.0, torch.nan]), "here"]
+)
+def test_what_is_no_item_is_refused(item: Any) -> None:
+    with pytest.raises(SearchSpaceError, match="`item`"):
+        pinpoint(0).suggest(item)
+
+
+def test_items_are_named_of_this_candidate_only() -> None:
+    with pytest.raises(UnsupportedError, match="pinpoint"):
+        COBOL(bounds=BOX).suggest(BEST)
+    with pytest.raises(ComparisonDataError, match="pinpoint"):
+        COBOHL(bounds=BOX, candidate="pinpoint")
+
+
+# Over many searches: property T25.
+
+SEEDS, VALUES, EVALUATIONS = 20, 5, 25
+
+
+def simple_regrets(accuracy: float, **options: Any) -> pd.Series[float]:
+    """The simple regret of every seed, after equal numbers of evaluations."""
+    table = run_experiment(
+        Ackley(dim=2, half_width=1.0),
+        {"strategy": partial(COBOL, num_initial_values=VALUES, **options)},
+        15 + VALUES + 6 * EVALUATIONS,
+        SEEDS,
+        partial(SyntheticExpert, accuracy=accuracy, rho_range=(-3.63, 0.0)),  # of the box
+        evaluations=VALUES + EVALUATIONS,
+        progress=False,
+    )
+    assert (table.groupby("seed")["num_evaluations"].last() == VALUES + EVALUATIONS).all()
+    return table.groupby("seed")["simple_regret"].last()
+
+
+@pytest.mark.slow
+def test_no_harm_and_help() -> None:
+    """Both on Ackley's function in two dimensions, paired by seed."""
+    plain = {"candidate": "primal-dual", "trust_weight": 0.0, "rate": 0.0}
+    alone = simple_regrets(1.0, threshold=math.inf, num_initial_labels=0, **plain)
+    for accuracy in (-2.0, 2.0):
+        more = simple_regrets(accuracy) - alone
+        assert more.mean() <= 2.0 * more.std() / math.sqrt(SEEDS)

@@ -1,0 +1,771 @@
+"""COMP-GP-UCB: what is asked when, by algebra of its own; schedules, guarantees, state, theory."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihood_ratio.theory import sequential_deviations
+from botorch_pref.models import BordaGP
+from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink
+from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.strategies import CompGPUCB
+from botorch_pref.strategies.base import Answered
+from botorch_pref.strategies.comp_gp_ucb import (
+    FilterRecord,
+    OptimisticStep,
+    Schedule,
+    beta_at,
+    beta_theory,
+    duel_budget_rule,
+    information_gain,
+    phase1_regret_bound,
+)
+from experiments.baselines import GPUCB, MFGPUCB
+from tests.contracts.strategy import stored
+from tests.models.common import rand
+from tests.strategies import oracle
+
+BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
+QUICK: dict[str, Any] = {"num_initial_duels": 6, "num_initial_values": 3, "budget": 6}
+
+
+def on_a_box(**kwargs: Any) -> CompGPUCB:
+    return CompGPUCB(**{"bounds": BOX, **QUICK, **kwargs})
+
+
+def on_items(**kwargs: Any) -> CompGPUCB:
+    return CompGPUCB(**{"choices": rand(20, 2), **QUICK, **kwargs})
+
+
+def on_table(**kwargs: Any) -> CompGPUCB:
+    """Judged by the oracle's noisy judge, without a budget."""
+    design = {"choices": oracle.TABLE, "num_initial_duels": 8, "num_initial_values": 3}
+    return CompGPUCB(**{**design, **kwargs})
+
+
+def known_kernel(lengthscale: float = 0.3, outputscale: float = 0.1) -> ScaleKernel:
+    """A kernel of which nothing is learnt."""
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, outputscale
+    return kernel.requires_grad_(False)
+
+
+def value(items: Tensor) -> Tensor:
+    """Largest, 0, near the middle of the box."""
+    return -((items.cpu() - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
+
+
+def answer(query: Query) -> float:
+    if isinstance(query, Evaluate):
+        return float(value(query.items))
+    first, second = value(query.items)
+    return float(first > second)
+
+
+def play(strategy: CompGPUCB, most: int = 1000) -> list[Query]:
+    queries: list[Query] = []
+    while not strategy.finished and len(queries) < most:
+        try:
+            queries.append(strategy.ask())
+        except UnsupportedError:
+            break
+        strategy.tell(queries[-1], answer(queries[-1]))
+    return queries
+
+
+def later(strategy: CompGPUCB) -> list[FilterRecord]:
+    records = [record for record in strategy.records if record.phase != "initial"]
+    return [record for record in records if isinstance(record, FilterRecord)]
+
+
+@pytest.mark.parametrize("make", [on_a_box, on_items])
+def test_a_run(make: Any) -> None:
+    """Duels, values and bounds are what the records say (property 9)."""
+    strategy = make(borda_slack=0.0, gamma=0.3)
+    queries = play(strategy)
+    duels = sum(isinstance(query, Duel) for query in queries)
+    assert [record.kind for record in strategy.records] == [
+        "duel" if isinstance(query, Duel) else "value" for query in queries
+    ]
+    phases = [record.phase for record in later(strategy)]
+    assert phases == sorted(phases)
+    assert {*phases} == {"duels", "filtered"}
+    for record in later(strategy):
+        if record.phase == "filtered":
+            assert record.feasibility >= -1e-6
+            assert (record.kind == "duel") == (record.width >= record.gamma)
+    assert any(record.kind == "value" for record in later(strategy))
+    with pytest.raises(UnsupportedError, match="budget of 6 is spent"):
+        strategy.ask()
+    assert len(strategy.duels.answers) == duels
+
+
+@pytest.mark.slow
+def test_it_finds_a_good_item() -> None:
+    strategy = on_a_box(budget=9, gamma=0.5)
+    play(strategy)
+    assert float(value(strategy.recommend())) > -0.05
+    table = on_items(budget=9, gamma=0.5)
+    play(table)
+    assert table.recommend_index() == int(value(table.space.table).argmax())
+
+
+def test_duels_by_the_objective() -> None:
+    """Property 12: no value is ever chosen, and the best item in duels is recommended."""
+    strategy = on_items(budget=6, gamma=0.0, borda_slack=0.0)
+    play(strategy)
+    assert {record.kind for record in later(strategy)} == {"duel"}
+    duelled = strategy.duels.items
+    mean = strategy.duels.model().posterior(duelled).mean
+    assert torch.equal(strategy.recommend(), duelled[int(mean.argmax())])
+    assert not torch.equal(strategy.recommend(), strategy.values.best().items)
+
+
+def test_a_wide_gamma_and_a_wide_slack() -> None:
+    """Property 12: one duel, and then the maximum of the values' bound alone is measured."""
+    strategy = on_a_box(gamma=math.inf, borda_slack=10.0, budget=20)
+    play(strategy, 12)
+    query = strategy.ask()
+    assert [record.kind for record in later(strategy)] == ["duel", "value", "value", "value"]
+    beta = beta_at("log", len(later(strategy)), 2)
+    with torch.no_grad():
+        posterior = strategy.values.model().posterior(strategy.space.sample(4096, 1).unsqueeze(-2))
+        chosen = strategy.values.model().posterior(query.items.unsqueeze(0))
+    others = posterior.mean.flatten() + beta * posterior.variance.flatten().sqrt()
+    assert float(chosen.mean + beta * chosen.variance.sqrt()) >= float(others.max()) - 1e-6
+
+
+def test_without_a_duel_the_prior_says_how_wide() -> None:
+    """Property 12: above its width, one duel is asked, then values alone."""
+    strategy = on_table(gamma=math.inf, num_initial_duels=0)
+    oracle.play(strategy, 3 + 4)
+    assert [record.kind for record in later(strategy)] == ["duel", "value", "value", "value"]
+    assert later(strategy)[0].width == pytest.approx(0.5 * math.log(2) * math.sqrt(1 / 12))
+
+
+def test_each_answer_reaches_one_model() -> None:
+    """Property 14; of a duel the first item alone."""
+    strategy = on_a_box(budget=20)
+    play(strategy, 12)
+    borda, objective = strategy.duels.model(), strategy.values.model()
+    strategy._learn(Answered(Evaluate(99, BOX.mean(0), None, None), 1.0))
+    assert strategy.duels.model() is borda
+    assert strategy.values.model() is not objective
+    objective = strategy.values.model()
+    strategy._learn(Answered(Duel(100, BOX, None, None), 1.0))
+    assert strategy.values.model() is objective
+    borda = strategy.duels.model()
+    assert isinstance(borda, BordaGP)
+    first = torch.stack([query.items[0] for query, _ in strategy.duels.answers])
+    assert torch.equal(borda.items, torch.unique(first, dim=0))
+    assert not (borda.items == BOX[1]).all(-1).any()  # the opponent
+
+
+@pytest.mark.parametrize(
+    "lower_bound",
+    ["cummax", *(pytest.param(a, marks=pytest.mark.slow) for a in ("running", "frozen"))],
+)
+def test_resumes_exactly(lower_bound: Any) -> None:
+    options = {"budget": 8, "gamma": 0.2, "lower_bound": lower_bound}
+    whole, part = on_a_box(**options), on_a_box(**options)
+    expected = play(whole, 14)
+    for number, query in enumerate(expected):
+        if number in (4, 9, 11, 13):
+            part = stored(part)  # type: ignore[assignment]
+        assert part.ask() == query
+        if number == 12:
+            part = stored(part)  # type: ignore[assignment]  # a query is open
+        part.tell(part.ask(), answer(query))
+    assert repr(part.records) == repr(whole.records)  # a width of nothing is not equal to itself
+    assert part.schedule == whole.schedule
+
+
+def test_a_remainder_may_buy_duels() -> None:
+    options = {"gamma": math.inf, "value_cost": 1, "duel_cost": 0.3, "budget": 5.8}
+    stopped, further = on_a_box(**options), on_a_box(**options, spend_remainder="duel")
+    play(stopped)
+    play(further)
+    assert stopped.records == further.records[: len(stopped.records)]
+    left = further.records[len(stopped.records) :]
+    assert {(record.kind, record.phase) for record in left} == {("duel", "remainder")}
+    assert further.schedule.streak == 1 + len(left)
+
+
+def test_a_kernel_of_ones_own() -> None:
+    """Both models have it, whatever was learnt of it is stored, and a study needs it again."""
+    made = [
+        on_a_box(covar_module=kernel) for kernel in (known_kernel(), lambda dim: known_kernel())
+    ]
+    assert play(made[0], 11) == play(made[1], 11)
+    for model in (made[0].duels.model(), made[0].values.model()):
+        assert model.covar_module.outputscale.item() == pytest.approx(0.1)
+    with pytest.raises(ComparisonDataError, match="covar_module"):
+        stored(made[0])
+    again = CompGPUCB.from_state_dict(made[0].state_dict(), covar_module=known_kernel())
+    assert again.ask() == made[0].ask()
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_bounds_of_the_best_in_duels(factor: float) -> None:
+    """Frozen is that of the last item of phase 1, before its duel; the largest starts there."""
+    options: dict[str, Any] = {"gamma": 0.25, "gamma_factor": 1.0, "budget": 9, "seed": 0}
+    options |= {"borda_slack": 0.05, "slack_limit": 0.1, "slack_factor": factor}
+    options |= {"covar_module": known_kernel(0.5, 0.1)}
+    frozen, largest = (on_a_box(lower_bound=a, **options) for a in ("frozen", "cummax"))
+    for strategy in (frozen, largest):
+        bounds: list[float] = []
+        while not strategy.finished:
+            before, number = strategy.schedule.phase, 1 + len(later(strategy))
+            try:
+                query = strategy.ask()
+            except UnsupportedError:
+                break
+            if before != strategy.schedule.phase:  # the model has not seen this duel yet
+                expected = OptimisticStep(strategy, number).ends(query.items[0])[0]
+            record = strategy.records[-1]
+            if isinstance(record, FilterRecord) and record.phase == "filtered":
+                bounds.append(record.lower_bound)
+                assert record.slack == factor * strategy.schedule.slack
+            strategy.tell(query, answer(query))
+        assert len(bounds) > 4
+        assert strategy.schedule.frozen == pytest.approx(expected, abs=1e-12)
+        if strategy is frozen:
+            assert set(bounds) == {strategy.schedule.frozen}
+        else:
+            assert bounds == sorted(bounds)
+            assert bounds[0] >= strategy.schedule.frozen
+            assert bounds[-1] > bounds[0]
+
+
+@pytest.mark.parametrize("make", [on_a_box, on_items])
+def test_an_empty_set_falls_back_to_the_most_promising_in_duels(make: Any) -> None:
+    """A frozen bound may be out of reach; it is recorded, and nothing is lost."""
+    strategy = make(lower_bound="frozen", borda_slack=0.0)
+    play(strategy, 10)
+    strategy.schedule.phase, strategy.schedule.frozen = 2, 5.0
+    strategy.ask()
+    record = strategy.records[-1]
+    assert record.empty
+    assert record.feasibility < 0.0
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_small_set_is_not_taken_for_an_empty_one(seed: int) -> None:
+    """A frozen bound may leave less than any sample hits."""
+    strategy = on_a_box(
+        lower_bound="frozen", borda_slack=0.0, num_initial_duels=40, budget=20, seed=seed
+    )
+    play(strategy, 45)
+    strategy.schedule.phase = 2
+    step = strategy._step()
+    highest = step.ends(step.to_duel().items[0])[1]
+    items = torch.cat([strategy.space.sample(512, step.seed), step.asked()])
+    of_sample = max(step.ends(item)[1] for item in items)
+    assert of_sample < highest
+    strategy.schedule.frozen = 0.5 * (of_sample + highest)
+    strategy.ask()
+    record = strategy.records[-1]
+    assert isinstance(record, FilterRecord)
+    assert not record.empty
+    assert record.feasibility >= -1e-8
+
+
+def test_an_interrupted_choice_moves_nothing_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy, twin = on_a_box(), on_a_box()
+    for one in (strategy, twin):
+        play(one, 9)
+        one.schedule.phase = 2
+
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(strategy.space), "maximize", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            strategy.ask()
+    for _ in range(3):
+        query, other = strategy.ask(), twin.ask()
+        assert torch.equal(query.items, other.items)
+        assert strategy.records[-1] == twin.records[-1]
+        strategy.tell(query, answer(query))
+        twin.tell(other, answer(other))
+
+
+def test_gamma_doubles_after_every_ten_duels() -> None:
+    """Property 15."""
+    strategy = on_table(gamma=1e-9, borda_slack=0.0, covar_module=known_kernel())
+    oracle.play(strategy, 11 + 25)
+    assert [record.kind for record in later(strategy)] == ["duel"] * 25
+    for number, record in enumerate(later(strategy)):
+        assert record.gamma == 1e-9 * 2 ** (number // 10)
+
+
+def test_a_value_begins_the_count_again() -> None:
+    """Property 15."""
+    strategy = on_table(
+        gamma=0.12, gamma_streak=4, borda_slack=0.05, covar_module=known_kernel(0.3, 0.3)
+    )
+    oracle.play(strategy, 11 + 36)
+    gamma, streak = 0.12, 0
+    for record in later(strategy):
+        assert record.gamma == gamma
+        streak = streak + 1 if record.kind == "duel" else 0
+        if streak == 4:
+            gamma, streak = 2 * gamma, 0
+    kinds = "".join(record.kind[0] for record in later(strategy))
+    assert "dv" in kinds
+    assert "vd" in kinds
+    assert gamma > 0.12
+
+
+def test_the_last_duel_of_phase_1_does_not_count_where_none_of_these_does() -> None:
+    strategy = on_table(gamma=9.0, gamma_in_phase_1=False, gamma_streak=1)
+    oracle.play(strategy, 11 + 1)
+    assert strategy.schedule.phase == 2
+    assert (strategy.schedule.gamma, strategy.schedule.streak) == (9.0, 0)
+
+
+def test_sets_are_nested_in_the_slack() -> None:
+    """Property 16."""
+    strategy = on_table(bounds=oracle.BOX, choices=None)
+    oracle.play(strategy, 13)
+    step = strategy._step()
+    bound, at = strategy._lower_bound(step, strategy.schedule), strategy.space.sample(2048, 0)
+    with torch.no_grad():
+        sets = [strategy._rule(step, 0.02 * 2**k, bound).feasibility(at) >= 0 for k in range(5)]
+    sizes = [int(one.sum()) for one in sets]
+    assert sizes == sorted(sizes)
+    assert 0 < sizes[0] < sizes[-1]
+    for smaller, larger in itertools.pairwise(sets):
+        assert not (smaller & ~larger).any()
+
+
+@pytest.mark.parametrize("ratio", [pytest.param(1, marks=pytest.mark.slow), 4])
+def test_an_unknown_slack_grows_within_the_budget(ratio: int) -> None:
+    """Property 16; with a limit that is reached at once it ends all the same."""
+    options = {"borda_slack": 0.05, "slack_limit": 0.05 * ratio, "slack_factor": 2.0}
+    strategy = on_table(gamma=1.0, budget="15.8", **options)
+    oracle.play(strategy)
+    assert strategy.finished
+    slacks = [record.slack for record in later(strategy) if record.kind == "value"]
+    share = math.ceil(15 / (2 * max(1, math.ceil(math.log2(ratio)))))
+    expected = [0.1 * 2 ** min(number // share, int(math.log2(ratio))) for number in range(12)]
+    assert slacks == pytest.approx(expected[: len(slacks)])
+    assert len(slacks) >= 11
+    assert max(slacks) == pytest.approx(0.1 * ratio)
+
+
+@pytest.mark.parametrize("ratio", [1, 4, 5])
+def test_slack_doubles_after_its_share_of_values(ratio: int) -> None:
+    """Property 16: half of all values, equally over the slacks up to the limit."""
+    strategy = on_table(borda_slack=0.1, slack_limit=0.1 * ratio, slack_factor=1.0, budget=60)
+    schedule, record = Schedule(0.02, 0.1, phase=2), FilterRecord("value", "filtered")
+    seen = []
+    for _ in range(60):
+        seen.append(strategy._slack(schedule))
+        strategy._advance(schedule, record, 0.0)
+    share = math.ceil(30 / max(1, math.ceil(math.log2(ratio))))
+    levels = math.floor(math.log2(ratio))
+    for level in range(levels):
+        assert seen.count(0.1 * 2**level) == share
+    assert seen[-1] == pytest.approx(0.1 * 2**levels)
+
+
+def test_a_state_is_json_and_a_snapshot() -> None:
+    """Infinite options and bounds have words; what is learnt later is not in it."""
+    strategy = on_table(gamma=math.inf, borda_slack=math.inf)
+    oracle.play(strategy, 13)
+    state = strategy.state_dict()
+    text = json.dumps(state, allow_nan=False)
+    read: Any = stored(strategy)
+    assert (read.gamma, read.borda_slack) == (math.inf, math.inf)
+    assert repr(read.records) == repr(strategy.records)
+    assert oracle.play(read, 2) == oracle.play(strategy, 2)
+    assert json.dumps(state, allow_nan=False) == text
+
+
+def test_choices_do_not_depend_on_the_unit_of_values() -> None:
+    def items(scale: float, offset: float) -> list[list[float]]:
+        strategy, found = on_table(gamma=0.12, borda_slack=0.05), []
+        for number in range(11 + 16):
+            query = strategy.ask()
+            value = math.sin(7.0 * float(query.items.flatten()[0])) + 0.3 * (number % 2)
+            told = offset + scale * value if query.items.dim() == 1 else float(value > 0.2)
+            strategy.tell(query, told)
+            found.append(query.items.tolist())
+        return found
+
+    assert items(1.0, 0.0) == items(1e-3, 1e6) == items(1e-12, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("beta", "dim", "expected"),
+    [
+        ("log", 2, (0.3466, 0.6931, 1.4979, 2.3026, 2.6492, 3.4539, 3.8005)),
+        ("dimension", 2, (0.7447, 0.9120, 1.2147, 1.4558, 1.5481, 1.7437, 1.8214)),
+        ("dimension", 8, (2.1062, 2.3548, 2.8496, 3.2704, 3.4358, 3.7920, 3.9355)),
+        (1.7, 3, (1.7,) * 7),
+    ],
+)
+def test_multiples(beta: Any, dim: int, expected: tuple[float, ...]) -> None:
+    """Property 19: the table of the paper's schedule and of the public code's."""
+    for t, multiple in zip((1, 2, 10, 50, 100, 500, 1000), expected, strict=True):
+        assert beta_at(beta, t, dim) == pytest.approx(multiple, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("zeta", "width", "printed"), [(0.252086, 12.618314, 3.18), (63.224, 301.755911, 19078.0)]
+)
+def test_slack_and_gamma_follow_from_the_bias(zeta: float, width: float, printed: float) -> None:
+    """The values of the paper as printed, and those of functions divided by their range."""
+
+    def made(**options: Any) -> CompGPUCB:
+        return on_a_box(**options)
+
+    bias = {"zeta": zeta, "value_range": width}
+    literal = made(**bias, literal=True, l2=0.5)
+    assert literal.schedule.gamma == pytest.approx(printed, rel=2e-3)
+    assert literal.schedule.slack == 0.5 * zeta
+    assert made(**bias, literal=True).schedule.slack == 0.25 * zeta
+    strategy, scaled = made(**bias), made(zeta=zeta / width, value_range=1, literal=True)
+    assert strategy.schedule.gamma == pytest.approx(max(scaled.schedule.gamma, 0.02), rel=1e-14)
+    assert strategy.schedule.slack == pytest.approx(scaled.schedule.slack, rel=1e-14)
+    # A product has no unit: the helper's constant is per unit of the values, whatever their range.
+    l2 = DuelLink("logistic", 2.0).constants(width).l2
+    assert made(**bias, l2=l2).schedule.slack == 0.125 * zeta
+    assert made(**bias, gamma=0.3).schedule.gamma == 0.3
+    assert made(zeta=0, value_range=2).schedule.gamma == 0.02
+    assert made(zeta=0, value_range=2, literal=True).schedule.gamma == 0
+    assert made(borda_slack=0.4).schedule.gamma == 0.1
+    assert made(borda_slack=0.0).schedule.gamma == 0.02
+    again: Any = stored(literal)
+    assert again.schedule == literal.schedule
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"gamma": -0.1}, "`gamma`"),
+        ({"gamma_factor": 0.5}, "`gamma_factor`"),
+        ({"beta": "sqrt"}, "`beta`"),
+        ({"lower_bound": "x"}, "`lower_bound`"),
+        ({"borda_slack": -1.0}, "`borda_slack`"),
+        ({"slack_limit": 0.01, "budget": 9}, "`slack_limit`"),
+        ({"slack_limit": 0.5, "budget": None}, "give one"),
+        ({"zeta": 0.1}, "`value_range`"),
+        ({"zeta": -0.1, "value_range": 1}, "`zeta`"),
+        ({"zeta": 0.1, "value_range": 1, "l2": 0}, "`l2`"),
+        ({"zeta": 0.1, "value_range": 1, "borda_slack": 0.1}, "`zeta` or `borda_slack`"),
+        ({"literal": 1}, "`literal`"),
+        ({"value_range": 3.0}, "give that"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ComparisonDataError, match=match):
+        on_a_box(**options)
+
+
+# By algebra that shares no code.
+
+Moments = tuple[np.ndarray, np.ndarray]
+
+
+def regression(items: Any, targets: Any, at: Any, fit: dict[str, Any], noise: float) -> Moments:
+    """Mean and variance by the formula (2) of the paper, around a constant."""
+
+    def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        gap = ((a[:, None] - b[None]) ** 2).sum(-1)
+        return float(fit["outputscale"]) * np.exp(-0.5 * gap / np.squeeze(fit["lengthscale"]) ** 2)
+
+    noisy = covariance(items, items) + noise * np.eye(len(items))
+    cross = covariance(items, at)
+    solved = np.linalg.solve(noisy, cross)
+    mean = float(fit["mean"]) + solved.T @ (targets - float(fit["mean"]))
+    return mean, float(fit["outputscale"]) - (cross * solved).sum(0)
+
+
+def unit(items: Tensor) -> np.ndarray:
+    return np.asarray(((items - BOX[0]) / (BOX[1] - BOX[0])).numpy())
+
+
+def told(queries: list[Query], kind: type) -> tuple[np.ndarray, np.ndarray]:
+    """Items in the unit cube, of duels the first, and answers."""
+    known = [query for query in queries if isinstance(query, Evaluate) == (kind is Evaluate)]
+    items = torch.stack([query.items.view(-1, 2)[0] for query in known])
+    return unit(items), np.array([answer(query) for query in known])
+
+
+def learnt(strategy: CompGPUCB) -> dict[str, Any]:
+    return {kind: oracle.fitted(strategy, kind) for kind in ("duels", "values")}
+
+
+def test_values_are_learnt_as_the_formula_has_it() -> None:
+    strategy = on_a_box(num_initial_values=6, budget=9)
+    queries = play(strategy, 13)  # the last one after a fit
+    items, values = told(queries, Evaluate)
+    at = strategy.space.sample(40, 3)
+    with torch.no_grad():
+        posterior = strategy.values.model().posterior(at)
+    offset, scale = values.mean(), values.std(ddof=1)
+    mean, variance = regression(
+        items, (values - offset) / scale, unit(at), learnt(strategy)["values"], 1e-4
+    )
+    np.testing.assert_allclose(posterior.mean.flatten(), offset + scale * mean, atol=1e-8)
+    np.testing.assert_allclose(posterior.variance.flatten(), scale**2 * variance, atol=1e-8)
+
+
+def test_every_choice_is_what_the_formulas_ask_for() -> None:
+    """Phase 2: ``phi`` and the width of each item by algebra, from what was known before it."""
+    strategy = on_a_box(borda_slack=0.01, gamma=0.2, gamma_factor=1.0, budget=None, beta=1.0)
+    queries = play(strategy, 9)
+    kinds = []
+    while len(kinds) < 8:
+        query = strategy.ask()
+        record = strategy.records[-1]
+        if record.phase == "filtered":
+            items, wins = told(queries, Query)
+            at = np.concatenate([unit(query.items.view(-1, 2)[:1]), items, unit(pool(strategy))])
+            fit = learnt(strategy)["duels"]
+            assert fit["mean"] == 0.5
+            mean, variance = regression(items, wins, at, fit, 0.25)
+            width = np.sqrt(variance)  # beta is 1
+            phi = mean[0] + width[0] - record.lower_bound + 0.01
+            assert phi >= -1e-6
+            assert record.feasibility == pytest.approx(phi, abs=1e-8)
+            assert record.width == pytest.approx(width[0], abs=1e-8)
+            assert isinstance(query, Evaluate) == (width[0] < 0.2)
+            # The bound is the largest one of a sample and what was asked.
+            lower = mean - width
+            assert lower[1 : 1 + len(items)].max() - 1e-8 <= record.lower_bound
+            assert record.lower_bound <= lower[1:].max() + 1e-2
+            kinds.append(record.kind)
+        strategy.tell(query, answer(query))
+        queries.append(query)
+    assert {*kinds} == {"duel", "value"}
+
+
+def pool(strategy: CompGPUCB) -> Tensor:
+    return strategy.space.sample(4096, 9)
+
+
+def test_the_same_seed_asks_the_same_on_a_device(device: torch.device) -> None:
+    made = [on_a_box(bounds=BOX.to(device), seed=4, gamma=0.4) for _ in range(2)]
+    traces = [[query.items for query in play(strategy, 8)] for strategy in made]
+    assert all(items.device == device for trace in traces for items in trace)
+    assert all(torch.equal(a, b) for a, b in zip(*traces, strict=True))
+
+
+# The guarantee. All hyperparameters are known, and the Borda function is of their space.
+
+TABLE = torch.linspace(0.0, 1.0, 24, dtype=torch.float64).unsqueeze(-1)
+BETA, GAMMA = 3.0, 0.15
+
+
+def member(seed: int) -> np.ndarray:
+    """A function of the kernel's space on the table, between 0.05 and 0.95, which it reaches."""
+    rng = np.random.default_rng(seed)
+    centres, weights = rng.random(8), rng.standard_normal(8)
+    x = TABLE.numpy()
+    raw = np.exp(-0.5 * (x - centres) ** 2 / 0.4**2) @ weights
+    # About 1/2, so that nothing but the kernel's functions is in it.
+    return np.asarray(0.5 + 0.45 * raw / np.abs(raw).max())
+
+
+def guaranteed(seed: int) -> CompGPUCB:
+    """A strategy that knows the hyperparameters, and duels until widths are small."""
+    wins, other = member(seed), member(seed + 1000)
+    values = wins + 0.2 * other
+    slack = float(wins.max() - wins[values.argmax()])
+    return CompGPUCB(
+        choices=TABLE,
+        seed=seed,
+        borda_slack=slack,
+        gamma=GAMMA,
+        gamma_factor=1.0,
+        beta=BETA,
+        covar_module=known_kernel(0.4, 0.1),
+        num_initial_duels=2,
+        num_initial_values=2,
+    )
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_the_best_item_is_never_filtered_out() -> None:
+    """Claim 7 and Lemma 9 hold in every run in which the bounds do, which is nearly every one."""
+    held, excluded = 0, 0
+    for seed in range(50):
+        wins = member(seed)
+        values = wins + 0.2 * member(seed + 1000)
+        strategy, rng = guaranteed(seed), np.random.default_rng(seed + 5000)
+        within, slacks, measured = True, [], []
+        while len(measured) < 6:
+            query = strategy.ask()
+            record = strategy.records[-1]
+            if record.phase != "initial":
+                lower, upper = (e.numpy() for e in strategy.duels.model().interval(TABLE, BETA))
+                within &= bool((lower <= wins).all() and (wins <= upper).all())
+            if record.phase == "filtered":
+                slacks.append(upper[values.argmax()] - record.lower_bound + record.slack)
+                if isinstance(query, Evaluate):
+                    measured.append(wins[query.indices])
+            if isinstance(query, Evaluate):
+                strategy.tell(query, float(values[query.indices]))
+            else:
+                strategy.tell(query, float(rng.random() < wins[query.indices[0]]))
+        if within:
+            least = wins.max() - strategy.borda_slack - 4.0 * GAMMA
+            held, excluded = held + 1, excluded + int((wins < least).sum())
+            assert min(slacks) >= 0.0, seed
+            assert min(measured) >= least, seed
+    assert held >= 45
+    assert excluded > 50  # items that must not be measured
+
+
+REGRET_SEEDS = 20
+ZETA, RANGE = 0.252, 12.618314  # f(x*) - f_c(x*), and the range of f
+
+
+def comp(seed: int, budget: int) -> Any:
+    return CompGPUCB(bounds=CurrinExp().bounds, seed=seed, budget=budget, borda_slack=ZETA / 4)
+
+
+def literal_mf(seed: int, budget: int) -> Any:
+    """With ``gamma = range(f) zeta``, as printed, which duels of probabilities never reach."""
+    options: dict[str, Any] = {"zeta": ZETA, "gamma": RANGE * ZETA}
+    return MFGPUCB(bounds=CurrinExp().bounds, seed=seed, budget=budget, **options)
+
+
+def gp_ucb(seed: int, budget: int) -> Any:
+    return GPUCB(bounds=CurrinExp().bounds, seed=seed, budget=budget)
+
+
+def mean_regret(make: Callable[[int, int], Any], budget: int) -> float:
+    """``S``: the best of all items that were asked, opponents included; mean over the seeds."""
+    problem, regrets = CurrinExp(), []
+    for seed in range(REGRET_SEEDS):
+        strategy, judge, best = make(seed, budget), DuelingChoiceJudge(problem, seed), -np.inf
+        while not strategy.finished:
+            try:
+                query = strategy.ask()
+            except UnsupportedError:  # what was chosen cannot be paid
+                break
+            best = max(best, float(problem(query.items).max()))
+            strategy.tell(query, judge(query, len(strategy.records)))
+        regrets.append(problem.optimal_value - best)
+    return float(np.mean(regrets))
+
+
+@pytest.mark.slow
+def test_initial_duels_find_good_items() -> None:
+    """At cost 10 there is nothing but the initial design, of which opponents are a half."""
+    assert mean_regret(comp, 10) <= mean_regret(gp_ucb, 10) / 3.0
+
+
+@pytest.mark.slow
+def test_it_ends_near_the_best_item() -> None:
+    found = mean_regret(comp, 100)
+    assert found <= 0.01
+    assert mean_regret(literal_mf, 100) >= 5.0 * found
+
+
+# Constants of the theory, and the lemmas behind them.
+
+
+def squared_exponential(items: Tensor, lengthscale: float) -> Tensor:
+    return (-0.5 * torch.cdist(items, items).square() / lengthscale**2).exp()
+
+
+def test_values() -> None:
+    assert beta_theory(1.5, 0.1, 4.0) == pytest.approx(3.0 + math.sqrt(2 * (5 + math.log(10))))
+    assert phase1_regret_bound(3.0, 0.1, 0.25) == pytest.approx(0.85)
+    assert phase1_regret_bound(3.0, 0.0, 0.0) == 0.0
+    assert duel_budget_rule(0.25, 2.5, 0.02) == pytest.approx(3906.25)
+    assert duel_budget_rule(0.25, 2.5, 0.1) == pytest.approx(156.25)
+    assert duel_budget_rule(0.25, 2.5, 0.3) == pytest.approx(17.361, abs=1e-3)
+
+
+@pytest.mark.parametrize("lengthscale", [0.05, 0.3])
+@pytest.mark.parametrize("noise", [0.01, 0.25, 4.0])
+def test_the_gain_bounds_the_sum_of_variances(noise: float, lengthscale: float) -> None:
+    """Lemma 6, with the gain of the very items that were asked, some of them again and again."""
+    items = torch.cat([rand(30, 2, seed=3), rand(4, 2, seed=7).repeat(5, 1)])
+    covariance = squared_exponential(items, lengthscale)
+    gain = float(information_gain(covariance, noise))
+    variances = sequential_deviations(covariance, noise).square()
+    eye = torch.eye(len(items), dtype=items.dtype)
+    assert gain == pytest.approx(float(0.5 * torch.logdet(eye + covariance / noise)), abs=1e-8)
+    assert float(0.5 * (variances / noise).log1p().sum()) == pytest.approx(gain, abs=1e-8)
+    bound = 2.0 * gain / math.log(1.0 + 1.0 / noise)
+    assert float(variances.sum()) <= bound + 1e-10
+
+
+def test_the_bound_is_reached_by_items_far_apart() -> None:
+    covariance = torch.eye(20, dtype=torch.float64)
+    gain = float(information_gain(covariance, 0.25))
+    assert 2 * gain / math.log1p(4.0) == pytest.approx(20.0)
+
+
+@torch.no_grad()
+def test_duels_of_one_item_narrow_the_width_around_it() -> None:
+    """Lemma 10, with ``C = v / l^2``: it holds, and not with much less."""
+    generator = torch.Generator().manual_seed(1)
+    tightest = 0.0
+    for _ in range(40):
+        draws = torch.rand(4, generator=generator, dtype=torch.float64)
+        lengthscale, variance = 0.1 + float(draws[0]), 0.05 + float(draws[1])
+        diameter, repeats = 0.5 * float(draws[2]), int(10 ** (3 * float(draws[3])))
+        kernel = ScaleKernel(RBFKernel()).double()
+        kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, variance
+        centre = torch.full((2,), 0.5, dtype=torch.float64)
+        answers = torch.zeros(repeats, dtype=torch.float64)
+        model = BordaGP.from_duels(centre.expand(repeats, 2), answers, covar_module=kernel)
+        angle = 6.28 * torch.rand(16, generator=generator, dtype=torch.float64)
+        radius = diameter * torch.rand(16, 1, generator=generator, dtype=torch.float64)
+        near = centre + radius * torch.stack([angle.cos(), angle.sin()], dim=-1)
+        lower, upper = model.interval(near, 1.0)
+        left = (0.5 * (upper - lower)).square()
+        bound = variance / lengthscale**2 * diameter**2 + 0.25 / repeats
+        assert (left <= bound + 1e-12).all()
+        tightest = max(tightest, float((left / bound).max()))
+    assert tightest > 0.5
+
+
+def test_phase_1_ends_within_the_bound() -> None:
+    """``f_r* - f_r(x) <= 2 gamma`` leaves ``f* - f(x)`` at most the bound (Proposition 1)."""
+    values, link = torch.linspace(0.0, 4.0, 201, dtype=torch.float64), DuelLink("logistic", 1.3)
+    borda = link(values.unsqueeze(-1) - values).mean(dim=-1)
+    l1 = link.constants(4.0).l1
+    for gamma in (0.01, 0.05, 0.2):
+        left = values[borda.max() - borda <= 2.0 * gamma]
+        assert float(4.0 - left.min()) <= phase1_regret_bound(l1, gamma, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: beta_theory(0.0, 0.1, 1.0), "norm_bound"),
+        (lambda: beta_theory(1.0, 1.0, 1.0), "delta"),
+        (lambda: beta_theory(1.0, 0.1, -1.0), "info_gain"),
+        (lambda: phase1_regret_bound(math.inf, 0.1, 0.1), "l1"),
+        (lambda: phase1_regret_bound(1.0, -0.1, 0.1), "gamma"),
+        (lambda: phase1_regret_bound(1.0, 0.1, math.nan), "zeta"),
+        (lambda: duel_budget_rule(0.0, 1.0, 0.1), "noise"),
+        (lambda: duel_budget_rule(0.25, -1.0, 0.1), "beta"),
+        (lambda: duel_budget_rule(0.25, 1.0, 0.0), "gamma"),
+    ],
+)
+def test_bad_arguments(call: Callable[[], float], argument: str) -> None:
+    with pytest.raises(ComparisonDataError, match=f"`{argument}`"):
+        call()
