@@ -9,8 +9,6 @@ References:
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 
 from botorch_pref.problems.base import PreferenceProblem
@@ -19,15 +17,14 @@ _RANGES = ((0.0, 2.0), (0.0, 1.0), (0.0, 1.0))
 # The best electrolyte, and what it conducts, in mS/cm.
 _BEST_MOLARITY, _BEST_DMC, _BEST_EC = 1.0, 0.7, 0.3
 _BEST_CONDUCTIVITY = 13.0
-_FLOOR = 0.1  # mS/cm, added before the logarithm: without salt nothing is conducted
 
 
 class ElectrolyteStandIn(PreferenceProblem):
     r"""A stand-in for the lithium electrolyte of [Xu2024b], App. J.3 (EC, DMC, EMC and LiPF6).
 
     An item is the molarity ``m`` of LiPF6 (0 to 2 mol/l), the share ``r`` of DMC in DMC and EMC,
-    and the share ``e`` of EC in all carbonates. The utility is the ionic conductivity in the form
-    of [Casteel1972],
+    and the share ``e`` of EC in all carbonates. The utility is the ionic conductivity in mS/cm, in
+    the form of [Casteel1972],
 
     .. math::
         \kappa = \kappa_{\max} \left( \frac m \mu \right)^A
@@ -51,7 +48,6 @@ class ElectrolyteStandIn(PreferenceProblem):
 
     Attributes:
         variables: The names of an item's entries.
-        log: Whether the utility is logarithmic.
         rho_range: The smallest and the largest utility, for a
             :class:`~botorch_pref.problems.SyntheticExpert`.
     """
@@ -59,35 +55,13 @@ class ElectrolyteStandIn(PreferenceProblem):
     name = "electrolytestandin"
     variables = ("molarity", "dmc_share", "ec_share")
 
-    def __init__(self, log: bool = False) -> None:
-        r"""Set up the electrolyte.
-
-        Args:
-            log: If true, the utility is the natural logarithm of the conductivity plus 0.1
-                mS/cm, from -2.30 to 2.57; else the conductivity in mS/cm.
-        """
-        self.log = log
-        worst, best = 0.0, _BEST_CONDUCTIVITY
-        if log:
-            worst, best = math.log(_FLOOR), math.log(_BEST_CONDUCTIVITY + _FLOOR)
-        self.rho_range = (worst, best)
-        self._optimal_value = best
+    def __init__(self) -> None:
+        self.rho_range = (0.0, _BEST_CONDUCTIVITY)
+        self._optimal_value = _BEST_CONDUCTIVITY
         self._optimizers = [(_BEST_MOLARITY, _BEST_DMC, _BEST_EC)]
         super().__init__(bounds=_RANGES)
 
-    def conductivity(self, X: Tensor) -> Tensor:
-        r"""The conductivity of electrolytes.
-
-        Args:
-            X: A ``batch_shape x 3``-dim tensor of items within the bounds.
-
-        Returns:
-            A ``batch_shape``-dim tensor, in mS/cm.
-
-        Raises:
-            ItemError: If ``X`` does not hold items within the bounds; names the first row.
-        """
-        self._validate_items(X, argument="X")
+    def _evaluate_true(self, X: Tensor) -> Tensor:
         molarity, dmc, ec = X.unbind(dim=-1)
         dmc, ec = dmc - _BEST_DMC, ec - _BEST_EC
         highest = _BEST_CONDUCTIVITY * (-3.5 * (ec + 0.1 * dmc).square() - 0.5 * dmc.square()).exp()
@@ -98,7 +72,3 @@ class ElectrolyteStandIn(PreferenceProblem):
         away = molarity - peak
         falls = (curvature * away.square() - power * away / peak).exp()
         return highest * (molarity / peak).pow(power) * falls
-
-    def _evaluate_true(self, X: Tensor) -> Tensor:
-        conductivity = self.conductivity(X)
-        return (conductivity + _FLOOR).log() if self.log else conductivity

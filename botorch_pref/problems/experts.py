@@ -36,40 +36,19 @@ class Expert(ABC):
     r"""Accepts items with a probability, and tells the values of the objective.
 
     The label at step ``t`` compares the probability with a uniform number that follows from
-    ``(seed, t, annotator)`` alone, and so do the noise of a value and whether there is an
-    answer at all: a label is drawn again at every step, and strategies under one seed meet
-    the same noise.
+    ``(seed, t, annotator)`` alone: a label is drawn again at every step, and strategies under one
+    seed meet the same noise.
+
+    Args:
+        problem: The objective, which is maximised.
+        seed: The seed of the labels.
     """
 
-    def __init__(
-        self,
-        problem: PreferenceProblem,
-        *,
-        seed: int = 0,
-        value_noise: float = 0.0,
-        absence: float = 0.0,
-    ) -> None:
-        r"""Set what all experts have.
-
-        Args:
-            problem: The objective, which is maximised.
-            seed: The seed of the labels and of the noise.
-            value_noise: The standard deviation of the normal noise on values, in units of
-                the utility.
-            absence: The probability that a label or a duel is not answered; values always are.
-
-        Raises:
-            UnsupportedError: If ``value_noise`` is negative or not finite, or ``absence``
-                is no probability.
-        """
-        if not 0.0 <= absence <= 1.0:
-            raise UnsupportedError(f"absence must be a probability, got {absence!r}.")
+    def __init__(self, problem: PreferenceProblem, *, seed: int = 0) -> None:
         self.problem = problem
         self.seed = seed
-        self.absence = absence
-        self._values = LogisticJudge(problem, seed, value_noise=value_noise)
 
-    def __call__(self, query: Query, t: int) -> float | None:
+    def __call__(self, query: Query, t: int) -> float:
         r"""Answer a query.
 
         Args:
@@ -79,8 +58,7 @@ class Expert(ABC):
 
         Returns:
             Of a label 1.0 to accept, 0.0 to reject, and of a duel 1.0 if the first item is
-            preferred, 0.0 if the second, ``None`` if there is no answer; of an evaluation the
-            value, in units of the utility.
+            preferred, 0.0 if the second; of an evaluation the value, in units of the utility.
 
         Raises:
             ItemError: If an item is none of the problem's.
@@ -88,19 +66,17 @@ class Expert(ABC):
                 compare items.
         """
         if isinstance(query, Evaluate):
-            return self._values(query, t)
+            return float(utilities_of(self.problem, query))
         if isinstance(query, Label):
             likely = self._accepts(query, t)
         elif isinstance(query, Duel):
             likely = self._prefers(query, t)
         else:
             raise _unanswerable(query)
-        if derive_uniform(self.seed, "absence", t, query.annotator) < self.absence:
-            return None
         return float(derive_uniform(self.seed, "label", t, query.annotator) < likely)
 
     def probability(self, items: Tensor, t: int | None = None) -> Tensor:
-        r"""The probability that an item is accepted, if there is an answer.
+        r"""The probability that an item is accepted.
 
         Args:
             items: ``... x d``-dim items of the problem.
@@ -128,26 +104,51 @@ class Expert(ABC):
         raise _unanswerable(query)
 
 
-class UtilityExpert(Expert):
-    r"""Accepts items by their utility: ``P(accept) = S(a rho(u))``.
+class SyntheticExpert(Expert):
+    r"""Accepts with probability ``S(a rho(u))`` for the utility ``u`` ([Xu2024b], Example 2.2).
 
-    Of a duel the first item is preferred with probability ``S(a (rho(u) - rho(u')))``.
+    The line ``rho`` maps a range of the utility to [-3, 3], so that an expert of accuracy
+    ``a`` accepts the best item with probability ``S(3 a)``: 0.9975 for 2 (strong), 0.9526 for 1
+    (helpful), 0.5 for 0 (random), 0.0474 for -1 (adversarial), 0.0025 for -2 (strongly
+    adversarial). Beyond the range the line goes on. In the paper, where ``f = -u`` is minimised
+    and a label is 1 to reject, it is ``P(reject) = S(a rho(f))``: the same expert. Asked which of
+    two items is better, they prefer the first with probability ``S(a (rho(u) - rho(u')))``.
+
+    Attributes:
+        accuracy: The accuracy ``a``.
+        rho_range: The range, in units of the utility.
     """
 
     def __init__(
         self,
         problem: PreferenceProblem,
-        rho_range: Sequence[float] | None,
-        seed: int,
-        value_noise: float,
-        absence: float,
+        accuracy: float = 1.0,
+        rho_range: Sequence[float] | None = None,
+        *,
+        seed: int = 0,
     ) -> None:
-        super().__init__(problem, seed=seed, value_noise=value_noise, absence=absence)
+        r"""Set what the expert knows.
+
+        Args:
+            problem: The objective.
+            accuracy: The accuracy ``a``, of either sign.
+            rho_range: The lowest and the highest utility of the range; if omitted that of the
+                problem, where it has one, or that of its choices.
+            seed: The seed of the labels.
+
+        Raises:
+            SearchSpaceError: If ``rho_range`` is not a lower and a higher number, the lower
+                one below the largest utility.
+            UnsupportedError: If ``accuracy`` is not finite, or ``rho_range`` is omitted and the
+                problem has none.
+        """
+        super().__init__(problem, seed=seed)
+        self.accuracy = checked_accuracy("accuracy", accuracy)
         self.rho_range = _range_of(problem, rho_range)
 
-    @abstractmethod
     def accuracy_at(self, t: int | None = None) -> float:
-        """The accuracy ``a`` at a step; ``None`` is now."""
+        """The accuracy ``a`` at a step, for experts who change; ``None`` is now."""
+        return self.accuracy
 
     def rho(self, utilities: Tensor) -> Tensor:
         r"""The line that maps the range to [-3, 3].
@@ -178,56 +179,6 @@ class UtilityExpert(Expert):
         slope = self.accuracy_at(t) * 2.0 * RHO_BOUND / (high - low)
         judge = LogisticJudge(self.problem, likelihood=lambda gap: torch.sigmoid(slope * gap))
         return judge.probability(query)
-
-
-class SyntheticExpert(UtilityExpert):
-    r"""Accepts with probability ``S(a rho(u))`` for the utility ``u`` ([Xu2024b], Example 2.2).
-
-    The line ``rho`` maps a range of the utility to [-3, 3], so that an expert of accuracy
-    ``a`` accepts the best item with probability ``S(3 a)``: 0.9975 for 2 (strong), 0.9526 for 1
-    (helpful), 0.5 for 0 (random), 0.0474 for -1 (adversarial), 0.0025 for -2 (strongly
-    adversarial). Beyond the range the line goes on. In the paper, where ``f = -u`` is minimised
-    and a label is 1 to reject, it is ``P(reject) = S(a rho(f))``: the same expert. Asked which of
-    two items is better, they prefer the first with probability ``S(a (rho(u) - rho(u')))``.
-
-    Attributes:
-        accuracy: The accuracy ``a``.
-        rho_range: The range, in units of the utility.
-    """
-
-    def __init__(
-        self,
-        problem: PreferenceProblem,
-        accuracy: float = 1.0,
-        rho_range: Sequence[float] | None = None,
-        *,
-        seed: int = 0,
-        value_noise: float = 0.0,
-        absence: float = 0.0,
-    ) -> None:
-        r"""Set what the expert knows.
-
-        Args:
-            problem: The objective.
-            accuracy: The accuracy ``a``, of either sign.
-            rho_range: The lowest and the highest utility of the range; if omitted that of the
-                problem, where it has one, or that of its choices.
-            seed: As for :class:`~botorch_pref.problems.Expert`, as are the rest.
-            value_noise: See there.
-            absence: See there.
-
-        Raises:
-            SearchSpaceError: If ``rho_range`` is not a lower and a higher number, the lower
-                one below the largest utility.
-            UnsupportedError: If ``accuracy`` is not finite, ``rho_range`` is omitted and the
-                problem has none, or as for :class:`~botorch_pref.problems.Expert`.
-        """
-        super().__init__(problem, rho_range, seed, value_noise, absence)
-        self.accuracy = checked_accuracy("accuracy", accuracy)
-
-    def accuracy_at(self, t: int | None = None) -> float:
-        """The accuracy, at whatever step."""
-        return self.accuracy
 
 
 def checked_accuracy(argument: str, accuracy: float) -> float:

@@ -69,15 +69,6 @@ class FidelityProblem(PreferenceProblem):
     def _low_fidelity(self, items: Tensor) -> Tensor:
         """The low fidelity of valid items."""
 
-    @property
-    def low_optimal_value(self) -> float:
-        r"""The largest ``f_c``, over the choices where there are any, else the box.
-
-        Raises:
-            NotImplementedError: If the problem does not know it.
-        """
-        return self.low_problem().optimal_value
-
     def low_problem(self) -> PreferenceProblem:
         """The low fidelity as a problem of its own, with the same domain."""
         return _LowFidelity(self)

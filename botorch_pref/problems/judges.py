@@ -258,8 +258,6 @@ class DuelingChoiceJudge:
         link: DuelLink | None = None,
         *,
         unbiased: bool = False,
-        value_noise: float = 0.0,
-        noise: Literal["uniform", "normal"] = "uniform",
     ) -> None:
         r"""Set what is told.
 
@@ -268,35 +266,20 @@ class DuelingChoiceJudge:
             seed: The seed of the answers.
             link: The link; the deterministic one if omitted.
             unbiased: If true, duels are decided by the utility itself, ``f_c = f``.
-            value_noise: The noise on values, in units of the utility: the largest size of
-                uniform noise, or the standard deviation of normal noise.
-            noise: The law of the noise on values.
-
-        Raises:
-            UnsupportedError: If ``value_noise`` is negative or not finite, or there is no such
-                law.
         """
-        if noise not in ("uniform", "normal"):
-            raise UnsupportedError(f"noise must be 'uniform' or 'normal', got {noise!r}.")
         self.problem = problem
         self.seed = seed
         self.link = DuelLink() if link is None else link
-        self.value_noise = value_noise
-        self.noise = noise
         self.comparison = problem
         if isinstance(problem, FidelityProblem) and not unbiased:
             self.comparison = problem.low_problem()
-        self._values = LogisticJudge(problem, seed, value_noise=value_noise)
         self._duels = LogisticJudge(self.comparison, seed, likelihood=self.link)
 
     def __call__(self, query: Query | Tensor | Sequence[int], t: int) -> float:
         r"""Decide a duel, or tell a value; for arguments and errors see :class:`LogisticJudge`."""
-        if not isinstance(query, Evaluate):
-            return self._duels(query, t)
-        if self.noise == "normal":
-            return self._values(query, t)
-        uniform = derive_uniform(self.seed, "value", t, query.annotator)
-        return float(utilities_of(self.problem, query)) + self.value_noise * (2.0 * uniform - 1.0)
+        if isinstance(query, Evaluate):
+            return float(utilities_of(self.problem, query))
+        return self._duels(query, t)
 
     def probability(self, query: Query | Tensor | Sequence[int]) -> float:
         """The probability that the first item of a duel wins."""

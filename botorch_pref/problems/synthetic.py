@@ -6,9 +6,6 @@ References:
     arXiv:2604.25025, 2026.
 .. [Kayal2025] A. Kayal, S. Vakili, L. Toni, D. Shiu, A. Bernacchia. Bayesian Optimization
     from Human Feedback: Near-Optimal Regret Bounds. ICML 2025.
-.. [Astudillo2023] R. Astudillo, Z. J. Lin, E. Bakshy, P. I. Frazier. qEUBO: A
-    Decision-Theoretic Acquisition Function for Preferential Bayesian Optimization.
-    AISTATS 2023.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from botorch_pref.problems.base import PreferenceProblem, check_positive, evenly
 
 # Largest minus smallest value of Ackley's function on [-5, 5]^d, the same for every d: it
 # is 0 at 0, and largest where all coordinates are at 4.5975 (of either sign).
-ACKLEY_HALF_WIDTH = 5.0
+_ACKLEY_HALF_WIDTH = 5.0
 ACKLEY_BOX_RANGE = 14.302667500265276
 ACKLEY_FARTHEST = 4.597534750355417
 
@@ -113,7 +110,7 @@ class _PositiveAckley(botorch_synthetic.Ackley):
 
 
 class Ackley(SyntheticProblem):
-    r"""Ackley's function, on ``[-5, 5]^d`` as a rule, negated ([Lazzaro2026], Eq. (32)) or not.
+    r"""Ackley's function on ``[-5, 5]^d``, negated ([Lazzaro2026], Eq. (32)) or not.
 
     .. math::
         f(x) = 20 e^{-0.2 \sqrt{\frac1d \sum_i x_i^2}}
@@ -122,8 +119,6 @@ class Ackley(SyntheticProblem):
     The experiment of [Lazzaro2026] has ``num_choices=40``: no choice lies at 0, and two
     are best. That of [Kayal2025] has ``num_choices=100, unit_cube=False,
     utility_scale=3.0, negate=False``: the choices next to -4.5975 and 4.5975 are best.
-    That of [Astudillo2023] has ``dim=6, half_width=2.0``, and a logistic judge of the
-    utility over 0.1416.
     """
 
     def __init__(
@@ -133,7 +128,6 @@ class Ackley(SyntheticProblem):
         unit_cube: bool = True,
         utility_scale: float | None = None,
         negate: bool = True,
-        half_width: float = 5.0,
     ) -> None:
         r"""Set up the box, or the grid.
 
@@ -147,20 +141,19 @@ class Ackley(SyntheticProblem):
                 are any, else over the box.
             negate: If true, the utility is the ``f`` above, with its maximum 0 at 0; if
                 false it is ``-f``, from 0 at 0 to 14.3 where all ``|x_i|`` are 4.5975.
-            half_width: The box is ``[-half_width, half_width]^d``.
 
         Raises:
             SearchSpaceError: If ``dim`` or ``num_choices`` is too small, or
-                ``utility_scale`` or ``half_width`` is not positive.
-            UnsupportedError: If ``num_choices`` is given for ``dim > 1``; or for another
-                ``half_width`` than 5, if ``negate`` is false, or ``utility_scale`` given
-                for a whole box.
+                ``utility_scale`` is not positive.
+            UnsupportedError: If ``num_choices`` is given for ``dim > 1``.
         """
-        _check_ackley(dim, num_choices, utility_scale)
-        check_positive(half_width=half_width)
-        if half_width != ACKLEY_HALF_WIDTH:
-            _check_other_width(num_choices, utility_scale, negate)
-        box = [(-float(half_width), float(half_width))]
+        if dim < 1:
+            raise SearchSpaceError(f"dim must be at least 1, got {dim}.")
+        if num_choices is not None and dim != 1:
+            raise UnsupportedError(f"num_choices needs dim=1, got dim={dim}.")
+        if utility_scale is not None:
+            check_positive(utility_scale=utility_scale)
+        box = [(-_ACKLEY_HALF_WIDTH, _ACKLEY_HALF_WIDTH)]
         choices = None
         if num_choices is not None:
             lower, upper = (0.0, 1.0) if unit_cube else box[0]
@@ -179,21 +172,3 @@ class Ackley(SyntheticProblem):
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return self._scale * super()._evaluate_true(X)
-
-
-def _check_ackley(dim: int, num_choices: int | None, utility_scale: float | None) -> None:
-    """Raise the errors of ``Ackley``'s arguments."""
-    if dim < 1:
-        raise SearchSpaceError(f"dim must be at least 1, got {dim}.")
-    if num_choices is not None and dim != 1:
-        raise UnsupportedError(f"num_choices needs dim=1, got dim={dim}.")
-    if utility_scale is not None:
-        check_positive(utility_scale=utility_scale)
-
-
-def _check_other_width(num_choices: int | None, utility_scale: float | None, negate: bool) -> None:
-    """Raise an ``UnsupportedError`` where the largest value of ``-f`` would be needed."""
-    if not negate or (utility_scale is not None and num_choices is None):
-        raise UnsupportedError(
-            "half_width other than 5 needs negate=True, and no utility_scale on a whole box."
-        )

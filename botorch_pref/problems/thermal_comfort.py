@@ -156,29 +156,21 @@ class ThermalComfort(PreferenceProblem):
 
     name = "thermalcomfort"
 
-    def __init__(
-        self,
-        dim: Literal[2, 4] = 2,
-        choices_per_side: int | None = None,
-    ) -> None:
+    def __init__(self, dim: Literal[2, 4] = 2) -> None:
         r"""Set up the room.
 
         Args:
             dim: 2 or 4.
-            choices_per_side: If given, only a grid of so many points on a side may be
-                asked; it has no part in the standard deviation.
 
         Raises:
-            SearchSpaceError: If ``dim`` is neither 2 nor 4, or ``choices_per_side`` is
-                below 2.
+            SearchSpaceError: If ``dim`` is neither.
         """
         if dim not in _GRID_SIDES:
             raise SearchSpaceError(f"dim must be 2 or 4, got {dim!r}.")
         self.variables = tuple(_RANGES)[:dim]
         bounds = [_RANGES[variable] for variable in self.variables]
         self._optimizers = [(*point, _RADIANT, _HUMIDITY)[:dim] for point in _COMFORTABLE]
-        choices = None if choices_per_side is None else product_grid(bounds, choices_per_side)
-        super().__init__(bounds=bounds, choices=choices)
+        super().__init__(bounds=bounds)
         grid = product_grid(bounds, _GRID_SIDES[dim])
         percentages = predicted_dissatisfied(self.vote(grid))
         self.standard_deviation = float(percentages.std(correction=0))

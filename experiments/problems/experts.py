@@ -23,7 +23,7 @@ from botorch_pref.problems.base import ItemError, PreferenceProblem, check_posit
 from botorch_pref.problems.experts import (
     Expert,
     Range,
-    UtilityExpert,
+    SyntheticExpert,
     checked_accuracy,
     checked_rho_range,
 )
@@ -171,8 +171,6 @@ class MVNExpert(Expert):
         covariance: Tensor | float = 1.0,
         *,
         seed: int = 0,
-        value_noise: float = 0.0,
-        absence: float = 0.0,
     ) -> None:
         r"""Set the belief.
 
@@ -182,9 +180,7 @@ class MVNExpert(Expert):
                 ``"wrong"``, see :func:`belief_mean`.
             covariance: The ``d x d``-dim matrix ``C``, positive definite; or a number, for
                 so many times the identity.
-            seed: As for :class:`~botorch_pref.problems.Expert`, as are the rest.
-            value_noise: See there.
-            absence: See there.
+            seed: As for :class:`~botorch_pref.problems.Expert`.
 
         Raises:
             ItemError: If ``mean`` is no finite ``d``-dim tensor.
@@ -193,7 +189,7 @@ class MVNExpert(Expert):
             UnsupportedError: If ``mean`` is a word and the problem does not know where its
                 maximum is, or as for :class:`~botorch_pref.problems.Expert`.
         """
-        super().__init__(problem, seed=seed, value_noise=value_noise, absence=absence)
+        super().__init__(problem, seed=seed)
         self.mean = belief_mean(problem, mean)
         self._factor = _checked_factor(problem, covariance)
 
@@ -316,7 +312,7 @@ class AccuracySchedule:
         return -self.limit * math.expm1(-self.rate / num_evaluations)
 
 
-class TimeVaryingExpert(UtilityExpert):
+class TimeVaryingExpert(SyntheticExpert):
     r"""A :class:`SyntheticExpert` whose accuracy depends on the number of values told so far.
 
     It remembers at which steps it told a value, and a label at step ``t`` counts those before
@@ -335,8 +331,6 @@ class TimeVaryingExpert(UtilityExpert):
         *,
         initial_evaluations: int = 0,
         seed: int = 0,
-        value_noise: float = 0.0,
-        absence: float = 0.0,
     ) -> None:
         r"""Set what the expert knows, and will know.
 
@@ -345,16 +339,14 @@ class TimeVaryingExpert(UtilityExpert):
             schedule: The accuracy by the number of values, as :class:`AccuracySchedule`.
             rho_range: As for :class:`SyntheticExpert`.
             initial_evaluations: The number of values known before the first step.
-            seed: As for :class:`~botorch_pref.problems.Expert`, as are the rest.
-            value_noise: See there.
-            absence: See there.
+            seed: As for :class:`~botorch_pref.problems.Expert`.
 
         Raises:
             SearchSpaceError: As for :class:`SyntheticExpert`.
             UnsupportedError: As for :class:`SyntheticExpert`, or if ``initial_evaluations``
                 is negative.
         """
-        super().__init__(problem, rho_range, seed, value_noise, absence)
+        super().__init__(problem, schedule(initial_evaluations), rho_range, seed=seed)
         if initial_evaluations < 0:
             raise UnsupportedError(
                 f"initial_evaluations must be at least 0, got {initial_evaluations!r}."
@@ -363,7 +355,7 @@ class TimeVaryingExpert(UtilityExpert):
         self._initial = initial_evaluations
         self._told: set[int] = set()
 
-    def __call__(self, query: Query, t: int) -> float | None:
+    def __call__(self, query: Query, t: int) -> float:
         """Answer a query as other experts do, and remember the step of a value."""
         answer = super().__call__(query, t)
         if isinstance(query, Evaluate):

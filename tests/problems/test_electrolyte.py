@@ -9,13 +9,13 @@ from botorch.utils.testing import (
     SyntheticTestFunctionTestCaseMixin,
 )
 
-from botorch_pref.problems import ElectrolyteStandIn, ItemError, SyntheticExpert
+from botorch_pref.problems import ElectrolyteStandIn
 
 
 class TestAsBoTorchTestFunctions(
     BotorchTestCase, BaseTestProblemTestCaseMixIn, SyntheticTestFunctionTestCaseMixin
 ):
-    functions = (ElectrolyteStandIn(), ElectrolyteStandIn(log=True))
+    functions = (ElectrolyteStandIn(),)
 
 
 def casteel_amis(m: float, r: float, e: float) -> float:
@@ -35,22 +35,17 @@ def test_definition() -> None:
     problem, X = ElectrolyteStandIn(), items(200)
     expected = [casteel_amis(*x) for x in X.tolist()]
     assert np.allclose(problem(X), expected, rtol=1e-12)
-    assert torch.equal(problem.conductivity(X), problem(X))
-    logarithm = ElectrolyteStandIn(log=True)
-    assert np.allclose(logarithm(X), np.log(np.array(expected) + 0.1), rtol=1e-12)
-    assert torch.equal(logarithm.conductivity(X), problem(X))
     assert problem.bounds.tolist() == [[0.0] * 3, [2.0, 1.0, 1.0]]
     assert problem(X.view(4, 50, 3)).shape == (4, 50)
     assert problem(X.float()).dtype == torch.float32
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_best_and_worst(log: bool) -> None:
-    problem = ElectrolyteStandIn(log=log)
+def test_best_and_worst() -> None:
+    problem = ElectrolyteStandIn()
     assert problem.optimizers.tolist() == [[1.0, 0.7, 0.3]]
     assert float(problem(problem.optimizers)) == pytest.approx(problem.optimal_value, abs=1e-14)
     worst, best = problem.rho_range
-    assert best == problem.optimal_value == pytest.approx(math.log(13.1) if log else 13.0)
+    assert best == problem.optimal_value == 13.0
     dry = items(100) * torch.tensor([0.0, 1.0, 1.0])
     assert torch.allclose(problem(dry), torch.tensor(worst, dtype=torch.double), atol=1e-14)
     values = problem(items(20000))
@@ -68,23 +63,10 @@ def test_one_peak_along_every_molarity() -> None:
     assert not rises[:, -1].any()
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_gradients(log: bool) -> None:
+def test_gradients() -> None:
     X = items(5).requires_grad_()
-    assert torch.autograd.gradcheck(ElectrolyteStandIn(log=log)._evaluate_true, (X,))
+    assert torch.autograd.gradcheck(ElectrolyteStandIn()._evaluate_true, (X,))
     dry = torch.tensor([0.0, 0.5, 0.5], dtype=torch.double, requires_grad=True)
-    ElectrolyteStandIn(log=log)(dry).backward()
+    ElectrolyteStandIn()(dry).backward()
     assert dry.grad is not None
     assert dry.grad.isfinite().all()
-
-
-def test_experts() -> None:
-    problem = ElectrolyteStandIn(log=True)
-    best = problem.optimizers[0]
-    expected = pytest.approx(1.0 / (1.0 + math.exp(-3.0)))
-    assert float(SyntheticExpert(problem).probability(best)) == expected
-
-
-def test_bad_items() -> None:
-    with pytest.raises(ItemError, match=r"Row \[1\] is not"):
-        ElectrolyteStandIn().conductivity(torch.tensor([[1.0, 0.5, 0.5], [2.5, 0.5, 0.5]]))

@@ -12,7 +12,6 @@ from botorch_pref.problems import (
     Catalyst,
     ElectrolyteStandIn,
     ItemError,
-    LogisticJudge,
     PreferenceProblem,
     SyntheticExpert,
 )
@@ -74,15 +73,16 @@ def test_answers_have_the_right_frequency(query: Any, accuracy: float) -> None:
 def test_answers_follow_from_seed_step_and_annotator() -> None:
     state = torch.get_rng_state()
 
-    def answers(seed: int, annotator: str | None = None) -> list[float | None]:
-        expert = SyntheticExpert(PROBLEM, 0.4, seed=seed, value_noise=0.5, absence=0.3)
+    def answers(seed: int, annotator: str | None = None) -> list[float]:
+        expert = SyntheticExpert(PROBLEM, 0.4, seed=seed)
         expert = pickle.loads(pickle.dumps(expert))
         queries = (Evaluate(0, MIDDLING, None, annotator), Label(1, MIDDLING, None, annotator))
         return [expert(query, t) for t in range(40) for query in queries]
 
     first = answers(1)
     assert answers(1) == first
-    assert {*first[1::2]} == {None, 0.0, 1.0}
+    assert {*first[::2]} == {float(PROBLEM(MIDDLING))}
+    assert {*first[1::2]} == {0.0, 1.0}
     assert first not in (answers(2), answers(1, "ann"))
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -95,32 +95,6 @@ def test_strategies_share_the_noise() -> None:
     assert (1.0, 0.0) not in pairs
 
 
-def test_values_are_those_of_the_judge() -> None:
-    query = Evaluate(0, MIDDLING)
-    expert = SyntheticExpert(PROBLEM, seed=5)
-    assert [expert(query, t) for t in range(3)] == [float(PROBLEM(MIDDLING))] * 3
-    noisy = SyntheticExpert(PROBLEM, seed=5, value_noise=2.0, absence=1.0)
-    judge = LogisticJudge(PROBLEM, seed=5, value_noise=2.0)
-    assert [noisy(query, t) for t in range(50)] == [judge(query, t) for t in range(50)]
-
-
-def test_absence() -> None:
-    query, runs = Label(0, MIDDLING), 3000
-    always = [SyntheticExpert(PROBLEM, 0.3, seed=1)(query, t) for t in range(runs)]
-    expert = SyntheticExpert(PROBLEM, 0.3, seed=1, absence=0.25)
-    answers = [expert(query, t) for t in range(runs)]
-    missing = sum(answer is None for answer in answers)
-    assert abs(missing / runs - 0.25) < 4.0 * (0.25 * 0.75 / runs) ** 0.5
-    # What is answered is answered as without absence, and independently of it.
-    assert all(a in (None, b) for a, b in zip(answers, always, strict=True))
-    answered = [b for a, b in zip(answers, always, strict=True) if a is not None]
-    shares = [sum(map(bool, some)) / len(some) for some in (answered, always)]
-    assert shares[0] == pytest.approx(shares[1], abs=0.03)
-    silent = SyntheticExpert(PROBLEM, absence=1.0)
-    pair = Duel(0, torch.stack([BEST, MIDDLING]))
-    assert {silent(each, t) for each in (query, pair) for t in range(50)} == {None}
-
-
 def test_choices() -> None:
     problem = Catalyst()
     expert = SyntheticExpert(problem, 2.0)
@@ -130,7 +104,7 @@ def test_choices() -> None:
     first, second = (i for i, name in enumerate(problem.names) if name == "Ag-1.0")
     for index in (first, second):
         query = Label(0, problem.choices[index], index)
-        share = sum(expert(query, t) or 0.0 for t in range(1000)) / 1000
+        share = sum(expert(query, t) for t in range(1000)) / 1000
         expected = torch.sigmoid(2.0 * expert.rho(utilities[index]))
         assert share == pytest.approx(float(expected), abs=0.06)
     with pytest.raises(ItemError, match="measured more than once"):
@@ -152,8 +126,6 @@ def test_bad_items_and_queries() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"absence": 1.5}, UnsupportedError, "absence must be a probability, got 1.5"),
-        ({"value_noise": -1.0}, UnsupportedError, "value_noise must be a finite number"),
         ({"accuracy": math.nan}, UnsupportedError, "accuracy must be a finite"),
         ({"rho_range": (1.0, 0.0)}, SearchSpaceError, "rho_range must be a lower"),
         ({"rho_range": "authors"}, SearchSpaceError, "rho_range must be a lower"),

@@ -333,25 +333,6 @@ def test_ties_are_a_fair_coin() -> None:
     assert [judge(tie, t) for t in range(50)] == tossed[:50]
 
 
-def test_noise_on_values() -> None:
-    problem, item = CurrinExp(), torch.tensor([0.3, 0.4], dtype=torch.double)
-    uniform, normal = (
-        DuelingChoiceJudge(problem, 3, value_noise=0.5, noise=noise)
-        for noise in ("uniform", "normal")
-    )
-    truth = float(problem(item))
-    errors = torch.tensor([uniform(Evaluate(0, item), t) - truth for t in range(1500)])
-    assert 0.49 < errors.abs().max() <= 0.5
-    assert abs(errors.mean()) < 4.0 * 0.5 / (3 * 1500) ** 0.5
-    assert errors.std() == pytest.approx(0.5 / 3**0.5, rel=0.06)
-    errors = torch.tensor([normal(Evaluate(0, item), t) - truth for t in range(1500)])
-    assert errors.abs().max() > 1.0
-    assert errors.std() == pytest.approx(0.5, rel=0.08)
-    other = DuelingChoiceJudge(problem, 3, value_noise=0.5)
-    assert other(Evaluate(0, item), 4) == uniform(Evaluate(9, item), 4)
-    assert other(Evaluate(0, item, None, "ann"), 4) != uniform(Evaluate(0, item), 4)
-
-
 def test_choices_are_named_by_their_indices() -> None:
     choices = torch.tensor([[13.0 / 60.0, 0.0], [0.235753, 0.0]], dtype=torch.double)
     judge = DuelingChoiceJudge(CurrinExp(choices=choices))
@@ -369,11 +350,7 @@ def test_choices_are_named_by_their_indices() -> None:
 
 def test_dueling_choices_are_pickled_and_checked() -> None:
     problem, item = CurrinExp(), torch.tensor([0.3, 0.4], dtype=torch.double)
-    judge = DuelingChoiceJudge(problem, 6, DuelLink("probit"), value_noise=0.1)
+    judge = DuelingChoiceJudge(problem, 6, DuelLink("probit"))
     assert answers(pickle.loads(pickle.dumps(judge)), 30) == answers(judge, 30)
-    with pytest.raises(UnsupportedError, match="value_noise must be"):
-        DuelingChoiceJudge(problem, value_noise=-1.0)
-    with pytest.raises(UnsupportedError, match="noise must be 'uniform' or 'normal'"):
-        DuelingChoiceJudge(problem, noise="cauchy")  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="logistic link only"):
         judge(Choice(0, torch.stack([item, item, item])), 0)

@@ -8,7 +8,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.problems import RKHSFunction
-from botorch_pref.problems.rkhs import ANCHOR_VALUES
+from botorch_pref.problems.rkhs import _ANCHOR_VALUES
 
 KERNELS = {
     "matern25": lambda: MaternKernel(nu=2.5),
@@ -34,7 +34,7 @@ def test_rkhs_is_kernel_ridge_regression(name: str, scale: float) -> None:
     with torch.no_grad():
         gram = kernel(anchors).to_dense().numpy()
         cross = kernel(grid, anchors).to_dense().numpy()
-    ridge = KernelRidge(alpha=0.05, kernel="precomputed").fit(gram, ANCHOR_VALUES)
+    ridge = KernelRidge(alpha=0.05, kernel="precomputed").fit(gram, _ANCHOR_VALUES)
     expected = scale * torch.as_tensor(ridge.predict(cross))
     assert torch.allclose(problem.utilities, expected, atol=1e-6)
     assert torch.equal(problem(problem.choices), problem.utilities)
@@ -69,44 +69,12 @@ def test_rkhs_has_gradients(name: str) -> None:
     assert torch.autograd.gradcheck(problem._evaluate_true, (X,))
 
 
-def test_rkhs_values() -> None:
-    fixed = RKHSFunction()
-    same = RKHSFunction(values=list(ANCHOR_VALUES))
-    assert torch.equal(fixed.utilities, same.utilities)
-    flat = RKHSFunction(values=[0.0, 0.0, 0.0], num_anchors=3)
-    assert torch.equal(flat.utilities, torch.zeros(30, dtype=torch.double))
-    # Without a ridge the function passes through its values.
-    exact = RKHSFunction(ridge=1e-12, scale=1.0)
-    reached = exact(torch.linspace(0.0, 1.0, 10, dtype=torch.double).unsqueeze(-1))
-    values = torch.tensor(ANCHOR_VALUES, dtype=torch.double)
-    assert torch.allclose(reached, values, atol=1e-9)
-
-
-def test_rkhs_random_values() -> None:
-    state = torch.get_rng_state()
-    first = RKHSFunction(values="random", seed=3)
-    assert torch.equal(first.utilities, RKHSFunction(values="random", seed=3).utilities)
-    other = RKHSFunction(values="random", seed=4)
-    assert not torch.allclose(first.utilities, other.utilities)
-    assert torch.equal(torch.get_rng_state(), state)
-    exact = RKHSFunction(values="random", ridge=1e-12, scale=1.0, num_anchors=50)
-    reached = exact(exact.anchors)
-    assert reached.min() >= -0.5 - 1e-6
-    assert reached.max() <= 1.0 + 1e-6
-    assert reached.max() - reached.min() > 1.2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lengthscale": 0.0}, "lengthscale must be positive"),
-        ({"ridge": -1.0}, "ridge must be positive"),
         ({"scale": math.nan}, "scale must be positive"),
         ({"num_choices": 1}, "num_choices must be at least 2"),
-        ({"num_anchors": 9}, "values must be 9 finite numbers"),
-        ({"values": [math.nan] * 10}, "values must be 10 finite numbers"),
         ({"kernel": "rbf"}, "kernel must be one of matern25, matern15, se, got 'rbf'"),
-        ({"values": "fixed"}, "values must be numbers, 'random' or None, got 'fixed'"),
     ],
 )
 def test_rkhs_bad_options(options: dict[str, object], message: str) -> None:

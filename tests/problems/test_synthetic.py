@@ -25,7 +25,6 @@ class TestAsBoTorchTestFunctions(
         Ackley(dim=3, unit_cube=False),
         Ackley(dim=2, utility_scale=3.0),
         Ackley(negate=False),
-        Ackley(dim=6, half_width=2.0),
         Ackley(dim=3, unit_cube=False, utility_scale=3.0, negate=False),
         SyntheticProblem(botorch_synthetic.Branin()),
         SyntheticProblem(botorch_synthetic.Branin(), unit_cube=False),
@@ -144,18 +143,6 @@ def test_positive_ackley_has_no_larger_value_in_any_dimension() -> None:
     assert x[tangent.argmax()].abs().item() == pytest.approx(ACKLEY_FARTHEST, abs=1e-5)
 
 
-@pytest.mark.parametrize("unit_cube", [True, False])
-def test_ackley_on_another_box(unit_cube: bool) -> None:
-    problem = Ackley(dim=6, half_width=2.0, unit_cube=unit_cube)
-    edge = [[0.0] * 6, [1.0] * 6] if unit_cube else [[-2.0] * 6, [2.0] * 6]
-    assert problem.bounds.tolist() == edge
-    unit = SobolEngine(6, scramble=True, seed=0).draw(64, dtype=torch.double)
-    raw = 4.0 * unit - 2.0
-    whole = Ackley(dim=6, unit_cube=False)
-    assert torch.allclose(problem(unit if unit_cube else raw), whole(raw), atol=1e-12)
-    assert problem.optimal_value == 0.0
-
-
 def test_ackley_has_gradients() -> None:
     problem = Ackley(dim=2)
     X = torch.tensor([[0.3, 0.62], [0.9, 0.999]], dtype=torch.double)
@@ -170,9 +157,6 @@ def test_ackley_has_gradients() -> None:
         ({"num_choices": 1}, SearchSpaceError, "num_choices must be at least 2"),
         ({"dim": 2, "num_choices": 40}, UnsupportedError, "num_choices needs dim=1"),
         ({"utility_scale": 0.0}, SearchSpaceError, "utility_scale must be positive"),
-        ({"half_width": 0.0}, SearchSpaceError, "half_width must be positive"),
-        ({"half_width": 2.0, "negate": False}, UnsupportedError, "needs negate=True"),
-        ({"half_width": 2.0, "utility_scale": 3.0}, UnsupportedError, "no utility_scale on a"),
     ],
 )
 def test_ackley_bad_options(

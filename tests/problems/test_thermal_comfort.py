@@ -18,6 +18,7 @@ from botorch_pref.problems import (
     predicted_dissatisfied,
     predicted_mean_vote,
 )
+from botorch_pref.problems.base import product_grid
 
 # Air and radiant temperature, air speed, humidity, met, clo; predicted mean vote.
 CHECKS = [
@@ -38,10 +39,6 @@ class TestAsBoTorchTestFunctions(
     BotorchTestCase, BaseTestProblemTestCaseMixIn, SyntheticTestFunctionTestCaseMixin
 ):
     functions = (ThermalComfort(), ThermalComfort(4))
-
-
-class TestGridsAsBoTorchTestProblems(BotorchTestCase, BaseTestProblemTestCaseMixIn):
-    functions = (ThermalComfort(choices_per_side=6), ThermalComfort(4, choices_per_side=3))
 
 
 def reference_vote(ta: float, tr: float, v: float, rh: float, met: float, clo: float) -> float:
@@ -143,9 +140,8 @@ def test_utility(dim: int) -> None:
 
 
 def test_range_of_the_vote() -> None:
-    problem = ThermalComfort(choices_per_side=20)
-    assert problem.choices is not None
-    votes = problem.vote(problem.choices)
+    problem = ThermalComfort()
+    votes = problem.vote(product_grid(problem.bounds.T.tolist(), 20))
     assert votes.min().item() == pytest.approx(-2.522, abs=1e-3)
     assert votes.max().item() == pytest.approx(0.923, abs=1e-3)
     assert problem.standard_deviation == pytest.approx(23.37, abs=0.005)
@@ -170,25 +166,9 @@ def test_utility_has_gradients() -> None:
     assert torch.autograd.gradcheck(problem._evaluate_true, (X,))
 
 
-def test_choices() -> None:
-    problem = ThermalComfort(4, choices_per_side=3)
-    assert problem.choices is not None
-    assert problem.choices.shape == (81, 4)
-    assert torch.equal(problem.utilities, ThermalComfort(4)(problem.choices))
-    assert problem.optimal_value == problem.utilities.max().item()
-    assert problem.optimal_value < ThermalComfort(4).optimal_value
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dim": 3}, "dim must be 2 or 4, got 3"),
-        ({"choices_per_side": 1}, "at least 2 points on a side, got 1"),
-    ],
-)
-def test_bad_options(options: dict[str, int], message: str) -> None:
-    with pytest.raises(SearchSpaceError, match=message):
-        ThermalComfort(**options)  # type: ignore[arg-type]
+def test_bad_dimension() -> None:
+    with pytest.raises(SearchSpaceError, match="dim must be 2 or 4, got 3"):
+        ThermalComfort(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

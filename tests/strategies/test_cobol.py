@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchError
+from botorch.test_functions import synthetic
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.problems import Ackley, SyntheticExpert
+from botorch_pref.problems import SyntheticExpert, SyntheticProblem
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.runner import run_experiment
 from botorch_pref.space import SearchSpace
@@ -712,7 +713,7 @@ SEEDS, VALUES, EVALUATIONS = 20, 5, 25
 def simple_regrets(accuracy: float, **options: Any) -> pd.Series[float]:
     """The simple regret of every seed, after equal numbers of evaluations."""
     table = run_experiment(
-        Ackley(dim=2, half_width=1.0),
+        SyntheticProblem(synthetic.Ackley(dim=2, bounds=[(-1.0, 1.0)] * 2)),
         {"strategy": partial(COBOL, num_initial_values=VALUES, **options)},
         15 + VALUES + 6 * EVALUATIONS,
         SEEDS,
