@@ -62,7 +62,7 @@ from botorch_pref.acquisition import (
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, LikelihoodRatioModel, PreferenceGP
-from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.base import LaplaceGP
 
 __all__ = [
     "PREFERENCE_METRIC",

@@ -42,7 +42,7 @@ from torch.quasirandom import SobolEngine
 from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
 from botorch_pref.inference import ExactSystem, InducingSystem
 from botorch_pref.inference.inducing import draw_weights
-from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.base import LaplaceGP
 
 NUM_FEATURES = 4096
 NUM_NYSTROM_POINTS = 512
@@ -157,7 +157,7 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
     curvature = model.variance_weight()
     if curvature is None:
         _, curvature, _ = observations.derivatives(found.mode.latent)
-    scaling = model.scaling()
+    scaling = model.node_scaling()
     latent = observations.map.apply(deviation if scaling is None else scaling * deviation)
     noise = curvature.sqrt() * _normal(latent.shape, latent)
     moved = side.factor(curvature).solve_adjoint(curvature * latent + noise)
