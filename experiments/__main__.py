@@ -18,14 +18,7 @@ MEASUREMENTS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    r"""List the experiments, or run one.
-
-    Args:
-        argv: The arguments; those of the process if omitted.
-
-    Returns:
-        The exit status: 0, 2 for what cannot be done as asked, 130 after Ctrl-C.
-    """
+    """List the experiments, or run one."""
     name, *arguments = (sys.argv[1:] if argv is None else argv) or [""]
     try:
         if name in ("", "-h", "--help"):

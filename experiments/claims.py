@@ -85,15 +85,7 @@ def not_higher(metric: str, first: str, *others: str) -> tuple[Comparison, ...]:
 
 
 def compared(measures: pd.DataFrame, comparison: Comparison) -> Outcome:
-    r"""Make a comparison.
-
-    Args:
-        measures: A row for each ``strategy`` and ``seed``, a column for each metric.
-        comparison: What is to be compared.
-
-    Returns:
-        The outcome, over the seeds that both sides have.
-    """
+    """Make a comparison."""
     first = _values(measures, comparison.first)
     if isinstance(comparison.second, tuple):
         second = _values(measures, comparison.second)
@@ -119,17 +111,7 @@ def compared(measures: pd.DataFrame, comparison: Comparison) -> Outcome:
 
 
 def judged(measures: pd.DataFrame, claim: Claim) -> tuple[Verdict, list[Outcome]]:
-    r"""Whether a claim was seen.
-
-    Args:
-        measures: As in :func:`compared`.
-        claim: The claim.
-
-    Returns:
-        ``"seen"`` if all comparisons were, ``"unknown"`` if one of them is, else
-        ``"opposite seen"`` if all came out the other way, else ``"not seen"``; and the
-        outcomes.
-    """
+    """Whether a claim was seen."""
     outcomes = [compared(measures, comparison) for comparison in claim.comparisons]
     verdicts = {outcome.verdict for outcome in outcomes}
     if "unknown" in verdicts:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
@@ -24,7 +25,6 @@ from experiments.claims import Claim
 
 GP_TS = "gp-ts"  # sees values, and so has a ridge but no predictor for duels
 PENALTY, LENGTHSCALE = 0.05, 0.1  # of both papers; the lengthscale on the unit cube
-_RECOMMENDATIONS = 50  # so many a run are asked for
 
 
 class Column(NamedTuple):
@@ -68,7 +68,15 @@ class Experiment(ABC):
         notes: How it differs from the paper, and what the paper leaves open.
         printed: Rows for the table that are not measured, as those that the paper prints: cells
             by the headings of columns, by the names of rows.
+        unit: What the horizon counts.
+        claims_heading: What stands above the claims.
+        shared_runs: The folder of the finished runs, where it is not the experiment's own.
+        recommendations: How many recommendations a run is asked for.
     """
+
+    unit: ClassVar[str] = "duels"
+    claims_heading: ClassVar[str] = "What the paper says, and whether it was seen"
+    shared_runs: ClassVar[str] = ""
 
     name: str
     title: str
@@ -77,6 +85,7 @@ class Experiment(ABC):
     seeds: int
     claims: tuple[Claim, ...]
     notes: tuple[str, ...] = ()
+    recommendations: int = 50
     printed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -86,23 +95,13 @@ class Experiment(ABC):
 
     @property
     def runs_folder(self) -> str:
-        """The folder beside which, or in which, finished runs are kept by default."""
-        return self.folder
-
-    @property
-    def unit(self) -> str:
-        """What the horizon counts."""
-        return "duels"
+        """The folder in which finished runs are kept by default."""
+        return self.shared_runs or self.folder
 
     @property
     def setting(self) -> str:
         """What was played, behind the title."""
         return f"{self.horizon} {self.unit}"
-
-    @property
-    def claims_heading(self) -> str:
-        """What stands above the claims."""
-        return "What the paper says, and whether it was seen"
 
     @property
     @abstractmethod
@@ -123,28 +122,36 @@ class Experiment(ABC):
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        r"""Play the experiment under the seeds ``0, 1, ...``.
+        """Play the experiment under the seeds ``0, 1, ...``."""
 
-        Args:
-            jobs: The number of processes; -1 for one a core.
-            directory: A folder for the finished runs, or ``None``.
-            progress: Whether to show a progress bar.
-
-        Returns:
-            The table of all rows.
-        """
+    def simulated(
+        self,
+        problem: PreferenceProblem | ProblemFactory,
+        strategies: Mapping[str, StrategyFactory],
+        jobs: int,
+        directory: str | os.PathLike[str] | None,
+        progress: bool,
+        folder: str = "",
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Runs of strategies on a problem, kept in a folder below the directory."""
+        options.setdefault("horizon", self.horizon)
+        options.setdefault("recommend_every", max(1, options["horizon"] // self.recommendations))
+        table = run_experiment(
+            problem,
+            strategies,
+            seeds=self.seeds,
+            n_jobs=jobs,
+            progress=progress,
+            directory=None if directory is None else Path(directory) / folder,
+            **options,
+        )
+        # Where items have an index, their coordinates say nothing more, and may be many.
+        return table[[name for name in table if not re.search(r"_x\d+$", str(name))]]
 
     @abstractmethod
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        r"""The metrics of each run.
-
-        Args:
-            table: What :meth:`play` returned.
-
-        Returns:
-            A row for each strategy and seed: ``strategy``, ``seed``, ``step``, the last
-            one, and a column for each metric.
-        """
+        """The metrics of each run."""
 
     @abstractmethod
     def figure(self, table: pd.DataFrame) -> Figure:
@@ -180,12 +187,10 @@ class RegretExperiment(Experiment):
 
     @property
     def setting(self) -> str:
-        """See the base class."""
         return f"{super().setting}, ridge {self.ridge:g}, {self.regularizer} predictor"
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         return (
             Column("cumulative", "cumulative regret", quantiles=True),
             Column("final", f"regret of the last {self.last} duels", digits=2),
@@ -200,13 +205,7 @@ class RegretExperiment(Experiment):
         return min(self.tail, self.horizon)
 
     @property
-    def recommendations(self) -> int:
-        """How many recommendations a run is asked for."""
-        return _RECOMMENDATIONS
-
-    @property
     def baseline(self) -> str:
-        """See the base class."""
         cumulative = self.horizon * self.random_regret
         return f"Random play expects a cumulative regret of {cumulative:.1f}."
 
@@ -221,19 +220,9 @@ class RegretExperiment(Experiment):
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """See the base class; resumes what the folder holds."""
-        table = run_experiment(
-            self.problem(),
-            {name: self._set(name, factory) for name, factory in self.strategies.items()},
-            self.horizon,
-            self.seeds,
-            n_jobs=jobs,
-            progress=progress,
-            directory=directory,
-            recommend_every=max(1, self.horizon // self.recommendations),
-        )
-        # Where items have an index, their coordinates say nothing more, and may be many.
-        return table[[name for name in table if not re.search(r"_x\d+$", str(name))]]
+        """Resumes what the folder holds."""
+        strategies = {name: self._set(name, factory) for name, factory in self.strategies.items()}
+        return self.simulated(self.problem(), strategies, jobs, directory, progress)
 
     def _set(self, name: str, factory: StrategyFactory) -> StrategyFactory:
         if not self.fixed_models:
@@ -243,7 +232,7 @@ class RegretExperiment(Experiment):
         return partial(factory, kappa=self.ridge / PENALTY, regularizer=self.regularizer)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class; ``round 1``, ... are the mean regrets in MR-LPF's rounds."""
+        """``round 1``, ... are the mean regrets in MR-LPF's rounds."""
         step, regret = table["step"], "dueling_regret"
         last = int(step.max())
         spans = {"final": (last - self.last, last), "early": (0, max(1, last // 4))}
@@ -265,7 +254,7 @@ class RegretExperiment(Experiment):
         return pd.DataFrame(columns).reset_index()
 
     def figure(self, table: pd.DataFrame) -> Figure:
-        """See the base class; the ends of MR-LPF's rounds are marked."""
+        """The ends of MR-LPF's rounds are marked."""
         rounds = any(name.startswith("mr-lpf") for name in self.strategies)
         title = f"{self.title}: {self.setting}"
         figure = plot_experiment(

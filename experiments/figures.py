@@ -1,191 +1,93 @@
-r"""Figures that experiments have beside those of all runs."""
+r"""Figures of experiments: means over the seeds with bands of one standard error, in panels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from botorch_pref.plotting import COLOURS, DASHES, MARKERS
-from botorch_pref.plotting.style import grid
+
+_FEW = 12  # points of a curve, up to which they have markers
 
 
-def plot_bands(
-    rows: pd.DataFrame, *, x: str, y: str, title: str, xlabel: str, ylabel: str
-) -> Figure:
-    r"""Means over the seeds with markers and a band of one standard error.
+class View(NamedTuple):
+    r"""A panel.
 
-    Args:
-        rows: A row for each ``strategy``, ``seed`` and value of ``x``.
+    Attributes:
+        title: Its title.
+        rows: The columns ``strategy``, ``seed`` and those named.
         x: The column along the abscissa.
-        y: The column that is averaged.
-        title: The title.
-        xlabel: The abscissa's label.
-        ylabel: The ordinate's label.
-
-    Returns:
-        The figure, which belongs to no window.
+        y: The column that is averaged; infinite where there is nothing yet.
+        xlabel: The label of the abscissa.
+        log: Whether the ordinate is logarithmic.
     """
-    figure = Figure(figsize=(7.0, 4.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    draw_bands(axes, rows, x, y)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.legend(title=seeds_of(rows), frameon=False, fontsize="small", title_fontsize="small")
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    return figure
+
+    title: str
+    rows: pd.DataFrame
+    x: str
+    y: str
+    xlabel: str
+    log: bool = False
 
 
-def plot_panels(
-    rows: pd.DataFrame, *, panel: str, x: str, y: str, title: str, xlabel: str, ylabel: str
-) -> Figure:
-    r"""As :func:`plot_bands`, with a panel for each value of a column.
+def plot_views(views: Sequence[View], title: str, ylabel: str = "regret") -> Figure:
+    r"""Draw views, in which a strategy has the same style, with one legend below them.
 
-    Args:
-        rows: A row for each ``strategy``, ``seed``, panel and value of ``x``.
-        panel: The column whose values have panels, in the order of the rows.
-        x: The column along the abscissas.
-        y: The column that is averaged.
-        title: The title.
-        xlabel: The abscissas' label.
-        ylabel: The ordinates' label.
-
-    Returns:
-        The figure, which belongs to no window; the last panel is the legend.
+    A run keeps its last value up to the last place of its strategy. A curve starts where all
+    of its runs have a value, as a mean over those that have one would jump.
     """
-    names = rows[panel].unique()
-    columns = min(4, len(names) + 1)
-    lines = -(-(len(names) + 1) // columns)
-    figure = Figure(figsize=(3.4 * columns, 3.0 * lines), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    columns = min(4, len(views))
+    lines = -(-len(views) // columns)
+    size = (max(7.0, 3.6 * columns), 3.2 * lines + 0.8)
+    figure = new_figure(size, title)
     panels = [*figure.subplots(lines, columns, squeeze=False).flat]
-    styles = {strategy: number for number, strategy in enumerate(rows["strategy"].unique())}
-    for axes, name in zip(panels, names, strict=False):
-        draw_bands(axes, rows[rows[panel] == name], x, y, styles)
-        axes.set_title(name, fontsize="medium", loc="left")
-    for axes in panels[len(names) :]:
+    everything = pd.concat([view.rows for view in views])
+    strategies = [*everything["strategy"].unique()]
+    entries = {}
+    for axes, view in zip(panels, views, strict=False):
+        for strategy, rows in view.rows.groupby("strategy", sort=False):
+            known = rows[np.isfinite(rows[view.y].astype(float))]
+            runs = known.groupby([view.x, "seed"])[view.y].last().unstack("seed")
+            runs = runs.sort_index().ffill().dropna()
+            style = strategies.index(strategy)
+            mean, error = runs.mean(axis=1), runs.sem(axis=1).fillna(0.0)
+            (entries[strategy],) = axes.plot(
+                mean.index,
+                mean,
+                color=COLOURS[style % len(COLOURS)],
+                ls=DASHES[style % len(DASHES)],
+                marker=MARKERS[style % len(MARKERS)] if len(mean) <= _FEW else None,
+                lw=1.5,
+                ms=4.0,
+            )
+            colour = entries[strategy].get_color()
+            axes.fill_between(mean.index, mean - error, mean + error, color=colour, alpha=0.18)
+        if view.log:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0.0)
+        axes.set_title(view.title, fontsize="medium", loc="left")
+        axes.set_xlabel(view.xlabel)
+        axes.grid(color="#E5E5E5", linewidth=0.8)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(views) :]:
         axes.set_axis_off()
-    entries = panels[0].get_legend_handles_labels()
-    legend = {"loc": "center left", "frameon": False, "title": seeds_of(rows)}
-    panels[len(names)].legend(*entries, **legend, fontsize="small", title_fontsize="small")
-    figure.supxlabel(xlabel, fontsize="medium")
+    seeds = everything["seed"].nunique()
+    meaning = "one seed" if seeds == 1 else f"mean ± standard error of {seeds} seeds"
+    style = {"loc": "outside lower left", "frameon": False, "ncols": 6, "alignment": "left"}
+    figure.legend([*entries.values()], [*entries], title=meaning, fontsize="small", **style)
     figure.supylabel(ylabel, fontsize="medium")
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
     return figure
 
 
-def draw_utility_band(axes: Axes, rows: pd.DataFrame) -> None:
-    r"""A utility on a line, its estimate and what is about as likely ([Xu2024], Fig. 1).
-
-    Args:
-        axes: What to draw on.
-        rows: The columns ``x``, ``lower``, ``estimate``, ``upper`` and ``utility``, by
-            rising ``x``.
-
-    References:
-    .. [Xu2024] W. Xu, W. Wang, Y. Jiang, B. Svetozarevic, C. N. Jones. Principled
-        Preferential Bayesian Optimization. ICML 2024.
-    """
-    band = axes.fill_between(rows["x"], rows["lower"], rows["upper"], color=COLOURS[0], lw=0)
-    band.set(alpha=0.18, label="confidence band")
-    axes.plot(rows["x"], rows["estimate"], color=COLOURS[0], lw=1.8, label="most likely")
-    axes.plot(rows["x"], rows["utility"], color=COLOURS[1], lw=1.5, ls="--", label="utility")
-    axes.set_xlim(rows["x"].min(), rows["x"].max())
-    axes.set_xlabel("item")
-    _grid(axes)
-
-
-def draw_bands(
-    axes: Axes,
-    rows: pd.DataFrame,
-    x: str,
-    y: str,
-    styles: Mapping[str, int] | None = None,
-    marked: bool = True,
-) -> None:
-    r"""Draw means and standard errors of every strategy.
-
-    Args:
-        axes: What to draw on.
-        rows: A row for each ``strategy``, ``seed`` and value of ``x``.
-        x: The column along the abscissa.
-        y: The column that is averaged.
-        styles: The number of each strategy's style; in the order of the rows if omitted.
-        marked: Whether there are markers.
-    """
-    for number, strategy in enumerate(rows["strategy"].unique()):
-        style = number if styles is None else styles[strategy]
-        values = rows[rows["strategy"] == strategy].groupby(x)[y]
-        mean, error = values.mean(), values.sem().fillna(0.0)
-        colour = COLOURS[style % len(COLOURS)]
-        axes.plot(
-            mean.index,
-            mean,
-            color=colour,
-            ls=DASHES[style % len(DASHES)],
-            marker=MARKERS[style % len(MARKERS)] if marked else None,
-            lw=1.5,
-            ms=4.0,
-            label=strategy,
-        )
-        axes.fill_between(mean.index, mean - error, mean + error, color=colour, alpha=0.18, lw=0)
-    axes.set_ylim(bottom=0.0)
-    axes.set_xlim(left=0.0)
-    _grid(axes)
-
-
-def _grid(axes: Axes) -> None:
-    grid(axes)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def seeds_of(rows: pd.DataFrame) -> str:
-    """What the bands are, for the heading of a legend."""
-    seeds = rows["seed"].nunique()
-    return "one seed" if seeds == 1 else f"mean ± standard error of {seeds} seeds"
-
-
-def draw_legend(figure: Figure, panels: Iterable[Axes], title: str) -> None:
-    r"""One legend of all that is in any panel, below them.
-
-    Args:
-        figure: The figure.
-        panels: Its panels.
-        title: The heading.
-    """
-    entries = {
-        label: line
-        for axes in panels
-        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        [*entries.values()],
-        [*entries],
-        title=title,
-        loc="outside lower left",
-        ncols=6,
-        frameon=False,
-        fontsize="small",
-        title_fontsize="small",
-        alignment="left",
-    )
-
-
-def carried(rows: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    r"""The last value of every run at each place, carried on to the last place of all.
-
-    Args:
-        rows: The columns ``strategy``, ``seed`` and those named, in the order of the steps.
-        x: The column of places.
-        y: The column of values.
-
-    Returns:
-        A row for each run and place, with these columns; missing before a run's first value.
-    """
-    last = rows.groupby(["strategy", "seed", x], sort=False)[y].last().astype(float)
-    runs = last.unstack(["strategy", "seed"]).sort_index().ffill()
-    return runs.melt(value_name=y, ignore_index=False).reset_index()
+def new_figure(size: tuple[float, float], title: str) -> Figure:
+    """A figure that belongs to no window."""
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+    return figure

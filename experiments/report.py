@@ -20,16 +20,7 @@ FILES = (".md", ".png", ".csv", "-claims.csv", "-rows.csv")
 
 
 def summary(experiment: Experiment, measures: pd.DataFrame) -> pd.DataFrame:
-    r"""All metrics of all strategies.
-
-    Args:
-        experiment: The experiment.
-        measures: What its :meth:`~Experiment.measures` returned.
-
-    Returns:
-        A row for each metric and strategy: mean, standard error, median, 10 % and 90 %
-        quantiles over the seeds, and their number.
-    """
+    """All metrics of all strategies."""
     parts = []
     for metric in measures.columns.drop(["strategy", "seed", "step"]):
         part = summarise(measures, metric)
@@ -41,15 +32,7 @@ def summary(experiment: Experiment, measures: pd.DataFrame) -> pd.DataFrame:
 
 
 def report(experiment: Experiment, measures: pd.DataFrame) -> str:
-    r"""The experiment's table, the paper's claims and whether they were seen.
-
-    Args:
-        experiment: The experiment.
-        measures: What its :meth:`~Experiment.measures` returned.
-
-    Returns:
-        Markdown that is readable as it is, without a final newline.
-    """
+    """The experiment's table, the paper's claims and whether they were seen."""
     seeds = measures["seed"].nunique()
     number = "one seed" if seeds == 1 else f"{seeds} seeds"
     rows = summary(experiment, measures)
@@ -72,16 +55,7 @@ def report(experiment: Experiment, measures: pd.DataFrame) -> str:
 
 
 def claims_table(experiment: Experiment, measures: pd.DataFrame) -> pd.DataFrame:
-    r"""The comparisons behind the claims.
-
-    Args:
-        experiment: The experiment.
-        measures: What its :meth:`~Experiment.measures` returned.
-
-    Returns:
-        A row for each comparison: the claim and its verdict, the two sides, their means,
-        the difference with its paired standard error, and the comparison's own verdict.
-    """
+    """The comparisons behind the claims."""
     rows = []
     for claim in experiment.claims:
         verdict, outcomes = judged(measures, claim)
@@ -107,17 +81,7 @@ def claims_table(experiment: Experiment, measures: pd.DataFrame) -> pd.DataFrame
 def save(
     experiment: Experiment, table: pd.DataFrame, measures: pd.DataFrame, folder: Path, text: str
 ) -> dict[str, Path]:
-    r"""Write all files of an experiment, each of them whole or not at all.
-
-    Args:
-        experiment: The experiment.
-        table: All rows.
-        measures: The metrics of each run.
-        folder: A folder that is there.
-        text: The report.
-
-    Returns:
-        The paths by what they hold.
+    """Write all files of an experiment, each of them whole or not at all.
 
     Raises:
         OSError: If a file cannot be written.

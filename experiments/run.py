@@ -31,14 +31,7 @@ _VARIED = ("horizon", "ridge", "regularizer")
 
 
 def run(name: str, argv: Sequence[str]) -> int:
-    r"""Play an experiment, or go on with it.
-
-    Args:
-        name: The experiment's name.
-        argv: The arguments behind it.
-
-    Returns:
-        The exit status: 0, or 130 if it was interrupted.
+    """Play an experiment, or go on with it.
 
     Raises:
         UsageError: If something cannot be done as asked.

@@ -12,24 +12,21 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from botorch_pref.problems import SyntheticExpert
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner import run_experiment
 from botorch_pref.runner.run import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL
 from experiments.baselines.expert_baselines import ExpertBaseline
 from experiments.experiment import Column, Experiment
-from experiments.figures import carried, draw_bands, draw_legend, seeds_of
+from experiments.figures import View, plot_views
 from experiments.problems import ExpertBenchmark
 
 _BATCH = 4096
@@ -66,61 +63,6 @@ class PinpointCOBOL(COBOL):
             named = (draws[:, 0].to(low) < self._namer.probability(items)).nonzero()
             if len(named):
                 return items[int(named[0])]
-
-
-_COLUMNS = 4
-
-
-def plot_advice(rows: pd.DataFrame, initial_values: int, title: str) -> Figure:
-    r"""Simple regrets over evaluations, and below them labels over steps, for every panel.
-
-    Runs that end before others keep their last numbers.
-
-    Args:
-        rows: A row for each ``panel``, ``strategy``, ``seed`` and ``step``, with the columns
-            ``simple_regret``, ``num_evaluations`` and ``num_labels`` of
-            :class:`~botorch_pref.runner.History`.
-        initial_values: How many evaluations belong to the initial design.
-        title: The title.
-
-    Returns:
-        The figure, which belongs to no window.
-    """
-    names = [*rows["panel"].unique()]
-    styles = {name: number for number, name in enumerate(rows["strategy"].unique())}
-    columns, blocks = min(_COLUMNS, len(names)), -(-len(names) // _COLUMNS)
-    size = (max(7.0, 3.0 * columns), 5.4 * blocks + 0.6)
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    places = figure.subplots(2 * blocks, columns, squeeze=False)
-    above, below = places[::2].ravel(), places[1::2].ravel()
-    counted = rows.assign(evaluations=rows["num_evaluations"].astype(float) - initial_values)
-    for column, name in enumerate(names):
-        panel = counted[counted["panel"] == name]
-        regrets = carried(panel[panel["evaluations"] >= 0], "evaluations", "simple_regret")
-        draw_bands(above[column], regrets, "evaluations", "simple_regret", styles, marked=False)
-        above[column].set_yscale("log")
-        above[column].set_ylim(_lowest(regrets), None)
-        above[column].set_title(name, fontsize="medium", loc="left")
-        labels = carried(panel, "step", "num_labels")
-        draw_bands(below[column], labels, "step", "num_labels", styles, marked=False)
-        above[column].set_xlabel("evaluations")
-        below[column].set_xlabel("steps")
-    for axes in (*above[len(names) :], *below[len(names) :]):
-        axes.set_axis_off()
-    for first in range(0, len(names), columns):
-        above[first].set_ylabel("simple regret")
-        below[first].set_ylabel("labels, initial ones included")
-    draw_legend(figure, [*above[: len(names)]], seeds_of(rows))
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    return figure
-
-
-def _lowest(regrets: pd.DataFrame) -> float:
-    """Where a logarithmic axis may start: a bit below the least mean that is not zero."""
-    means = regrets.groupby(["strategy", "evaluations"])["simple_regret"].mean()
-    positive = means[means > 0.0]
-    return 0.5 * float(positive.min()) if len(positive) else 1e-9
 
 
 INITIAL_VALUES, INITIAL_LABELS = 3, 10
@@ -173,22 +115,14 @@ class ExpertExperiment(Experiment):
         groups: Which of them are played where, and with whom.
     """
 
+    unit: ClassVar[str] = "evaluations"
+    shared_runs: ClassVar[str] = "bench-cobol"
+
     strategies: Mapping[str, StrategyFactory]
     groups: tuple[Group, ...]
 
     @property
-    def runs_folder(self) -> str:
-        """See the base class; these experiments share their runs."""
-        return "bench-cobol"
-
-    @property
-    def unit(self) -> str:
-        """See the base class."""
-        return "evaluations"
-
-    @property
     def setting(self) -> str:
-        """See the base class."""
         return (
             f"{super().setting} after {INITIAL_VALUES} initial values and {INITIAL_LABELS} "
             "initial labels"
@@ -196,7 +130,6 @@ class ExpertExperiment(Experiment):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         share: dict[str, Any] = {"scale": 100.0, "digits": 2, "error": False}
         return (
             Column("simple", "simple regret"),
@@ -217,19 +150,19 @@ class ExpertExperiment(Experiment):
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """See the base class; a folder for each function and expert."""
+        """A folder for each function and expert."""
         tables = []
         for group in self.groups:
             steps = INITIAL_VALUES + INITIAL_LABELS + group.steps * self.horizon
-            table = run_experiment(
+            table = self.simulated(
                 ExpertBenchmark(group.function),
                 {name: self.strategies[name] for name in group.arms.values()},
-                steps,
-                self.seeds,
-                group.expert,
-                n_jobs=jobs,
-                progress=progress,
-                directory=None if directory is None else Path(directory) / group.folder,
+                jobs,
+                directory,
+                progress,
+                group.folder,
+                horizon=steps,
+                judge=group.expert,
                 recommend_every=steps,
                 evaluations=INITIAL_VALUES + self.horizon,
                 record=recorded,
@@ -241,7 +174,7 @@ class ExpertExperiment(Experiment):
         return pd.concat(tables, ignore_index=True)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class; of what comes after the initial design."""
+        """Of what comes after the initial design."""
         loop = table[table["initial"] == 0.0]
         runs = loop.groupby(_RUN, sort=False)
         evaluated, asked = loop["kind"] == "evaluate", loop["kind"] == "label"
@@ -302,7 +235,6 @@ class ExpertExperiment(Experiment):
         }
 
     def figure(self, table: pd.DataFrame) -> Figure:
-        """See the base class."""
         of_lcb = table[table["arm"] == LCB]
         panels = []
         for panel, rows in table.groupby("panel", sort=False):
@@ -310,23 +242,18 @@ class ExpertExperiment(Experiment):
                 shown = of_lcb[of_lcb["function"] == rows["function"].iloc[0]]
                 rows = pd.concat([shown.assign(panel=panel), rows])
             panels.append(rows)
-        rows = pd.concat(panels).assign(strategy=lambda table: table["arm"])
-        return plot_advice(rows, INITIAL_VALUES, f"{self.title}:\n{self.setting}")
+        views = []
+        for rows in panels:
+            evaluations = rows["num_evaluations"].astype(float) - INITIAL_VALUES
+            loop = rows.assign(strategy=rows["arm"], evaluations=evaluations)
+            loop, title = loop[evaluations >= 0], str(rows["panel"].iloc[0])
+            views.append(View(title, loop, "evaluations", "simple_regret", "evaluations", True))
+            views.append(View(f"{title}: labels", loop, "step", "num_labels", "steps"))
+        return plot_views(views, f"{self.title}:\n{self.setting}", "simple regret, labels")
 
 
 def recorded(strategy: Any, query: Query) -> dict[str, float]:
-    r"""What is written down of every query.
-
-    Args:
-        strategy: A :class:`~botorch_pref.strategies.COBOL` or a baseline.
-        query: What it asks.
-
-    Returns:
-        ``initial``, whether it belongs to the initial design; of COBOL also whether the
-        augmented candidate was trusted, the weight, the norm bound, and both ends of the belief
-        there. These are missing of the evaluation of an accepted item, and where nobody is
-        ever asked.
-    """
+    """What is written down of every query."""
     if isinstance(strategy, ExpertBaseline):
         return {"initial": float(strategy.is_initial(query))}
     assert isinstance(strategy, COBOL)

@@ -249,16 +249,7 @@ def cobol_experiments() -> tuple[ExpertExperiment, ...]:
 def synthetic(
     function: str, accuracy: float, rho_range: Literal["authors", "true"] = "authors"
 ) -> tuple[str, JudgeFactory]:
-    r"""A synthetic expert.
-
-    Args:
-        function: The function that he judges.
-        accuracy: His accuracy.
-        rho_range: Whose range of the utility he judges by.
-
-    Returns:
-        His key, and what makes him.
-    """
+    """A synthetic expert."""
     limits = _ranges(function)[rho_range]
     return (
         f"a{accuracy:+g}-{rho_range}",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -129,7 +129,6 @@ def mixed_experiment() -> CostExperiment:
         horizon=BUDGET,
         seeds=20,
         groups=_groups(),
-        references=(GP_UCB, COMP),
         claims=mixed_claims(),
         notes=_NOTES,
     )
@@ -139,47 +138,23 @@ def mixed_experiment() -> CostExperiment:
 class MixedExperiment(CostExperiment):
     """Strategies of which some never measure, compared by what they recommend."""
 
-    @property
-    def runs_folder(self) -> str:
-        """See the base class; with this budget the runs are no other experiment's."""
-        return self.folder
-
-    @property
-    def claims_heading(self) -> str:
-        """See the base class."""
-        return "What was aimed at, and whether it was seen"
+    claims_heading: ClassVar[str] = "What was aimed at, and whether it was seen"
+    shared_runs: ClassVar[str] = ""  # with this budget the runs are no other experiment's
 
     @property
     def costs(self) -> tuple[int, ...]:
-        """See the base class."""
         marks = range(INITIAL_COST, self.horizon, EVERY)
         return (*marks, self.horizon)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         return self._at_costs("recommended")
 
     @property
     def further_columns(self) -> Mapping[str, tuple[Column, ...]]:
-        """See the base class."""
         plain: dict[str, Any] = {"error": False}
-        differences = {
-            f"Recommendation's regret minus that of {name} under the same seed": self._at_costs(
-                f"recommended minus {name}"
-            )
-            for name in self.references
-        }
-        measured = {
-            f"Regret R_l minus that of {name} under the same seed": self._at_costs(
-                f"value_regret minus {name}"
-            )
-            for name in self.references
-        }
         return {
-            **differences,
             "Regret R_l of values alone": self._at_costs("value_regret"),
-            **measured,
             "Regret S of all that was asked": self._at_costs("regret"),
             "What was asked": (
                 Column("duels", "duels", **plain),
@@ -191,16 +166,15 @@ class MixedExperiment(CostExperiment):
 
     @property
     def kept(self) -> list[str]:
-        """See the base class."""
         return [*super().kept, "mark", "mark_regret"]
 
     def record(self, task: Task) -> Record:
-        """See the base class; with what is recommended now and then."""
+        """With what is recommended now and then."""
         assert isinstance(task.problem, PreferenceProblem)
         return partial(recorded_with_marks, task.problem)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class; ``recommended`` is the regret of recommendations."""
+        """``recommended`` is the regret of recommendations."""
         found = super().measures(table).set_index(_RUN)
         marks = marks_of(table, self.horizon)
         ends = marks[marks["last"]].set_index(_RUN)["mark_regret"]
@@ -208,23 +182,19 @@ class MixedExperiment(CostExperiment):
             at = marks[(marks["mark"] == cost) & ~marks["last"]].set_index(_RUN)["mark_regret"]
             # What ended before so much was spent keeps what it had in the end.
             found[f"recommended at {cost}"] = at.reindex(ends.index).fillna(ends)
-        for metric in ("recommended", "value_regret"):
-            for name in self.references:
-                for cost in self.costs:
-                    of_all = found[f"{metric} at {cost}"]
-                    found[f"{metric} minus {name} at {cost}"] = self.excess(of_all, name)
         return found.reset_index()
 
     def views(self, table: pd.DataFrame) -> list[View]:
-        """See the base class; regrets of what is recommended, and of what was measured."""
+        """Regrets of what is recommended, and of what was measured."""
         marks = marks_of(table, self.horizon).rename(columns={"mark": "cost"})
         views = []
         for group in self.groups:
-            seen = self._seen(group, marks)
-            views.append(View(f"{group.panel}: recommended", seen, "cost", "mark_regret"))
+            shown = {f"{group.panel}: recommended": (marks, "mark_regret")}
             if group.curves == "separate":
-                seen = self._seen(group, table)
-                views.append(View(f"{group.panel}: measured", seen, "cost", "value_regret"))
+                shown[f"{group.panel}: measured"] = (table, "value_regret")
+            for title, (rows, regret) in shown.items():
+                seen = self._seen(group, rows).assign(strategy=lambda rows: rows["arm"])
+                views.append(View(title, seen, "cost", regret, "spent, in values", True))
         return views
 
     def _seen(self, group: Group, rows: pd.DataFrame) -> pd.DataFrame:
@@ -237,18 +207,7 @@ class MixedExperiment(CostExperiment):
 def recorded_with_marks(
     problem: PreferenceProblem, strategy: Any, query: Query
 ) -> dict[str, float]:
-    r"""What is written down of every query, and what would be recommended without it.
-
-    Args:
-        problem: The problem.
-        strategy: A strategy with a budget.
-        query: What it asks.
-
-    Returns:
-        What :func:`~experiments.comp_gp_ucb.runs.recorded` returns; and where the query
-        takes what is spent beyond a multiple of :data:`EVERY`, that ``mark``, and the regret of
-        what the answers before recommend, ``mark_regret``.
-    """
+    """What is written down of every query, and what would be recommended without it."""
     found = recorded(strategy, query) | {"mark": math.nan, "mark_regret": math.nan}
     spent, price = strategy.spent, strategy.price(strategy.records[query.id].kind)
     mark = EVERY * (math.ceil(spent / EVERY) - 1)
@@ -262,15 +221,7 @@ def recorded_with_marks(
 
 
 def marks_of(table: pd.DataFrame, budget: int) -> pd.DataFrame:
-    r"""The regrets of recommendations, by the costs of what they rest on.
-
-    Args:
-        table: Of :meth:`MixedExperiment.play`.
-        budget: The budget.
-
-    Returns:
-        The rows with ``mark`` and ``mark_regret``, and of every run a ``last`` one at the budget.
-    """
+    """The regrets of recommendations, by the costs of what they rest on."""
     ends = table.drop_duplicates(_RUN, keep="last")
     ends = ends.assign(mark=float(budget), mark_regret=ends["recommendation_regret"], last=True)
     marks = table[table["mark"].notna()].assign(last=False)

@@ -7,32 +7,28 @@ References:
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.queries import Query
-from botorch_pref.runner import cost_regrets, regrets_at, run_experiment
+from botorch_pref.runner import cost_regrets, regrets_at
 from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactory
 from botorch_pref.runner.simulation import Record
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord, exact
 from experiments.experiment import Column, Experiment
-from experiments.figures import carried, draw_bands, draw_legend, seeds_of
+from experiments.figures import View, plot_views
 
 
 class PricedDuels:
@@ -56,14 +52,7 @@ class PricedDuels:
         space: SearchSpace,
         seed: int,
     ) -> None:
-        r"""Make the strategy.
-
-        Args:
-            kind: What makes it of a space and a seed.
-            duel_cost: What a duel costs.
-            budget: What may be spent.
-            space: The domain.
-            seed: The seed of the strategy.
+        """Make the strategy.
 
         Raises:
             ComparisonDataError: If price or budget is no positive number; names it.
@@ -71,6 +60,10 @@ class PricedDuels:
         self.strategy = kind(space=space, seed=seed)
         self.duel_cost, self.budget = exact("duel_cost", duel_cost), exact("budget", budget)
         self.records: list[QueryRecord] = []
+
+    def price(self, kind: str) -> Fraction:
+        """What a query costs; all are duels."""
+        return self.duel_cost
 
     @property
     def spent(self) -> Fraction:
@@ -113,12 +106,7 @@ class DuelArm:
     kind: Callable[..., Strategy]
 
     def factory(self, ratio: int, budget: int) -> StrategyFactory:
-        r"""What makes the strategy and pays for its duels.
-
-        Args:
-            ratio: How many duels cost as much as a value, which costs 1.
-            budget: What may be spent.
-        """
+        """What makes the strategy and pays for its duels."""
         return partial(PricedDuels, self.kind, **self.settings(ratio, budget))
 
     def settings(self, ratio: int, budget: int) -> dict[str, Any]:
@@ -150,12 +138,7 @@ class Arm:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def factory(self, ratio: int, budget: int) -> StrategyFactory:
-        r"""What makes the strategy.
-
-        Args:
-            ratio: How many duels cost as much as a value, which costs 1.
-            budget: What may be spent.
-        """
+        """What makes the strategy."""
         return partial(self.kind, **self.settings(ratio, budget))
 
     def settings(self, ratio: int, budget: int) -> dict[str, Any]:
@@ -224,70 +207,6 @@ class Group:
         return f"{arm}, ratio {self.ratio}"
 
 
-_COLUMNS = 3
-_ROUNDING = 1e-9  # below this share of the largest regret it is that of an optimum
-_LABELS = {"cost": "spent, in values", "ratio": "duels for the price of a value"}
-
-
-class View(NamedTuple):
-    r"""A panel.
-
-    Attributes:
-        title: Its title.
-        rows: The columns ``arm``, ``seed`` and those named.
-        x: ``"cost"`` or ``"ratio"``.
-        y: A regret, which is infinite before there is one.
-    """
-
-    title: str
-    rows: pd.DataFrame
-    x: str
-    y: str
-
-
-def plot_costs(views: Sequence[View], title: str) -> Figure:
-    r"""Means and standard errors of regrets, in every panel in the same colours.
-
-    Args:
-        views: The panels.
-        title: The title.
-
-    Returns:
-        The figure, which belongs to no window.
-    """
-    columns = 2 if len(views) == 4 else min(_COLUMNS, len(views))
-    lines = -(-len(views) // columns)
-    figure = Figure(figsize=(4.0 * columns, 3.4 * lines + 0.8), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = [*figure.subplots(lines, columns, squeeze=False).flat]
-    arms = pd.concat([view.rows["arm"] for view in views]).unique()
-    styles = {name: number for number, name in enumerate(arms)}
-    for axes, view in zip(panels, views, strict=False):
-        _draw(axes, view, styles)
-    for axes in panels[len(views) :]:
-        axes.set_axis_off()
-    draw_legend(figure, panels, seeds_of(pd.concat([view.rows for view in views])))
-    figure.supylabel("regret", fontsize="medium")
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    return figure
-
-
-def _draw(axes: Axes, view: View, styles: dict[str, int]) -> None:
-    known = view.rows[view.rows[view.y] < math.inf].assign(strategy=view.rows["arm"])
-    # A mean over the runs that have come so far would jump as others follow.
-    regrets = carried(known, view.x, view.y)
-    missing = regrets[view.y].isna().groupby([regrets["strategy"], regrets[view.x]])
-    regrets = regrets[~missing.transform("any")]
-    draw_bands(axes, regrets, view.x, view.y, styles, marked=view.x == "ratio")
-    means = regrets.groupby(["strategy", view.x])[view.y].mean()
-    positive = means[means > _ROUNDING * means.max()]
-    axes.set_yscale("log")
-    if len(positive):  # a mean of 0 leaves the panel at its bottom
-        axes.set_ylim(0.8 * positive.min(), 1.25 * positive.max())
-    axes.set_xlabel(_LABELS[view.x])
-    axes.set_title(view.title, fontsize="medium", loc="left")
-
-
 COSTS = (10, 20, 40, 60, 100)
 _RUN = ["strategy", "seed"]
 _COUNTS = ("initial", "filtered", "gamma", "empty")
@@ -304,27 +223,15 @@ class CostExperiment(Experiment):
 
     Attributes:
         groups: Who is played where, and with whom.
-        references: Whose regrets are subtracted, seed by seed, from those on the same problem.
-        settled: Those of them of which it is the regret at the end, at all costs.
     """
 
+    unit: ClassVar[str] = "units of cost, the price of a value"
+    shared_runs: ClassVar[str] = "bench-comp"
+
     groups: tuple[Group, ...]
-    references: tuple[str, ...] = (GP_UCB,)
-    settled: tuple[str, ...] = ()
-
-    @property
-    def runs_folder(self) -> str:
-        """See the base class; these experiments share their runs."""
-        return "bench-comp"
-
-    @property
-    def unit(self) -> str:
-        """See the base class."""
-        return "units of cost, the price of a value"
 
     @property
     def setting(self) -> str:
-        """See the base class."""
         return f"a budget of {self.horizon} values"
 
     @property
@@ -334,21 +241,13 @@ class CostExperiment(Experiment):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         end = Column("recommendation", "recommendation's at the end")
         return (*self._at_costs("regret"), end)
 
     @property
     def further_columns(self) -> Mapping[str, tuple[Column, ...]]:
-        """See the base class."""
         plain: dict[str, Any] = {"error": False}
         return {
-            **{
-                f"Regret S minus that of {name} under the same seed": self._at_costs(
-                    f"minus {name}"
-                )
-                for name in self.references
-            },
             "Regret R_c of the first items of duels": self._at_costs("duel_regret"),
             "Regret R_l of values alone": self._at_costs("value_regret"),
             "What was asked": (
@@ -368,23 +267,23 @@ class CostExperiment(Experiment):
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """See the base class; a folder for each problem and judge."""
+        """A folder for each problem and judge."""
         steps = MOST_DUELS * self.horizon
         tables = []
         for group in self.groups:
             task = group.task
-            table = run_experiment(
+            table = self.simulated(
                 task.problem,
                 {
                     group.run(arm): task.arms[arm].factory(group.ratio, self.horizon)
                     for arm in group.arms
                 },
-                steps,
-                self.seeds,
-                group.judge,
-                n_jobs=jobs,
-                progress=progress,
-                directory=None if directory is None else Path(directory) / group.folder,
+                jobs,
+                directory,
+                progress,
+                group.folder,
+                horizon=steps,
+                judge=group.judge,
                 recommend_every=steps,
                 record=self.record(task),
             )
@@ -405,18 +304,13 @@ class CostExperiment(Experiment):
         return recorded
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class; regrets of what was never asked are infinite."""
+        """Regrets of what was never asked are infinite."""
         found = self._counts(table)
         at = regrets_at(table, self.costs).set_index([*_RUN, "cost"])
         for metric in at:
             wide = at[metric].unstack("cost")
             for cost in self.costs:
                 found[f"{metric} at {cost}"] = wide[cost]
-        for name in self.references:
-            for cost in self.costs:
-                regret, end = found[f"regret at {cost}"], self.costs[-1]
-                other = found[f"regret at {end}"] if name in self.settled else regret
-                found[f"minus {name} at {cost}"] = self.excess(regret, name, other)
         return found.reset_index()
 
     def _counts(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -439,79 +333,42 @@ class CostExperiment(Experiment):
         found = pd.DataFrame(columns).fillna({"seconds": runs["seconds"].mean()}).fillna(0.0)
         return found.loc[runs.size().index].rename_axis(_RUN)
 
-    def excess(self, metric: _Metric, name: str, other: _Metric | None = None) -> _Metric:
-        r"""By how much a metric exceeds that of another strategy under the same seed.
-
-        Args:
-            metric: The metric by row and seed.
-            name: The other strategy: that of the same panel, else of the same problem.
-            other: That of the other strategy, by row and seed; the same metric if omitted.
-
-        Returns:
-            The differences by row and seed; 0 where both are infinite.
-        """
-        rows, of_run = self._rows_of(name), (metric if other is None else other).to_dict()
-        others = [of_run[rows[row], seed] for row, seed in metric.index]
-        return (metric - others).where(metric != others, 0.0)
-
-    def _rows_of(self, name: str) -> dict[str, str]:
-        """By the rows of all, the row of a strategy in the same panel or on the same problem."""
-        of_task: dict[str, str] = {}
-        for group in self.groups:
-            if name in group.arms:
-                of_task.setdefault(group.task.name, group.row(name))
-        return {
-            group.row(arm): group.row(name) if name in group.arms else of_task[group.task.name]
-            for group in self.groups
-            for arm in group.arms
-        }
-
     def figure(self, table: pd.DataFrame) -> Figure:
-        """See the base class."""
-        return plot_costs(self.views(table), f"{self.title}: {self.setting}")
+        return plot_views(self.views(table), f"{self.title}: {self.setting}")
 
     def views(self, table: pd.DataFrame) -> list[View]:
         """The panels of the figure of the table that :meth:`play` returned."""
+        label = "spent, in values"
         views = []
         for group in self.groups:
-            rows = table[table["panel"] == group.panel]
+            rows = table[table["panel"] == group.panel].assign(strategy=lambda rows: rows["arm"])
             if group.curves:
-                views.append(View(f"{group.panel}: regret S", rows, "cost", "regret"))
+                title = f"{group.panel}: regret S"
+                views.append(View(title, rows, "cost", "regret", label, True))
             if group.curves == "separate":
-                of_duels = View("R_c, of duels alone", rows, "cost", "duel_regret")
-                views += [of_duels, View("R_l, of values alone", rows, "cost", "value_regret")]
+                views.append(View("R_c, of duels", rows, "cost", "duel_regret", label, True))
+                views.append(View("R_l, of values", rows, "cost", "value_regret", label, True))
         return views + self._over_ratios(table)
 
     def _over_ratios(self, table: pd.DataFrame) -> list[View]:
-        """What comes of the budget at every ratio; values cost the same at all of them."""
+        """What comes of the budget at every ratio; GP-UCB asks for no duels."""
         varied = [group for group in self.groups if not group.curves]
         if not varied:
             return []
         base = next(group for group in self.groups if group.task.name == varied[0].task.name)
-        panels = [base.panel, *(group.panel for group in varied)]
-        shown = {*varied[0].arms, *self.references}
-        rows = table[table["panel"].isin(panels) & table["arm"].isin(shown)]
+        panels, arms = [group.panel for group in (base, *varied)], {*varied[0].arms, GP_UCB}
+        rows = table[table["panel"].isin(panels) & table["arm"].isin(arms)]
         last = rows.drop_duplicates(_RUN, keep="last")
-        ratios = {group.ratio for group in (base, *varied)}
-        same = last[last["arm"].isin(self.references)]
-        rest = last[~last["arm"].isin(self.references)]
-        repeated = [same.assign(ratio=ratio) for ratio in sorted(ratios)]
-        title = "regret S of the whole budget"
-        return [View(title, pd.concat([rest, *repeated]), "ratio", "regret")]
+        alone = last[last["arm"] == GP_UCB]
+        repeated = [alone.assign(ratio=group.ratio) for group in (base, *varied)]
+        known = pd.concat([last[last["arm"] != GP_UCB], *repeated])
+        known = known.assign(strategy=known["arm"])
+        label = "duels for the price of a value"
+        return [View("regret S of the whole budget", known, "ratio", "regret", label, True)]
 
 
 def recorded(strategy: Any, query: Query) -> dict[str, float]:
-    r"""What is written down of every query.
-
-    Args:
-        strategy: A :class:`~botorch_pref.strategies.budgeted.BudgetedStrategy`.
-        query: What it asks.
-
-    Returns:
-        ``initial``, whether it belongs to the initial design, and ``filtered``, whether to
-        phase 2; of strategies that have them also ``gamma`` and ``empty``, whether nothing
-        passed the filter.
-    """
+    """What is written down of every query."""
     record = strategy.records[query.id]
     found = {"initial": record.phase == "initial", "filtered": record.phase == "filtered"}
     found |= {name: getattr(record, name) for name in ("gamma", "empty") if hasattr(record, name)}

@@ -24,15 +24,7 @@ _END = COSTS[-1]
 
 
 def budget_claims(arm: str, others: Sequence[str]) -> tuple[Claim, ...]:
-    r"""Of Figs. 1a, 1c and 3a.
-
-    Args:
-        arm: Which COMP-GP-UCB is meant.
-        others: What it is compared with beside GP-UCB.
-
-    Returns:
-        The claims.
-    """
+    """Of Figs. 1a, 1c and 3a."""
     rows = [f"budget: {name}" for name in (GP_UCB, *others)]
     claims = [
         Claim(
@@ -61,17 +53,7 @@ def budget_claims(arm: str, others: Sequence[str]) -> tuple[Claim, ...]:
 def ratio_claims(
     arm: str, others: Sequence[str], ratios: Sequence[int], losing: Sequence[int]
 ) -> tuple[Claim, ...]:
-    r"""Of Figs. 1b, 1d and 3b: GP-UCB is the same at all ratios.
-
-    Args:
-        arm: Which COMP-GP-UCB is meant.
-        others: What it is compared with beside GP-UCB.
-        ratios: How many duels a value costs; 10 is that of the panel by budget.
-        losing: At which of them GP-UCB is said to be better.
-
-    Returns:
-        The claims.
-    """
+    """Of Figs. 1b, 1d and 3b: GP-UCB is the same at all ratios."""
     metric, alone = f"regret at {_END}", f"budget: {GP_UCB}"
     row = {ratio: f"{_panel(ratio)}: {arm}" for ratio in ratios}
     winning = [ratio for ratio in ratios if ratio not in losing]
@@ -240,14 +222,7 @@ def comp_experiments() -> tuple[CostExperiment, ...]:
 
 
 def synthetic_task(problem: CurrinExp | Borehole) -> Task:
-    r"""A test function with the biases that the paper takes.
-
-    Args:
-        problem: The function.
-
-    Returns:
-        The task.
-    """
+    """A test function with the biases that the paper takes."""
     least, most = problem.facts().utility_range
     zeta, width = problem.zeta("paper"), most - least
     tight = problem.zeta("tight") / width

@@ -33,8 +33,7 @@ _RATIOS = (1, 2, 5)
 _NOTES = (
     "MAGIC Gamma data, another split for every seed. The regret is the error on the "
     f"validation set; the {GRID} is measured in a random order at the price of the whole budget. "
-    "What its best item has is subtracted from all others in a table of its own; it is not the "
-    "optimum, and may be beaten.",
+    "Its best item is not the optimum, and may be beaten.",
     "A value costs 1 and a duel 1/10, but for the panels of other ratios. zeta is 0.15 as "
     "in the paper, L_2 = 1/4, and gamma = zeta, the range of an accuracy being taken for "
     "1. The duel goes to the machine with the better accuracy after training on a quarter "
@@ -67,7 +66,6 @@ class GridArm(Arm):
     """All of a grid at the price of the budget: at the end its best value is known."""
 
     def settings(self, ratio: int, budget: int) -> dict[str, Any]:
-        """See the base class."""
         return super().settings(ratio, budget) | {"value_cost": f"{budget}/{PER_SIDE**2}"}
 
 
@@ -77,7 +75,6 @@ class SVMExperiment(CostExperiment):
 
     @property
     def missing(self) -> str:
-        """See the base class."""
         try:
             svm_of_seed(0)
         except UnsupportedError as error:
@@ -130,8 +127,6 @@ def svm_experiment() -> CostExperiment:
         horizon=100,
         seeds=20,
         groups=(budget, *varied),
-        references=(GP_UCB, GRID),
-        settled=(GRID,),
         claims=(
             *budget_claims("comp", ("mf-gp-ucb",)),
             *ratio_claims("comp", ("mf-gp-ucb",), (2, 5, 10), losing=()),

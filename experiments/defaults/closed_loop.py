@@ -47,20 +47,7 @@ def closed_loop_table(
     path: str | Path | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    r"""Run closed loops, all functions and models of one seed before those of the next.
-
-    Args:
-        functions: Keys of :data:`~experiments.defaults.loop.FUNCTIONS`.
-        models: Names of models, see :func:`~experiments.defaults.loop.check_model`.
-        seeds: The seeds. Models meet the same initial pairs and judge under one seed.
-        spreads: Standard deviations of the utilities in logits: the fewer, the more noise.
-        n_jobs: The number of processes, each on one thread.
-        horizon: The number of duels, the four initial ones included.
-        path: A CSV file to resume from and to save to after every loop.
-        progress: Whether to show a progress bar.
-
-    Returns:
-        One row a loop: its key, shares of better items, counts of failures, CPU seconds.
+    """Run closed loops, all functions and models of one seed before those of the next.
 
     Raises:
         UnsupportedError: If a function or a model is unknown, the horizon is less than 12, or the
@@ -88,15 +75,7 @@ def closed_loop_table(
 
 
 def summarise(table: pd.DataFrame) -> pd.DataFrame:
-    r"""Means over functions and seeds, for each kind of functions, spread and model.
-
-    Args:
-        table: What :func:`closed_loop_table` returns.
-
-    Returns:
-        Geometric means of the shares of better items after each third of the duels; the mean of
-        ``rank``, the summed share of items better than those asked; sums of failures.
-    """
+    """Means over functions and seeds, for each kind of functions, spread and model."""
     groups = _with_kind(table).groupby([*_GROUP, "model"], sort=False)
     summary = groups.agg(loops=("seed", "size"))
     for share in _SHARES:
@@ -107,15 +86,7 @@ def summarise(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def paired_ratios(table: pd.DataFrame, share: str = "share_3") -> pd.DataFrame:
-    r"""Log ratios of each model's share of better items to the first model's.
-
-    Args:
-        table: What :func:`closed_loop_table` returns.
-        share: The column that is compared; small is good.
-
-    Returns:
-        Means over the loops in which both met the same judge, with standard errors.
-    """
+    """Log ratios of each model's share of better items to the first model's."""
     first = table["model"].iloc[0]
     rows = []
     for group, part in _with_kind(table).groupby(_GROUP, sort=False):
@@ -128,14 +99,7 @@ def paired_ratios(table: pd.DataFrame, share: str = "share_3") -> pd.DataFrame:
 
 
 def summary_text(table: pd.DataFrame) -> str:
-    r"""The summaries as text.
-
-    Args:
-        table: What :func:`closed_loop_table` returns.
-
-    Returns:
-        Several lines, without a final newline.
-    """
+    """The summaries as text."""
     horizon, first = table["horizon"].iloc[0], table["model"].iloc[0]
     thirds = " / ".join(str(horizon * (i + 1) // 3) for i in range(3))
     parts = {
@@ -184,14 +148,7 @@ def _save(table: pd.DataFrame, path: str | Path | None) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    r"""Run the table from the command line.
-
-    Args:
-        argv: The arguments; those of the process if omitted.
-
-    Returns:
-        The exit status.
-    """
+    """Run the table from the command line."""
     parser = Parser(
         prog="experiments defaults",
         description="Closed loops on public test functions, which chose the default priors.",

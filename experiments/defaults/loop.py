@@ -95,12 +95,7 @@ class StandardisedProblem(PreferenceProblem):
     r"""A problem whose utility has mean 0 and a given spread over its box."""
 
     def __init__(self, problem: PreferenceProblem, spread: float = SPREAD) -> None:
-        r"""Measure the utility on 4096 quasi-random items.
-
-        Args:
-            problem: A problem on a box, which knows its maximum.
-            spread: The standard deviation of the utility, in logits.
-        """
+        """Measure the utility on 4096 quasi-random items."""
         self.name = problem.name
         super().__init__(bounds=[(float(a), float(b)) for a, b in problem.bounds.T])
         items = draw_sobol_samples(problem.bounds, n=4096, q=1, seed=0).squeeze(-2)
@@ -116,13 +111,7 @@ class StandardisedProblem(PreferenceProblem):
 
 
 def check_model(name: str) -> None:
-    r"""Raise ``UnsupportedError`` unless a name is that of a model.
-
-    Args:
-        name: ``default`` for ``PreferenceGP``; ``KERNEL:LENGTHSCALE:OUTPUTSCALE``, such as
-            ``rbf:0.4:4`` or ``rbf:0.2/0.7:1.5/4``, for its kernel under a prior with one or two
-            modes; or ``pairwise-gp``.
-    """
+    """Raise ``UnsupportedError`` unless a name is that of a model."""
     if name not in (DEFAULT, PAIRWISE_GP):
         _kernel(name, 1)
 
@@ -130,14 +119,7 @@ def check_model(name: str) -> None:
 def build_model(
     name: str, datapoints: Tensor, comparisons: Tensor, transform: InputTransform | None = None
 ) -> PreferenceModel:
-    r"""The model of a name, with its hyperparameters at the modes of their priors.
-
-    Args:
-        name: See :func:`check_model`.
-        datapoints: ``n x d``-dim items.
-        comparisons: ``m x 2``-dim rows ``[winner, loser]``.
-        transform: The input transform.
-    """
+    """The model of a name, with its hyperparameters at the modes of their priors."""
     if name == PAIRWISE_GP:
         return PairwiseGP(datapoints, comparisons, input_transform=transform)
     kernel = None if name == DEFAULT else _kernel(name, datapoints.shape[-1])

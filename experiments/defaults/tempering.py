@@ -29,19 +29,7 @@ def problems() -> dict[str, PreferenceProblem]:
 def tempering_table(
     seeds: int = 20, horizon: int = 100, scales: Sequence[float] = SCALES, jobs: int = 1
 ) -> pd.DataFrame:
-    r"""The table behind ``python -m experiments tempering``.
-
-    Args:
-        seeds: The number of runs of a row; runs of one seed share the judge's noise.
-        horizon: The number of duels.
-        scales: What the posterior standard deviation is multiplied by. The paper's own
-            setting is run beside them, drawn anew where both arms are the same item.
-        jobs: The number of processes.
-
-    Returns:
-        A row for each problem and scale: mean and standard error of the cumulative
-        dueling regret and of the recommendation regret, in utility.
-    """
+    """The table behind ``python -m experiments tempering``."""
     arms = [*(f"{scale:g}" for scale in scales), "paper"]
     cells = [(name, arm, seed) for name in problems() for arm in arms for seed in range(seeds)]
     rows = Parallel(n_jobs=jobs)(delayed(_run)(*cell, horizon) for cell in cells)

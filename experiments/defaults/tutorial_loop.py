@@ -91,15 +91,7 @@ def _answer(utilities: Tensor, first: int) -> Tensor:
 def tutorial_table(
     models: Sequence[str] = MODELS, seeds: Sequence[int] = range(10), n_jobs: int = 1
 ) -> pd.DataFrame:
-    r"""Run the loop under several models and seeds.
-
-    Args:
-        models: Names of models, see :func:`~experiments.defaults.loop.check_model`.
-        seeds: The seeds; under one all models begin with the same two items.
-        n_jobs: The number of processes, each on one thread.
-
-    Returns:
-        A row for each model and seed.
+    """Run the loop under several models and seeds.
 
     Raises:
         UnsupportedError: If a model is unknown.
@@ -112,11 +104,7 @@ def tutorial_table(
 
 
 def summary_text(table: pd.DataFrame) -> str:
-    r"""Means and standard errors, and paired differences to the first model, as text.
-
-    Args:
-        table: What :func:`tutorial_table` returns.
-    """
+    """Means and standard errors, and paired differences to the first model, as text."""
     first = table["model"].iloc[0]
     shown: dict[str, dict[str, str]] = {}
     for metric in [f"{name}_{query}" for query in _CHECKPOINTS for name in ("best", "tau")]:
@@ -134,14 +122,7 @@ def summary_text(table: pd.DataFrame) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    r"""Run the loops from the command line.
-
-    Args:
-        argv: The arguments; those of the process if omitted.
-
-    Returns:
-        The exit status.
-    """
+    """Run the loops from the command line."""
     parser = Parser(
         prog="experiments tutorial",
         description="The loop of BoTorch's tutorial preference_bo under several models: best item "

@@ -35,17 +35,7 @@ def methods(
     betas: tuple[float, float] = (1.0, 1.0),
     suffix: str = "",
 ) -> dict[str, StrategyFactory]:
-    r"""The methods of [Kayal2025].
-
-    Args:
-        kernel: The kernel of both models.
-        lengthscale: Its lengthscale, on the unit cube.
-        betas: Of MR-LPF and of MaxMinLCB.
-        suffix: What is added to their names.
-
-    Returns:
-        Factories by name.
-    """
+    """The methods of [Kayal2025]."""
     model = fixed(kernel, lengthscale)
     rounds = partial(MRLPF.paper, hyperparameters=model, beta=betas[0])
     game = partial(MaxMinLCBStrategy.paper, hyperparameters=model, beta=betas[1])
@@ -53,12 +43,7 @@ def methods(
 
 
 def claims(suffix: str = "", condition: str = "") -> tuple[Claim, ...]:
-    r"""What [Kayal2025] says of all its figures.
-
-    Args:
-        suffix: As in :func:`methods`.
-        condition: What is said before each claim.
-    """
+    """What [Kayal2025] says of all its figures."""
     ours, theirs = f"mr-lpf{suffix}", f"max-min-lcb{suffix}"
     drops = [
         Comparison((ours, f"round {number + 1}"), (ours, f"round {number}"))
@@ -168,16 +153,11 @@ class BoxExperiment(RegretExperiment):
     """Strategies with learnt hyperparameters, which have neither a ridge nor a penalty to set."""
 
     fixed_models: ClassVar[bool] = False
+    recommendations: int = 5  # on a box each is a search of its own
 
     @property
     def setting(self) -> str:
-        """See the base class."""
         return f"{self.horizon} duels, learnt hyperparameters"
-
-    @property
-    def recommendations(self) -> int:
-        """See the base class: on a box each is a search of its own."""
-        return 5
 
 
 def box_experiments() -> tuple[BoxExperiment, ...]:

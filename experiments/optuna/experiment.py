@@ -3,21 +3,18 @@ r"""How many answers samplers of preferential studies need, and how long they ta
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from botorch_pref.runner import run_experiment
 from experiments.claims import Claim, lower
 from experiments.experiment import Column, Experiment
-from experiments.figures import plot_panels
+from experiments.figures import View, plot_views
 from experiments.optuna.problems import ShownProblem, shown_problems
 
 BUILT_IN = "built-in"
@@ -69,29 +66,20 @@ class SamplerExperiment(Experiment):
         samplers: The samplers that :func:`sampled_study` knows.
     """
 
+    unit: ClassVar[str] = "answers"
+    claims_heading: ClassVar[str] = "What was aimed at, and whether it was seen"
+
     problems: tuple[ShownProblem, ...]
     samplers: tuple[str, ...]
 
     @property
-    def unit(self) -> str:
-        """See the base class."""
-        return "answers"
-
-    @property
-    def claims_heading(self) -> str:
-        """See the base class."""
-        return "What was aimed at, and whether it was seen"
-
-    @property
     def missing(self) -> str:
-        """See the base class."""
         if all(map(find_spec, ("optuna", "optuna_dashboard"))):
             return ""
         return f"{self.name} needs the extra `optuna`: pip install 'botorch-pref[optuna]'."
 
     @property
     def baseline(self) -> str:
-        """See the base class."""
         return "An average item has a relative regret of 1."
 
     @property
@@ -101,12 +89,10 @@ class SamplerExperiment(Experiment):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         return self._of_problems("", digits=2)
 
     @property
     def further_columns(self) -> Mapping[str, tuple[Column, ...]]:
-        """See the base class."""
         plain: dict[str, Any] = {"error": False, "digits": 2}
         early: dict[str, tuple[Column, ...]] = {
             f"The same after {mark} answers": self._of_problems(f" at {mark}", digits=2)
@@ -140,23 +126,17 @@ class SamplerExperiment(Experiment):
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """See the base class; a folder for each problem."""
+        """A folder for each problem."""
         tables = []
         for problem in self.problems:
-            table = run_experiment(
-                problem,
-                {name: partial(sampled_study, name) for name in self.samplers},
-                self.horizon,
-                self.seeds,
-                n_jobs=jobs,
-                progress=progress,
-                directory=None if directory is None else Path(directory) / problem.name,
+            studies = {name: partial(sampled_study, name) for name in self.samplers}
+            table = self.simulated(
+                problem, studies, jobs, directory, progress, problem.name, recommend_every=1
             )
-            kept = [name for name in table if not re.search(r"_x\d+$", str(name))]
             won = table["first_utility"].where(table["answer"] == 1.0, table["second_utility"])
             average = problem.optimal_value  # the mean utility is 0
             tables.append(
-                table[kept].assign(
+                table.assign(
                     regret=table["recommendation_regret"] / average,
                     survivor_regret=1.0 - won / average,
                 )
@@ -164,7 +144,6 @@ class SamplerExperiment(Experiment):
         return pd.concat(tables, ignore_index=True)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class."""
         found = table.groupby(_RUN, sort=False)[["step"]].max()
         for problem in self.problems:
             part = self._measured(table[table["problem"] == problem.name])
@@ -195,16 +174,12 @@ class SamplerExperiment(Experiment):
         )
 
     def figure(self, table: pd.DataFrame) -> Figure:
-        """See the base class; a panel for each problem."""
-        return plot_panels(
-            table.assign(problem=table["problem"].map(_TITLES)),
-            panel="problem",
-            x="step",
-            y="regret",
-            title=f"{self.title}: {self.setting}",
-            xlabel="answers",
-            ylabel="relative regret",
-        )
+        """A panel for each problem."""
+        views = [
+            View(_TITLES[name], rows, "step", "regret", "answers")
+            for name, rows in table.groupby("problem", sort=False)
+        ]
+        return plot_views(views, f"{self.title}: {self.setting}", "relative regret")
 
 
 def optuna_experiment() -> SamplerExperiment:

@@ -31,14 +31,7 @@ class ShownProblem(StandardisedProblem):
     def __init__(
         self, problem: PreferenceProblem, kinds: Sequence[Kind] = (), name: str | None = None
     ) -> None:
-        r"""Standardise a problem.
-
-        Args:
-            problem: A problem on the unit cube, which knows its maximum; whole numbers and
-                categories have to reach it.
-            kinds: A kind for each coordinate; all are real numbers by default.
-            name: What to call it; the problem's own name if omitted.
-        """
+        """Standardise a problem."""
         super().__init__(problem)
         plain: list[Kind] = ["real"] * problem.dim
         self.kinds = tuple(kinds or plain)

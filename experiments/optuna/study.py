@@ -41,12 +41,7 @@ _DISTRIBUTIONS: dict[Kind, BaseDistribution] = {
 
 
 def new_study(sampler: BaseSampler, n_generate: int = 2) -> PreferentialStudy:
-    r"""A study in memory, which is made in silence.
-
-    Args:
-        sampler: Its sampler.
-        n_generate: How many trials are shown at a time.
-    """
+    """A study in memory, which is made in silence."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = create_study(n_generate=n_generate, sampler=sampler)
@@ -68,11 +63,7 @@ class BuiltInSampler(BaseSampler):
     """
 
     def __init__(self, seed: int) -> None:
-        r"""Make a sampler.
-
-        Args:
-            seed: Of its draws.
-        """
+        """Make a sampler."""
         self._seed, self._starts = seed, 0
         self._begin()
 
@@ -82,11 +73,9 @@ class BuiltInSampler(BaseSampler):
         self._starts += 1
 
     def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, BaseDistribution]:
-        """See the base class."""
         return self._sampler.infer_relative_search_space(study, trial)
 
     def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
-        """See the base class."""
         try:
             return self._sampler.sample_relative(study, trial, search_space)
         except RuntimeError as error:
@@ -95,7 +84,6 @@ class BuiltInSampler(BaseSampler):
             return {}
 
     def sample_independent(self, study: Any, trial: Any, *parameter: Any) -> Any:
-        """See the base class."""
         return self._sampler.sample_independent(study, trial, *parameter)
 
 
@@ -112,13 +100,7 @@ class PlayedStudy:
         sampler: BaseSampler,
         best: Callable[[PreferentialStudy], FrozenTrial] = survivor,
     ) -> None:
-        r"""Make a study.
-
-        Args:
-            problem: What says how items are shown.
-            sampler: What proposes trials.
-            best: What tells the best trial of a study.
-        """
+        """Make a study."""
         self.study = new_study(sampler)
         self._kinds = {f"x{i}": kind for i, kind in enumerate(problem.kinds, start=1)}
         self._best = best
@@ -152,14 +134,7 @@ class PlayedStudy:
 
 
 def played_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
-    r"""A study with one of the samplers, whose first two trials follow from the seed alone.
-
-    Args:
-        sampler: ``"ts"`` or ``"eubo"`` of this package, with ``"-10"`` behind it for as many trials
-            that fill the space; Optuna Dashboard's ``"built-in"`` one, or ``"random"``.
-        problem: The problem.
-        seed: The sampler's seed.
-    """
+    """A study with one of the samplers, whose first two trials follow from the seed alone."""
     played = _unbegun(sampler, problem, seed)
     # Uniform draws, as the built-in sampler and the random one begin by themselves.
     start = PlayedStudy(problem, RandomSampler(seed=derive_seed(seed, "start", 0) % _SEEDS))

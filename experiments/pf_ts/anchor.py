@@ -19,7 +19,6 @@ from typing import NamedTuple
 import pandas as pd
 import torch
 from linear_operator import to_dense
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Size, Tensor
 
@@ -32,6 +31,7 @@ from botorch_pref.strategies import Schedule
 from botorch_pref.strategies.utility import difference_table
 from experiments.claims import Claim, Comparison
 from experiments.experiment import PENALTY, Column, Experiment
+from experiments.figures import new_figure
 
 NUM_ITEMS, NUM_ANCHORS, WIDTH = 50, 25, 5.0
 # The bound is drawn first and larger, so that it shows below a draw with the same maximiser.
@@ -96,12 +96,10 @@ class AnchorExperiment(Experiment):
 
     @property
     def setting(self) -> str:
-        """See the base class."""
         return f"{self.horizon} random pairs"
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         return (
             Column("maximisers", "different maximisers", quantiles=True),
             Column("varies", "seeds with more than one, %", scale=100.0, error=False),
@@ -110,23 +108,21 @@ class AnchorExperiment(Experiment):
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """See the base class; all at once, within seconds: the arguments change nothing."""
+        """All at once, within seconds: the arguments change nothing."""
         tables = [
             _play(setting, seed, self.horizon) for setting in SETTINGS for seed in range(self.seeds)
         ]
         return pd.concat(tables, ignore_index=True)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class."""
         choices = table.groupby(["strategy", "seed"], sort=False)["choice"]
         maximisers = choices.nunique()
         columns = {"step": self.horizon, "maximisers": maximisers, "varies": maximisers > 1}
         return pd.DataFrame(columns).astype({"varies": float}).reset_index()
 
     def figure(self, table: pd.DataFrame) -> Figure:
-        """See the base class; the first seed."""
-        figure = Figure(figsize=(8.0, 3.8), dpi=150, layout="constrained")
-        FigureCanvasAgg(figure)
+        """The first seed."""
+        figure = new_figure((8.0, 3.8), f"{self.title}: {self.setting}")
         panels = figure.subplots(1, len(SETTINGS), sharey=True)
         first = table[table["seed"] == 0]
         for axes, setting in zip(panels, SETTINGS, strict=True):
@@ -142,7 +138,6 @@ class AnchorExperiment(Experiment):
         panels[0].set_ylim(-0.1, max(1.0, 1.4 * first["choice"].max()))
         panels[0].set_ylabel("item that is best against it")
         panels[-1].legend(frameon=False, fontsize="small")
-        figure.suptitle(f"{self.title}: {self.setting}", x=0.01, ha="left", fontsize="medium")
         return figure
 
 

@@ -132,7 +132,6 @@ def _cost(catalyst: RegretExperiment) -> CostExperiment:
         horizon=catalyst.horizon,
         seeds=catalyst.seeds,
         tail=25,
-        runs_of=catalyst.folder,
         claims=(
             Claim(
                 "At larger ratios of the costs of a value and a duel, PF-TS is better on a cost "

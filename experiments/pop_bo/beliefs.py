@@ -127,18 +127,12 @@ def of_comfort(problem: PreferenceProblem) -> Belief:
 
 @cache
 def fitted_lengthscale(which: str) -> float:
-    r"""The most likely lengthscale of a test function on the unit square.
+    """The most likely lengthscale of a test function on the unit square.
 
     BoTorch's ``SingleTaskGP`` with a squared exponential kernel of unit variance and one
     lengthscale, fitted to the standardised utilities of 64 uniform points, always the same,
     from three starts, as the likelihood has several maxima. Its noise is learnt as well, and
     takes up ripples that are shorter than the distances of the points.
-
-    Args:
-        which: As of :class:`~botorch_pref.problems.StandardisedFunction`.
-
-    Returns:
-        The lengthscale of GPyTorch's ``RBFKernel``.
     """
     problem = StandardisedFunction(which)
     generator = torch.Generator().manual_seed(derive_seed(0, "fit", 0))

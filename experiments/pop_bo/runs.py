@@ -8,30 +8,26 @@ References:
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.plotting import plot_experiment
+from botorch_pref.plotting import COLOURS, plot_experiment
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner import run_experiment
 from botorch_pref.runner.run import StrategyFactory
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.utility import kernel_of
 from experiments.claims import Claim, Comparison
 from experiments.experiment import Column, Experiment, RegretExperiment
-from experiments.figures import draw_utility_band, plot_panels
+from experiments.figures import View, new_figure, plot_views
 from experiments.pop_bo.beliefs import (
     ON_A_BOX,
     methods,
@@ -52,14 +48,7 @@ _LEAST = 1e-3  # regret: below it a logarithm says nothing
 
 
 def with_first_arm(table: pd.DataFrame) -> pd.DataFrame:
-    r"""Add the regret of the first arm, ``f* - f(x_t)``.
-
-    Args:
-        table: What :func:`~botorch_pref.runner.run_experiment` returns.
-
-    Returns:
-        The table with ``first_regret`` and its sum so far, ``cumulative_first_regret``.
-    """
+    """Add the regret of the first arm, ``f* - f(x_t)``."""
     difference = table["second_utility"] - table["first_utility"]
     table = table.assign(first_regret=table["utility_regret"] + 0.5 * difference)
     total = table.groupby(_RUN, sort=False)["first_regret"].cumsum()
@@ -67,16 +56,7 @@ def with_first_arm(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def regret_slope(steps: np.ndarray, cumulative: np.ndarray) -> float:
-    r"""The exponent of a cumulative regret: 1 where it grows linearly ([Xu2024], Fig. 4).
-
-    Args:
-        steps: The ``n`` steps, increasing.
-        cumulative: The ``n`` cumulative regrets.
-
-    Returns:
-        The slope of the line of least squares through their logarithms from a fifth of the
-        steps on; 0 where there is but one.
-    """
+    """The exponent of a cumulative regret: 1 where it grows linearly ([Xu2024], Fig. 4)."""
     late = 5 * steps >= steps[-1]
     x, y = np.log(steps[late]), np.log(np.maximum(cumulative[late], _LEAST))
     x = x - x.mean()
@@ -89,34 +69,25 @@ class UtilityExperiment(RegretExperiment):
 
     Attributes:
         slopes: Whether the growth of the regret is shown as well.
-        num_recommendations: How many recommendations a run is asked for; on a box, each is
-            a search of its own.
     """
 
     fixed_models: ClassVar[bool] = False
+    recommendations: int = 10  # on a box each is a search of its own
 
     tail: int = 1
     slopes: bool = False
-    num_recommendations: int = 10
 
     @property
     def setting(self) -> str:
-        """See the base class."""
         return f"{self.horizon} duels"
 
     @property
-    def recommendations(self) -> int:
-        """See the base class."""
-        return self.num_recommendations
-
-    @property
     def baseline(self) -> str:
-        """See the base class; none, as random pairs are played."""
+        """None, as random pairs are played."""
         return ""
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         regrets = (
             Column("cumulative", "cumulative regret, first arm"),
             Column("total", "both arms"),
@@ -126,7 +97,6 @@ class UtilityExperiment(RegretExperiment):
         return (*regrets, *slope, SECONDS)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class."""
         table = with_first_arm(table)
         runs = table.groupby(_RUN, sort=False)
         cumulative = runs["first_regret"].sum()
@@ -149,7 +119,7 @@ class UtilityExperiment(RegretExperiment):
         return pd.DataFrame(columns).rename_axis(_RUN).reset_index()
 
     def figure(self, table: pd.DataFrame) -> Figure:
-        """See the base class; beside powers of the number of duels where slopes are wanted."""
+        """Beside powers of the number of duels where slopes are wanted."""
         cumulative = "cumulative_first_regret"
         metrics = [cumulative, "recommendation_regret", *([cumulative] if self.slopes else [])]
         title = f"{self.title}: {self.setting}"
@@ -182,7 +152,6 @@ _PRINTED = {
 _ROWS = ("DTS (paper)", "qEUBO (paper)", "SGP (paper)", "POP-BO (paper)")
 _TOOLBOX = "pop-bo (toolbox)"
 _PEERS = ("dts", "eubo", "sgp")
-_TABLE2_RECOMMENDATIONS = 10
 
 Recipe = Literal["text", "toolbox"]
 
@@ -195,11 +164,12 @@ class Table2Experiment(Experiment):
         strategies: Factories by the strategies' names, by the recipe.
     """
 
+    recommendations: int = 10
+
     strategies: Mapping[Recipe, Mapping[str, StrategyFactory]]
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         functions = [
             Column(which, cells[0], digits=2, error=False, deviation=True)
             for which, cells in _PRINTED.items()
@@ -209,26 +179,17 @@ class Table2Experiment(Experiment):
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """See the base class; a folder for each function and recipe."""
+        """A folder for each function and recipe."""
         tables = []
         for which in _PRINTED:
             for recipe, strategies in self.strategies.items():
-                table = run_experiment(
-                    StandardisedFunction(which, recipe),
-                    strategies,
-                    self.horizon,
-                    self.seeds,
-                    n_jobs=jobs,
-                    progress=progress,
-                    directory=None if directory is None else Path(directory) / f"{which}-{recipe}",
-                    recommend_every=max(1, self.horizon // _TABLE2_RECOMMENDATIONS),
-                )
-                kept = [name for name in table if not re.search(r"_x\d+$", str(name))]
-                tables.append(table[kept].assign(function=which))
+                problem, folder = StandardisedFunction(which, recipe), f"{which}-{recipe}"
+                table = self.simulated(problem, strategies, jobs, directory, progress, folder)
+                tables.append(table.assign(function=which))
         return pd.concat(tables, ignore_index=True)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class; the recommendation regret on each function."""
+        """The recommendation regret on each function."""
         last = table[table["step"] == table["step"].max()]
         run = ["strategy", "seed"]
         regrets = last.pivot(index=run, columns="function", values="recommendation_regret")
@@ -238,18 +199,14 @@ class Table2Experiment(Experiment):
         return found.reset_index().sort_values(run, key=lambda x: x.replace(order))
 
     def figure(self, table: pd.DataFrame) -> Figure:
-        """See the base class; one panel a function."""
-        return plot_panels(
-            table.dropna(subset="recommendation_regret").assign(
-                function=table["function"].map({which: row[0] for which, row in _PRINTED.items()})
-            ),
-            panel="function",
-            x="step",
-            y="recommendation_regret",
-            title=f"{self.title}: {self.setting}",
-            xlabel="duels",
-            ylabel="recommendation regret",
-        )
+        """One panel a function."""
+        regret = "recommendation_regret"
+        known = table.dropna(subset=regret)
+        views = [
+            View(row[0], known[known["function"] == which], "step", regret, "duels")
+            for which, row in _PRINTED.items()
+        ]
+        return plot_views(views, f"{self.title}: {self.setting}", "recommendation regret")
 
 
 def table2_experiment() -> Table2Experiment:
@@ -343,7 +300,6 @@ class BandExperiment(Experiment):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """See the base class."""
         return (
             Column("width", "mean width of the band"),
             Column("inside", "points with the utility inside, %", scale=100.0, error=False),
@@ -353,12 +309,11 @@ class BandExperiment(Experiment):
     def play(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """See the base class; all at once, within a minute: the arguments change nothing."""
+        """All at once, within a minute: the arguments change nothing."""
         tables = [_bands(seed, self.horizon) for seed in range(self.seeds)]
         return pd.concat(tables, ignore_index=True)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
-        """See the base class."""
         utility, estimate = table["utility"], table["estimate"]
         points = table.assign(
             width=table["upper"] - table["lower"],
@@ -371,19 +326,20 @@ class BandExperiment(Experiment):
         return pd.DataFrame(columns).reset_index()
 
     def figure(self, table: pd.DataFrame) -> Figure:
-        """See the base class; the first seed."""
-        figure = Figure(figsize=(12.0, 3.9), dpi=150, layout="constrained")
-        FigureCanvasAgg(figure)
+        """The first seed."""
+        figure = new_figure((12.0, 3.9), f"{self.title}, seed 0")
         panels = figure.subplots(1, len(_STAGES), sharey=True)
         for axes, stage in zip(panels, _STAGES, strict=True):
             rows = table[(table["seed"] == 0) & (table["strategy"] == stage)]
-            draw_utility_band(axes, rows)
+            band = {"color": COLOURS[0], "alpha": 0.18, "label": "confidence band"}
+            axes.fill_between(rows["x"], rows["lower"], rows["upper"], **band)
+            axes.plot(rows["x"], rows["estimate"], color=COLOURS[0], label="most likely")
+            axes.plot(rows["x"], rows["utility"], color=COLOURS[1], ls="--", label="utility")
             asked = rows[rows["asked"]]
             axes.plot(asked["x"], asked["estimate"], "|", color="#000000", ms=9.0, label="asked")
             axes.set_title(f"{rows['duels'].iloc[0]} duels", fontsize="medium", loc="left")
         panels[0].set_ylabel("utility")
         panels[0].legend(frameon=False, fontsize="small")
-        figure.suptitle(f"{self.title}, seed 0", x=0.01, ha="left", fontsize="medium")
         return figure
 
 

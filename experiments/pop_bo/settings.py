@@ -122,7 +122,7 @@ def _line() -> UtilityExperiment:
         horizon=50,
         seeds=30,
         slopes=True,
-        num_recommendations=50,
+        recommendations=50,
         printed={
             f"{name} (paper)": {SECONDS.heading: f"{time:g} of dts"}
             for name, time in printed.items()

@@ -79,20 +79,7 @@ def speed_table(
     limit: float = LIMIT,
     path: Path | None = None,
 ) -> pd.DataFrame:
-    r"""Time this package, others, and batches against loops.
-
-    Args:
-        device: ``"cpu"`` or ``"cuda"``.
-        quick: Whether to take a few duels, once each, which shows that everything works: a
-            minute instead of more than half an hour.
-        threads: The number of threads of torch.
-        progress: Whether to show a progress bar on the standard error stream.
-        sections: Some of :data:`SECTIONS`.
-        limit: What took more seconds is not timed at larger sizes.
-        path: A CSV file that is written after every case.
-
-    Returns:
-        A row a case and side, this package's first, as ``time_cases`` makes them.
+    """Time this package, others, and batches against loops.
 
     Raises:
         UnsupportedError: If the device is not there, there are no threads, or there is no
@@ -112,17 +99,7 @@ def speed_table(
 
 
 def speed_cases(device: torch.device, quick: bool, sections: set[Section]) -> list[Case]:
-    r"""What is timed.
-
-    Args:
-        device: Where this package computes.
-        quick: As in :func:`speed_table`.
-        sections: Some of :data:`SECTIONS`.
-
-    Returns:
-        The cases in the order of the sections. The sizes of ``models`` are among those of
-        ``scaling`` and are not timed twice.
-    """
+    """What is timed."""
     sizes = _QUICK if quick else _FULL
     cases: list[Case] = []
     if "million" in sections:

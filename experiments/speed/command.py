@@ -36,13 +36,7 @@ Closed loops of all strategies are timed by `python -m experiments ackley` and `
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    r"""Time the sections that are asked for.
-
-    Args:
-        argv: The arguments; those of the process if omitted.
-
-    Returns:
-        The exit status, 0.
+    """Time the sections that are asked for.
 
     Raises:
         UsageError: If something cannot be done as asked.

@@ -54,17 +54,7 @@ def duels(
     batch_shape: Size = Size(),  # noqa: B008 (immutable)
     device: torch.device | None = None,
 ) -> Duels:
-    r"""Random items, judged by Hartmann's function in six dimensions.
-
-    Args:
-        num: The number of duels.
-        num_items: The number of items; every duel has new ones by default.
-        batch_shape: The batch shape of items and answers.
-        device: Where they are wanted; the very same ones on every device.
-
-    Returns:
-        The duels, whose utilities have a standard deviation of 3 logits.
-    """
+    """Random items, judged by Hartmann's function in six dimensions."""
     generator = torch.Generator().manual_seed(0)
     rows = torch.arange(2 * num).view(num, 2)
     if num_items is not None:
@@ -82,14 +72,6 @@ def duels(
 
 
 def probes(X: Tensor, num: int = 64) -> Tensor:
-    r"""Pairs at which posteriors are wanted.
-
-    Args:
-        X: ``n x d``-dim items.
-        num: The number of pairs.
-
-    Returns:
-        ``num x 2 x d``-dim pairs of mirrored items.
-    """
+    """Pairs at which posteriors are wanted."""
     rows = torch.arange(2 * num, device=X.device) % len(X)
     return X[rows].flip(-1).view(num, 2, -1)

@@ -73,16 +73,7 @@ class Instance(NamedTuple):
 
 
 def likelihood_ratio_cases(section: str, device: torch.device, quick: bool) -> list[Case]:
-    r"""The rows of bounds.
-
-    Args:
-        section: The part of the table.
-        device: Where this package computes; the others know the CPU alone.
-        quick: Whether to leave the larger set out.
-
-    Returns:
-        A case for each set.
-    """
+    """The rows of bounds."""
     sizes = ((30, 2, 0.3),) if quick else ((30, 2, 0.3), (100, 6, 1.0))
     cases = []
     for num_items, dim, lengthscale in sizes:
@@ -109,18 +100,7 @@ def instance(
     num_points: int = NUM_POINTS,
     device: torch.device | None = None,
 ) -> Instance:
-    r"""The set after a chain of duels, each item against the one before, as POP-BO asks them.
-
-    Args:
-        num_items: The number of items, uniform in the unit cube.
-        dim: The dimension.
-        lengthscale: Of the squared exponential kernel of unit variance.
-        num_points: The number of points where bounds are wanted.
-        device: Where this package computes.
-
-    Returns:
-        The bounds of the advantages over the last item, under the slack ``sqrt(m)``.
-    """
+    """The set after a chain of duels, each item against the one before, as POP-BO asks them."""
     generator = torch.Generator().manual_seed(0)
     X = torch.rand(num_items + num_points, dim, generator=generator, dtype=torch.double)
     kernel = default_covar_module(None, Size(), "rbf").base_kernel.to(X)

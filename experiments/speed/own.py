@@ -45,16 +45,7 @@ _REPEATS = 11  # of which one comes with new hyperparameters, after 100 answers
 
 
 def ask_cases(section: str, size: int, device: torch.device) -> list[Case]:
-    r"""The rows of the strategies.
-
-    Args:
-        section: The part of the table.
-        size: The number of answers before the first suggestion that is timed.
-        device: Where they compute.
-
-    Returns:
-        A case a strategy.
-    """
+    """The rows of the strategies."""
     data = f"{{m}} answers, d={DIM}, a box"
     cases = []
     for name in STRATEGIES:
@@ -120,19 +111,7 @@ def million_cases(
     num_inducing: int,
     device: torch.device,
 ) -> list[Case]:
-    r"""The rows of very many duels of new items.
-
-    Args:
-        section: The part of the table.
-        sizes: Numbers of duels, rising, for the mode and the posterior.
-        evidence_sizes: Those for the evidence, each gradient of which takes several passes.
-        num_inducing: The number of inducing items.
-        device: Where it is computed.
-
-    Returns:
-        A case a size. The memory in their remarks is the largest that the process has had, so
-        they are to be the first of all.
-    """
+    """The rows of very many duels of new items."""
     cases = []
     suffix = f", {num_inducing} inducing items"
     for size in sizes:

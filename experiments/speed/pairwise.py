@@ -44,17 +44,7 @@ Operation = Callable[[Build, Tensor, Tensor], Run]
 
 
 def pairwise_cases(section: str, grid: Grid, device: torch.device) -> list[Case]:
-    r"""The rows against ``PairwiseGP``.
-
-    Args:
-        section: The part of the table.
-        grid: The numbers of duels.
-        device: Where both compute.
-
-    Returns:
-        The cases, those of one size together; evidence and gradient are also beside the
-        kernel's evaluation with its gradient and 15 Cholesky factorisations.
-    """
+    """The rows against ``PairwiseGP``."""
     operations: tuple[tuple[str, Operation, int], ...] = (
         (_FIRST_MEAN, first_mean, 5),
         (FIT, fit, 3),
@@ -87,16 +77,7 @@ def _others(operation: Operation, known: Duels, repeats: int) -> tuple[Side, ...
 
 
 def batch_cases(section: str, sizes: Sequence[int], device: torch.device) -> list[Case]:
-    r"""A batch of models beside a loop over them, and beside one of them.
-
-    Args:
-        section: The part of the table.
-        sizes: Numbers of duels of each model.
-        device: Where they compute.
-
-    Returns:
-        Three cases a size.
-    """
+    """A batch of models beside a loop over them, and beside one of them."""
     cases = []
     for size in sizes:
         data = duels(size, batch_shape=Size([BATCH_SIZE]), device=device)

@@ -31,16 +31,7 @@ _OURS: dict[str, type[Strategy]] = {"PF-TS": PFTS, "EUBO": EUBO}
 
 
 def suggestion_cases(section: str, grid: Grid, device: torch.device) -> list[Case]:
-    r"""The rows against Optuna.
-
-    Args:
-        section: The part of the table.
-        grid: The numbers of duels.
-        device: Where this package computes; Optuna knows the CPU alone.
-
-    Returns:
-        A case a size and rule of this package.
-    """
+    """The rows against Optuna."""
     cases = []
     for data, size, num_items in grid.points():
         known = duels(size, num_items)
@@ -59,16 +50,7 @@ def suggestion_cases(section: str, grid: Grid, device: torch.device) -> list[Cas
 
 
 def strategy_ask(kind: type[Strategy], known: Duels, device: torch.device) -> Run:
-    r"""Prepares a strategy that was told all answers.
-
-    Args:
-        kind: A strategy of duels.
-        known: The answers.
-        device: Where it computes.
-
-    Returns:
-        Its next ``ask``.
-    """
+    """Prepares a strategy that was told all answers."""
     state = kind(bounds=known.X.new_tensor([[0.0], [1.0]]).expand(2, DIM)).state_dict()
     pairs = known.X[known.comparisons]
     state["history"] = [[Duel(i, pair).to_json(), 1.0] for i, pair in enumerate(pairs)]
@@ -77,14 +59,7 @@ def strategy_ask(kind: type[Strategy], known: Duels, device: torch.device) -> Ru
 
 
 def optuna_ask(known: Duels) -> Run:
-    r"""Prepares a study of Optuna that was told all answers.
-
-    Args:
-        known: The answers.
-
-    Returns:
-        Its next ``ask``, which returns the ``d``-dim item.
-    """
+    """Prepares a study of Optuna that was told all answers."""
     import optuna
     from optuna_dashboard.preferential.samplers.gp import PreferentialGPSampler
 
@@ -118,16 +93,7 @@ Predict = Callable[[Tensor], Tensor]
 
 
 def variational_cases(section: str, grid: Grid, device: torch.device) -> list[Case]:
-    r"""The rows against GPyTorch.
-
-    Args:
-        section: The part of the table.
-        grid: The numbers of duels.
-        device: Where both compute.
-
-    Returns:
-        Two cases a size: a fit, with what it predicts, and predictions.
-    """
+    """The rows against GPyTorch."""
     cases = []
     for data, size, num_items in grid.points():
         known, held_out = split(size, num_items, device)
@@ -147,16 +113,7 @@ def _side(work: Callable[[Duels], Run], known: Duels, repeats: int) -> Side:
 
 
 def split(size: int, num_items: int | None, device: torch.device) -> tuple[Duels, Tensor]:
-    r"""Duels to learn from, and pairs whose first item won.
-
-    Args:
-        size: How many duels are known.
-        num_items: As in :func:`~experiments.speed.duels.duels`.
-        device: Where they are wanted.
-
-    Returns:
-        The duels, and ``NUM_HELD_OUT x 2 x d``-dim pairs.
-    """
+    """Duels to learn from, and pairs whose first item won."""
     X, comparisons = duels(size + NUM_HELD_OUT, num_items, device=device)
     items = X[: 2 * size] if num_items is None else X
     return Duels(items, comparisons[:size]), X[comparisons[size:]]
@@ -262,15 +219,7 @@ def _predicting(predict: Predict, known: Duels) -> Run:
 
 
 def mean_log_probability(predict: Predict, held_out: Tensor) -> float:
-    r"""How well answers are predicted.
-
-    Args:
-        predict: The predictions.
-        held_out: ``n x 2 x d``-dim pairs whose first item won.
-
-    Returns:
-        The mean log probability of that, in nats; that of a coin is -0.693.
-    """
+    """How well answers are predicted."""
     with torch.no_grad():
         return float(predict(held_out).log().mean())
 

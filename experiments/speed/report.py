@@ -83,15 +83,7 @@ class Reached(NamedTuple):
 
 
 def reached(table: pd.DataFrame, slopes: Sequence[tuple[str, float]]) -> list[Reached]:
-    r"""What came of the aims, as far as they were measured.
-
-    Args:
-        table: What :func:`~experiments.speed.timing.time_cases` returns.
-        slopes: Names and slopes of this package's curves.
-
-    Returns:
-        The aims in the order of :data:`AIMS`, those of slopes last.
-    """
+    """What came of the aims, as far as they were measured."""
     memory = table["note"].fillna("").str.extract(r"peak memory ([\d.]+) GB", expand=False)
     rows = table.assign(gigabytes=memory.astype(float))
     found = [one for aim in AIMS for one in _of_rows(aim, rows)]
@@ -142,14 +134,7 @@ class Curve(NamedTuple):
 
 
 def speed_text(table: pd.DataFrame) -> str:
-    r"""The table as text, with the slopes of the curves, and which aims were met.
-
-    Args:
-        table: What :func:`~experiments.speed.timing.time_cases` returns.
-
-    Returns:
-        Several lines, without a final newline.
-    """
+    """The table as text, with the slopes of the curves, and which aims were met."""
     rows = [
         row
         for _, group in table.groupby(["section", "case", "ours"], sort=False)
@@ -170,12 +155,7 @@ def speed_text(table: pd.DataFrame) -> str:
 
 
 def setting(device: str, threads: int) -> str:
-    """One line on what was measured with.
-
-    Args:
-        device: The device.
-        threads: The number of threads of torch.
-    """
+    """One line on what was measured with."""
     import botorch
     import gpytorch
     import torch
@@ -190,16 +170,7 @@ def setting(device: str, threads: int) -> str:
 
 
 def save_speed(table: pd.DataFrame, text: str, title: str, folder: Path) -> list[Path]:
-    r"""Write table, text and figure, each of them whole or not at all.
-
-    Args:
-        table: What :func:`~experiments.speed.timing.time_cases` returns.
-        text: The text.
-        title: The title of the figure.
-        folder: A folder that is there.
-
-    Returns:
-        The files that were written; without a figure where there is no curve.
+    """Write table, text and figure, each of them whole or not at all.
 
     Raises:
         OSError: If a file cannot be written.
@@ -255,14 +226,7 @@ def _seconds(value: float) -> str:
 
 
 def curves(table: pd.DataFrame) -> list[Curve]:
-    r"""The curves of a table: what was timed at two sizes at least.
-
-    Args:
-        table: What :func:`~experiments.speed.timing.time_cases` returns.
-
-    Returns:
-        The curves, those of an operation together.
-    """
+    """The curves of a table: what was timed at two sizes at least."""
     known = table[table["size"].notna() & (table["seconds"] > 0)]
     found = []
     for (data, operation, package), rows in known.groupby(
@@ -276,16 +240,7 @@ def curves(table: pd.DataFrame) -> list[Curve]:
 
 
 def plot_speed(found: Sequence[Curve], title: str) -> Figure:
-    r"""Seconds against the number of duels, both on log scales.
-
-    Args:
-        found: What :func:`curves` returns; at least one.
-        title: The title.
-
-    Returns:
-        The figure, which belongs to no window: a panel for each operation and kind of data,
-        with the slopes in its legend.
-    """
+    """Seconds against the number of duels, both on log scales."""
     panels: dict[tuple[str, str], list[Curve]] = {}
     for curve in found:
         panels.setdefault((curve.data, curve.operation), []).append(curve)

@@ -198,24 +198,7 @@ def time_cases(
     once: bool = False,
     path: Path | None = None,
 ) -> pd.DataFrame:
-    r"""Time cases, one after the other.
-
-    Args:
-        cases: The cases, those of an operation by their size.
-        device: ``"cpu"`` or ``"cuda"``.
-        threads: The number of threads of torch.
-        progress: Whether to show a progress bar on the standard error stream.
-        limit: A side that took more seconds is not timed at larger sizes.
-        once: Whether nothing is repeated.
-        path: A CSV file that is written after every case, so that nothing measured is lost.
-
-    Returns:
-        A row a case and side, this package's first: ``section``, ``case``, ``operation``,
-        ``data``, ``size``, ``ours`` and ``package``; ``seconds``, the median over the repeats, of
-        CPU time on one thread of a CPU and of the clock else; ``cpu`` and ``wall``, the medians of
-        both; ``longest`` of the clock; ``repeats``; ``ratio``, how many times faster this package
-        is; ``note``, a remark, that another knows the CPU alone, or why a side was not timed: its
-        numbers are then missing.
+    """Time cases, one after the other.
 
     Raises:
         OSError: If the file cannot be written.
@@ -238,11 +221,7 @@ def time_cases(
 
 
 def warm_up(device: torch.device) -> None:
-    r"""Start what a device starts when it is first used, which is no part of any case.
-
-    Args:
-        device: The device. CUDA makes its context, cuBLAS and cuSOLVER then: tenths of a second.
-    """
+    """Start what a device starts when it is first used, which is no part of any case."""
     matrix = torch.eye(8, dtype=torch.double, device=device).expand(2, 8, 8)
     for some in (matrix, matrix[0]):  # batches have other routines
         root = torch.linalg.cholesky_ex(some @ some.mT).L
@@ -251,11 +230,7 @@ def warm_up(device: torch.device) -> None:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    r"""Write the table as a CSV file, whole or not at all.
-
-    Args:
-        table: What :func:`time_cases` returns.
-        path: The file.
+    """Write the table as a CSV file, whole or not at all.
 
     Raises:
         OSError: If it cannot be written.

@@ -306,11 +306,8 @@ def test_duels_and_values(tmp_path: Path) -> None:
     assert (measures["spent"] <= 2.0).all()
     assert measures.loc[("budget: random values", 0), "values"] == 2
     assert math.isinf(measures.loc[("budget: gp-ucb", 0), "duel_regret at 2"])
-    gap = (
-        measures.loc["ratio 2: comp", "regret at 2"] - measures.loc["budget: gp-ucb", "regret at 2"]
-    )
-    found = measures.loc["ratio 2: comp", "minus gp-ucb at 2"]
-    assert found.tolist() == pytest.approx(gap.tolist())
+    values = measures.loc["budget: gp-ucb"]
+    assert values["regret at 2"].tolist() == values["value_regret at 2"].tolist()
 
 
 def test_the_oracle_measures_where_the_filter_would_end() -> None:
@@ -332,7 +329,7 @@ def test_recommendations_by_what_was_spent(tmp_path: Path) -> None:
     full: Any = ALL["comp-mixed"]
     panel = next(group for group in full.groups if group.panel == "catalyst, ratio 10")
     groups = (replace(panel, arms=("random duels", "gp-ucb")),)
-    small = replace(full, groups=groups, horizon=2, seeds=1, references=("gp-ucb",), claims=())
+    small = replace(full, groups=groups, horizon=2, seeds=1, claims=())
     measures = run(small, tmp_path)
     assert (measures["recommended at 2"] == measures["recommendation"]).all()
     assert measures.loc[("catalyst, ratio 10: random duels", 0), "duels"] == 20
