@@ -1,8 +1,8 @@
-r"""Links between a utility difference and the probability of an answer.
+r"""Likelihoods of answers: links of duels and labels, the choice of the best, measured values.
 
-Notation: ``h`` difference, ``mu`` link, ``g = log mu``, ``y`` answer in ``[0, 1]``,
-``w`` weight (how often the duel was answered). Everything is elementwise, nothing is
-clamped, and every value stays finite for finite ``h``.
+Notation: ``h`` difference, ``mu`` link, ``g = log mu``, ``y`` answer, ``w`` weight (how often
+the question was so answered). Links are elementwise, with answers in ``[0, 1]``. Nothing is
+clamped, and every value stays finite for finite latent values.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, one_hot
 
-__all__ = ["BernoulliLikelihood", "LogitLikelihood", "ProbitLikelihood"]
+__all__ = [
+    "BernoulliLikelihood",
+    "LogitLikelihood",
+    "ProbitLikelihood",
+    "SoftmaxLikelihood",
+    "StandardNormal",
+]
 
 _GAUSS_HERMITE_NODES = 32
 _WIDE = 0.7  # standard deviations, in units of the link, above which a Gaussian is wide
@@ -33,6 +39,8 @@ class BernoulliLikelihood(Module, ABC):
     scale of the kernel is the only scale that is learnt, unless values are measured too.
     """
 
+    has_bounded_score = True
+
     def __init__(self, scale: float = 1.0) -> None:
         r"""Fix the scale.
 
@@ -43,9 +51,7 @@ class BernoulliLikelihood(Module, ABC):
             InputDataError: If ``scale`` is not positive and finite.
         """
         super().__init__()
-        if not (math.isfinite(scale) and scale > 0):
-            raise InputDataError(f"scale must be positive and finite, got {scale}.")
-        self.scale = float(scale)
+        self.scale = _checked_scale(scale)
 
     def extra_repr(self) -> str:
         """The scale, for ``repr``."""
@@ -202,12 +208,84 @@ class ProbitLikelihood(BernoulliLikelihood):
         )
 
 
+class SoftmaxLikelihood(Module):
+    r"""``P(item a is chosen of r) = exp(scale f_a) / sum_b exp(scale f_b)``.
+
+    The multinomial logit of Luce (1959), and Xu et al. (2024), eq. (99). Of two items it is the
+    link of :class:`LogitLikelihood`. The scale is a constant, as there.
+    """
+
+    has_bounded_score = True
+
+    def __init__(self, scale: float = 1.0) -> None:
+        r"""Fix the scale.
+
+        Args:
+            scale: What utilities are multiplied by; positive and finite.
+
+        Raises:
+            InputDataError: If ``scale`` is not positive and finite.
+        """
+        super().__init__()
+        self.scale = _checked_scale(scale)
+
+    def extra_repr(self) -> str:
+        """The scale, for ``repr``."""
+        return f"scale={self.scale:g}"
+
+    def forward(self, utilities: Tensor) -> Tensor:
+        """The ``... x r``-dim probabilities of the items of a question."""
+        return (self.scale * utilities).softmax(-1)
+
+    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor | float = 1.0) -> Tensor:
+        r"""The log probability of the choices.
+
+        Args:
+            latent: ``... x m x r``-dim utilities of the items of each question.
+            answer: ``... x m``-dim positions, from 0, of the items that were chosen.
+            weight: ``... x m``-dim weights, or one for all.
+
+        Returns:
+            ``... x m``-dim log probabilities.
+        """
+        chosen = one_hot(answer.long(), latent.shape[-1]).to(latent)
+        return weight * (chosen * (self.scale * latent).log_softmax(-1)).sum(-1)
+
+    def derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Score, a root of the curvature, and third derivatives of :meth:`log_prob`.
+
+        With probabilities ``p`` the curvature is ``diag(p) - p p^T``, of which
+        ``(I - p 1^T) diag(p)^1/2`` is a root.
+
+        Args:
+            latent: ``... x m x r``-dim utilities.
+            answer: ``... x m``-dim positions of the items that were chosen.
+            weight: ``... x m``-dim weights.
+
+        Returns:
+            ``... x m x r``, ``... x m x r x r`` and ``... x m x r x r x r``-dim.
+        """
+        p, weight = self(latent), weight.unsqueeze(-1)
+        unit = torch.eye(p.shape[-1], dtype=p.dtype, device=p.device)
+        chosen = one_hot(answer.long(), p.shape[-1]).to(p)
+        score = self.scale * weight * (chosen - p)
+        rows = unit - p.unsqueeze(-1)
+        root = self.scale * weight.sqrt().unsqueeze(-1) * rows * p.sqrt().unsqueeze(-2)
+        # Minus the third cumulant of one draw: sum_j p_j (e_j - p) (x) (e_j - p) (x) (e_j - p).
+        third = -torch.einsum("...aj,...bj,...cj,...j->...abc", rows, rows, rows, p)
+        return score, root, self.scale**3 * weight[..., None, None] * third
+
+
 class StandardNormal:
     r"""Rows whose latent value is a residual in units of its standard deviation.
 
     Unlike that of an answer, the score of such a row has no bound: it is as large as the
     values are far from their prior mean, in units of their noise.
     """
+
+    has_bounded_score = False
 
     def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
         """Log density of each row; the answer is what the residual is measured from."""
@@ -218,6 +296,12 @@ class StandardNormal:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """First derivative, minus the second, and the third, of each row."""
         return weight * (answer - latent), weight.expand_as(latent), torch.zeros_like(latent)
+
+
+def _checked_scale(scale: float) -> float:
+    if not (math.isfinite(scale) and scale > 0):
+        raise InputDataError(f"scale must be positive and finite, got {scale}.")
+    return float(scale)
 
 
 def _times(factor: float, value: Tensor) -> Tensor:

@@ -211,7 +211,7 @@ class DifferenceLaw:
             rows = torch.tensor(answers).repeat_interleave(sizes).nonzero().squeeze(-1)
             self.rows = rows.to(self.items.device)
             self.mode = found.mode.latent[self.rows]
-            self.score, self.curvature, _ = self.answers.derivatives(self.mode)
+            self.score, self.curvature = self.answers.derivatives(self.mode)
             self.log_prob = self.answers.log_prob(self.mode)
 
     @staticmethod
@@ -246,7 +246,7 @@ class DifferenceLaw:
         slope = self._slopes(X) / deviation.unsqueeze(-1)  # shape: b x m
         slope, z = slope.unsqueeze(-2), z.unsqueeze(-1)
         moved = self.answers.log_prob(self.mode + slope * z) - self.log_prob
-        expansion = z * (slope * self.score) - 0.5 * (z * slope).square() * self.curvature
+        expansion = z * (slope * self.score) - 0.5 * (z * slope).square() * self.curvature.weight
         return (moved - expansion).sum(-1)
 
     def _slopes(self, X: Tensor) -> Tensor:

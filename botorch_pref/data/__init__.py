@@ -1,8 +1,9 @@
 r"""Judgement data, validated once."""
 
 from botorch_pref.data.checks import UNKNOWN_ANNOTATOR
+from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.labels import Labels
 from botorch_pref.data.values import Values
 
-__all__ = ["UNKNOWN_ANNOTATOR", "Comparisons", "Labels", "Values"]
+__all__ = ["UNKNOWN_ANNOTATOR", "Choices", "Comparisons", "Labels", "Values"]

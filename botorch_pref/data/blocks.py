@@ -1,8 +1,9 @@
-r"""Blocks of observed rows, and the matching and merging of rows: ``O((n + m) log(n + m))``.
+r"""Blocks of observations, and the matching and merging of rows: ``O((n + m) log(n + m))``.
 
-Notation: ``n`` items, ``m`` rows, ``f: ... x n`` utilities, ``H: m x n`` sparse with ``k``
-entries a row, ``eta = H f: ... x m`` latent values, ``y`` answers, ``w`` weights.
-A duel is the row ``f[i] - f[j]`` (coefficients ``(1, -1)``), a label the row ``f[i]``.
+Notation: ``n`` items with utilities ``f: ... x n``; ``m`` observations, each of ``k`` items and
+of ``r`` latent values ``eta = A f[items]: ... x m x r`` with a constant map ``A: r x k``; ``y``
+answers, ``w`` weights. A duel has ``A = [1, -1]``, a label or a value ``[1]``, a choice of the
+best of ``k`` the identity. Where ``r = 1``, latent values are ``... x m``.
 """
 
 from __future__ import annotations
@@ -15,42 +16,79 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 
+DUEL, ITEM = (1.0, -1.0), (1.0,)
 
-class ElementwiseLikelihood(Protocol):
-    """A log-concave likelihood of one latent value a row."""
+
+class BlockLikelihood(Protocol):
+    """A log-concave likelihood of the latent values of each observation.
+
+    Attributes:
+        has_bounded_score: Whether a weight bounds the score of its observation.
+    """
+
+    has_bounded_score: bool
 
     def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
-        """Log probability of each row."""
+        """``... x m``-dim log probabilities."""
 
     def derivatives(
         self, latent: Tensor, answer: Tensor, weight: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """First derivative, minus the second, and the third, of each row."""
+        r"""Derivatives of the log probability in the latent values.
+
+        Returns:
+            Where ``r = 1``, each ``... x m``-dim, the first derivative, *minus* the second and
+            the third. Else the first, ``... x m x r``-dim; a root ``S``, ``... x m x r x r``-dim,
+            of minus the second, ``S S^T``; and the third, ``... x m x r x r x r``-dim.
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    r"""Rows of one kind of judgement.
+    r"""Observations of one kind.
 
     Attributes:
         items: ``... x m x k``-dim long tensor of item indices.
-        coefficients: ``k`` constants: ``(1, -1)`` for duels, ``(1,)`` for labels.
-        answer: ``... x m``-dim answers in ``[0, 1]``.
-        weight: ``... x m``-dim weights; a row of weight 0 is padding.
-        likelihood: The likelihood of the rows.
+        coefficients: The rows of ``A``, each of ``k`` numbers; a single row may stand alone.
+        answer: ``... x m``-dim answers, which the likelihood understands.
+        weight: ``... x m``-dim weights; an observation of weight 0 is padding.
+        likelihood: The likelihood of the answers.
     """
 
     items: Tensor
-    coefficients: tuple[float, ...]
+    coefficients: tuple[float, ...] | tuple[tuple[float, ...], ...]
     answer: Tensor
     weight: Tensor
-    likelihood: ElementwiseLikelihood
+    likelihood: BlockLikelihood
+
+    @property
+    def design(self) -> tuple[tuple[float, ...], ...]:
+        """The ``r`` rows of ``A``."""
+        if isinstance(self.coefficients[0], tuple):
+            return self.coefficients
+        return (self.coefficients,)
+
+    @property
+    def latent_dim(self) -> int:
+        """The number ``r`` of latent values of an observation."""
+        return len(self.design)
+
+    @property
+    def num_rows(self) -> int:
+        """The number ``m r`` of latent values."""
+        return self.weight.shape[-1] * self.latent_dim
 
     def select(self, elements: Tensor | slice | int) -> Block:
         """Some elements of the first batch dimension, or one without that dimension."""
         items = self.items.expand(*self.answer.shape[:-1], *self.items.shape[-2:])
         rows = items[elements], self.answer[elements], self.weight[elements]
         return replace(self, items=rows[0], answer=rows[1], weight=rows[2])
+
+    def rows(self, kept: Tensor | slice) -> Block:
+        """Some of the observations of unbatched data."""
+        return replace(
+            self, items=self.items[kept], answer=self.answer[kept], weight=self.weight[kept]
+        )
 
 
 def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,14 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import match_items, merge_rows, winners_first
+from botorch_pref.data.blocks import (
+    DUEL,
+    Block,
+    BlockLikelihood,
+    match_items,
+    merge_rows,
+    winners_first,
+)
 from botorch_pref.data.checks import (
     UNKNOWN_ANNOTATOR,
     as_annotators,
@@ -212,6 +219,11 @@ class Comparisons:
             return self
         rows = merge_rows(self.num_items, self.pairs, self.wins, self.count, self.annotator)
         return self.unchecked(self.datapoints, *rows)
+
+    def block(self, likelihood: BlockLikelihood) -> Block:
+        """One observation a row, of the difference of its two items."""
+        answer = torch.where(self.count > 0, self.wins / self.count.clamp_min(1.0), 0.5)
+        return Block(self.pairs, DUEL, answer, self.count, likelihood)
 
     @property
     def comparisons(self) -> Tensor:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from botorch_pref.data.blocks import ITEM, Block, BlockLikelihood
 from botorch_pref.data.checks import (
     Check,
     check_items,
@@ -48,3 +50,15 @@ class Labels:
         known = (values == 0) | (values == 0.5) | (values == 1)
         reason = "a label is 1 (accept), 0 (reject) or 0.5 (undecided)"
         refuse(finite(items, self.items), Check(labels, values, ~known, reason))
+
+    def block(self, likelihood: BlockLikelihood, first: int = 0) -> Block:
+        """One observation a label, of the utility of its item.
+
+        Args:
+            likelihood: The link.
+            first: The number of the first item among the items of inference.
+        """
+        answer = self.labels.squeeze(-1)
+        rows = torch.arange(first, first + answer.shape[-1], device=answer.device)
+        rows = rows.expand(answer.shape).unsqueeze(-1)
+        return Block(rows, ITEM, answer, torch.ones_like(answer), likelihood)

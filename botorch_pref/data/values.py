@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
+from botorch_pref.data.blocks import ITEM, Block
 from botorch_pref.data.checks import (
     Check,
     check_items,
@@ -18,6 +19,7 @@ from botorch_pref.data.checks import (
     refuse,
 )
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.likelihoods import StandardNormal
 
 __all__ = ["Values"]
 
@@ -125,6 +127,19 @@ class Values:
         items = torch.cat([old.items, new.items], dim=-2)
         targets = torch.cat([old.targets, new.targets], dim=-2)
         return self.unchecked(items, targets, variances)
+
+    def block(self, first: int = 0) -> Block:
+        r"""One observation a measurement, of its residual in units of its standard deviation.
+
+        The prior of the items is to be in these units, ``(f - y) / sd`` for a utility ``f``.
+
+        Args:
+            first: The number of the first item among the items of inference.
+        """
+        weight = torch.ones_like(self.targets.squeeze(-1))
+        rows = torch.arange(first, first + self.num_values, device=weight.device)
+        rows = rows.expand(weight.shape).unsqueeze(-1)
+        return Block(rows, ITEM, torch.zeros_like(weight), weight, StandardNormal())
 
     def check_items_like(self, like: Tensor) -> None:
         """Checks that the items could be stored with ``... x d``-dim others.

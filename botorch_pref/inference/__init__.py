@@ -2,7 +2,6 @@ r"""Laplace inference over blocks of judgements: functions of tensors that know 
 
 from botorch_pref.data.blocks import Block
 from botorch_pref.inference.evidence import log_evidence
-from botorch_pref.inference.extension import extend
 from botorch_pref.inference.incidence import Incidence
 from botorch_pref.inference.inducing import (
     InducingSystem,
@@ -39,7 +38,6 @@ __all__ = [
     "System",
     "choose_system",
     "evidence_by_inducing_items",
-    "extend",
     "find_mode",
     "laplace_posterior",
     "log_evidence",

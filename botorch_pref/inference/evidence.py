@@ -55,9 +55,9 @@ class _Evidence(Function):
     def forward(
         ctx: Any, covariance: Tensor, prior_latent: Tensor, system: ExactSystem, mode: LaplaceMode
     ) -> Tensor:
-        _, curvature, third = system.observations.derivatives(mode.latent)
+        _, curvature = system.observations.derivatives(mode.latent)
         factor = system.factor(curvature)
-        ctx.system, ctx.mode, ctx.factor, ctx.third = system, mode, factor, third
+        ctx.system, ctx.mode, ctx.factor = system, mode, factor
         ctx.shapes = covariance.shape, prior_latent.shape
         return mode.log_joint - 0.5 * factor.log_det
 
@@ -67,7 +67,8 @@ class _Evidence(Function):
         (grad,) = grads
         system, mode, factor = ctx.system, ctx.mode, ctx.factor
         gamma = factor.gamma()
-        moved = factor.solve_adjoint(factor.log_det_slope(gamma, ctx.third))
+        slope = 0.5 * factor.curvature.contract(factor.marginals(gamma))
+        moved = factor.solve_adjoint(slope)
         alpha = system.map.adjoint(mode.weights)
         grad_covariance = symmetric_outer(0.5 * alpha + system.map.adjoint(moved), alpha).sub_(
             gamma, alpha=0.5

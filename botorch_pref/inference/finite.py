@@ -67,7 +67,8 @@ class FinitePosterior(NamedTuple):
         """
         sparse = self.system.observations.map
         prior = (self.root @ prior_noise.unsqueeze(-1)).squeeze(-1)
-        right = self.curvature * sparse.apply(prior) + self.curvature.sqrt() * answer_noise
+        curvature = self.factor.curvature
+        right = curvature.apply(sparse.apply(prior)) + curvature.root(answer_noise)
         weights = sparse.adjoint(self.factor.solve_adjoint(right))
         draw = prior - (self.covariance_items @ weights.unsqueeze(-1)).squeeze(-1)
         if isinstance(scale, Tensor):
@@ -177,7 +178,7 @@ class FiniteEngine:
         weights = observations.map.adjoint(mode.weights)
         mean = (prior @ weights.unsqueeze(-1)).squeeze(-1)
         if self.kappa == "laplace":
-            _, curvature, _ = observations.derivatives(mode.latent)
+            curvature = observations.derivatives(mode.latent)[1].weight
         else:
             curvature = self.count / self.kappa
         if self.regularizer != "rkhs":

@@ -38,6 +38,10 @@ class Incidence:
         )
         return scaled_sum(zip(terms, factors, strict=True))
 
+    def dense(self, like: Tensor) -> Tensor:
+        """``H``, ``... x m x n``-dim, of the type of another tensor."""
+        return self.rows(torch.eye(self.num_items, dtype=like.dtype, device=like.device))
+
     def columns(self, matrix: Tensor) -> Tensor:
         """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
         if matrix.mT.is_contiguous():
@@ -179,9 +183,13 @@ class IdentityIncidence:
         """``v`` itself."""
         return vector
 
-    def laplacian(self, weight: Tensor) -> Tensor:
-        """``diag(w)``."""
-        return torch.diag_embed(weight)
+    def rows(self, matrix: Tensor) -> Tensor:
+        """``C`` itself."""
+        return matrix
+
+    def dense(self, like: Tensor) -> Tensor:
+        """The identity of the size of a matrix."""
+        return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
     def diagonal(self, matrix: Tensor) -> Tensor:
         """``diag(G)``."""
@@ -216,10 +224,3 @@ def scaled(term: Tensor, factor: float | Tensor) -> Tensor:
     if isinstance(factor, Tensor) or abs(factor) != 1.0:
         return term * factor
     return term if factor == 1.0 else -term
-
-
-def complement(kept: Tensor, size: int) -> Tensor:
-    """The positions below ``size`` that are not among some."""
-    rest = torch.ones(size, dtype=torch.bool, device=kept.device)
-    rest[kept] = False
-    return rest.nonzero().squeeze(-1)

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple, Protocol, Self, cast
 
@@ -44,9 +43,9 @@ from torch.linalg import solve_triangular
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.evidence import log_evidence, refuse_second_derivatives
-from botorch_pref.inference.incidence import Incidence, complement, scaled_sum
+from botorch_pref.inference.incidence import Incidence, scaled_sum
 from botorch_pref.inference.mode import LaplaceMode, find_mode_and_state
-from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.observations import Curvature, Observations, as_curvature
 from botorch_pref.inference.posterior import LaplacePosterior, laplace_posterior
 from botorch_pref.inference.systems import Factor, NewtonState, System, solve_vector
 
@@ -122,7 +121,7 @@ class InducingRows:
         size, chunk = _BLOCK_ENTRIES, _CHUNK_ENTRIES * torch.get_num_threads()
         size, chunk = (size, chunk) if on_cpu else (_DEVICE_ENTRIES, _DEVICE_ENTRIES)
         size, self.chunk = max(1, size // p), max(1, chunk // p)
-        self.blocks = [RowBlock(rows, some_rows(observations, rows)) for rows in spans(stop, size)]
+        self.blocks = [RowBlock(rows, observations.rows(rows)) for rows in spans(stop, size)]
         if kept is None and observations.num_items * kernel.num_inducing <= _KEPT_ENTRIES:
             self.kept = kernel.cross(None)
 
@@ -134,25 +133,11 @@ class InducingRows:
     def cross(self, block: RowBlock) -> Tensor:
         """``b x p``-dim rows of ``C``, without a graph."""
         if self.kept is not None:
-            return self.some(block.observations.map)
+            return block.observations.map.rows(self.kept)
         found = block.observations.weight.new_empty(block.size, self.kernel.num_inducing)
         for rows, sparse in self.chunks(block):
             found[rows] = cross_rows(self.kernel, sparse)
         return found
-
-    def some(self, rows: Incidence) -> Tensor:
-        """``b x p``-dim rows of ``C``, for a few rows of the map."""
-        return cross_rows(self.kernel, rows) if self.kept is None else rows.rows(self.kept)
-
-    def grown(self, kernel: ItemKernel, observations: Observations, items: Tensor) -> InducingRows:
-        """Those of further observations, where ``items`` are the positions of former ones."""
-        kept, size = None, observations.num_items
-        if self.kept is not None and size * kernel.num_inducing <= _KEPT_ENTRIES:
-            kept, new = self.kept.new_empty(size, kernel.num_inducing), complement(items, size)
-            kept[items] = self.kept
-            if len(new):
-                kept[new] = kernel.cross(new)
-        return InducingRows(kernel, observations, kept)
 
     def chunks(self, block: RowBlock) -> Iterator[tuple[slice, Incidence]]:
         """The parts of a block, as slices of its rows and of its map."""
@@ -183,31 +168,6 @@ def variance_rows(kernel: ItemKernel, rows: Incidence) -> Tensor:
     return scaled_sum([*own, *((kernel.covariance(i, j), 2 * a * b) for (i, a), (j, b) in pairs)])
 
 
-def some_rows(observations: Observations, rows: slice | Tensor) -> Observations:
-    r"""Some rows of unbatched observations.
-
-    Args:
-        observations: The observations.
-        rows: A slice without a step, or sorted indices.
-    """
-    blocks, first = [], 0
-    for block in observations.blocks:
-        last = first + block.weight.shape[-1]
-        own: slice | Tensor
-        if isinstance(rows, slice):
-            start, stop = max(rows.start, first), min(rows.stop, last)
-            own = slice(start - first, max(start, stop) - first)
-        else:
-            own = rows[(rows >= first) & (rows < last)] - first
-        part = replace(
-            block, items=block.items[own], answer=block.answer[own], weight=block.weight[own]
-        )
-        if part.weight.shape[-1]:
-            blocks.append(part)
-        first = last
-    return Observations(blocks, observations.num_items)
-
-
 class InducingSystem(System):
     r"""Coordinates are whitened utilities of the inducing items; no batches.
 
@@ -222,6 +182,8 @@ class InducingSystem(System):
     def __init__(
         self, kernel: ItemKernel, prior_latent: Tensor, observations: Observations
     ) -> None:
+        if not observations.is_elementwise:
+            raise UnsupportedError("Choices of the best of several items need all items.")
         super().__init__(kernel.inducing(), prior_latent, observations)
         self.kernel = kernel
         self.jitter_share = jitter_share(self.covariance)
@@ -229,53 +191,15 @@ class InducingSystem(System):
         self._set_rows(InducingRows(kernel, observations))
 
     def _set_rows(self, rows: InducingRows) -> None:
-        self._held: Tensor | None = None
+        self._held: Tensor | None = None  # a factored Hessian near by, by which steps are taken
         self._last = self.covariance.new_full((), torch.inf)
         self.rows = rows
         self._is_stored = self.observations.num_rows * len(self.covariance) <= _STORED_ENTRIES
-        self._keeps = not self._is_stored
         self._whitened: Tensor | None = None
         self.is_expensive = not self._is_stored
         self._tolerance = (
             self._at_least(_EXPENSIVE_TOLERANCE) if self.is_expensive else super().tolerance
         )
-
-    def grown(
-        self,
-        kernel: ItemKernel,
-        prior_latent: Tensor,
-        observations: Observations,
-        rows: Tensor,
-        items: Tensor,
-    ) -> InducingSystem:
-        r"""The system of further observations, by the same inducing items.
-
-        Args:
-            kernel: The covariances of all items.
-            prior_latent: ``m``-dim prior mean of the latent values.
-            observations: All observations.
-            rows: Where the former rows are among the rows.
-            items: Where the former items are among the items, in order.
-        """
-        system = copy.copy(self)
-        system.kernel, system.prior_latent, system.observations = kernel, prior_latent, observations
-        system._set_rows(self.rows.grown(kernel, observations, items))
-        if self._whitened is not None and system._is_stored:
-            new = complement(rows, observations.num_rows)
-            system._whitened = self._whitened.new_empty(observations.num_rows, len(self.covariance))
-            system._whitened[rows] = self._whitened
-            if len(new):
-                system._whitened[new] = system.some_design(new)
-        return system
-
-    def hold(self, cholesky: Tensor | None) -> None:
-        """Take steps by a factored Hessian near the mode, until they prove slow."""
-        self._held, self._keeps = cholesky, True
-
-    @property
-    def held(self) -> Tensor | None:
-        """The factored Hessian that is held."""
-        return self._held
 
     def tighten(self) -> None:
         """Find the mode where no Hessian of its own is factored that it could be improved by."""
@@ -318,10 +242,6 @@ class InducingSystem(System):
                 self._whitened[block.rows] = self.whiten(rows)
         yield from ((block, self._whitened[block.rows]) for block in self.rows.blocks)
 
-    def some_design(self, rows: Tensor) -> Tensor:
-        """``k x p``-dim rows of ``D``, by ascending index."""
-        return self.whiten(self.rows.some(some_rows(self.observations, rows).map))
-
     def begin(self, start: Tensor | None) -> Tensor:
         """See the base class: the mode of a part of the rows where there are many.
 
@@ -342,23 +262,24 @@ class InducingSystem(System):
 
     def evaluate(self, z: Tensor) -> NewtonState:
         """See the base class; the distance is Newton's decrement."""
-        latent, curvature = torch.empty_like(self.prior_latent), torch.empty_like(self.prior_latent)
+        latent, weight = torch.empty_like(self.prior_latent), torch.empty_like(self.prior_latent)
         objective, total = -0.5 * z.square().sum(), torch.zeros_like(z)
         stored = self._is_stored
         point = z if stored else self.unwhiten(z)
         for (rows, observations), matrix in self.design() if stored else self.rows:
             eta = self.prior_latent[rows] + matrix @ point
-            score, weight, _ = observations.derivatives(eta)
+            score, own = observations.derivatives(eta)
             objective = objective + observations.log_prob(eta).sum()
             total += score @ matrix
-            latent[rows], curvature[rows] = eta, weight
+            latent[rows], weight[rows] = eta, own.weight
         gradient = (total if stored else self.whiten(total)) - z
         held = self._held
+        curvature = as_curvature(weight)
         cholesky = self.factor(curvature).cholesky if held is None else held
         distance = _decrement(cholesky, gradient)
         slow = None if held is None else distance > _SLOW * self._last
-        # What is stored is cheap to state at, and each step is Newton's own as a rule.
-        self._held = cholesky if self._keeps else None
+        # A design that is stored is cheap to evaluate, and each step is Newton's own as a rule.
+        self._held = None if stored else cholesky
         return NewtonState(latent, z, objective, curvature, gradient, distance, cholesky, slow)
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
@@ -371,16 +292,17 @@ class InducingSystem(System):
         direction = solve_vector(cholesky, state.gradient)
         return direction, state.gradient @ direction
 
-    def factor(self, curvature: Tensor) -> InducingFactor:
+    def factor(self, curvature: Tensor | Curvature) -> InducingFactor:
         """See the base class; one pass over the data."""
+        weight = as_curvature(curvature).weight
         hessian = identity(self.covariance)
         for (rows, _), design in self.design():
-            _add_gram(hessian, design, curvature[rows])
+            _add_gram(hessian, design, weight[rows])
         return InducingFactor(torch.linalg.cholesky_ex(hessian).L)
 
     def factor_at(self, state: NewtonState) -> InducingFactor:
         """That of the Hessian where a state was taken."""
-        if not self._keeps and state.cholesky is not None:
+        if self._is_stored and state.cholesky is not None:
             return InducingFactor(state.cholesky)
         return self.factor(state.curvature)
 
@@ -394,7 +316,7 @@ class InducingSystem(System):
         order = torch.randperm(self.observations.num_rows, generator=generator)
         chosen = order[: len(order) // _SUBSAMPLE].sort().values.to(self.prior_latent.device)
         part = copy.copy(self)
-        part.observations = some_rows(self.observations, chosen)
+        part.observations = self.observations.rows(chosen)
         part.prior_latent = self.prior_latent[chosen]
         part._set_rows(InducingRows(self.kernel, part.observations, self.rows.kept))
         part.is_expensive, part._tolerance = True, _START_TOLERANCE
@@ -458,8 +380,6 @@ def posterior_by_inducing_items(
 ) -> LaplacePosterior:
     r"""See :func:`~botorch_pref.inference.laplace_posterior`; coordinates are whitened.
 
-    The system keeps a Hessian near the mode, and rows that are few, for answers to be added.
-
     Raises:
         UnsupportedError: If the prior requires a gradient: that of a posterior through
             inducing items is not implemented.
@@ -470,20 +390,17 @@ def posterior_by_inducing_items(
             "its items or hyperparameters."
         )
     with torch.no_grad():
-        if start is not None:
-            system.hold(system.held)
         if variance_weight is not None:
             system.tighten()
         mode, state = find_mode_and_state(system, start=start)
         if variance_weight is None:
             factor = system.factor_at(state)
-            system.hold(factor.cholesky)
             # A search that ends early leaves a step by the Hessian that covariances need anyway.
             move = torch.where(mode.converged, factor.solve(state.gradient), 0.0)
             mode = mode._replace(weights=mode.weights + move)
         else:
-            system.hold(state.cholesky)
             factor = system.factor(variance_weight)
+        system.forget()
         return LaplacePosterior(system, mode.weights, factor.gamma(), mode)
 
 
@@ -557,13 +474,13 @@ class _Slope:
         self.latent_slope = torch.empty_like(state.latent)
         total = torch.zeros_like(state.weights)
         for (rows, observations), design in system.design():
-            latent, curvature = state.latent[rows], state.curvature[rows]
-            _, _, third = observations.derivatives(latent)
+            latent, curvature = state.latent[rows], state.curvature.weight[rows]
+            _, own = observations.derivatives(latent)
             explained = design.square().sum(-1)
             lost = variance_rows(system.kernel, observations.map) - explained
             left = explained - ((design @ self.shrink) * design).sum(-1)
             self.lost += curvature @ lost
-            self.latent_slope[rows] = slope = 0.5 * third * (left + lost)
+            self.latent_slope[rows] = slope = 0.5 * own.contract(left + lost)
             total += slope @ design
         self.moved = self.factor.solve(total)
 
@@ -574,8 +491,8 @@ class _Slope:
         z, q = self.state.weights, self.moved
         for block, design in self.system.design():
             rows, observations = block
-            curvature = self.state.curvature[rows]
-            score, _, _ = observations.derivatives(self.state.latent[rows])
+            curvature = self.state.curvature.weight[rows]
+            score, _ = observations.derivatives(self.state.latent[rows])
             moved = self.latent_slope[rows] - curvature * (design @ q)
             latent[rows] = score + moved
             if not any(wanted):

@@ -72,7 +72,7 @@ def find_mode_and_state(
         newton.run()
         mode = newton.result()
         failed = not bool(mode.converged.all())
-    if system.observations.has_residuals and isinstance(system, ExactSystem):
+    if not system.observations.has_bounded_scores and isinstance(system, ExactSystem):
         mode = _with_solved_weights(system, mode)
     if failed:
         _warn_of_non_convergence(mode, max_steps)
@@ -189,7 +189,7 @@ def _with_solved_weights(system: ExactSystem, mode: LaplaceMode) -> LaplaceMode:
     weights themselves damps it.
     """
     shift = system.map.apply(matvec(system.covariance, system.map.adjoint(mode.weights)))
-    score, curvature, _ = system.observations.derivatives(system.prior_latent + shift)
+    score, curvature = system.observations.derivatives(system.prior_latent + shift)
     step = system.factor(curvature).solve_adjoint(score - mode.weights)
     return mode._replace(weights=mode.weights + step)
 

@@ -1,22 +1,245 @@
-r"""What was observed: blocks, stacked into one incidence map and one likelihood.
+r"""What was observed: blocks, stacked into one incidence matrix and one likelihood.
 
-Notation as in :mod:`botorch_pref.data.blocks`.
+Notation as in :mod:`botorch_pref.data.blocks`; ``M`` is the number of latent values of all
+blocks, ``H: M x n`` their sparse map, ``eta = H f: ... x M``, and ``W = S S^T: M x M`` the
+curvature, minus the second derivatives of the log likelihood. It is diagonal where every
+observation has one latent value; else block diagonal.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Size, Tensor
 
 from botorch_pref.data.blocks import Block
-from botorch_pref.inference.incidence import Incidence
-from botorch_pref.likelihoods import StandardNormal
+from botorch_pref.inference.incidence import IdentityIncidence, Incidence
+
+Marginals = Tensor | list[Tensor]
+
+
+class Curvature(ABC):
+    """``W = S S^T``, its derivatives, and what inference does with them.
+
+    Marginals are the entries of an ``M x M`` matrix at which ``W`` may differ from zero: ``... x
+    M``-dim, or for each block ``... x m x r x r``-dim.
+    """
+
+    @property
+    @abstractmethod
+    def weight(self) -> Tensor:
+        """The ``... x M``-dim diagonal of ``W``."""
+
+    @abstractmethod
+    def __getitem__(self, elements: Tensor) -> Curvature:
+        """Some elements of the batch."""
+
+    @abstractmethod
+    def apply(self, vector: Tensor) -> Tensor:
+        """``W v`` for ``v: ... x M``."""
+
+    @abstractmethod
+    def root(self, vector: Tensor) -> Tensor:
+        """``S v`` for ``v: ... x M``."""
+
+    @abstractmethod
+    def root_adjoint(self, vector: Tensor) -> Tensor:
+        """``S^T v`` for ``v: ... x M``."""
+
+    @abstractmethod
+    def scale(self, matrix: Tensor) -> Tensor:
+        """``S^T P S`` for a symmetric ``P: ... x M x M``."""
+
+    @abstractmethod
+    def unscale(self, matrix: Tensor) -> Tensor:
+        """``S G S^T`` for a symmetric ``G: ... x M x M``."""
+
+    @abstractmethod
+    def quadratic(self, rows: Tensor) -> Tensor:
+        """``Z^T W Z: ... x q x q`` for ``Z: M x q``."""
+
+    @abstractmethod
+    def laplacian(self, incidence: Incidence) -> Tensor:
+        """``H^T W H: ... x n x n``."""
+
+    @abstractmethod
+    def marginals(self, left: Tensor, right: Tensor) -> Marginals:
+        """Those of ``X Y^T`` for ``X, Y: ... x M x q``."""
+
+    @abstractmethod
+    def marginals_of(self, incidence: Incidence | IdentityIncidence, matrix: Tensor) -> Marginals:
+        """Those of ``H G H^T`` for ``G: ... x n x n``."""
+
+    @abstractmethod
+    def contract(self, marginals: Marginals) -> Tensor:
+        """``sum_bc T_abc V_bc: ... x M`` of third derivatives ``T`` and marginals ``V``."""
+
+
+class DiagonalCurvature(Curvature):
+    r"""Where every observation has one latent value.
+
+    Args:
+        weight: ``... x M``-dim diagonal.
+        third: ``... x M``-dim third derivatives of the log likelihood, if they are needed.
+    """
+
+    def __init__(self, weight: Tensor, third: Tensor | None = None) -> None:
+        self._weight, self.third = weight, third
+
+    @property
+    def weight(self) -> Tensor:
+        """See the base class."""
+        return self._weight
+
+    def __getitem__(self, elements: Tensor) -> DiagonalCurvature:
+        """See the base class; third derivatives are left out."""
+        return DiagonalCurvature(self.weight[elements])
+
+    @cached_property
+    def _root(self) -> Tensor:
+        return self.weight.sqrt()
+
+    def apply(self, vector: Tensor) -> Tensor:
+        """See the base class."""
+        return self.weight * vector
+
+    def root(self, vector: Tensor) -> Tensor:
+        """See the base class."""
+        return self._root * vector
+
+    def root_adjoint(self, vector: Tensor) -> Tensor:
+        """See the base class."""
+        return self._root * vector
+
+    def scale(self, matrix: Tensor) -> Tensor:
+        """See the base class."""
+        return self._root.unsqueeze(-1) * matrix * self._root.unsqueeze(-2)
+
+    def unscale(self, matrix: Tensor) -> Tensor:
+        """See the base class."""
+        return self.scale(matrix)
+
+    def quadratic(self, rows: Tensor) -> Tensor:
+        """See the base class."""
+        # One tall product is far cheaper than a batch of small ones.
+        scaled = rows.mT * self.weight.unsqueeze(-2)
+        product = scaled.flatten(end_dim=-2) @ rows
+        return product.view(*scaled.shape[:-1], rows.shape[-1])
+
+    def laplacian(self, incidence: Incidence) -> Tensor:
+        """See the base class."""
+        return incidence.laplacian(self.weight)
+
+    def marginals(self, left: Tensor, right: Tensor) -> Tensor:
+        """See the base class."""
+        return (left * right).sum(-1)
+
+    def marginals_of(self, incidence: Incidence | IdentityIncidence, matrix: Tensor) -> Tensor:
+        """See the base class."""
+        return incidence.diagonal(matrix)
+
+    def contract(self, marginals: Marginals) -> Tensor:
+        """See the base class."""
+        assert self.third is not None
+        assert isinstance(marginals, Tensor)
+        return self.third * marginals
+
+
+class BlockCurvature(Curvature):
+    r"""Where some observations have several latent values.
+
+    Args:
+        roots: For each block, in order, ``... x m x r x r``-dim roots of the curvatures.
+        thirds: For each block ``... x m x r x r x r``-dim third derivatives, if they are needed.
+    """
+
+    def __init__(self, roots: Sequence[Tensor], thirds: Sequence[Tensor] = ()) -> None:
+        self.roots, self.thirds = tuple(roots), tuple(thirds)
+
+    @property
+    def weight(self) -> Tensor:
+        """See the base class."""
+        return torch.cat([s.square().sum(-1).flatten(-2) for s in self.roots], dim=-1)
+
+    def __getitem__(self, elements: Tensor) -> BlockCurvature:
+        """See the base class; third derivatives are left out."""
+        return BlockCurvature([root[elements] for root in self.roots])
+
+    def apply(self, vector: Tensor) -> Tensor:
+        """See the base class."""
+        return self.root(self.root_adjoint(vector))
+
+    def root(self, vector: Tensor) -> Tensor:
+        """See the base class."""
+        return self._rows(vector.unsqueeze(-1)).squeeze(-1)
+
+    def root_adjoint(self, vector: Tensor) -> Tensor:
+        """See the base class."""
+        return self.adjoint_rows(vector.unsqueeze(-1)).squeeze(-1)
+
+    def scale(self, matrix: Tensor) -> Tensor:
+        """See the base class."""
+        return self.adjoint_rows(self.adjoint_rows(matrix).mT)
+
+    def unscale(self, matrix: Tensor) -> Tensor:
+        """See the base class."""
+        return self._rows(self._rows(matrix).mT)
+
+    def quadratic(self, rows: Tensor) -> Tensor:
+        """See the base class."""
+        scaled = self.adjoint_rows(rows)
+        return scaled.mT @ scaled
+
+    def laplacian(self, incidence: Incidence) -> Tensor:
+        """See the base class."""
+        return incidence.spread(self._rows(self.adjoint_rows(incidence.dense(self.roots[0]))))
+
+    def marginals(self, left: Tensor, right: Tensor) -> list[Tensor]:
+        """See the base class."""
+        pairs = zip(self._by_observation(left), self._by_observation(right), strict=True)
+        return [x @ y.mT for x, y in pairs]
+
+    def marginals_of(
+        self, incidence: Incidence | IdentityIncidence, matrix: Tensor
+    ) -> list[Tensor]:
+        """See the base class."""
+        return self.marginals(incidence.rows(matrix), incidence.dense(matrix))
+
+    def contract(self, marginals: Marginals) -> Tensor:
+        """See the base class."""
+        parts = zip(self.thirds, marginals, strict=True)
+        found = [torch.einsum("...abc,...bc->...a", t, v).flatten(-2) for t, v in parts]
+        return torch.cat(found, dim=-1)
+
+    def adjoint_rows(self, matrix: Tensor) -> Tensor:
+        """``S^T X`` for ``X: ... x M x q``."""
+        return self._products([root.mT for root in self.roots], matrix)
+
+    def _rows(self, matrix: Tensor) -> Tensor:
+        """``S X`` for ``X: ... x M x q``."""
+        return self._products(self.roots, matrix)
+
+    def _products(self, blocks: Sequence[Tensor], matrix: Tensor) -> Tensor:
+        parts = zip(blocks, self._by_observation(matrix), strict=True)
+        return torch.cat([(block @ part).flatten(-3, -2) for block, part in parts], dim=-2)
+
+    def _by_observation(self, matrix: Tensor) -> list[Tensor]:
+        """``... x M x q`` rows as ``... x m x r x q``-dim parts, one a block."""
+        shapes = [root.shape[-3:-1] for root in self.roots]
+        parts = matrix.split([m * r for m, r in shapes], dim=-2)
+        return [part.unflatten(-2, shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def as_curvature(curvature: Curvature | Tensor) -> Curvature:
+    """A curvature, of which a tensor is the diagonal."""
+    return DiagonalCurvature(curvature) if isinstance(curvature, Tensor) else curvature
 
 
 class Observations:
-    r"""Blocks stacked into one map and one elementwise likelihood.
+    r"""Blocks stacked into one incidence matrix and one likelihood.
 
     Args:
         blocks: At least one block, all with the same leading batch dimensions.
@@ -26,13 +249,16 @@ class Observations:
     def __init__(self, blocks: Sequence[Block], num_items: int) -> None:
         self.blocks = tuple(blocks)
         self.num_items = num_items
-        self.map = self._stack_maps()
+        self.is_elementwise = all(block.latent_dim == 1 for block in self.blocks)
+        self.map = self._stack_incidence()
         weights = [block.weight for block in self.blocks]
+        if not self.is_elementwise:
+            weights = [b.weight.repeat_interleave(b.latent_dim, dim=-1) for b in self.blocks]
         self.weight = weights[0] if len(weights) == 1 else torch.cat(weights, dim=-1)
 
     @property
     def num_rows(self) -> int:
-        """The number ``m`` of rows."""
+        """The number ``M`` of latent values."""
         return self.weight.shape[-1]
 
     @property
@@ -41,56 +267,106 @@ class Observations:
         return self.weight.shape[:-1]
 
     @property
-    def has_residuals(self) -> bool:
-        """Whether there are rows whose scores have no bound."""
-        return any(isinstance(block.likelihood, StandardNormal) for block in self.blocks)
+    def has_bounded_scores(self) -> bool:
+        """Whether the weights bound all scores, so that measured values are not among the rows."""
+        return all(block.likelihood.has_bounded_score for block in self.blocks)
 
     def score_scale(self, prior_latent: Tensor) -> Tensor:
-        """How large the scores ``... x m`` can be, by their weights or the prior's residuals."""
+        """How large the scores ``... x M`` can be, by their weights or the prior's residuals."""
         scale = self.weight.amax(-1)
-        return torch.maximum(scale, prior_latent.abs().amax(-1)) if self.has_residuals else scale
+        if self.has_bounded_scores:
+            return scale
+        return torch.maximum(scale, prior_latent.abs().amax(-1))
 
     def select(self, elements: Tensor | slice | int) -> Observations:
         """Some elements of the first batch dimension, or one without that dimension."""
         return Observations([block.select(elements) for block in self.blocks], self.num_items)
 
+    def rows(self, kept: slice | Tensor) -> Observations:
+        """Some of unbatched observations: a slice without a step, or ascending indices."""
+        blocks, first = [], 0
+        for block in self.blocks:
+            last = first + block.weight.shape[-1]
+            own: slice | Tensor
+            if isinstance(kept, slice):
+                start, stop = max(kept.start, first), min(kept.stop, last)
+                own = slice(start - first, max(start, stop) - first)
+            else:
+                own = kept[(kept >= first) & (kept < last)] - first
+            part = block.rows(own)
+            if part.weight.shape[-1]:
+                blocks.append(part)
+            first = last
+        return Observations(blocks, self.num_items)
+
     def log_prob(self, latent: Tensor) -> Tensor:
-        """Log probability of each row at ``eta: ... x m``."""
+        """Log probability of each observation at ``eta: ... x M``."""
         parts = [
             block.likelihood.log_prob(part, block.answer, block.weight)
             for block, part in zip(self.blocks, self._split(latent), strict=True)
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
-    def derivatives(self, latent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Score, curvature and third derivative of each row at ``eta: ... x m``."""
+    def derivatives(self, latent: Tensor) -> tuple[Tensor, Curvature]:
+        """The ``... x M``-dim score and the curvature at ``eta: ... x M``."""
         parts = [
             block.likelihood.derivatives(part, block.answer, block.weight)
             for block, part in zip(self.blocks, self._split(latent), strict=True)
         ]
+        if not self.is_elementwise:
+            return self._block_derivatives(parts)
         if len(parts) == 1:
-            return parts[0]
-        score, curvature, third = (torch.cat(p, dim=-1) for p in zip(*parts, strict=True))
-        return score, curvature, third
+            score, curvature, third = parts[0]
+        else:
+            score, curvature, third = (torch.cat(p, dim=-1) for p in zip(*parts, strict=True))
+        return score, DiagonalCurvature(curvature, third)
+
+    def _block_derivatives(
+        self, parts: Sequence[tuple[Tensor, Tensor, Tensor]]
+    ) -> tuple[Tensor, BlockCurvature]:
+        scores, roots, thirds = [], [], []
+        for block, (score, root, third) in zip(self.blocks, parts, strict=True):
+            if block.latent_dim == 1:
+                score, third = score.unsqueeze(-1), third[..., None, None, None]
+                root = root.sqrt()[..., None, None]
+            scores.append(score.flatten(-2))
+            roots.append(root)
+            thirds.append(third)
+        return torch.cat(scores, dim=-1), BlockCurvature(roots, thirds)
 
     def _split(self, latent: Tensor) -> Sequence[Tensor]:
-        if len(self.blocks) == 1:
+        """The latent values of each block, ``... x m`` or ``... x m x r``."""
+        if len(self.blocks) == 1 and self.is_elementwise:
             return (latent,)
-        return latent.split([b.answer.shape[-1] for b in self.blocks], dim=-1)
+        parts = latent.split([block.num_rows for block in self.blocks], dim=-1)
+        return [
+            part if block.latent_dim == 1 else part.unflatten(-1, (-1, block.latent_dim))
+            for block, part in zip(self.blocks, parts, strict=True)
+        ]
 
-    def _stack_maps(self) -> Incidence:
-        if len(self.blocks) == 1:
+    def _stack_incidence(self) -> Incidence:
+        if len(self.blocks) == 1 and self.is_elementwise:
             block = self.blocks[0]
-            return Incidence(block.items, block.coefficients, self.num_items)
+            return Incidence(block.items, block.design[0], self.num_items)
         # A row with fewer items than the widest repeats its first one with factor 0.
-        width = max(len(block.coefficients) for block in self.blocks)
+        rows = [[_nonzero(row) for row in block.design] for block in self.blocks]
+        width = max(len(row) for block in rows for row in block)
         items, factors = [], []
-        for block in self.blocks:
-            missing, rows = width - len(block.coefficients), block.items.shape[-2:-1]
-            padding = block.items[..., :1].expand(*block.items.shape[:-1], missing)
-            items.append(torch.cat([block.items, padding], dim=-1))
-            row = (*block.coefficients, *([0.0] * missing))
-            # Filled where they are: a list would be sent to a device, which waits for it.
-            factors.append([block.weight.new_full(rows, factor) for factor in row])
+        for block, design in zip(self.blocks, rows, strict=True):
+            padded = [row + [(row[0][0], 0.0)] * (width - len(row)) for row in design]
+            places = [[position for position, _ in row] for row in padded]
+            # One place after the other: a list of them would be sent to a device, which waits.
+            chosen = [torch.stack([block.items[..., j] for j in row], -1) for row in places]
+            items.append(torch.stack(chosen, dim=-2).flatten(-3, -2))
+            columns = []
+            for column in zip(*padded, strict=True):
+                filled = [block.weight.new_full(block.items.shape[-2:-1], c) for _, c in column]
+                columns.append(torch.stack(filled, dim=-1).flatten())
+            factors.append(columns)
         columns = [torch.cat(column) for column in zip(*factors, strict=True)]
         return Incidence(torch.cat(items, dim=-2), columns, self.num_items)
+
+
+def _nonzero(row: Sequence[float]) -> list[tuple[int, float]]:
+    """The positions and the values of the coefficients that differ from zero."""
+    return [(j, c) for j, c in enumerate(row) if c] or [(0, 0.0)]

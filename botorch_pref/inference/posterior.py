@@ -140,13 +140,13 @@ class _Posterior(Function):
         mode: LaplaceMode,
         variance_weight: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        _, curvature, third = system.observations.derivatives(mode.latent)
+        _, curvature = system.observations.derivatives(mode.latent)
         factor = system.factor(curvature if variance_weight is None else variance_weight)
         gamma = factor.gamma()
         # An output kept on the context would be a cycle, and stay until collected.
         ctx.save_for_backward(gamma)
         ctx.system, ctx.mode = system, mode
-        ctx.curvature, ctx.third, ctx.factor = curvature, third, factor
+        ctx.curvature, ctx.factor = curvature, factor
         ctx.answer_free = variance_weight is not None
         ctx.shapes = covariance.shape, prior_latent.shape
         return system.map.adjoint(mode.weights).clone(), gamma
@@ -158,12 +158,14 @@ class _Posterior(Function):
         system, (gamma,) = ctx.system, ctx.saved_tensors
         factor = system.factor(ctx.curvature) if ctx.answer_free else ctx.factor
         grad_gamma = 0.5 * (grad_gamma + grad_gamma.transpose(-1, -2))
-        moved = -ctx.curvature * system.map.apply(grad_weights)
+        curvature = ctx.curvature
+        moved = -curvature.apply(system.map.apply(grad_weights))
         if not ctx.answer_free:
             shrink = -system.covariance @ gamma
             shrink.diagonal(dim1=-2, dim2=-1).add_(1.0)
             inner = shrink @ grad_gamma @ shrink.transpose(-1, -2)
-            moved = moved - ctx.third * system.map.diagonal(inner)
+            marginals = curvature.marginals_of(system.map, inner)
+            moved = moved - curvature.contract(marginals)
         moved = factor.solve_adjoint(moved)
         alpha = system.map.adjoint(ctx.mode.weights)
         grad_covariance = symmetric_outer(system.map.adjoint(moved), alpha)

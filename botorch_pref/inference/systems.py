@@ -27,7 +27,14 @@ from torch import Size, Tensor
 from torch.linalg import solve_triangular
 
 from botorch_pref.inference.incidence import IdentityIncidence, Incidence, broadcast
-from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.observations import (
+    BlockCurvature,
+    Curvature,
+    DiagonalCurvature,
+    Marginals,
+    Observations,
+    as_curvature,
+)
 
 _SMALL = 64  # roots of the rounding unit
 
@@ -40,7 +47,7 @@ class NewtonState:
         latent: ``... x m``-dim latent values ``eta``.
         weights: What :attr:`LaplaceMode.weights` would be, were this the mode.
         objective: ``...``-dim log joint density.
-        curvature: ``... x m``-dim curvature ``w``.
+        curvature: The curvature; through inducing items its ``m``-dim diagonal.
         gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
         distance: ``...``-dim size of the gradient, in the system's own measure.
         cholesky: ``... x r x r``-dim factor of the Hessian, or of one near by, if known.
@@ -51,7 +58,7 @@ class NewtonState:
     latent: Tensor
     weights: Tensor
     objective: Tensor
-    curvature: Tensor
+    curvature: Curvature
     gradient: Tensor
     distance: Tensor
     cholesky: Tensor | None = None
@@ -114,8 +121,8 @@ class System(ABC):
         """Newton's direction, and the slope of the objective along it; ``slow`` as in the state."""
 
     @abstractmethod
-    def factor(self, curvature: Tensor) -> Factor:
-        """Factor the Hessian at a curvature ``... x m``."""
+    def factor(self, curvature: Tensor | Curvature) -> Factor:
+        """Factor the Hessian at a curvature, of which a tensor is the diagonal."""
 
 
 class ExactSystem(System):
@@ -154,7 +161,7 @@ class ExactSystem(System):
     def evaluate(self, z: Tensor) -> NewtonState:
         """See the base class; the distance is relative to the terms of the gradient."""
         latent, objective = self._objective(z)
-        score, curvature, _ = self.observations.derivatives(latent)
+        score, curvature = self.observations.derivatives(latent)
         gradient = self.gradient(score, z)
         distance = gradient.abs().amax(-1) / self._scale
         kept = self._kept
@@ -209,7 +216,7 @@ class ExactSystem(System):
         """The size of the terms whose difference :meth:`gradient` is, one an element."""
 
     @abstractmethod
-    def factor(self, curvature: Tensor) -> ExactFactor:
+    def factor(self, curvature: Tensor | Curvature) -> ExactFactor:
         """See the base class."""
 
 
@@ -253,20 +260,15 @@ class DualSystem(ExactSystem):
         direction = self._hessian(state, slow).solve_adjoint(state.gradient)
         return direction, (state.gradient * self.latent(direction)).sum(-1)
 
-    def factor(self, curvature: Tensor) -> DualFactor:
+    def factor(self, curvature: Tensor | Curvature) -> DualFactor:
         """See the base class."""
         return DualFactor(self.covariance, curvature)
 
 
 class PrimalSystem(ExactSystem):
-    r"""Coordinates are the utilities; the representer weights are one an item.
-
-    Attributes:
-        order: ``r`` rows of which the root is a triangle, if there are any; None for all in order.
-    """
+    """Coordinates are the utilities; the representer weights are one an item."""
 
     map: Incidence
-    order: Tensor | None = None
 
     def __init__(
         self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
@@ -276,7 +278,7 @@ class PrimalSystem(ExactSystem):
 
     @cached_property
     def root(self) -> Tensor:
-        """The ``... x n x r``-dim root of the covariance; may be set where it is known."""
+        """The ``... x n x n``-dim root of the covariance."""
         return prior_root(self.covariance.detach())
 
     @property
@@ -315,7 +317,7 @@ class PrimalSystem(ExactSystem):
         direction = solve_vector(cholesky, gradient)
         return direction, (gradient * direction).sum(-1)
 
-    def factor(self, curvature: Tensor) -> PrimalFactor:
+    def factor(self, curvature: Tensor | Curvature) -> PrimalFactor:
         """See the base class."""
         return PrimalFactor(self, curvature)
 
@@ -397,54 +399,62 @@ class Factor(ABC):
 class ExactFactor(Factor):
     """That of a system which loses nothing of the prior."""
 
-    @abstractmethod
-    def solve_adjoint(self, x: Tensor) -> Tensor:
-        """``t: ... x m`` with ``(I + W P) t = x``."""
+    curvature: Curvature
 
     @abstractmethod
-    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
-        """Derivative of ``-1/2 log det`` with respect to the latent values."""
+    def solve_adjoint(self, x: Tensor) -> Tensor:
+        """``t: ... x M`` with ``(I + W P) t = x``."""
+
+    @abstractmethod
+    def marginals(self, gamma: Tensor) -> Marginals:
+        """Posterior variances of the latent values, or their covariances where ``W`` has any."""
 
 
 class DualFactor(ExactFactor):
-    """Cholesky of ``B = I + S P S``."""
+    """Cholesky of ``B = I + S^T P S``."""
 
-    def __init__(self, covariance: Tensor, curvature: Tensor) -> None:
+    def __init__(self, covariance: Tensor, curvature: Tensor | Curvature) -> None:
         self.covariance = covariance
-        self.curvature = curvature
-        self.root = curvature.sqrt()
-        scaled = self.root.unsqueeze(-1) * covariance * self.root.unsqueeze(-2)
+        self.curvature = as_curvature(curvature)
+        scaled = self.curvature.scale(covariance)
         scaled.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(scaled).L
 
     def gamma(self) -> Tensor:
         """See the base class."""
-        # All of ``S B^{-1} S`` is wanted, and LAPACK makes no full products of triangles for it;
+        # All of ``S B^{-1} S^T`` is wanted, and LAPACK makes no full products of triangles for it;
         # the smallest eigenvalue of ``B`` is 1 or more.
-        inverse = torch.cholesky_inverse(self.cholesky)
-        return self.root.unsqueeze(-1) * inverse * self.root.unsqueeze(-2)
+        return self.curvature.unscale(torch.cholesky_inverse(self.cholesky))
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
         """See the base class."""
-        right = self.root * matvec(self.covariance, x)
-        return x - self.root * solve_vector(self.cholesky, right)
+        right = self.curvature.root_adjoint(matvec(self.covariance, x))
+        return x - self.curvature.root(solve_vector(self.cholesky, right))
 
-    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
+    def marginals(self, gamma: Tensor) -> Marginals:
         """See the base class."""
-        # 1/2 var(eta_i | y) * third_i, with the variance (1 - gamma_ii / w_i) / w_i.
-        # A curvature of zero comes with a third derivative of zero.
-        shrunk = gamma.diagonal(dim1=-2, dim2=-1)
-        curvature = self.curvature.clamp_min(torch.finfo(third.dtype).tiny)
-        return 0.5 * (third / curvature) * (1.0 - shrunk / curvature)
+        curvature = self.curvature
+        if isinstance(curvature, DiagonalCurvature):
+            weight = curvature.weight.clamp_min(torch.finfo(gamma.dtype).tiny)
+            return (1.0 - gamma.diagonal(dim1=-2, dim2=-1) / weight) / weight
+        assert isinstance(curvature, BlockCurvature)  # its blocks may be singular
+        right = curvature.adjoint_rows(self.covariance)
+        half = solve_triangular(self.cholesky, right, upper=False).mT
+        identity = IdentityIncidence()
+        parts = (
+            curvature.marginals_of(identity, self.covariance),
+            curvature.marginals(half, half),
+        )
+        return [prior - explained for prior, explained in zip(*parts, strict=True)]
 
 
 class PrimalFactor(ExactFactor):
     """Cholesky of ``M = I + R^T L_W R``."""
 
-    def __init__(self, system: PrimalSystem, curvature: Tensor) -> None:
+    def __init__(self, system: PrimalSystem, curvature: Tensor | Curvature) -> None:
         self.system = system
-        self.curvature = curvature
-        self.laplacian = system.map.laplacian(curvature)
+        self.curvature = as_curvature(curvature)
+        self.laplacian = self.curvature.laplacian(system.map)
         hessian = system.root.transpose(-1, -2) @ self.laplacian @ system.root
         hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(hessian).L
@@ -457,12 +467,12 @@ class PrimalFactor(ExactFactor):
     def solve_adjoint(self, x: Tensor) -> Tensor:
         """See the base class."""
         solution = solve_vector(self.cholesky, self.system.coordinates(x))
-        return x - self.curvature * self.system.latent(solution)
+        return x - self.curvature.apply(self.system.latent(solution))
 
-    def log_det_slope(self, gamma: Tensor, third: Tensor) -> Tensor:
+    def marginals(self, gamma: Tensor) -> Marginals:
         """See the base class."""
-        variance = self.system.map.columns(self._half()).square().sum(-2)
-        return 0.5 * variance * third
+        half = self.system.map.columns(self._half()).mT
+        return self.curvature.marginals(half, half)
 
     def _half(self) -> Tensor:
         # The posterior covariance of the utilities is the square of this.

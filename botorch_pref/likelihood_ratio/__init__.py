@@ -1,7 +1,6 @@
 r"""Likelihood-ratio confidence sets: functions of tensors that know no model."""
 
 from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet
-from botorch_pref.likelihood_ratio.choices import ChoiceLikelihood, choice_block
 from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
 from botorch_pref.likelihood_ratio.program import (
     FINAL,
@@ -15,13 +14,11 @@ __all__ = [
     "FINAL",
     "SCREENING",
     "Bound",
-    "ChoiceLikelihood",
     "ConfidenceSet",
     "LeastAdvantage",
     "LikelihoodProgram",
     "MaximumLikelihood",
     "Whitening",
-    "choice_block",
     "least_advantage",
     "whiten",
 ]

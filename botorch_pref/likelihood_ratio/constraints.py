@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.observations import Curvature, Observations, as_curvature
 
 
 class Likelihood(NamedTuple):
@@ -28,12 +28,16 @@ class Likelihood(NamedTuple):
     Attributes:
         value: ``...``-dim log likelihoods ``ell``.
         gradient: ``... x q``-dim gradients in ``v``.
-        curvature: ``... x m``-dim curvatures of the rows.
+        curvature: Minus the Hessian in the answers' latent values.
     """
 
     value: Tensor
     gradient: Tensor
-    curvature: Tensor
+    curvature: Curvature
+
+    def select(self, keep: Tensor) -> Likelihood:
+        """That of some elements of a batch."""
+        return Likelihood(self.value[keep], self.gradient[keep], self.curvature[keep])
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +98,8 @@ class Constraints:
         latent = values[..., : self.num_answers]
         if self.observations is None:
             gradient = values.new_zeros(*values.shape[:-1], self.rows.shape[-1])
-            return Likelihood(log_likelihood, gradient, latent)
-        score, curvature, _ = self.observations.derivatives(latent)
+            return Likelihood(log_likelihood, gradient, as_curvature(latent))
+        score, curvature = self.observations.derivatives(latent)
         return Likelihood(log_likelihood, score @ self.answer_rows, curvature)
 
     def margins(self, point: Tensor, values: Tensor, log_likelihood: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from botorch_pref.inference.observations import Curvature, as_curvature
 from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet
 
 _TINY = 1e-12  # what rounding leaves of a multiplier, or of a boundary's hold
@@ -35,8 +36,7 @@ def upper_curvature(
     u, w = bound.coordinates, bound.beyond
     level = _level_at(confidence, u)
     nu, mu = _multipliers(torch.cat([g, s.unsqueeze(-1)], -1), u, w, level.gradient)
-    scaled = level.rows.T * (mu.unsqueeze(-1) * level.curvature).unsqueeze(-2)
-    hessian = (scaled.flatten(0, 1) @ level.rows).view(*u.shape, u.shape[-1])
+    hessian = mu[:, None, None] * level.curvature.quadratic(level.rows)
     hessian.diagonal(dim1=-2, dim2=-1).add_(nu.unsqueeze(-1))
     of_level = mu.sqrt().unsqueeze(-1) * level.gradient
     normals = torch.stack([nu.sqrt().unsqueeze(-1) * u, of_level], dim=-1)
@@ -59,7 +59,7 @@ class _Level(NamedTuple):
     """The level at some points: nothing where there is none."""
 
     rows: Tensor
-    curvature: Tensor
+    curvature: Curvature
     gradient: Tensor
     margin: Tensor
 
@@ -68,10 +68,12 @@ def _level_at(confidence: ConfidenceSet, u: Tensor) -> _Level:
     program, level = confidence.program, confidence.constraints.level
     if level is None or program.observations is None:
         nothing = program.root[:0]
-        return _Level(nothing, u[:, :0], torch.zeros_like(u), torch.ones_like(u[:, 0]))
+        return _Level(
+            nothing, as_curvature(u[:, :0]), torch.zeros_like(u), torch.ones_like(u[:, 0])
+        )
     rows = program.observations.map.rows(program.root)
     latent = u @ rows.T
-    score, curvature, _ = program.observations.derivatives(latent)
+    score, curvature = program.observations.derivatives(latent)
     margin = program.observations.log_prob(latent).sum(-1) - level
     return _Level(rows, curvature, score @ rows, margin.clamp_min(0.0))
 

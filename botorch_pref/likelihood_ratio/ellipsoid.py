@@ -28,7 +28,7 @@ class Ellipsoid:
         alpha = max(slack, _LEAST_SLACK)
         likelihood = constraints.likelihood(constraints.rows @ v)
         rows = constraints.answer_rows
-        quadratic = rows.T @ (likelihood.curvature.unsqueeze(-1) * rows) / (2.0 * alpha)
+        quadratic = likelihood.curvature.quadratic(rows) / (2.0 * alpha)
         towards = quadratic @ v + 0.5 * likelihood.gradient / alpha
         whole = quadratic + torch.eye(len(v)).to(v)
         self.factor = torch.linalg.cholesky_ex(whole).L

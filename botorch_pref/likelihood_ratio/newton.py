@@ -18,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from botorch_pref.inference.observations import as_curvature
 from botorch_pref.inference.systems import matvec
 from botorch_pref.likelihood_ratio.constraints import Constraints, Likelihood
 
@@ -62,7 +63,7 @@ class State:
         """Some of the elements."""
         names = [f.name for f in fields(self) if f.name != "likelihood"]
         parts = {name: getattr(self, name)[keep] for name in names}
-        return replace(self, likelihood=Likelihood(*(x[keep] for x in self.likelihood)), **parts)
+        return replace(self, likelihood=self.likelihood.select(keep), **parts)
 
     def tried(
         self, constraints: Constraints, move: Tensor, lengths: Tensor
@@ -167,14 +168,11 @@ class Newton:
 
     def _hessian(self, nu: Tensor) -> Tensor:
         """``H: E x q x q``."""
-        state, rows = self.state, self.constraints.rows
-        diagonal = state.weight.unsqueeze(-1) * state.likelihood.curvature
+        state, rows = self.state, self.constraints.answer_rows
+        hessian = state.weight[:, None, None] * state.likelihood.curvature.quadratic(rows)
         if self.constraints.box is not None:
             above, below = self.constraints.box_sides(state.multipliers / state.margins)
-            diagonal = torch.cat([diagonal, above + below], dim=-1)
-        # One tall product is far cheaper than a batch of small ones.
-        scaled = self.constraints.columns * diagonal.unsqueeze(-2)
-        hessian = (scaled.flatten(0, 1) @ rows).view(*scaled.shape[:2], rows.shape[-1])
+            hessian = hessian + as_curvature(above + below).quadratic(self.constraints.box_rows)
         hessian.diagonal(dim1=-2, dim2=-1).add_(nu)
         return hessian
 

@@ -2,7 +2,6 @@ r"""Judgements as rows over distinct items: built, extended, and merged for infe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from botorch_pref.data.blocks import match_items, merge_rows
 from botorch_pref.data.checks import check_like, check_shape
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import Block
-from botorch_pref.likelihood_ratio.choices import ChoiceLikelihood
 from botorch_pref.likelihoods import BernoulliLikelihood
 
 DUEL, LABEL = (1.0, -1.0), (1.0,)
@@ -98,10 +96,8 @@ def merged(blocks: Sequence[Block], num_items: int) -> list[Block]:
 
 
 def number_of_answers(block: Block) -> int:
-    """How often somebody answered; the rows of a choice are one answer."""
-    link = block.likelihood
-    rows = math.comb(link.num_items, 2) if isinstance(link, ChoiceLikelihood) else 1
-    return round(float(block.weight.sum()) / rows)
+    """How often somebody answered."""
+    return round(float(block.weight.sum()))
 
 
 def asked_duels(blocks: Sequence[Block]) -> Tensor:

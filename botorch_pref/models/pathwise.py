@@ -42,7 +42,8 @@ from torch.quasirandom import SobolEngine
 from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
 from botorch_pref.inference import ExactSystem, InducingSystem
 from botorch_pref.inference.inducing import draw_weights
-from botorch_pref.models.base import LaplaceGP
+from botorch_pref.inference.observations import as_curvature
+from botorch_pref.models.laplace_gp import LaplaceGP
 
 NUM_FEATURES = 4096
 NUM_NYSTROM_POINTS = 512
@@ -154,13 +155,13 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
     if isinstance(side, InducingSystem):
         return draw_weights(found, deviation, _normal(deviation.shape, deviation))
     assert isinstance(side, ExactSystem)  # there are no others
-    curvature = model.variance_weight()
-    if curvature is None:
-        _, curvature, _ = observations.derivatives(found.mode.latent)
-    scaling = model.node_scaling()
+    _, curvature = observations.derivatives(found.mode.latent)
+    if (answer_free := model.variance_weight()) is not None:
+        curvature = as_curvature(answer_free)
+    scaling = model.scaling()
     latent = observations.map.apply(deviation if scaling is None else scaling * deviation)
-    noise = curvature.sqrt() * _normal(latent.shape, latent)
-    moved = side.factor(curvature).solve_adjoint(curvature * latent + noise)
+    noise = curvature.root(_normal(latent.shape, latent))
+    moved = side.factor(curvature).solve_adjoint(curvature.apply(latent) + noise)
     weight = observations.map.adjoint(found.mode.weights - moved)
     return weight if scaling is None else scaling * weight
 

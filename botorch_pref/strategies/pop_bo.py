@@ -21,14 +21,13 @@ from torch.quasirandom import SobolEngine
 
 from botorch_pref.acquisition import AdvantageUCB, OptimisticAdvantage, OptimisticChoice
 from botorch_pref.acquisition.base import checked_beta
-from botorch_pref.data import Comparisons
+from botorch_pref.data import Choices, Comparisons
 from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import SCREENING
-from botorch_pref.likelihood_ratio.choices import choice_block
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
-from botorch_pref.likelihoods import LogitLikelihood
+from botorch_pref.likelihoods import LogitLikelihood, SoftmaxLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.space import SearchSpace
@@ -581,8 +580,8 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         blocks = []
         if answered:
             favourites = torch.tensor([int(favourite) for _, favourite in answered]).to(rows)
-            scale = self.likelihood.scale
-            blocks = [choice_block(rows.view(-1, 2 * self.num_new), favourites, scale=scale)]
+            told = Choices(shown[new], rows.view(-1, 2 * self.num_new), favourites)
+            blocks = [told.block(SoftmaxLikelihood(self.likelihood.scale))]
         return LikelihoodRatioModel(shown[new], blocks, **self._set_options())
 
 

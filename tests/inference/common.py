@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from botorch_pref.data import Choices
 from botorch_pref.inference import Block, DualSystem, Observations, PrimalSystem
-from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.likelihoods import (
+    BernoulliLikelihood,
+    LogitLikelihood,
+    ProbitLikelihood,
+    SoftmaxLikelihood,
+)
 from tests._reference import laplace as reference
 
 SIDES = [DualSystem, PrimalSystem]
@@ -93,6 +100,18 @@ def labels(
     return Block(items.unsqueeze(-1), LABEL, accept.to(X), weight, link or LogitLikelihood())
 
 
+def choices(
+    items: Tensor,
+    favourite: Tensor,
+    num_items: int,
+    weight: Tensor | None = None,
+    scale: float = 1.0,
+) -> Block:
+    """A block of choices of the best, between items of which only the numbers matter."""
+    X = torch.zeros(num_items, 1, dtype=torch.float64)
+    return Choices(X, items, favourite, weight).block(SoftmaxLikelihood(scale))
+
+
 def make(
     X: Tensor,
     num_duels: int,
@@ -113,9 +132,9 @@ def design(observations: Observations) -> np.ndarray:
     """The dense map of unbatched observations, built row by row."""
     rows = []
     for block in observations.blocks:
-        for items in block.items.tolist():
+        for items, coefficients in product(block.items.tolist(), block.design):
             row = np.zeros(observations.num_items)
-            for item, coefficient in zip(items, block.coefficients, strict=True):
+            for item, coefficient in zip(items, coefficients, strict=True):
                 row[item] += coefficient
             rows.append(row)
     return np.array(rows)

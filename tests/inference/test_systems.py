@@ -137,11 +137,12 @@ class TestFactor:
     def test_slope_of_the_log_determinant(self, wanted: type[System], kind: str) -> None:
         system, P, _ = self.build(wanted, kind)
         latent = randn(10).requires_grad_()
-        _, curvature, third = system.observations.derivatives(latent)
-        inner = torch.eye(10, dtype=torch.float64) + curvature[:, None] * P
+        _, curvature = system.observations.derivatives(latent)
+        inner = torch.eye(10, dtype=torch.float64) + curvature.weight[:, None] * P
         (expected,) = torch.autograd.grad(-0.5 * torch.logdet(inner), latent)
-        factor = system.factor(curvature.detach())
-        found = factor.log_det_slope(factor.gamma(), third.detach())
+        _, curvature = system.observations.derivatives(latent.detach())
+        factor = system.factor(curvature)
+        found = 0.5 * curvature.contract(factor.marginals(factor.gamma()))
         assert_equal(found, expected, 1e-12)
 
     def test_newton_solves_its_quadratic_model(self, wanted: type[System], kind: str) -> None:
@@ -151,14 +152,14 @@ class TestFactor:
         latent = system.latent(z)
         assert_equal(latent, P @ start, 1e-12)
         assert_equal(system.penalty(z, latent), 0.5 * start @ P @ start, 1e-12)
-        score, curvature, _ = system.observations.derivatives(latent)
+        score, curvature = system.observations.derivatives(latent)
         system.begin(None)
         state = system.evaluate(z)
         assert_equal(state.gradient, system.gradient(score, z), 1e-12)
-        assert_equal(state.curvature, curvature, 1e-12)
+        assert_equal(state.curvature.weight, curvature.weight, 1e-12)
         direction, slope = system.newton(state)
         # In latent values: (I + P W) step = P score - (eta - prior).
-        inner = torch.eye(10, dtype=torch.float64) + P * curvature
+        inner = torch.eye(10, dtype=torch.float64) + P * curvature.weight
         expected = torch.linalg.solve(inner, P @ score - latent)
         assert_equal(system.latent(direction), expected, 1e-11)
         assert_equal(slope, (score - start) @ expected, 1e-11)
@@ -179,7 +180,7 @@ class TestSidesAgree:
         on_answers, on_items = find_mode(answers), find_mode(items)
         for name in ("latent", "weights", "log_joint"):
             assert_equal(getattr(on_answers, name), getattr(on_items, name))
-        _, curvature, _ = observations.derivatives(on_answers.latent)
+        _, curvature = observations.derivatives(on_answers.latent)
         factors = answers.factor(curvature), items.factor(curvature)
         assert_equal(factors[0].log_det, factors[1].log_det)
         H = as_tensor(design(observations))

@@ -15,11 +15,10 @@ from botorch_pref.likelihood_ratio import (
     SCREENING,
     ConfidenceSet,
     LeastAdvantage,
-    choice_block,
     least_advantage,
 )
 from tests.common import same
-from tests.inference.common import numerical_gradient, rand
+from tests.inference.common import choices, numerical_gradient, rand
 from tests.likelihood_ratio.common import Case, assert_inside, case
 
 CASES = [
@@ -223,7 +222,7 @@ def test_no_slack_is_the_estimate() -> None:
 def test_on_favourites() -> None:
     n = 10
     items = rand(8, n, seed=1).argsort(-1)[:, :4]
-    observations = Observations([choice_block(items, torch.arange(8) % 4)], n)
+    observations = Observations([choices(items, torch.arange(8) % 4, n)], n)
     problem = Case(rand(n, 2, seed=2), rand(6, 2, seed=3), observations, 3.0)
     confidence = ConfidenceSet(problem.program(), math.sqrt(8))
     found = least_advantage(confidence, *coefficients(problem, (6, 7, 8, 9)))
