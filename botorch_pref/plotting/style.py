@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,6 @@ BETWEEN = 0.4  # of labels of ticks, as a share of the size of the font
 LEADING = 1.3  # of lines, likewise
 _LETTER = 0.54  # the mean width of a letter, likewise
 _BESIDE = 0.6  # inches beside a panel, which labels take
-_MAX_LINES = 3  # of a label that is not turned
-_UPRIGHT = 16  # letters of a name that stands upright in one line
 _MULTIPLES = (1, 2, 5), (1, 3), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8)  # of powers of ten, to choose from
 _ENOUGH_TICKS, _MAX_TICKS = 4, 6
 
@@ -176,20 +173,6 @@ def escaped(name: str) -> str:
     return name.replace("$", r"\$")
 
 
-def name_ticks(axes: Axes, names: Sequence[str]) -> None:
-    """Label 0, 1, ... by names, in lines that fit between them, or else upright."""
-    size, ticks = label_size(axes), np.arange(len(names), dtype=float)
-    gap = float(np.diff(places(axes, np.array([0.0, 1.0])))[0])
-    for lines in range(1, _MAX_LINES + 1):
-        shown = [_in_lines(name, lines) for name in names]
-        if max(text_width(name, size) for name in shown) <= gap - BETWEEN * size:
-            axes.set_xticks(ticks, [*map(escaped, shown)])
-            return
-    size = min(size, gap / LEADING)
-    shown = [_in_lines(name, int(gap / (LEADING * size)), _UPRIGHT) for name in names]
-    axes.set_xticks(ticks, [*map(escaped, shown)], rotation=90, fontsize=size)
-
-
 def log_ticks(axes: Axes, whole: bool) -> None:
     """Label powers of ten, or plain (whole) numbers where there are fewer than three powers."""
     first, last = axes.get_xlim()
@@ -227,23 +210,6 @@ def whole_ticks(axes: Axes) -> None:
     widest = max(text_width(f"{end:.0f}", size) for end in ends)
     bins = int(np.diff(places(axes, ends))[0] / (widest + BETWEEN * size))
     axes.xaxis.set_major_locator(MaxNLocator(min(max(bins, 1), _MAX_TICKS), integer=True))
-
-
-def make_room(figure: Figure, rows: Sequence[Sequence[Axes]]) -> None:
-    """Grow a figure by the heights of labels of more than a line, so that panels keep theirs."""
-    for row in rows:
-        texts = [text for axes in row for text in axes.get_xticklabels()]
-        height = max(text.get_window_extent().height for text in texts) * 72.0 / figure.dpi
-        figure.set_figheight(figure.get_figheight() + max(height - 1.5 * SMALL, 0.0) / 72.0)
-
-
-def _in_lines(name: str, lines: int, letters: int = 1) -> str:
-    """In so many lines at most, of so many letters or more; words stay whole."""
-    for most in range(max(letters, len(name) // lines), len(name)):
-        text = textwrap.fill(name, most, break_long_words=False)
-        if text.count("\n") < lines:
-            return text
-    return name
 
 
 def _number(x: float) -> str:

@@ -3,7 +3,7 @@ r"""A utility and how uncertain it is: along a line, on a plane, and along slice
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,8 +41,6 @@ from botorch_pref.plotting.style import (
     heading,
     legend_below,
     log_ticks,
-    make_room,
-    name_ticks,
     new_panels,
     places,
     whole_ticks,
@@ -76,7 +74,6 @@ def plot_utility(
     asked: Tensor | None = None,
     recommended: Tensor | None = None,
     names: Sequence[str] | None = None,
-    levels: Mapping[int, Sequence[str]] | None = None,
     unit: str | None = None,
 ) -> Figure:
     r"""The utility of a model and how uncertain it is.
@@ -100,8 +97,6 @@ def plot_utility(
         recommended: The ``d``-dim recommended item; by default the one of the asked items whose
             posterior mean is largest.
         names: The names of the ``d`` dimensions, with their units; ``x1, x2, ...`` if omitted.
-        levels: The names of the levels of a category, by the number of the dimension; 0, 1, ... if
-            omitted.
         unit: The unit of the utility, such as ``"logits"``.
 
     Returns:
@@ -111,8 +106,8 @@ def plot_utility(
         ComparisonDataError: If items have a wrong shape or are not finite.
         SearchSpaceError: If the bounds are none.
         UnsupportedError: If the model is a batch, has several outputs, items of another dimension
-            or no Gaussian posterior; if ``relative_to``, ``names`` or ``levels`` do not fit; or if
-            an item to be relative to, or for slices to go through, is not known.
+            or no Gaussian posterior; if ``relative_to`` or ``names`` do not fit; or if the item
+            to be relative to, or for slices to go through, is not known.
 
     Example:
         >>> save_figure(plot_utility(model, bounds, names=["milk (ml)", "heat (C)"]), "utility.pdf")
@@ -138,7 +133,6 @@ def plot_utility(
         recommended=recommended,
         reference=reference,
         names=_names(dim, names),
-        levels=_levels(space, levels or {}),
         label=label + (f" ({unit})" if unit else ""),
     )
     if known is not None:
@@ -161,7 +155,6 @@ class _Context:
     recommended: Tensor | None
     reference: Tensor | None
     names: tuple[str, ...]
-    levels: Mapping[int, tuple[str, ...]]
     label: str
 
     def moments(self, items: Tensor) -> Moments:
@@ -175,23 +168,15 @@ class _Context:
     def line(self, dimension: int, size: int) -> Tensor:
         """``size`` even steps of a dimension's scale at most; whole numbers are whole."""
         lower, upper = self.space.bounds[:, dimension].tolist()
-        if self.is_discrete(dimension) and upper - lower < size:
+        discrete = dimension in self.space.parameters.discrete
+        if discrete and upper - lower < size:
             steps = torch.arange(lower, upper + 1.0, dtype=torch.double)
-        elif self.is_log(dimension):
+        elif dimension in self.space.parameters.log:
             ends = math.log(lower), math.log(upper)
             steps = torch.linspace(*ends, size, dtype=torch.double).exp().clamp(lower, upper)
         else:
             steps = torch.linspace(lower, upper, size, dtype=torch.double)
-        steps = steps.round().unique() if self.is_discrete(dimension) else steps
-        return steps.to(self.bounds)
-
-    def is_discrete(self, dimension: int) -> bool:
-        """Whether a dimension is a whole number or a category."""
-        return dimension in self.space.parameters.discrete
-
-    def is_log(self, dimension: int) -> bool:
-        """Whether a dimension is on a logarithmic scale."""
-        return dimension in self.space.parameters.log
+        return (steps.round().unique() if discrete else steps).to(self.bounds)
 
 
 def _names(dim: int, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -199,14 +184,6 @@ def _names(dim: int, given: Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(names, str) or len(names) != dim:
         raise UnsupportedError(f"names must be {dim} names, got {names!r}.")
     return tuple(names)
-
-
-def _levels(space: SearchSpace, given: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
-    wanted = space.parameters.levels
-    levels = {i: tuple(given.get(i) or map(str, range(number))) for i, number in wanted.items()}
-    if not {*given} <= {*wanted} or any(len(levels[i]) != number for i, number in wanted.items()):
-        raise UnsupportedError(f"levels must name those of categories, {wanted}, got {given!r}.")
-    return levels
 
 
 def _reference(
@@ -237,7 +214,6 @@ def _plot_line(context: _Context) -> Figure:
         axes.plot(*marks, "o", mfc="white", mec=BLUE, mew=0.9, **_MARK)
     _draw_star(axes, context, 0)
     axes.set_ylabel(wrapped(context.label, 2.0, FONT))
-    make_room(figure, [[axes]])
     legend_below(figure, axes, 2)
     return figure
 
@@ -289,7 +265,6 @@ def _plot_slices(context: _Context) -> Figure:
         _draw_star(axes, context, dimension)
     for axes in panels[number:]:
         axes.set_axis_off()
-    make_room(figure, [panels[i : i + columns] for i in range(0, len(panels), columns)])
     label = wrapped(context.label, figure.get_figheight() - 0.7, FONT)
     figure.supylabel(label, fontsize=FONT)
     legend_below(figure, panels[0], 4 if columns > 1 else 2)
@@ -305,21 +280,20 @@ def _draw_curve(axes: Axes, context: _Context, dimension: int, items: Tensor) ->
     x, moments = as_array(items[:, dimension]), context.moments(items)
     mean, half = moments.mean, _NORMAL_95 * moments.deviation
     ends = mean - half, mean + half
-    discrete, named = context.is_discrete(dimension), dimension in context.levels
-    _set_limits(axes, context, dimension, x, discrete)
+    parameters = context.space.parameters
+    discrete, log = dimension in parameters.discrete, dimension in parameters.log
+    _set_limits(axes, x, log, discrete)
     gap = float(np.diff(places(axes, x)).min())
-    if discrete and (named or gap >= _CLOSE):
+    if discrete and (dimension in parameters.categorical or gap >= _CLOSE):
         axes.vlines(x, *ends, lw=min(4.0, 0.4 * gap), **_BAND)
         axes.plot(x, mean, "_", ms=min(9.0, 0.8 * gap), mew=1.5, **_MEAN)
     else:
-        _set_limits(axes, context, dimension, x, False)
+        _set_limits(axes, x, log, False)
         step: Literal["mid"] | None = "mid" if discrete else None
         axes.fill_between(x, *ends, lw=0, step=step, **_BAND)
         style: Literal["steps-mid", "default"] = "steps-mid" if discrete else "default"
         axes.plot(x, mean, lw=1.5, drawstyle=style, **_MEAN)
-    if named:
-        name_ticks(axes, context.levels[dimension])
-    elif context.is_log(dimension):
+    if log:
         log_ticks(axes, discrete)
     elif discrete:
         whole_ticks(axes)
@@ -327,9 +301,9 @@ def _draw_curve(axes: Axes, context: _Context, dimension: int, items: Tensor) ->
     axes.set_xlabel(context.names[dimension])
 
 
-def _set_limits(axes: Axes, context: _Context, dimension: int, x: Array, margin: bool) -> None:
+def _set_limits(axes: Axes, x: Array, log: bool, margin: bool) -> None:
     """Set limits from the first to the last number on its scale, or a little beside them."""
-    if context.is_log(dimension):
+    if log:
         axes.set_xscale("log")
         factor = _LOG_MARGIN if margin else 1.0
         axes.set_xlim(x[0] / factor, x[-1] * factor)

@@ -179,14 +179,7 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    r"""A table of duels, with the sums of the regrets, and what has come of evaluations.
-
-    Args:
-        rows: What is known of each duel, by the columns of :class:`History`.
-
-    Returns:
-        The table, with items and indices as they were mentioned, then the fixed columns.
-    """
+    """The table of a :class:`History`, of what is known of each query by its columns."""
     columns = {name: None for row in rows for name in row if name not in _COLUMNS}
     table = typed(pd.DataFrame(rows, columns=[*columns, *_COLUMNS]))
     for total, regret in _TOTALS.items():

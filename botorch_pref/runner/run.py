@@ -24,13 +24,12 @@ from botorch_pref.runner.simulation import (
     Judge,
     Link,
     Record,
-    SimulatedStrategy,
     checked_count,
     simulate,
 )
 from botorch_pref.space import SearchSpace
 
-StrategyFactory = Callable[..., SimulatedStrategy]
+StrategyFactory = Callable[..., Any]
 JudgeFactory = Callable[..., Judge]
 ProblemFactory = Callable[[int], PreferenceProblem]
 
@@ -46,20 +45,7 @@ class RunError(BotorchError, RuntimeError):
 
 @dataclass(frozen=True)
 class Run:
-    r"""One run of an experiment.
-
-    Attributes:
-        problem: The problem, or what makes it of the seed.
-        strategy: The strategy's name.
-        factory: What makes the strategy; see :func:`build_strategy`.
-        seed: The seed that the run shares with those of the other strategies.
-        horizon: The number of duels.
-        recommend_every: After how many duels to ask what is best.
-        judge: What makes the judge, called with the problem and ``seed=``.
-        link: The link of the dueling regret.
-        evaluations: After how many evaluations it ends, if not after ``horizon`` duels.
-        record: What is recorded of every query.
-    """
+    """One run of an experiment; for the fields see :func:`~botorch_pref.runner.run_experiment`."""
 
     problem: PreferenceProblem | ProblemFactory
     strategy: str
@@ -73,14 +59,10 @@ class Run:
     record: Record | None = None
 
     def simulate(self) -> pd.DataFrame:
-        r"""Simulate the run.
-
-        Returns:
-            The table of a :class:`~botorch_pref.runner.history.History`, behind columns
-            that name problem, strategy and seed.
+        """The table of a :class:`~botorch_pref.runner.History`, with problem, strategy and seed.
 
         Raises:
-            RunError: If anything in it raised.
+            RunError: If anything in the run raised.
         """
         try:
             with _TURN, num_threads():
@@ -138,7 +120,7 @@ def num_threads(threads: int = 1) -> Iterator[None]:
 
 def build_strategy(
     factory: StrategyFactory, problem: PreferenceProblem, seed: int, horizon: int
-) -> SimulatedStrategy:
+) -> Any:
     r"""Make a strategy for a problem.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,29 +34,8 @@ _NUM_RANDOM_ITEMS = 2**14
 _SLOTS = ("first", "second")
 
 
-class SimulatedStrategy(Protocol):
-    r"""What a simulation needs of a strategy.
-
-    One with a budget also has ``spent``, the cost of what it asked, and ``finished``, whether
-    it asks no more; this may be found out only as ``ask`` raises
-    :class:`~botorch_pref.exceptions.UnsupportedError`.
-    """
-
-    def ask(self) -> Query:
-        """The next duel, choice, label or evaluation."""
-
-    def tell(self, query: Any, answer: float | None) -> None:
-        """Take its answer."""
-
-    def recommend(self) -> Tensor:
-        """The ``d``-dim item that is best so far."""
-
-    def recommend_index(self) -> int:
-        """Its index, where the domain is a table of choices."""
-
-
 def simulate(
-    strategy: SimulatedStrategy,
+    strategy: Any,
     problem: PreferenceProblem,
     judge: Judge,
     horizon: int,
@@ -70,10 +49,13 @@ def simulate(
     record: Record | None = None,
     random_regret: float | None = None,
 ) -> History:
-    r"""Let a strategy ask a judge ``horizon`` duels, and keep what happened.
+    r"""Let a strategy ask a judge ``horizon`` duels (or other queries), and record what happened.
 
     Args:
-        strategy: An ask/tell strategy on the problem's domain; whatever it asks is a duel here.
+        strategy: Any object on the problem's domain with ``ask``, ``tell``, and ``recommend`` or,
+            on choices, ``recommend_index``. One with a budget also has ``spent``, the cost of what
+            it asked, and ``finished``, whether it asks no more; this may be found out only as
+            ``ask`` raises :class:`~botorch_pref.exceptions.UnsupportedError`.
         problem: Its utility is what regrets are measured by.
         judge: Called with the query and the step ``1, 2, ..., horizon``.
         horizon: The number of duels, all included; less if a strategy's budget is spent before.
@@ -174,7 +156,7 @@ def _best(problem: PreferenceProblem) -> float:
 
 
 def _step(
-    strategy: SimulatedStrategy,
+    strategy: Any,
     problem: PreferenceProblem,
     judge: Judge,
     step: int,
@@ -228,7 +210,7 @@ def _shown(problem: PreferenceProblem, query: Query) -> tuple[dict[str, Any], Te
     return row, utilities
 
 
-def _recommendation(strategy: SimulatedStrategy, problem: PreferenceProblem) -> dict[str, Any]:
+def _recommendation(strategy: Any, problem: PreferenceProblem) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if problem.choices is None:
         item = strategy.recommend().to(problem.bounds)
@@ -241,9 +223,7 @@ def _recommendation(strategy: SimulatedStrategy, problem: PreferenceProblem) -> 
     return row | {"recommendation_regret": float(simple_regret(_best(problem), utility))}
 
 
-def _finished(
-    strategy: SimulatedStrategy, problem: PreferenceProblem, row: dict[str, Any]
-) -> dict[str, Any]:
+def _finished(strategy: Any, problem: PreferenceProblem, row: dict[str, Any]) -> dict[str, Any]:
     """The last row of a strategy whose budget is spent."""
     known = "recommendation_regret" in row
     return row | {"finished": True} | ({} if known else _recommendation(strategy, problem))

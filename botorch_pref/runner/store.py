@@ -188,14 +188,9 @@ def _rounded(value: float) -> float:
 
 
 def describe(factory: Callable[..., Any]) -> str:
-    r"""What a factory calls and with which arguments, the same in every process.
+    """What a factory calls and with which arguments, the same in every process.
 
-    Args:
-        factory: A class, a function or method, a ``functools.partial`` of one, or an object.
-
-    Returns:
-        Its name; of what has none of its own, as a lambda, with a hash of its code, defaults and
-        closure.
+    What has no name of its own, as a lambda, has a hash of its code, defaults and closure.
     """
     if isinstance(factory, partial):
         keywords = [f"{name}={_text(value)}" for name, value in factory.keywords.items()]
@@ -214,10 +209,9 @@ def describe(factory: Callable[..., Any]) -> str:
 
 def _text(value: Any) -> str:
     """As ``repr``, but whole, without addresses, and with functions in full."""
-    if isinstance(value, Tensor):
-        return f"tensor({_digest(value, 17)})" if value.numel() > 1 else repr(value)
-    if isinstance(value, np.ndarray):
-        return f"array({_hash(f'{value.shape} {value.tolist()}')})"
+    if isinstance(value, Tensor | np.ndarray):
+        tensor = torch.as_tensor(value)
+        return f"tensor({_digest(tensor, 17)})" if tensor.numel() > 1 else repr(value)
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_text(key)}: {_text(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,8 +31,8 @@ def model_of(space: SearchSpace) -> PreferenceGP:
     )
 
 
-def drawn(space: SearchSpace, **options: Any) -> Figure:
-    figure = plot_utility(model_of(space), space, **options)
+def drawn(space: SearchSpace) -> Figure:
+    figure = plot_utility(model_of(space), space)
     figure.draw_without_rendering()
     return figure
 
@@ -125,48 +124,6 @@ def overlaps(axes: Axes) -> list[tuple[str, str]]:
     ]
     found = sorted(((t.get_window_extent(), t.get_text()) for t in ticks), key=lambda b: b[0].x0)
     return [(a[1], b[1]) for a, b in pairwise(found) if a[0].x1 > b[0].x0]
-
-
-BEANS = ["Arabica", "Robusta", "Liberica", "Excelsa", "Catimor", "Bourbon"]
-ROASTS = ["light", "medium roast", "very dark roast indeed"]
-CITIES = ["Amsterdam", "Berlin", "Copenhagen", "Dublin", "Edinburgh", "Florence", "Geneva"]
-CITIES += ["Helsinki", "Istanbul", "Jakarta", "Kyoto", "Lisbon"]
-LONG = [f"the blend of the house, number {k}, roasted in a drum" for k in range(6)]
-
-
-@pytest.mark.parametrize("panels", [1, 3])
-@pytest.mark.parametrize(
-    "names",
-    [["yes", "no"], BEANS, ROASTS, CITIES, LONG, ["W" * 12, "i" * 30], [str(k) for k in range(40)]],
-    ids=["short", "beans", "roasts", "cities", "long", "one word", "many"],
-)
-def test_names_of_levels_stay_apart(names: list[str], panels: int) -> None:
-    last = [len(names) - 1.0, *[1.0] * (panels - 1)]
-    space = space_of([0.0] * panels, last, categorical=[0])
-    figure = drawn(space, levels={0: names})
-    axes = figure.axes[0]
-    assert not overlaps(axes)
-    shown = axes.get_xticklabels()
-    assert [text.get_text().replace("\n", " ") for text in shown] == names
-    for text in shown:
-        extent = text.get_window_extent()
-        assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
-        assert extent.y0 > axes.xaxis.label.get_window_extent().y1
-    # The panel keeps its size: it is the figure that grows.
-    plain = drawn(space)
-    assert figure.get_figheight() >= plain.get_figheight()
-    height = plain.axes[0].get_window_extent().height
-    assert axes.get_window_extent().height > 0.75 * height
-    if names in (["yes", "no"], ROASTS):
-        assert {text.get_rotation() for text in shown} == {0.0}
-        assert {text.get_fontsize() for text in shown} == {7.0}
-
-
-def test_names_of_levels_are_no_formulae() -> None:
-    names = ["$a_$", "2$ or 3$", "free"]
-    axes = drawn(space_of([0], [2], categorical=[0]), levels={0: names}).axes[0]
-    shown = [text.get_text() for text in axes.get_xticklabels()]
-    assert shown == [r"\$a_\$", r"2\$ or 3\$", "free"]
 
 
 WHOLE = [(2, 8), (3, 5), (1, 50), (10, 1000), (7, 30000), (1, 2), (70000, 90000)]

@@ -190,8 +190,8 @@ def test_a_mixed_space_is_drawn_as_it_is() -> None:
         covar_module=make_kernel(space.num_features),
         input_transform=space.input_transform(),
     )
-    names, levels = ["a", "b", "c (mm)", "d"], ["light", "medium", "dark"]
-    panels = plot_utility(model, space, names=names, levels={3: levels}).axes
+    names = ["a", "b", "c (mm)", "d"]
+    panels = plot_utility(model, space, names=names).axes
     assert [axes.get_xlabel() for axes in panels[:4]] == names
     best = best_of(model)
     steps = {1: [1.0, 2.0, 3.0, 4.0], 3: [0.0, 1.0, 2.0]}
@@ -203,7 +203,6 @@ def test_a_mixed_space_is_drawn_as_it_is() -> None:
         items[:, dimension] = torch.tensor(expected, dtype=torch.float64)
         assert drawn[:, 1] == pytest.approx(difference(model, items, best)[0], abs=1e-6)
     assert [axes.get_xscale() for axes in panels[:4]] == ["linear", "linear", "log", "linear"]
-    assert [text.get_text() for text in panels[3].get_xticklabels()] == levels
 
 
 def test_many_whole_numbers_are_thinned_out() -> None:
@@ -259,10 +258,6 @@ def test_what_cannot_be_drawn() -> None:
         plot_utility(model, box(2)[0])
     with pytest.raises(UnsupportedError, match="bounds must be 2 x 2, not 2 x 3"):
         plot_utility(model, box(3))
-    space = SearchSpace(box(2), categorical=[1])
-    for levels in ({0: ["a", "b"]}, {1: ["a"]}):
-        with pytest.raises(UnsupportedError, match="levels must name those of categories"):
-            plot_utility(model, space, levels=levels)
 
 
 def test_models_that_cannot_be_drawn() -> None:
