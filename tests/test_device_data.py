@@ -12,7 +12,6 @@ from botorch.fit import fit_gpytorch_mll
 from torch import Tensor
 
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.independent_fit import is_independent
 from tests.common import CPU, items_and_comparisons, same
 
 X, COMPARISONS = items_and_comparisons()
@@ -37,8 +36,8 @@ def batch_of(device: torch.device, learns_noise: bool | None) -> PreferenceGP:
 
 @torch.no_grad()
 def evidences(model: PreferenceGP) -> Tensor:
-    """Those of the elements, by what a fit calls."""
-    return model.element_evidence(torch.arange(3, device=model.items.device))
+    """Those of the elements."""
+    return model.log_evidence()
 
 
 _VALUES = [pytest.param(learns, marks=pytest.mark.slow) for learns in (False, True)]
@@ -48,7 +47,6 @@ _VALUES = [pytest.param(learns, marks=pytest.mark.slow) for learns in (False, Tr
 def test_a_batch_is_fitted(device: torch.device, learns_noise: bool | None) -> None:
     def fitted(device: torch.device) -> PreferenceGP:
         model = batch_of(device, learns_noise)
-        assert is_independent(model)
         before = evidences(model)
         fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         assert (evidences(model) != before).all()

@@ -1,4 +1,4 @@
-r"""Ax: duels as batch trials of two arms, judged on Ax's ``pairwise_pref_query`` metric.
+r"""Ax: duels as batch trials of two arms, answered on Ax's ``pairwise_pref_query`` metric.
 
 Importing this module teaches Ax's ``BoTorchGenerator`` to build and fit this package's models,
 and Ax's storage to save and load what they suggested; import it before you load an experiment.
@@ -10,6 +10,8 @@ offers but duels cannot have is refused by an ``UnsupportedError`` that names th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 try:
@@ -20,22 +22,47 @@ except ImportError as error:
         "pip install 'botorch-pref[ax]'"
     ) from error
 
+import torch
 from ax.core.batch_trial import BatchTrial
 from ax.core.search_space import SearchSpaceDigest
 from ax.generators.torch.botorch_modular.acquisition import Acquisition
-from ax.generators.torch.botorch_modular.surrogate import Surrogate, SurrogateSpec
-from ax.generators.torch.botorch_modular.utils import ModelConfig
+from ax.generators.torch.botorch_modular.surrogate import (
+    Surrogate,
+    SurrogateSpec,
+    submodel_input_constructor,
+)
+from ax.generators.torch.botorch_modular.utils import ModelConfig, fit_botorch_model
 from ax.generators.torch_base import TorchOptConfig
+from ax.storage.botorch_modular_registry import (
+    CLASS_TO_REGISTRY,
+    CLASS_TO_REVERSE_REGISTRY,
+    register_acquisition,
+    register_acquisition_function,
+    register_mll,
+    register_model,
+)
+from ax.storage.json_store.decoders import class_from_json
+from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY
 from ax.utils.common.constants import Keys
 from botorch.acquisition import AcquisitionFunction
+from botorch.fit import fit_gpytorch_mll
 from botorch.models.model import Model, ModelList
+from botorch.models.transforms.input import Normalize
+from botorch.utils.datasets import RankingDataset, SupervisedDataset
+from botorch.utils.types import DEFAULT
+from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from torch import Tensor
 
-from botorch_pref.acquisition import ItemAcquisitionFunction
+from botorch_pref.acquisition import (
+    DuelingKnowledgeGradient,
+    DuelingThompsonSampling,
+    ItemAcquisitionFunction,
+    PairVariance,
+)
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
-from botorch_pref.integrations.ax_models import PREFERENCE_METRIC
-from botorch_pref.integrations.ax_storage import register_classes
-from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import LaplaceMarginalLogLikelihood, LikelihoodRatioModel, PreferenceGP
+from botorch_pref.models.base import LaplaceGP
 
 __all__ = [
     "PREFERENCE_METRIC",
@@ -45,6 +72,10 @@ __all__ = [
     "preference_model_config",
     "preference_surrogate_spec",
 ]
+
+PREFERENCE_METRIC: str = Keys.PAIRWISE_PREFERENCE_QUERY.value
+"""Ax's name of the metric that says who won."""
+_MODEL_OPTIONS = ("variance", "inducing_points", "mean_module")
 
 
 def preference_model_config(**fields: Any) -> ModelConfig:
@@ -77,7 +108,7 @@ def preference_surrogate_spec(model_config: ModelConfig | None = None) -> Surrog
     r"""What ``BoTorchGenerator(surrogate_spec=...)`` takes.
 
     Ax looks the model of comparisons up by the name of their metric alone, and takes BoTorch's
-    ``PairwiseGP`` in the place of what ``SurrogateSpec(model_configs=...)`` says.
+    ``PairwiseGP`` instead of what ``SurrogateSpec(model_configs=...)`` says.
 
     Args:
         model_config: The model; by default :func:`preference_model_config`'s.
@@ -270,4 +301,77 @@ def _check_model_is_used(surrogate: Surrogate) -> None:
         )
 
 
-register_classes(PairAcquisition)
+def _fit(
+    model: LaplaceGP,
+    mll_class: type[MarginalLogLikelihood],
+    mll_options: dict[str, Any] | None = None,
+) -> None:
+    # Ax's default for models that it does not know is the one objective that cannot be meant.
+    if issubclass(mll_class, ExactMarginalLogLikelihood):
+        mll_class = LaplaceMarginalLogLikelihood
+    fit_gpytorch_mll(mll_class(model.likelihood, model, **(mll_options or {})))
+
+
+def _inputs(
+    botorch_model_class: type[PreferenceGP],
+    model_config: ModelConfig,
+    dataset: SupervisedDataset,
+    search_space_digest: SearchSpaceDigest,
+    surrogate: Surrogate,
+) -> dict[str, Any]:
+    for name in ("fidelity_features", "task_features", "categorical_features"):
+        if getattr(search_space_digest, name):
+            raise UnsupportedError(
+                f"`{name}` have no part in {botorch_model_class.__name__}: its kernel is over "
+                "numbers. Categories need transforms=ax.adapter.registry.Cont_X_trans."
+            )
+    if not isinstance(dataset, RankingDataset):
+        raise UnsupportedError(
+            f"{botorch_model_class.__name__} needs comparisons, and Ax makes these of the metric "
+            f"{PREFERENCE_METRIC!r} alone; `outcome_names` are {dataset.outcome_names}."
+        )
+    options = dict(model_config.model_options)
+    if unknown := sorted(set(options) - set(_MODEL_OPTIONS)):
+        raise UnsupportedError(
+            f"`model_options` may hold {', '.join(_MODEL_OPTIONS)}, but not {', '.join(unknown)}."
+        )
+    config = replace(model_config, model_options={})
+    if isinstance(config.input_transform_classes, type(DEFAULT)):
+        # Ax would take the range of the arms for that of the search space.
+        box = torch.tensor(search_space_digest.bounds, dtype=torch.double).mT
+        config.input_transform_classes = [Normalize]
+        config.input_transform_options = {"Normalize": {"bounds": box}}
+    construct: Callable[..., dict[str, Any]] = submodel_input_constructor.dispatch(Model)
+    inputs = construct(
+        botorch_model_class,
+        model_config=config,
+        dataset=dataset,
+        search_space_digest=search_space_digest,
+        surrogate=surrogate,
+    )
+    return {**inputs, **options}
+
+
+def _refuse(botorch_model_class: type[Model], **kwargs: Any) -> dict[str, Any]:
+    raise UnsupportedError(
+        f"`botorch_model_class` {botorch_model_class.__name__} has bounds but no posterior, which "
+        "Ax's Surrogate needs: use PreferenceGP."
+    )
+
+
+# What Ax's ``Surrogate`` builds and fits this package's models by.
+fit_botorch_model.register(LaplaceGP)(_fit)
+submodel_input_constructor.register(PreferenceGP)(_inputs)
+submodel_input_constructor.register(LikelihoodRatioModel)(_refuse)
+
+# Ax keeps with a suggestion the classes that it came from, and saves no class it does not know.
+register_acquisition(PairAcquisition)
+register_model(PreferenceGP)
+register_mll(LaplaceMarginalLogLikelihood)
+for _rule in (DuelingKnowledgeGradient, DuelingThompsonSampling, PairVariance):
+    register_acquisition_function(_rule)
+# Ax's registry of likelihoods is that of Gaussian ones, to whose class ours do not belong.
+_LIKELIHOODS = {one: one.__name__ for one in (LogitLikelihood, ProbitLikelihood)}
+CLASS_TO_REGISTRY[BernoulliLikelihood] = _LIKELIHOODS
+CLASS_TO_REVERSE_REGISTRY[BernoulliLikelihood] = {name: one for one, name in _LIKELIHOODS.items()}
+CORE_CLASS_DECODER_REGISTRY[f"Type[{BernoulliLikelihood.__name__}]"] = class_from_json

@@ -2,7 +2,7 @@ r"""BoTorch models of judgements."""
 
 from botorch_pref.models import pathwise  # noqa: F401 (registers the draws of these models)
 from botorch_pref.models.bernoulli_gp import BernoulliGP
-from botorch_pref.models.borda import BordaGP
+from botorch_pref.models.borda_gp import BordaGP
 from botorch_pref.models.cross_validation import (
     PairwisePredictions,
     pairwise_cross_validation,

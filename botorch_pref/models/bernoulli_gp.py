@@ -11,9 +11,9 @@ from torch.nn import Module
 
 from botorch_pref.data import Labels
 from botorch_pref.inference import Block, Observations
+from botorch_pref.models.base import LaplaceGP, Observed
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.laplace_gp import LaplaceGP, check_dimension
-from botorch_pref.models.transformed_items import num_columns
+from botorch_pref.models.transforms import num_columns
 
 
 class BernoulliGP(LaplaceGP):
@@ -30,8 +30,7 @@ class BernoulliGP(LaplaceGP):
         >>> model.probability(X)
     """
 
-    _train_X: Tensor
-    _train_Y: Tensor
+    _data_names = ("labels",)
 
     def __init__(
         self,
@@ -57,16 +56,15 @@ class BernoulliGP(LaplaceGP):
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
-        data = Labels(train_X, train_Y, ("train_X", "train_Y"))
-        batch_shape, dim = data.items.shape[:-2], num_columns(data.items, input_transform)
+        labels = Labels(train_X, train_Y, ("train_X", "train_Y"))
+        batch_shape, dim = labels.items.shape[:-2], num_columns(labels.items, input_transform)
         super().__init__(
             covar_module=covar_module or default_covar_module(dim, batch_shape),
             mean_module=mean_module or ConstantMean(batch_shape=batch_shape),
             likelihood=likelihood,
             input_transform=input_transform,
         )
-        self.register_buffer("_train_X", data.items, persistent=False)
-        self.register_buffer("_train_Y", data.labels, persistent=False)
+        self.labels = labels
         self.to(train_X)
         self._learn_transform()
         self.eval()
@@ -74,24 +72,24 @@ class BernoulliGP(LaplaceGP):
     @property
     def items(self) -> Tensor:
         """The ``batch_shape x n x D``-dim inputs."""
-        return self._train_X
+        return self.labels.items
 
     @property
     def train_targets(self) -> Tensor:
         """The ``batch_shape x n``-dim labels, as GPyTorch names them."""
-        return self._train_Y.squeeze(-1)
+        return self.labels.labels.squeeze(-1)
 
     @property
     def num_observations(self) -> int:
         """The number of labels."""
-        return self._train_X.shape[-2]
+        return self.items.shape[-2]
 
-    def observations(self) -> Observations:
+    def observed(self) -> Observed:
         """See the base class: one block of labels, one an item."""
         answer = self.train_targets
         rows = torch.arange(self.num_observations, device=answer.device).unsqueeze(-1)
         block = Block(rows, (1.0,), answer, torch.ones_like(answer), self.likelihood)
-        return Observations([block], self.num_observations)
+        return Observed(Observations([block], self.num_observations))
 
     def probability(self, X: Tensor) -> Tensor:
         r"""``E[mu(f(x))]`` under the posterior.
@@ -105,7 +103,7 @@ class BernoulliGP(LaplaceGP):
         Raises:
             ComparisonDataError: If the points have other dimensions than the items.
         """
-        check_dimension(self, "X", X)
+        self.check_dimension("X", X)
         self.eval()
         normal = self.forward(self.transform_inputs(X))
         variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)

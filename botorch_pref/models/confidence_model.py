@@ -28,7 +28,7 @@ from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.functionals import Functionals
 from botorch_pref.models.judged_items import JudgedItems
 from botorch_pref.models.judgement_blocks import merged
-from botorch_pref.models.transformed_items import num_columns
+from botorch_pref.models.transforms import num_columns
 
 _CUTOFF = 1e-12  # of the largest eigenvalue; with jitter, nothing is below
 

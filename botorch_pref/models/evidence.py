@@ -1,126 +1,162 @@
-r"""The evidence of a model: warm starts, and batches in pieces that stay in the cache."""
+r"""The Laplace evidence of a model, and that of a large batch one element after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from gpytorch import kernels
 from torch import Tensor
 from torch.autograd import Function
 
-from botorch_pref._memory import keep_pages
-from botorch_pref.inference import System, log_evidence
+from botorch_pref.inference import Observations, System, choose_system, log_evidence
 from botorch_pref.inference.evidence import refuse_second_derivatives
-from botorch_pref.models.pieces import Pieces, piece_size, worth_splitting
+from botorch_pref.kernels.dense import KernelFunction
 
-if TYPE_CHECKING:
-    from botorch_pref.models.laplace_gp import LaplaceGP
+_CACHED_ENTRIES = 2**20  # of a batch of matrices on a CPU: beyond these 8 MiB a loop is faster
+# Kernels that are functions of inputs and parameters alone; others look at the batch shape
+# that they were made with, or have buffers of that shape.
+_SEPARABLE = (
+    kernels.AdditiveKernel,
+    kernels.CosineKernel,
+    kernels.LinearKernel,
+    kernels.MaternKernel,
+    kernels.PeriodicKernel,
+    kernels.PiecewisePolynomialKernel,
+    kernels.ProductKernel,
+    kernels.RBFKernel,
+    kernels.RQKernel,
+    kernels.ScaleKernel,
+    kernels.SpectralMixtureKernel,
+)
 
 
-class EvidenceEvaluator:
-    r"""Evaluates the log evidence of one model, time after time.
+def evidence_from(system: System, start: Tensor | None) -> tuple[Tensor, Tensor]:
+    r"""The differentiable evidence of a system, with its mode sought from a former one.
 
-    Each mode is looked for from the last one, which is close by while hyperparameters are
-    fitted. The posterior starts from zero. A copy or a pickle forgets the last mode.
+    Args:
+        system: The prior and the observations.
+        start: Weights of a mode near by, zeros where none is known; ``None`` for none.
+
+    Returns:
+        The evidence, and where to start from next time.
     """
-
-    def __init__(self) -> None:
-        self._starts: Tensor | None = None
-
-    def __reduce__(self) -> tuple[Any, tuple[()]]:
-        return type(self), ()
-
-    def clear(self) -> None:
-        """Forget the last mode."""
-        self._starts = None
-
-    def __call__(self, model: LaplaceGP, elements: Tensor | None = None) -> Tensor:
-        r"""The differentiable log evidence.
-
-        Args:
-            model: The model.
-            elements: Which elements of a batch of models with items of their own; all of
-                them, whatever their kind, by default.
-
-        Returns:
-            ``batch_shape``-dim values, or one for each of ``elements``.
-        """
-        keep_pages()
-        items = model.transformed_items()
-        if elements is None and not worth_splitting(model, items):
-            value, self._starts = _find(model.side(items), self._starts)
-            return value
-        if self._starts is None:
-            with torch.inference_mode(False):
-                self._starts = items.new_zeros(len(items), model.num_observations)
-        self._starts = self._starts.to(items)  # which may have been moved since
-        if elements is not None and len(elements) == piece_size(items) == 1:
-            i = int(elements)
-            value, self._starts[i] = _find(Pieces(model, items).element(i), self._starts[i])
-            return value.view(1)
-        pieces = Pieces(model, items, elements)
-        rows = slice(None) if elements is None else elements
-        starts = self._starts[rows].split(pieces.size)
-        found: list[Tensor] = []
-
-        def value_of(i: int, *parts: Tensor) -> Tensor:
-            single = len(parts[0]) == 1
-            value, start = _find(pieces.side(i, *parts), starts[i][0] if single else starts[i])
-            found.append(start.view_as(starts[i]))
-            return value.view(len(parts[0]))
-
-        if len(starts) == 1:
-            value = value_of(0, *pieces.inputs)
-        else:
-            value = _Pieces.apply(value_of, pieces.size, *pieces.inputs)
-        self._starts[rows] = torch.cat(found)
-        return value
-
-
-def _find(side: System, start: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The evidence, and where to start from next time."""
     if start is not None:
-        start = start.to(side.covariance)
-        # Zeros are no former mode to be patient with; on a device it would take a transfer to see.
+        start = start.to(system.covariance)
+        # On a device it would take a transfer to see whether a mode is known.
         if start.device.type == "cpu" and not bool(start.any()):
             start = None
-    value, mode = log_evidence(side, start=start)
-    with torch.inference_mode(False):  # what is kept serves where gradients are taken, too
+    value, mode = log_evidence(system, start=start)
+    with torch.inference_mode(False):  # the start is used where gradients are taken, too
         # What did not converge is no place to start from.
         return value, mode.weights.masked_fill(~mode.converged.unsqueeze(-1), 0.0)
 
 
-class _Pieces(Function):
-    """Independent batch elements, evaluated and differentiated a piece at a time.
+def scaled(covariance: Tensor, factors: Tensor | None) -> Tensor:
+    """``D K D`` for ``... x n x n`` ``K`` and ``... x n`` factors; ``None`` are ones."""
+    if factors is None:
+        return covariance
+    return factors.unsqueeze(-1) * covariance * factors.unsqueeze(-2)
 
-    One graph over all pieces would keep every covariance until the backward pass: memory
-    that is fresh each time, and slower to get than the pieces are to evaluate.
+
+def is_large_batch(kernel: kernels.Kernel, items: Tensor) -> bool:
+    r"""Whether a batch of models is evaluated faster one by one: large matrices on a CPU.
+
+    Args:
+        kernel: The kernel, whose hyperparameters are shared or have the batch's dimension.
+        items: ``b x n x d``-dim items.
+    """
+    large = items.device.type == "cpu" and items.dim() == 3 and len(items) > 1
+    if not large or len(items) * items.shape[-2] ** 2 <= _CACHED_ENTRIES:
+        return False
+    parts = (part for part in kernel.modules() if isinstance(part, kernels.Kernel))
+    return (
+        kernel.batch_shape in (items.shape[:1], ())
+        and all(type(part) in _SEPARABLE for part in parts)
+        and (not kernel.batch_shape or all(len(p) == len(items) for p in kernel.parameters()))
+    )
+
+
+class BatchElements:
+    r"""The evidence of a large batch of models, one element after the other.
+
+    Args:
+        kernel: The kernel.
+        items: ``b x n x d``-dim transformed items.
+        prior_latent: ``b x m``-dim prior mean of the latent values.
+        observations: What was observed, of the same batch.
+        scaling: ``b x n`` factors of the utilities; ``None`` for ones.
+        starts: ``b x m`` weights to start from, which are replaced by the modes found.
+    """
+
+    def __init__(
+        self,
+        kernel: kernels.Kernel,
+        items: Tensor,
+        prior_latent: Tensor,
+        observations: Observations,
+        scaling: Tensor | None,
+        starts: Tensor,
+    ) -> None:
+        self._kernel, self._observations, self._starts = (
+            KernelFunction(kernel),
+            observations,
+            starts,
+        )
+        parameters = self._kernel.parameters
+        if not kernel.batch_shape:
+            parameters = tuple(value.expand(len(items), *value.shape) for value in parameters)
+        self._is_scaled = scaling is not None
+        factors = () if scaling is None else (scaling,)
+        self._inputs = (items, prior_latent, *factors, *parameters)
+
+    def evidence(self) -> Tensor:
+        """The ``b``-dim log evidence, differentiable."""
+        value: Tensor = _OneByOne.apply(self._evidence_of, *self._inputs)
+        return value
+
+    def evidence_of(self, i: int) -> Tensor:
+        """That of one element."""
+        return self._evidence_of(i, *(whole[i] for whole in self._inputs))
+
+    def _evidence_of(self, i: int, items: Tensor, latent: Tensor, *own: Tensor) -> Tensor:
+        factors, parameters = (own[0], own[1:]) if self._is_scaled else (None, own)
+        covariance = scaled(self._kernel(parameters, items), factors)
+        system = choose_system(covariance, latent, self._observations.select(i))
+        value, self._starts[i] = evidence_from(system, self._starts[i])
+        return value
+
+
+class _OneByOne(Function):
+    """A function of each row of the inputs, evaluated and differentiated row by row.
+
+    One graph over all rows would keep every covariance until the backward pass, in new memory
+    each time, which costs more than the evaluations.
     """
 
     @staticmethod
-    def forward(ctx: Any, value: Callable[..., Tensor], size: int, *whole: Tensor) -> Tensor:
+    def forward(ctx: Any, function: Callable[..., Tensor], *whole: Tensor) -> Tensor:
         values, grads = [], []
-        wanted = ctx.needs_input_grad[2:]
-        for i, parts in enumerate(zip(*(t.split(size) for t in whole), strict=True)):
+        wanted = ctx.needs_input_grad[1:]
+        for i, parts in enumerate(zip(*whole, strict=True)):
             leaves = [p.detach().requires_grad_(w) for p, w in zip(parts, wanted, strict=True)]
             with torch.set_grad_enabled(any(wanted)):
-                part = value(i, *leaves)
-                total = part.sum()
-            values.append(part.detach())
+                value = function(i, *leaves)
+            values.append(value.detach())
             if any(wanted):
                 needed = [leaf for leaf in leaves if leaf.requires_grad]
-                grads.append(torch.autograd.grad(total, needed, materialize_grads=True))
-        ctx.dims = (0, 0, *(t.dim() if w else 0 for t, w in zip(whole, wanted, strict=True)))
-        ctx.save_for_backward(*(torch.cat(parts) for parts in zip(*grads, strict=True)))
-        return torch.cat(values)
+                grads.append(torch.autograd.grad(value, needed, materialize_grads=True))
+        ctx.dims = [t.dim() if w else 0 for t, w in zip(whole, wanted, strict=True)]
+        ctx.save_for_backward(*(torch.stack(parts) for parts in zip(*grads, strict=True)))
+        return torch.stack(values)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
-        (grad,) = grads
         saved = iter(ctx.saved_tensors)
-        return tuple(
-            next(saved).mul(grad.view(-1, *([1] * (whole - 1)))) if whole else None
-            for whole in ctx.dims
+        own = (
+            next(saved).mul(grads[0].view(-1, *([1] * (dims - 1)))) if dims else None
+            for dims in ctx.dims
         )
+        return None, *own

@@ -3,16 +3,23 @@ r"""What hyperparameters are fitted by, and the defaults they start from."""
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Self
 
 import torch
+from botorch.exceptions.warnings import OptimizationWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.optim.core import OptimizationResult, OptimizationStatus, scipy_minimize
+from botorch.optim.utils import get_parameters_and_bounds
 from botorch.utils.constraints import LogTransformedInterval
 from gpytorch import Module
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
+
+from botorch_pref.models.evidence import is_large_batch
 
 # Modes of the prior, each a lengthscale and an output scale, and the standard deviations of the
 # logarithms around them.
@@ -202,6 +209,106 @@ def start_at_best_mode(model: Module, log_evidence: Callable[[], Tensor]) -> Non
         for number, start in enumerate(starts):
             now = torch.where((best == number).unsqueeze(-1), start, now)
         write_scales(kernel, now)
+
+
+def fit_from_best_mode(
+    model: Any, mll: MarginalLogLikelihood, closure: Any = None, **kwargs: Any
+) -> MarginalLogLikelihood:
+    r"""Fit hyperparameters from the best mode of their prior; elements of large batches alone.
+
+    Args:
+        model: A model of this package.
+        mll: Its marginal log likelihood.
+        closure: As of :func:`botorch.fit.fit_gpytorch_mll`.
+        **kwargs: Likewise.
+
+    Returns:
+        ``mll``, with its hyperparameters set.
+    """
+    start_at_best_mode(model, model.log_evidence)
+    options = kwargs.get("optimizer_kwargs") or {}
+    plain = closure is None and kwargs.get("closure_kwargs") is None
+    if plain and options.keys() <= {"method", "options"} and fits_by_element(model):
+        kwargs.setdefault("optimizer", fit_by_element)
+    return fit_gpytorch_mll(mll, closure=closure, **kwargs)
+
+
+def fits_by_element(model: Any) -> bool:
+    r"""Whether a model is a large batch of models that share neither items nor hyperparameters.
+
+    A joint search would evaluate every element until the last one has converged.
+    """
+    shape = model.batch_shape
+    learnt = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return (
+        is_large_batch(model.covar_module, model.items)
+        and model.num_observations > 0
+        and model.covar_module.batch_shape == shape
+        and all(parameter.shape[:1] == shape for parameter in learnt)
+        and all(getattr(part, "batch_shape", None) == shape for part in _fitted_parts(model))
+    )
+
+
+def _fitted_parts(model: Any) -> Iterator[torch.nn.Module]:
+    """Means and transforms that learn or have priors: as many dimensions look like a batch."""
+    for root in (model.mean_module, getattr(model, "input_transform", None)):
+        for part in () if root is None else root.modules():
+            priors = part.named_priors() if isinstance(part, Module) else ()
+            learns = any(p.requires_grad for p in part.parameters(recurse=False))
+            if learns or any(owner is part for _, owner, *_ in priors):
+                yield part
+
+
+def fit_by_element(
+    mll: MarginalLogLikelihood, closure: None = None, **kwargs: Any
+) -> OptimizationResult:
+    r"""Maximise the objective of each element of a batch by a search of its own.
+
+    An optimizer for :func:`botorch.fit.fit_gpytorch_mll`.
+
+    Args:
+        mll: The marginal log likelihood of a batched model; see :func:`fits_by_element`.
+        closure: Not used: BoTorch hands ``None`` on.
+        **kwargs: Of :func:`botorch.optim.core.scipy_minimize`.
+
+    Returns:
+        The steps of the slowest element and the sum of the objectives.
+    """
+    known, bounds = get_parameters_and_bounds(mll, requires_grad=True)
+    parameters = list(known.values())
+    results = []
+    for i in range(len(parameters[0])):
+        own = {name: parameter[i].detach().clone() for name, parameter in known.items()}
+
+        def evaluate(i: int = i, own: dict[str, Tensor] = own) -> tuple[Tensor, list[Tensor]]:
+            with torch.no_grad():
+                for parameter, value in zip(parameters, own.values(), strict=True):
+                    parameter[i] = value
+            loss = -mll.model.element_evidence(i) - log_hyperpriors(mll, len(parameters[0]))[i]
+            grads = torch.autograd.grad(loss, parameters, materialize_grads=True)
+            return loss, [grad[i] for grad in grads]
+
+        limits = {
+            name: tuple(
+                end[i] if isinstance(end, Tensor) and end.dim() == known[name].dim() else end
+                for end in ends
+            )
+            for name, ends in bounds.items()
+        }
+        results.append(scipy_minimize(evaluate, own, limits, **kwargs))
+        evaluate()  # the last evaluation of a search need not be its best
+    failed = [result for result in results if result.status != OptimizationStatus.SUCCESS]
+    for result in failed[:1]:
+        warnings.warn(
+            f"The fit of {len(failed)} elements of the batch ended early: {result.message}",
+            OptimizationWarning,
+            stacklevel=2,
+        )
+    return OptimizationResult(
+        step=max(result.step for result in results),
+        fval=sum(float(result.fval) for result in results),
+        status=failed[0].status if failed else OptimizationStatus.SUCCESS,
+    )
 
 
 def default_covar_module(

@@ -21,7 +21,6 @@ from botorch_pref.data.checks import check_like, check_shape
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.models.comparison_model import as_comparisons
 from botorch_pref.models.judgement_blocks import (
     as_labels,
     distinct_items,
@@ -30,10 +29,11 @@ from botorch_pref.models.judgement_blocks import (
     number_of_answers,
 )
 from botorch_pref.models.links import checked_link
-from botorch_pref.models.transformed_items import TransformedItems
+from botorch_pref.models.preference_gp import as_comparisons
+from botorch_pref.models.transforms import learn_bounds, transformed_items, transformed_rows
 
 
-class JudgedItems(TransformedItems, Model):
+class JudgedItems(Model):
     r"""The data side of a model of any judgements.
 
     Attributes:
@@ -60,7 +60,7 @@ class JudgedItems(TransformedItems, Model):
         if input_transform is not None:
             self.input_transform = input_transform
         self.to(items)
-        self._learn_transform()
+        learn_bounds(input_transform, items)
         self.eval()
 
     @classmethod
@@ -140,6 +140,20 @@ class JudgedItems(TransformedItems, Model):
     def num_answers(self) -> int:
         """The number ``t`` of judgements, which the slack depends on."""
         return sum(number_of_answers(block) for block in self.blocks)
+
+    def transform_rows(self, X: Tensor) -> Tensor:
+        """``... x d``-dim points as the kernel sees them."""
+        return transformed_rows(getattr(self, "input_transform", None), X)
+
+    def transformed_items(self) -> Tensor:
+        """The ``n x d``-dim items as the kernel sees them."""
+        return transformed_items(getattr(self, "input_transform", None), self.items)
+
+    def _set_transformed_inputs(self) -> None:
+        """Nothing: BoTorch's hook swaps the data, ours stay as they were given."""
+
+    def _revert_to_original_inputs(self) -> None:
+        """Nothing: see :meth:`_set_transformed_inputs`."""
 
     @abstractmethod
     def forget(self) -> None:

@@ -43,7 +43,7 @@ from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
 from botorch_pref.inference import ExactSystem, InducingSystem
 from botorch_pref.inference.inducing import draw_weights
 from botorch_pref.inference.observations import as_curvature
-from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.base import LaplaceGP
 
 NUM_FEATURES = 4096
 NUM_NYSTROM_POINTS = 512
@@ -158,7 +158,7 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
     _, curvature = observations.derivatives(found.mode.latent)
     if (answer_free := model.variance_weight()) is not None:
         curvature = as_curvature(answer_free)
-    scaling = model.scaling()
+    scaling = model.node_scaling()
     latent = observations.map.apply(deviation if scaling is None else scaling * deviation)
     noise = curvature.root(_normal(latent.shape, latent))
     moved = side.factor(curvature).solve_adjoint(curvature.apply(latent) + noise)

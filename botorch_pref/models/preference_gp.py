@@ -1,15 +1,19 @@
-r"""A Gaussian process over utilities, from comparisons of pairs and measured values."""
+r"""A Gaussian process over utilities, from comparisons, choices and measured values."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+import copy
+from collections.abc import Mapping
+from typing import Any, Self, cast
 
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from botorch.sampling.pairwise_samplers import PairwiseMCSampler
+from botorch.utils.containers import BotorchContainer, SliceContainer
+from botorch.utils.datasets import RankingDataset, SupervisedDataset
+from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean, ZeroMean
@@ -18,27 +22,66 @@ from torch import Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.data import Comparisons, Values
-from botorch_pref.models.comparison_model import ValuesArgument, as_comparisons, shape_of
+from botorch_pref.data.checks import (
+    check_count,
+    check_items,
+    check_like,
+    check_shape,
+    checked_kappa,
+    common_batch_shape,
+    finite,
+    refuse,
+)
+from botorch_pref.data.comparisons import expanded
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.inference import InducingSystem, Observations, System
+from botorch_pref.kernels import dueling_variance
+from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models.base import LaplaceGP, Observed
+from botorch_pref.models.calibration import calibration_of, duels_block, values_block
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.inducing_model import InducingModel
-from botorch_pref.models.measured_values import calibration_of
-from botorch_pref.models.transformed_items import num_columns
+from botorch_pref.models.inducing import InducingKernel, most_varied
+from botorch_pref.models.transforms import num_columns, transformed_items
+
+ValuesArgument = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Values | None
 
 
-class PreferenceGP(InducingModel):
-    r"""A utility ``f ~ GP(m, k)`` judged by ``P(i beats j) = mu(s (f(x_i) - f(x_j)))``.
+class PreferenceGP(LaplaceGP):
+    r"""A utility ``f ~ GP(m, k)`` compared by ``P(i beats j) = mu(s (f(x_i) - f(x_j)))``.
 
     A drop-in for BoTorch's ``PairwiseGP``. The posterior of the utility is Laplace's
     approximation (Rasmussen and Williams 2006, ch. 3); it is known up to a constant, as
-    only differences are judged, unless values ``y = f(x) + e``, ``e ~ N(0, v)``, were
+    only differences are seen, unless values ``y = f(x) + e``, ``e ~ N(0, v)``, were
     measured as well. These have the units of the utility, and the link's scale ``s``, under a
     log-normal prior of median 1, says what a unit is to the judge. Without known ``v`` one is
     learnt, with the prior of BoTorch's ``SingleTaskGP``. Values alone are exact regression; ``v``
     of less than some 1e-6 of the prior variance costs posterior variances their digits.
-    For many items ``inducing_points`` make inference linear in the number of duels.
+
+    With ``inducing_points`` inference is linear in the number ``m`` of duels: the mode and its
+    Hessian live in as many dimensions, and duels come in blocks, so that memory grows by vectors
+    of length ``m`` alone. Predictions keep the prior variance that inducing items do not explain.
+    The evidence is Laplace's with a trace correction, see
+    :mod:`~botorch_pref.inference.inducing`: as a rule it is below the exact one, the more the
+    shorter the lengthscales, which come out too long where inducing items are few. Each of its
+    gradients takes several passes over the data: hyperparameters of very many duels are better
+    fitted to a part of them by an exact model, and loaded by ``load_state_dict``. A number of
+    inducing items is chosen among the items by
+    :func:`~botorch_pref.models.inducing.most_varied` when they are first needed, under the
+    hyperparameters of that moment; they then stay, also while hyperparameters are fitted, until
+    :meth:`choose_inducing_points` or other data. Inference is exact where there are no more items
+    than inducing items asked for. A batch of models, fantasies among them, and the gradient of
+    such a posterior with respect to items or hyperparameters are refused.
 
     Hyperparameters and input transforms are in ``state_dict``, data are not; copies,
     pickles and ``.to`` carry both.
+
+    Attributes:
+        data: The comparisons in the order in which they were given; ``None`` without.
+        values: The measured values in the order in which they were given; ``None`` without.
+        merged_data: The rows that inference sees; repeated pairs are one, annotators are not told
+            apart.
+        variance: ``"laplace"`` or ``kappa``.
+        calibration: The scale of the link and the noise of the values.
 
     Example:
         >>> datapoints = torch.rand(4, 2, dtype=torch.float64)
@@ -46,6 +89,13 @@ class PreferenceGP(InducingModel):
         >>> fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         >>> model.win_probability(datapoints[:2])
     """
+
+    _data_names = ("data", "values", "merged_data", "_inducing")
+    data: Comparisons | None
+    values: Values | None
+    merged_data: Comparisons | None
+    _num_inducing: int | None = None
+    _inducing: Tensor | None
 
     def __init__(
         self,
@@ -84,7 +134,7 @@ class PreferenceGP(InducingModel):
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
-            inducing_points: ``p x d``-dim inducing items or their number; see the base class.
+            inducing_points: ``p x d``-dim inducing items or their number.
             jitter: Accepted as by BoTorch's ``PairwiseGP``, like the arguments below, and not
                 used: Newton's method ends at a fixed accuracy, no jitter is added, and items
                 are the same only where a caller says so.
@@ -100,16 +150,22 @@ class PreferenceGP(InducingModel):
         batch_shape, items = shape_of(data, measured)
         dim = num_columns(items, input_transform)
         super().__init__(
-            data,
-            measured,
-            variance,
-            calibration_of(data, measured, batch_shape, link_scale),
             covar_module=covar_module or default_covar_module(dim, batch_shape),
             mean_module=mean_module or _default_mean(measured, batch_shape),
             likelihood=likelihood,
             input_transform=input_transform,
-            inducing_points=inducing_points,
         )
+        self.variance = checked_kappa("variance", variance)
+        self.calibration = calibration_of(data, measured, batch_shape, link_scale)
+        if inducing_points is not None and not isinstance(inducing_points, Tensor):
+            check_count("inducing_points", inducing_points, 1)
+            self._num_inducing, inducing_points = int(inducing_points), None
+        self._inducing = inducing_points
+        self._set_data(data, measured)
+        if items is not None:
+            self.to(self.items)
+            self._learn_transform()
+        self.eval()
 
     @classmethod
     def from_pairs(cls, pairs: Tensor, answers: Tensor, **kwargs: Any) -> Self:
@@ -125,6 +181,161 @@ class PreferenceGP(InducingModel):
         """
         data = Comparisons.from_pairs(pairs, answers)
         return cls(data.datapoints, data, **kwargs)
+
+    @classmethod
+    def construct_inputs(
+        cls, training_data: SupervisedDataset
+    ) -> dict[str, BotorchContainer | Tensor]:
+        r"""``datapoints`` and ``comparisons`` of a ``RankingDataset`` of pairs.
+
+        Args:
+            training_data: A ``RankingDataset`` of arity 2 without ties; rank 0 is best.
+
+        Raises:
+            UnsupportedError: If it is another data set, ranks more than two items a row, or has
+                ties.
+        """
+        if not isinstance(training_data, RankingDataset):
+            raise UnsupportedError(
+                f"Only `RankingDataset` is supported for `{cls.__name__}`, not "
+                f"{type(training_data).__name__}."
+            )
+        ranked = cast(SliceContainer, training_data._X)
+        indices, ranks = ranked.indices, training_data.Y
+        if indices.shape[-1] != 2:
+            raise UnsupportedError(
+                f"{cls.__name__} compares two items a row, but the RankingDataset ranks "
+                f"{indices.shape[-1]}."
+            )
+        if bool((ranks[..., 0] == ranks[..., 1]).any()):
+            raise UnsupportedError(
+                "A RankingDataset with ties has no [winner, loser] rows; use "
+                f"{cls.__name__}.from_pairs with answers of 0.5."
+            )
+        # BoTorch's own reading gathers by the ranks themselves, which is the same for pairs.
+        comparisons = indices.gather(-1, ranks.argsort(dim=-1))
+        return {"datapoints": ranked.values, "comparisons": comparisons}
+
+    def extra_repr(self) -> str:
+        """Which variance the covariance is built on."""
+        return f"variance={self.variance!r}"
+
+    @property
+    def items(self) -> Tensor:
+        """The ``batch_shape x n x d``-dim items: compared ones, and then measured ones.
+
+        Without data there are none, of the kernel's type.
+        """
+        parts = self._item_parts()
+        if parts:
+            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
+        dims = (k.ard_num_dims for k in self.covar_module.modules() if isinstance(k, Kernel))
+        dim = next((d for d in dims if d is not None), 1)
+        return next(self.covar_module.parameters(), torch.empty(0)).new_empty(0, dim)
+
+    def _item_parts(self) -> list[Tensor]:
+        parts = [] if self.data is None else [self.data.datapoints]
+        return parts if self.values is None else [*parts, self.values.items]
+
+    @property
+    def dim(self) -> int | None:
+        """The number of dimensions ``d`` of an item as it was given; ``None`` without data."""
+        parts = self._item_parts()
+        return parts[0].shape[-1] if parts else None
+
+    @property
+    def datapoints(self) -> Tensor | None:
+        """The ``batch_shape x n x d``-dim compared items as they were given."""
+        return None if self.data is None else self.data.datapoints
+
+    @property
+    def comparisons(self) -> Tensor | None:
+        r"""The ``m x 2``-dim rows ``[winner, loser]``, a row for every answer.
+
+        Raises:
+            UnsupportedError: If there are ties, which have no such row.
+        """
+        return None if self.data is None else self.data.comparisons
+
+    @property
+    def train_targets(self) -> Tensor | None:
+        """The comparisons, as GPyTorch names them."""
+        return self.comparisons
+
+    @property
+    def num_observations(self) -> int:
+        """The number of rows after merging, those of comparisons and of values."""
+        rows = 0 if self.merged_data is None else self.merged_data.pairs.shape[-2]
+        return rows if self.values is None else rows + self.values.num_values
+
+    def set_train_data(
+        self,
+        datapoints: Tensor | None = None,
+        comparisons: Tensor | Comparisons | None = None,
+        strict: bool = False,
+        update_model: bool = True,
+        *,
+        values: ValuesArgument = None,
+    ) -> None:
+        r"""Replace all data; hyperparameters stay, learnt transform bounds are relearnt.
+
+        Args:
+            datapoints: ``batch_shape x n x d``-dim items.
+            comparisons: As in the constructor; ``None`` for the prior.
+            strict: Whether shape, type and device must be those of the data before.
+            update_model: Accepted as by BoTorch's ``PairwiseGP``, and not used: the posterior
+                is found when it is first needed.
+            values: As in the constructor; values that the model has now are dropped.
+
+        Raises:
+            ComparisonDataError: If the data cannot be used; the old data then stay.
+            RuntimeError: If ``strict`` and they differ, as from GPyTorch's exact models.
+        """
+        data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
+        if strict:
+            _check_alike("datapoints", self.datapoints, datapoints)
+            if not isinstance(comparisons, Comparisons):
+                _check_alike("comparisons", self.comparisons, comparisons)
+        if (items := shape_of(data, measured)[1]) is None:
+            raise ComparisonDataError("`datapoints` must be given.")
+        self.check_dimension("values" if data is None else "datapoints", items)
+        self._set_data(data, measured)
+        self._learn_transform()
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Torch's; an empty state loads nothing, as Ax's cross-validation has it."""
+        strict = strict and bool(state_dict)
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
+
+    def _set_data(self, data: Comparisons | None, values: Values | None) -> None:
+        self._check_inducing(data, values)
+        self.calibration.check(values)
+        if data is not None and values is not None:
+            values.check_items_like(data.datapoints)
+            batch, _ = shape_of(data, values)
+            data, values = expanded(data, batch), values.expand(batch)
+        self.data, self.values, self.merged_data = data, values, None
+        if data is not None:
+            plain = Comparisons.unchecked(data.datapoints, data.pairs, data.wins, data.count)
+            self.merged_data = plain.merged()
+        if self._num_inducing is not None:
+            self._inducing = None
+        self._forget()
+
+    def with_data(self, data: Comparisons | None, values: Values | None = None) -> Self:
+        r"""A copy with other data, and the same hyperparameters and transforms.
+
+        Args:
+            data: All comparisons.
+            values: All measured values.
+        """
+        new = copy.deepcopy(self)
+        new._set_data(data, values)
+        if not self.items.shape[-2]:
+            new._learn_transform()  # from the first data, as a constructor does
+        return new
 
     def condition_on_pairs(self, pairs: Tensor, answers: Tensor) -> Self:
         r"""A copy that has also seen more answered duels, with the same hyperparameters.
@@ -199,7 +410,7 @@ class PreferenceGP(InducingModel):
             X: ``b x 2 x d``-dim duels.
             sampler: A sampler with ``sample_shape`` ``S``. BoTorch's pairwise samplers draw
                 comparisons of ``b x q x d``-dim items themselves, as for ``PairwiseGP``.
-            observation_noise: Must be ``None``; utilities are judged, not measured.
+            observation_noise: Must be ``None``; utilities are compared, not measured.
             **kwargs: Not used; gradients always propagate.
 
         Returns:
@@ -233,6 +444,254 @@ class PreferenceGP(InducingModel):
                 X.new_empty(0, X.shape[-1]), X.new_empty(0, 2, dtype=torch.long)
             )
         return self.with_data(data.append_fresh(X, answers), self.values)
+
+    @property
+    def link_scale(self) -> Tensor:
+        """The scale ``s`` in ``P(i beats j) = mu(s (f(x_i) - f(x_j)))``; may be set."""
+        return self.calibration.link_scale
+
+    @link_scale.setter
+    def link_scale(self, value: float | Tensor) -> None:
+        self.calibration.set_link_scale(value)
+
+    @property
+    def utility(self) -> Tensor | None:
+        """``batch_shape x n``-dim posterior means of ``datapoints``, the mode; ``None`` without."""
+        if self.datapoints is None:
+            return None
+        return self.posterior(self.datapoints).mean.squeeze(-1)
+
+    @property
+    def link(self) -> BernoulliLikelihood:
+        r"""The link of a difference of utilities, with ``s`` as it is now.
+
+        Raises:
+            UnsupportedError: If the scales of a batch differ.
+        """
+        if self.calibration.fixed_scale == 1.0:
+            return self.likelihood
+        scale = self.link_scale.detach().flatten()
+        if bool((scale != scale[:1]).any()):
+            raise UnsupportedError("A batch of models with scales of their own has no one link.")
+        return type(self.likelihood)(self.likelihood.scale * float(scale[0]))
+
+    def observed(self) -> Observed:
+        """See the base class: a block of duels, a block of values, or both."""
+        data, values, blocks, first = self.merged_data, self.values, [], 0
+        if data is not None:
+            blocks.append(duels_block(data, self.likelihood))
+            first = data.num_items
+        if values is not None:
+            blocks.append(values_block(values, first))
+        observations, scaling = Observations(blocks, self.items.shape[-2]), self.scaling()
+        if values is None or scaling is None:
+            return Observed(observations, scaling)
+        factors = scaling[..., first:]
+        measured = values.targets.squeeze(-1) * factors
+        duels = measured.new_zeros(*measured.shape[:-1], observations.num_rows - values.num_values)
+        log_units = -factors.log().sum(-1).expand(self.batch_shape)
+        return Observed(observations, scaling, torch.cat([duels, measured], dim=-1), log_units)
+
+    def scaling(self) -> Tensor | None:
+        """Factors of the items' utilities: ``s`` if compared, ``1 / sigma`` if measured.
+
+        ``None`` where all are one.
+        """
+        values, datapoints = self.values, self.datapoints
+        if values is None and self.calibration.fixed_scale == 1.0:
+            return None
+        parts = []
+        if datapoints is not None:
+            scale = self.calibration.link_scale_like(datapoints)
+            parts.append(scale.expand(*self.batch_shape, datapoints.shape[-2]))
+        if values is not None:
+            inverse = self.calibration.deviations(values).reciprocal()
+            parts.append(inverse.expand(*self.batch_shape, values.num_values))
+        return torch.cat(parts, dim=-1)
+
+    def constants(self) -> tuple[object, ...]:
+        """See the base class."""
+        return (self.variance, self.calibration.fixed_scale)
+
+    def variance_weight(self) -> Tensor | None:
+        """See the base class: ``count / kappa`` for comparisons, one for values."""
+        if isinstance(self.variance, str):
+            return None
+        parts = [] if self.merged_data is None else [self.merged_data.count / self.variance]
+        if self.values is not None:
+            parts.append(torch.ones_like(self.values.targets.squeeze(-1)))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+    def nodes(self) -> Tensor:
+        """See the base class: the transformed inducing items, if there are any."""
+        inducing = self.inducing_points
+        return super().nodes() if inducing is None else transformed_items(self._transform, inducing)
+
+    def node_scaling(self) -> Tensor | None:
+        """See the base class: inducing items have the units of the utility."""
+        return self.scaling() if self.inducing_points is None else None
+
+    def system(self, items: Tensor, observed: Observed) -> System:
+        """See the base class; through inducing items if there are any."""
+        if self.inducing_points is None:
+            return super().system(items, observed)
+        latent = observed.prior_latent(self.mean_module(items))
+        kernel = InducingKernel(self.covar_module, items, self.nodes(), observed.scaling)
+        return InducingSystem(kernel, latent, observed.observations)
+
+    @property
+    def inducing_points(self) -> Tensor | None:
+        """The ``p x d``-dim inducing items, not transformed; ``None`` if inference is exact."""
+        if self._num_inducing is None:
+            return self._inducing if self.num_observations else None
+        if not self.num_observations or self._num_inducing >= self.items.shape[-2]:
+            return None
+        if self._inducing is None:
+            self._choose()
+        return self._inducing
+
+    def choose_inducing_points(self) -> None:
+        """Choose as many inducing items as before under the hyperparameters of now, given data.
+
+        Raises:
+            UnsupportedError: If they were given, and not their number.
+        """
+        if self._num_inducing is None:
+            raise UnsupportedError("`inducing_points` is not a number of items to choose.")
+        if not self.num_observations:
+            return
+        self._choose()
+        self._forget()
+
+    @torch.inference_mode(False)  # what is kept serves where gradients are taken, too
+    @torch.no_grad()
+    def _choose(self) -> None:
+        assert self._num_inducing is not None  # callers look first
+        items = self.transformed_items().detach()
+        chosen = most_varied(self.covar_module, items, self._num_inducing)
+        self._inducing = self.items.detach()[chosen]
+
+    def _check_inducing(self, data: Comparisons | None, values: Values | None) -> None:
+        number, given = self._num_inducing, self._inducing
+        batch, items = shape_of(data, values)
+        if given is not None:
+            dim = "d" if items is None else items.shape[-1]
+            check_items("inducing_points", given, "p", dim, batch=False)
+            refuse(finite("inducing_points", given))
+            if not len(given):
+                raise ComparisonDataError("`inducing_points` must hold one item at least.")
+            if items is not None:
+                check_like("inducing_points", given, items)
+        size = 0 if data is None else data.datapoints.shape[-2]
+        size += 0 if values is None else values.num_values
+        batch = torch.broadcast_shapes(batch, self.covar_module.batch_shape)
+        if batch and (given is not None or (number is not None and number < size)):
+            raise UnsupportedError(
+                f"`inducing_points` are for one model, not for a batch of {tuple(batch)}."
+            )
+
+    def _with_noise(self, normal: MultivariateNormal, noise: bool | Tensor) -> MultivariateNormal:
+        if noise is True and self.values is None:
+            return normal
+        if noise is True and self.calibration.learns_noise:
+            return cast(MultivariateNormal, self.calibration.noise_model(normal))
+        return super()._with_noise(normal, noise)
+
+    def pair_posterior(self, X: Tensor) -> GPyTorchPosterior:
+        r"""The posterior of the difference ``f(x) - f(x')``, pair by pair.
+
+        Args:
+            X: ``... x 2 x d``-dim pairs.
+
+        Returns:
+            A posterior whose mean and variance are ``... x 1 x 1``.
+        """
+        mean, variance = self.difference_moments(X)
+        variance = variance.clamp_min(settings.min_variance.value(variance.dtype))  # GPyTorch's
+        normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
+        return GPyTorchPosterior(normal)
+
+    def win_probability(self, X: Tensor) -> Tensor:
+        r"""``E[mu(s (f(x) - f(x')))]`` under the posterior.
+
+        Args:
+            X: ``... x 2 x d``-dim pairs.
+
+        Returns:
+            ``...``-dim probabilities that the first item wins.
+        """
+        mean, variance = self.difference_moments(X)
+        if self.calibration.fixed_scale != 1.0:
+            scale = self.calibration.link_scale_like(mean)
+            scale = scale.squeeze(-1) if scale.dim() else scale
+            mean, variance = scale * mean, scale.square() * variance
+        return self.likelihood.expected_probability(mean, variance)
+
+    def difference_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance, each ``...``-dim and 0 included, of ``... x 2 x d``-dim pairs."""
+        if X.dim() < 2 or X.shape[-2] != 2:
+            raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
+        self.check_dimension("X", X)
+        self.eval()
+        inputs = self.transform_rows(X)
+        first, second = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)
+        prior_mean = self.mean_module(first) - self.mean_module(second)
+        variance = dueling_variance(self.covar_module, first, second)
+        mean, variance = torch.broadcast_tensors(prior_mean, variance)
+        if self.num_observations:
+            items, found = self.representer()
+            cross = self.cross_covariance(inputs, items)
+            cross = cross[..., :1, :] - cross[..., 1:, :]
+            mean, variance = found.predict_differences(mean, variance, cross)
+        return mean.squeeze(-1), variance.squeeze(-1)
+
+
+def shape_of(data: Comparisons | None, values: Values | None) -> tuple[Size, Tensor | None]:
+    """The batch shape of all data, and some of the items, if there are any.
+
+    Raises:
+        ComparisonDataError: If the batch shapes do not broadcast.
+    """
+    shapes, items = {}, None
+    if values is not None:
+        shapes[values.names[0]], items = values.batch_shape, values.items
+    if data is not None:
+        shapes["datapoints"], items = data.batch_shape, data.datapoints
+    return common_batch_shape(**shapes), items
+
+
+def as_comparisons(
+    datapoints: Tensor | None, comparisons: Tensor | Comparisons | None
+) -> Comparisons | None:
+    """Validated data from a constructor's two arguments; ``None`` if both are.
+
+    Items without comparisons are kept: they have the dimensions of an item.
+    """
+    if datapoints is None:
+        if comparisons is not None:
+            raise ComparisonDataError("`datapoints` is None while `comparisons` index them.")
+        return None
+    if comparisons is None:
+        check_shape("datapoints", datapoints, "n", "d")
+        rows = (*datapoints.shape[:-2], 0, 2)
+        comparisons = torch.zeros(rows, dtype=torch.long, device=datapoints.device)
+    if not isinstance(comparisons, Comparisons):
+        return Comparisons.from_comparisons(datapoints, comparisons)
+    if comparisons.datapoints is not datapoints and not torch.equal(
+        comparisons.datapoints, datapoints
+    ):
+        raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
+    return comparisons
+
+
+def _check_alike(name: str, old: Tensor | None, new: Tensor | None) -> None:
+    """Raises ``RuntimeError`` if two tensors differ in shape, type or device."""
+    for attribute in ("shape", "dtype", "device"):
+        expected, found = getattr(old, attribute, None), getattr(new, attribute, None)
+        if expected != found:
+            raise RuntimeError(
+                f"Cannot modify {attribute} of `{name}` (expected {expected}, found {found})."
+            )
 
 
 def _default_mean(values: Values | None, batch_shape: Size) -> Mean:

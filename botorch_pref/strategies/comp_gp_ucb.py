@@ -38,7 +38,7 @@ from botorch_pref.data.checks import (
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.likelihood_ratio.theory import check_confidence, information_gain
 from botorch_pref.models import BordaGP
-from botorch_pref.models.borda import UNIFORM_VARIANCE, isotropic_kernel
+from botorch_pref.models.borda_gp import UNIFORM_VARIANCE, isotropic_kernel
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import Feasible, Maximum, SearchSpace

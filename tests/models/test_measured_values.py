@@ -18,6 +18,7 @@ from botorch_pref.data import Comparisons
 from botorch_pref.inference import DualSystem, PrimalSystem, StandardNormal, laplace_posterior
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
+from botorch_pref.models.evidence import scaled
 from tests._reference import mixed as reference
 from tests.models.common import (
     assert_same_posterior,
@@ -291,13 +292,11 @@ def test_precise_values_beside_comparisons() -> None:
 
 def test_both_sides_agree() -> None:
     model = make_mixed(num_duels=6)
-    items, observations = model.transformed_items(), model.observations()
-    mean, covariance = model.prior(items)
-    scaling = model.scaling()
-    covariance = scaling.unsqueeze(-1) * covariance * scaling
-    latent = model.prior_latent(mean, observations)
+    items, observed = model.transformed_items(), model.observed()
+    covariance = scaled(model.covar_module(items).to_dense(), observed.scaling)
+    latent = observed.prior_latent(model.mean_module(items))
     found = [
-        laplace_posterior(side(covariance, latent, observations))
+        laplace_posterior(side(covariance, latent, observed.observations))
         for side in (DualSystem, PrimalSystem)
     ]
     close(found[0].mode.latent, found[1].mode.latent, 1e-10)

@@ -19,7 +19,7 @@ from botorch_pref.acquisition import link_of
 from botorch_pref.data import Comparisons, Values
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.pieces import worth_splitting
+from botorch_pref.models.evidence import is_large_batch
 from tests.common import same
 from tests.models.common import (
     assert_same_posterior,
@@ -277,10 +277,10 @@ def test_fantasies_are_duels_more() -> None:
 def test_batched_is_looped(
     variance: str | float, split: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if split:  # into pieces of two elements
-        monkeypatch.setattr("botorch_pref.models.pieces._CACHED_ENTRIES", 200)
+    if split:
+        monkeypatch.setattr("botorch_pref.models.evidence._CACHED_ENTRIES", 200)
     model = make_batch(variance=variance)
-    assert worth_splitting(model, model.items) == split
+    assert is_large_batch(model.covar_module, model.items) == split
     X = rand(3, 4, 2, seed=2)
     posterior, evidence = model.posterior(X), model.log_evidence()
     probability = model.win_probability(X[:, :2])

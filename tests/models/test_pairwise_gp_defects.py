@@ -342,10 +342,10 @@ def test_the_mode_is_found_every_time(likelihood: BernoulliLikelihood, outputsca
 @pytest.mark.parametrize("side", [DualSystem, PrimalSystem])
 def test_a_mode_that_is_not_found_warns(side: type[DualSystem | PrimalSystem]) -> None:
     model = make_model(8, 12, covar_module=make_kernel(2, outputscale=100.0))
-    observations = model.observations()
-    mean, covariance = model.prior(model.datapoints)
-    prior_latent = observations.map.apply(mean)
-    problem = choose_system(covariance, prior_latent, observations, system=side)
+    observed = model.observed()
+    covariance = model.covar_module(model.datapoints).to_dense()
+    prior_latent = observed.prior_latent(model.mean_module(model.datapoints))
+    problem = choose_system(covariance, prior_latent, observed.observations, system=side)
     with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models"):
         mode = find_mode(problem, max_steps=2)
     assert not bool(mode.converged)

@@ -25,7 +25,7 @@ from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
 from botorch_pref.inference.finite import FiniteEngine
 from botorch_pref.kernels import DuelingKernel
 from botorch_pref.models import BernoulliGP, PreferenceGP
-from botorch_pref.models.laplace_gp import LaplaceGP
+from botorch_pref.models.base import LaplaceGP
 from botorch_pref.models.pathwise import draw_posterior_paths, draw_prior_paths
 from botorch_pref.randomness import seeded
 from tests.models.common import LinearMean, make_duels, make_kernel, numerical_gradient, rand

@@ -28,7 +28,7 @@ from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import DualSystem, PrimalSystem, systems
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import PreferenceGP, laplace_gp
+from botorch_pref.models import PreferenceGP, base
 from botorch_pref.models.fitting import ScalesPrior
 from tests.common import same
 from tests.models.common import (
@@ -758,8 +758,8 @@ def test_the_posterior_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None
         calls.append(1)
         return laplace_represent(*args)
 
-    laplace_represent = laplace_gp.laplace_posterior
-    monkeypatch.setattr(laplace_gp, "laplace_posterior", represent)
+    laplace_represent = base.laplace_posterior
+    monkeypatch.setattr(base, "laplace_posterior", represent)
     for seed in range(3):
         model.posterior(rand(4, 2, seed=seed))
         model.win_probability(rand(4, 2, 2, seed=seed))

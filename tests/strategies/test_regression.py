@@ -11,7 +11,7 @@ from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from botorch_pref.models import BordaGP
-from botorch_pref.models.borda import isotropic_kernel
+from botorch_pref.models.borda_gp import isotropic_kernel
 from botorch_pref.queries import Evaluate
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.regression import Regression, fit_exactly, standardised_gp

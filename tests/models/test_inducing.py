@@ -6,8 +6,8 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from botorch_pref.models import inducing_kernel
-from botorch_pref.models.inducing_kernel import InducingKernel, most_varied
+from botorch_pref.models import inducing
+from botorch_pref.models.inducing import InducingKernel, most_varied
 from tests.models.common import make_kernel, rand
 
 X, Z = rand(9, 2), rand(4, 2, seed=1)
@@ -78,7 +78,7 @@ def test_a_column_of_one_value() -> None:
 
 
 def test_many_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inducing_kernel, "_CANDIDATES", 30)
+    monkeypatch.setattr(inducing, "_CANDIDATES", 30)
     kernel, items = ScaleKernel(RBFKernel()).double(), rand(500, 3, seed=4)
     chosen = most_varied(kernel, items, 10)
     assert len(set(chosen.tolist())) == 10

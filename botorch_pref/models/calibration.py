@@ -1,4 +1,4 @@
-r"""Measured utilities beside comparisons, in the coordinates of one Laplace approximation.
+r"""The units of answers and of measured values, in the coordinates of one Laplace approximation.
 
 A comparison sees ``s (f(x) - f(x'))`` with the link's scale ``s``; a measurement
 ``y = f(x) + e`` with ``e ~ N(0, v)`` is a standard normal of ``(f(x) - y) / v^1/2``. So all rows
@@ -22,6 +22,7 @@ from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block, StandardNormal
+from botorch_pref.likelihoods import BernoulliLikelihood
 
 _ITEM = (1.0,)
 
@@ -50,8 +51,8 @@ class Calibration(Module):
             self.register_prior(
                 "link_scale_prior",
                 LogNormalPrior(0.0, 1.0),
-                self._read_link_scale,
-                self._write_link_scale,
+                _read_link_scale,
+                Calibration.set_link_scale,
             )
             constraint = LogTransformedInterval(1e-3, 1e3, initial_value=1.0)
             self.register_constraint("raw_link_scale", constraint)
@@ -103,12 +104,6 @@ class Calibration(Module):
         shape = torch.broadcast_shapes(variance.shape, values.items.shape[:-1])
         return variance.sqrt().expand(shape)
 
-    def _read_link_scale(self, module: Calibration) -> Tensor:
-        return module.link_scale
-
-    def _write_link_scale(self, module: Calibration, value: float | Tensor) -> None:
-        module.set_link_scale(value)
-
     def check(self, values: Values | None) -> None:
         """Checks that the noise of measurements is known in one way and not in two.
 
@@ -136,9 +131,19 @@ def calibration_of(
     return Calibration(batch_shape, link_scale, learns_noise)
 
 
+def _read_link_scale(module: Calibration) -> Tensor:
+    return module.link_scale
+
+
 def values_block(values: Values, first: int) -> Block:
     """One row a measurement, whose items are numbered from ``first``."""
     weight = torch.ones_like(values.targets.squeeze(-1))
     rows = torch.arange(first, first + values.num_values, device=weight.device)
     rows = rows.expand(weight.shape).unsqueeze(-1)
     return Block(rows, _ITEM, torch.zeros_like(weight), weight, StandardNormal())
+
+
+def duels_block(data: Comparisons, likelihood: BernoulliLikelihood) -> Block:
+    """One row a pair."""
+    answer = torch.where(data.count > 0, data.wins / data.count.clamp_min(1.0), 0.5)
+    return Block(data.pairs, (1.0, -1.0), answer, data.count, likelihood)

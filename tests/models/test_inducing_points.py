@@ -248,8 +248,8 @@ class TestData:
         single = copy.deepcopy(model).float()
         found = single.log_evidence()
         torch.testing.assert_close(found.double(), model.log_evidence(), rtol=1e-4, atol=0.0)
-        assert single._evidence._starts is not None
-        assert float(single._evidence._starts.abs().sum()) > 0.0
+        assert single._start is not None
+        assert float(single._start.abs().sum()) > 0.0
 
     def test_many_points_in_single_precision(self) -> None:
         """A factorisation of more rows rounds by more."""

@@ -1,0 +1,469 @@
+r"""A sampler for the preferential studies of Optuna Dashboard (extra ``optuna``)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+try:
+    import optuna_dashboard  # noqa: F401
+    from optuna import Study
+except ImportError as error:
+    raise ImportError(
+        f"botorch_pref.integrations.optuna needs {error.name}, which the extra `optuna` installs: "
+        "pip install 'botorch-pref[optuna]'"
+    ) from error
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
+from botorch.exceptions.warnings import UserInputWarning
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial, TrialState
+from optuna_dashboard.preferential import PreferentialStudy
+from optuna_dashboard.preferential._system_attrs import (
+    get_n_generate,
+    get_preferences,
+    get_skipped_trial_ids,
+)
+from torch import Tensor
+
+from botorch_pref.acquisition import DuelingThompsonSampling
+from botorch_pref.data.checks import check_count, checked_positive, checked_seed
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.models import PreferenceGP
+from botorch_pref.queries import Duel
+from botorch_pref.randomness import derive_seed, derive_uniform
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.base import best_of_sample, same_item
+from botorch_pref.strategies.pf_ts import MAX_PATH_RESAMPLES, TEMPERED
+from botorch_pref.strategies.utility import ArmPath, UtilityLearner, last_refit
+
+__all__ = ["PreferentialSampler"]
+
+_RULES = ("ts", "eubo")
+_PREFERENTIAL = "preference:is_preferential"
+_ON_THE_GRID = 1e-6
+
+
+class PreferentialSampler(BaseSampler):
+    r"""Proposes the next trial of a study of ``optuna_dashboard.preferential``.
+
+    The page shows the trials that are still active and asks for the worst of them; the others win
+    against it, and the sampler proposes one in its place. What it proposes follows from its seed,
+    the number of the trial and what the study's storage holds, so that a study may be resumed, or
+    shared by several processes. Two trials that are asked for before either has its parameters are
+    the same ones with ``"eubo"``. Until there is an answer, trials fill the space.
+
+    ``"eubo"`` may settle where the first answers happen to lead, above all in many dimensions. With
+    ``n_startup_trials=10``, say, it begins with a sample of the whole space.
+
+    Show two at a time (``n_generate=2``). The worst of more is read as several duels, which a
+    person has not answered one by one, and a warning says so.
+
+    Example:
+        >>> from optuna_dashboard.preferential import create_study
+        >>> study = create_study(
+        ...     n_generate=2, storage="sqlite:///study.db", sampler=PreferentialSampler("eubo")
+        ... )
+        >>> while study.should_generate():
+        ...     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
+
+    Attributes:
+        rule: As it was given.
+        seed: As it was given.
+        scale: As it was given.
+        n_startup_trials: As it was given.
+    """
+
+    def __init__(
+        self,
+        rule: Literal["ts", "eubo"] = "ts",
+        *,
+        seed: int = 0,
+        scale: float = TEMPERED.value,
+        n_startup_trials: int = 0,
+    ) -> None:
+        r"""Set the rule.
+
+        Args:
+            rule: ``"ts"`` proposes the maximiser of one posterior path of the utility (Lazzaro et
+                al. 2026), ``"eubo"`` the item whose duel with the best active trial has the
+                largest expected utility of the better one (Lin et al. 2022).
+            seed: The seed of all draws.
+            scale: What the standard deviation of the path is multiplied by, for ``"ts"``.
+            n_startup_trials: How many trials fill the space, whatever the answers; with 0 the rule
+                is followed from the first answer on.
+
+        Raises:
+            UnsupportedError: If there is no such rule.
+            ComparisonDataError: If ``scale`` is not a positive number, ``seed`` no whole one, or
+                ``n_startup_trials`` no count.
+        """
+        if rule not in _RULES:
+            raise UnsupportedError(f"`rule` must be one of {_RULES}, got {rule!r}.")
+        self.rule = rule
+        self.seed = checked_seed(seed)
+        self.scale = checked_positive("scale", scale)
+        check_count("n_startup_trials", n_startup_trials, 0)
+        self.n_startup_trials = n_startup_trials
+        # The hyperparameters of the last fit, and what they follow from.
+        self._fitted: tuple[object, dict[str, Any]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fitted": None}  # it follows from the study
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        r"""The parameters that are proposed together: those that the study's trials share.
+
+        Args:
+            study: The study.
+            trial: The trial that is being asked for.
+
+        Returns:
+            Distributions by name.
+
+        Raises:
+            UnsupportedError: If the study is not preferential, or has several objectives.
+        """
+        return read_answers(study, trial).distributions()
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        r"""The proposal.
+
+        Args:
+            study: The study.
+            trial: The trial that is being asked for.
+            search_space: What :meth:`infer_relative_search_space` returned.
+
+        Returns:
+            Values by name; none for an empty space.
+        """
+        if not search_space:
+            return {}
+        answers = read_answers(study, trial)
+        if answers.n_generate > 2:
+            warnings.warn(
+                f"The worst of {answers.n_generate} is read as {answers.n_generate - 1} duels; "
+                "show two trials at a time (n_generate=2) for answers that are given one by one.",
+                UserInputWarning,
+                stacklevel=2,
+            )
+        parameters = Parameters(search_space)
+        active = parameters.items(answers.active)
+        avoid = torch.cat([active, parameters.items(answers.refused)])
+        pairs = answers.pairs(parameters)
+        if len(pairs) and trial.number >= self.n_startup_trials:
+            item = self._proposal(parameters, pairs, active, avoid, trial.number)
+        else:
+            asked, seed = pairs.flatten(0, 1), derive_seed(self.seed, "start", 0)
+            item = _space_filling_item(parameters.space, seed, trial.number, avoid, asked)
+        return parameters.values(item)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        r"""A uniform draw of a parameter that no earlier trial has.
+
+        Args:
+            study: The study.
+            trial: The trial that is being asked for.
+            param_name: The parameter.
+            param_distribution: Its distribution.
+
+        Returns:
+            The value.
+        """
+        parameters = Parameters({param_name: param_distribution})
+        unit = derive_uniform(self.seed, f"parameter {param_name}", trial.number)
+        item = parameters.space.parameters.from_unit(torch.tensor([unit], dtype=torch.double))
+        return parameters.values(item)[param_name]
+
+    def best_trial(self, study: PreferentialStudy | Study) -> FrozenTrial:
+        r"""The compared trial with the largest posterior mean.
+
+        ``study.best_trials`` has the last survivors, which a single wrong answer may have put
+        there; this one follows from all answers.
+
+        Args:
+            study: The study, also as Optuna loads it.
+
+        Returns:
+            A trial that was neither skipped nor failed or pruned.
+
+        Raises:
+            UnsupportedError: If the study is not preferential, has several objectives, or has no
+                answers yet.
+        """
+        answers = read_answers(getattr(study, "_study", study))
+        distributions = answers.distributions()
+        if answers.preferences and distributions:
+            parameters = Parameters(distributions)
+            refused = {trial.number for trial in answers.refused}
+            compared = [trial for trial in answers.compared() if trial.number not in refused]
+            found = [*parameters.placed(compared)]
+            pairs = answers.pairs(parameters)
+            if len(pairs) and found:
+                model = self._model(parameters, pairs)
+                items = torch.stack([item for _, item in found])
+                with torch.no_grad():
+                    means = model.posterior(items.unsqueeze(-2)).mean
+                return found[int(means.argmax())][0]
+        raise UnsupportedError("There are no answers yet that tell which trial is best.")
+
+    def _proposal(
+        self,
+        parameters: Parameters,
+        pairs: Tensor,
+        active: Tensor,
+        avoid: Tensor,
+        number: int,
+    ) -> Tensor:
+        space, seed = parameters.space, derive_seed(self.seed, "optimizer", number)
+        model = self._model(parameters, pairs)
+        asked = torch.cat([pairs.flatten(0, 1), active])
+        for rule in self._acquisitions(model, active if len(active) else asked, number):
+            item = space.maximize(rule, seed=seed, starts=asked.unsqueeze(-2)).items[0]
+            if not same_item(space, item, avoid).any():
+                return item
+        return best_of_sample(space, rule, seed, asked, avoid)
+
+    def _acquisitions(
+        self, model: PreferenceGP, opponents: Tensor, number: int
+    ) -> Iterator[AcquisitionFunction]:
+        """The rule, and what to try instead while it leads to an item that is to be avoided."""
+        if self.rule == "eubo":
+            with torch.no_grad():
+                best = opponents[model.posterior(opponents.unsqueeze(-2)).mean.argmax()]
+            yield AnalyticExpectedUtilityOfBestOption(model, previous_winner=best.unsqueeze(0))
+            return
+        for attempt in range(1 + MAX_PATH_RESAMPLES):
+            seed = derive_seed(self.seed, f"path {attempt}", number)
+            yield ArmPath(DuelingThompsonSampling(model, scale=self.scale, seed=seed), 0)
+
+    def _model(self, parameters: Parameters, pairs: Tensor) -> PreferenceGP:
+        """The model of ``m x 2 x d``-dim pairs, the better item first; it follows from these."""
+        learner = UtilityLearner(parameters.space, seed=self.seed)
+        duels = [Duel(i, pair) for i, pair in enumerate(pairs)]
+        fitted = last_refit(len(duels))
+        for duel in duels[:fitted]:
+            learner.add(duel, 1.0)
+        known = parameters.distributions, pairs[:fitted].tolist()
+        if self._fitted is not None and self._fitted[0] == known:
+            learner.restore(self._fitted[1], fitted)
+        else:
+            learner.refit()
+            self._fitted = known, learner.values
+        for duel in duels[fitted:]:
+            learner.add(duel, 1.0)
+        return learner.model()
+
+
+def _space_filling_item(
+    space: SearchSpace, seed: int, number: int, avoid: Tensor, asked: Tensor
+) -> Tensor:
+    """The next item of a sequence that fills the space, a new one if possible."""
+    count = number + 1 + len(avoid) + len(asked)
+    items = space.sample(count, seed)[number:].unsqueeze(-2)
+    known = 2 * same_item(space, items, avoid).any(-1) + same_item(space, items, asked).any(-1)
+    return items[int(known.argmin()), 0]
+
+
+class Answers(NamedTuple):
+    r"""The content of a study, apart from the trial that is being asked for, if there is one.
+
+    Attributes:
+        preferences: Pairs of a better and a worse trial, by the later of the two, so that the
+            order does not depend on the storage.
+        active: Trials that may still be compared: not found worse, not skipped, not failed.
+        refused: Trials that are not to be proposed again: skipped, or failed.
+        n_generate: Of how many active trials the page shows the worst is asked for.
+    """
+
+    preferences: list[tuple[FrozenTrial, FrozenTrial]]
+    active: list[FrozenTrial]
+    refused: list[FrozenTrial]
+    n_generate: int
+
+    def compared(self) -> list[FrozenTrial]:
+        """All compared trials, by their numbers."""
+        found = {trial.number: trial for pair in self.preferences for trial in pair}
+        return [found[number] for number in sorted(found)]
+
+    def distributions(self) -> dict[str, BaseDistribution]:
+        r"""What is searched: the parameters that all trials have that have won.
+
+        A trial that broke off before it had them all is only ever found worse. Before any
+        comparison it is those of all active trials. Ranges are those of the latest trial that has
+        them all; parameters of a single value are left to Optuna.
+        """
+        won = {better.number for better, _ in self.preferences}
+        trials = [trial for trial in self.compared() or self.active if trial.distributions]
+        shared = [{*trial.distributions} for trial in trials if not won or trial.number in won]
+        if not shared:
+            return {}
+        names = set.intersection(*shared)
+        latest = next(t.distributions for t in trials[::-1] if names <= {*t.distributions})
+        return {name: latest[name] for name in sorted(names) if not latest[name].single()}
+
+    def pairs(self, parameters: Parameters) -> Tensor:
+        """``m x 2 x d``-dim pairs, the better item first, without those that lie elsewhere."""
+        found = [parameters.items(pair) for pair in self.preferences]
+        found = [items for items in found if len(items) == 2 and not torch.equal(*items)]
+        none = parameters.space.bounds.new_zeros(0, 2, parameters.space.dim)
+        return torch.stack(found) if found else none
+
+
+def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
+    r"""Read a study, whatever storage it is in.
+
+    Args:
+        study: The study.
+        asked: The trial that is being asked for, if there is one.
+
+    Returns:
+        Its content.
+
+    Raises:
+        UnsupportedError: If the study is not preferential, or has several objectives.
+    """
+    if len(study.directions) != 1:
+        raise UnsupportedError(
+            f"PreferentialSampler takes no study of {len(study.directions)} objectives."
+        )
+    # Before the trials: a preference whose trials are not there yet could not be read.
+    attributes = study._storage.get_study_system_attrs(study._study_id)
+    if not attributes.get(_PREFERENTIAL):
+        raise UnsupportedError(
+            f"Study {study.study_name!r} is not preferential. PreferentialSampler needs one that "
+            "optuna_dashboard.preferential.create_study made."
+        )
+    preferences = sorted(
+        (tuple(pair) for pair in get_preferences(attributes)),
+        key=lambda pair: (max(pair), min(pair), pair),
+    )
+    trials = study.get_trials(deepcopy=False)
+    skipped = set(get_skipped_trial_ids(attributes))
+    worse = {loser for _, loser in preferences}
+    active, refused = [], []
+    for trial in trials:
+        if trial._trial_id in skipped or trial.state in (TrialState.FAIL, TrialState.PRUNED):
+            refused.append(trial)
+        elif (
+            trial.number not in worse
+            and trial.state in (TrialState.COMPLETE, TrialState.RUNNING)
+            and (asked is None or trial.number != asked.number)
+        ):
+            active.append(trial)
+    pairs = [(trials[better], trials[worse]) for better, worse in preferences]
+    return Answers(pairs, active, refused, get_n_generate(attributes))
+
+
+class Parameters:
+    r"""Named parameters of one trial as a ``d``-dim item, in the order of the names.
+
+    A category is the index of its choice. What has a step, whole numbers on a linear scale
+    included, is the number of steps from the lower end.
+
+    Args:
+        distributions: Optuna's distributions, none of a single value.
+
+    Attributes:
+        distributions: See above, sorted by name.
+        space: The search space.
+    """
+
+    def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
+        self.distributions: dict[str, Any] = dict(sorted(distributions.items()))
+        kinds: dict[str, Any] = {"integer": [], "categorical": [], "log": []}
+        ends = []
+        for i, distribution in enumerate(self.distributions.values()):
+            if isinstance(distribution, CategoricalDistribution):
+                kinds["categorical"].append(i)
+                ends.append((0.0, len(distribution.choices) - 1.0))
+                continue
+            step = _step(distribution)
+            if step is None:
+                ends.append((float(distribution.low), float(distribution.high)))
+            else:
+                ends.append((0.0, float(round((distribution.high - distribution.low) / step))))
+            if step is not None or isinstance(distribution, IntDistribution):
+                kinds["integer"].append(i)
+            if distribution.log:
+                kinds["log"].append(i)
+        self.space = SearchSpace(torch.tensor(ends, dtype=torch.double).T, **kinds)
+
+    def item(
+        self, values: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]
+    ) -> Tensor | None:
+        r"""The item of a trial.
+
+        Args:
+            values: The trial's values by name.
+            distributions: The trial's own distributions.
+
+        Returns:
+            The ``d``-dim item, or ``None`` where a value is missing or not of this space.
+        """
+        numbers = []
+        for name, distribution in self.distributions.items():
+            own = distributions.get(name)
+            if type(own) is not type(distribution):
+                return None
+            if isinstance(distribution, CategoricalDistribution) and own != distribution:
+                return None
+            numbers.append(_number(distribution, values[name]))
+        item = torch.tensor(numbers, dtype=torch.double)
+        return item if bool(self.space.contains(item)) else None
+
+    def placed(self, trials: Iterable[FrozenTrial]) -> Iterator[tuple[FrozenTrial, Tensor]]:
+        """Those trials that lie in the space, with their items."""
+        for trial in trials:
+            item = self.item(trial.params, trial.distributions)
+            if item is not None:
+                yield trial, item
+
+    def items(self, trials: Iterable[FrozenTrial]) -> Tensor:
+        """``k x d``-dim items of those trials that lie in the space."""
+        items = [item for _, item in self.placed(trials)]
+        return torch.stack(items) if items else self.space.bounds[:0]
+
+    def values(self, item: Tensor) -> dict[str, Any]:
+        """What an item of the space is to Optuna: a value for each name."""
+        pairs = zip(self.distributions.items(), item.tolist(), strict=True)
+        return {name: _value(distribution, number) for (name, distribution), number in pairs}
+
+
+def _step(distribution: Any) -> float | None:
+    """The step of a grid; a whole number on a logarithmic scale counts for itself."""
+    return None if distribution.log else distribution.step
+
+
+def _number(distribution: Any, value: Any) -> float:
+    if isinstance(distribution, CategoricalDistribution):
+        return float(distribution.to_internal_repr(value))
+    step = _step(distribution)
+    if step is None:
+        return float(value)
+    number = (value - distribution.low) / step
+    # A value beside the grid, of an earlier distribution, stays beside it.
+    return float(round(number)) if abs(number - round(number)) < _ON_THE_GRID else number
+
+
+def _value(distribution: Any, number: float) -> Any:
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.to_external_repr(round(number))
+    step = _step(distribution)
+    if step is not None:
+        number = min(distribution.low + step * round(number), distribution.high)
+    return round(number) if isinstance(distribution, IntDistribution) else float(number)

@@ -1,0 +1,488 @@
+"""The sampler for preferential studies of Optuna Dashboard."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import torch
+from botorch.exceptions.warnings import UserInputWarning
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState
+from optuna_dashboard._preferential_history import NewHistory, remove_history, report_history
+from optuna_dashboard.preferential import PreferentialStudy, create_study, load_study
+from optuna_dashboard.preferential._system_attrs import report_skip
+from torch import Tensor
+
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.integrations.optuna import (
+    Answers,
+    Parameters,
+    PreferentialSampler,
+    read_answers,
+)
+from botorch_pref.models import PreferenceGP
+from tests.models.common import rand
+
+UNIT: dict[str, BaseDistribution] = {
+    "x": FloatDistribution(0.0, 1.0),
+    "y": FloatDistribution(0.0, 1.0),
+}
+MIXED: dict[str, BaseDistribution] = {
+    "real": FloatDistribution(-1.0, 2.0),
+    "rate": FloatDistribution(1e-4, 1.0, log=True),
+    "share": FloatDistribution(0.1, 0.7, step=0.2),
+    "layers": IntDistribution(3, 9),
+    "even": IntDistribution(2, 8, step=2),
+    "width": IntDistribution(1, 1000, log=True),
+    "kind": CategoricalDistribution(["red", None, 3]),
+    "fixed": FloatDistribution(0.5, 0.5),
+}
+
+
+def new_study(
+    sampler: PreferentialSampler, storage: Any = None, n_generate: int = 2, name: str = "study"
+) -> PreferentialStudy:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return create_study(n_generate=n_generate, storage=storage, sampler=sampler, study_name=name)
+
+
+def active(study: PreferentialStudy) -> list[optuna.trial.FrozenTrial]:
+    worse = {loser.number for _, loser in study.get_preferences()}
+    return [trial for trial in study.get_trials() if trial.number not in worse]
+
+
+def play(
+    study: PreferentialStudy,
+    distributions: Mapping[str, BaseDistribution],
+    utility: Callable[[dict[str, Any]], float],
+    answers: int,
+) -> list[dict[str, Any]]:
+    """Answers truthfully, and returns what was proposed on the way."""
+    proposed = []
+    for number in range(answers + 1):
+        while study.should_generate():
+            proposed.append(dict(study.ask(dict(distributions)).params))
+        if number < answers:
+            *better, worst = sorted(active(study), key=lambda t: utility(t.params), reverse=True)
+            study.report_preference(better, worst)
+    return proposed
+
+
+PEAK = torch.tensor([0.3, 0.7], dtype=torch.double)
+
+
+def model_of(sampler: PreferentialSampler, study: PreferentialStudy) -> PreferenceGP:
+    answers = read_answers(study._study)
+    parameters = Parameters(answers.distributions())
+    return sampler._model(parameters, answers.pairs(parameters))
+
+
+def utility(params: dict[str, Any]) -> float:
+    return -((params["x"] - 0.3) ** 2) - (params["y"] - 0.7) ** 2
+
+
+def point(params: dict[str, Any]) -> Tensor:
+    return torch.tensor([params["x"], params["y"]], dtype=torch.double)
+
+
+@pytest.mark.parametrize("rule", ["ts", "eubo"])
+def test_proposals_follow_from_the_study_alone(rule: Any, tmp_path: Path) -> None:
+    """One sampler throughout, and another process for every trial, propose the same."""
+    together = play(new_study(PreferentialSampler(rule, seed=3)), UNIT, utility, 2)
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    new_study(PreferentialSampler(rule, seed=3), url)
+    alone = []
+    for trial in together:
+        sampler = PreferentialSampler(rule, seed=3)
+        study = load_study(study_name="study", storage=url, sampler=sampler)
+        if not study.should_generate():
+            better, worse = sorted(active(study), key=lambda t: -utility(t.params))
+            study.report_preference(better, worse)
+        alone.append(dict(study.ask(UNIT).params))
+        assert alone[-1] == trial
+    other = play(new_study(PreferentialSampler(rule, seed=4)), UNIT, utility, 0)
+    assert other != alone[:2]
+
+
+@pytest.mark.parametrize("rule", ["ts", "eubo"])
+def test_the_next_trial_depends_on_the_answer(rule: Any) -> None:
+    proposed = []
+    for sign in (1.0, -1.0):
+        study = new_study(PreferentialSampler(rule))
+        proposed.append(play(study, UNIT, lambda p, sign=sign: sign * utility(p), 1))
+    assert proposed[0][:2] == proposed[1][:2]
+    assert (point(proposed[0][2]) - point(proposed[1][2])).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("rule", ["ts", "eubo"])
+def test_the_first_trials_fill_the_space(rule: Any) -> None:
+    plain, first, second = (
+        play(new_study(PreferentialSampler(rule, n_startup_trials=count)), UNIT, u, 7)
+        for count, u in ((0, utility), (4, utility), (4, lambda params: -utility(params)))
+    )
+    alike = [one == other for one, other in zip(first, second, strict=True)]
+    assert alike == [True] * 4 + [False] * 5
+    assert first[:2] == plain[:2]
+    filled = torch.stack([point(params) for params in first[:4]])
+    # Quarters of the square: a sequence that fills it has one item in each.
+    assert len((2 * filled).floor().unique(dim=0)) == 4
+
+
+def test_what_fills_the_space_is_new_while_it_can_be() -> None:
+    names = ["a", "b", "c", "d", "e", "f"]
+    few: dict[str, BaseDistribution] = {"c": CategoricalDistribution(names)}
+    sampler = PreferentialSampler("eubo", n_startup_trials=10**6)
+    asked = play(new_study(sampler), few, lambda params: -ord(params["c"]), 12)
+    seen: set[str] = set()
+    for params in asked:
+        assert params["c"] not in seen or len(seen) == len(names)
+        seen.add(params["c"])
+    assert seen == set(names)
+
+
+def test_the_best_trial_is_that_of_the_largest_mean() -> None:
+    sampler = PreferentialSampler("eubo")
+    study = new_study(sampler)
+    with pytest.raises(UnsupportedError, match="no answers yet"):
+        sampler.best_trial(study)
+    for x in (0.5, 0.1, 0.9, 0.15, 0.12):
+        study.enqueue_trial({"x": x, "y": 0.5})
+        study.ask(UNIT)
+    best, *others = study.get_trials()
+    for worse in others[:3]:
+        study.report_preference(best, worse)
+    study.report_preference(others[3], best)  # a slip of the person
+    assert [trial.number for trial in study.best_trials] == [4]
+    assert sampler.best_trial(study).number == 0
+    assert sampler.best_trial(study._study).number == 0  # as optuna.load_study has it
+    report_skip(study._study._study_id, best._trial_id, study._study._storage)
+    assert sampler.best_trial(study).number != 0
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_what_was_skipped_is_not_proposed_again(answers: int) -> None:
+    """The model is the same as before, and so is the best item."""
+    few: dict[str, BaseDistribution] = {"c": CategoricalDistribution(["a", "b", "c", "d"])}
+    study = new_study(PreferentialSampler("eubo"))
+    play(study, few, lambda params: -ord(params["c"]), answers)
+    asked = study.get_trials()[-1]
+    report_skip(study._study._study_id, asked._trial_id, study._study._storage)
+    others = {trial.params["c"] for trial in active(study)}
+    assert study.ask(few).params["c"] not in others
+
+
+def test_an_undone_answer_is_forgotten() -> None:
+    sampler = PreferentialSampler("eubo")
+    study = new_study(sampler)
+    play(study, UNIT, utility, 2)
+    storage, study_id = study._study._storage, study._study._study_id
+    keys = [k for k in storage.get_study_system_attrs(study_id) if "preference:values" in k]
+    storage.set_study_system_attr(study_id, keys[0], [])
+    study._study.sampler = PreferentialSampler("eubo")
+    asked = study.ask(UNIT)
+    frozen = study.get_trials()[asked.number]
+    again = sampler.sample_relative(study._study, frozen, {**UNIT})
+    assert again == asked.params
+
+
+def test_eubo_maximises_the_expected_better_one() -> None:
+    sampler = PreferentialSampler("eubo")
+    study = new_study(sampler)
+    proposed = play(study, UNIT, utility, 4)[-1]
+    model = model_of(sampler, study)
+    rival = max((t for t in study.get_trials()[:-1]), key=lambda t: utility(t.params))
+
+    def value(items: Tensor) -> Tensor:
+        """By draws: E[max(f(x), f(rival))] under common random numbers."""
+        pairs = torch.stack([items, point(rival.params).expand_as(items)], dim=-2)
+        posterior = model.posterior(pairs)
+        root = torch.linalg.cholesky(
+            posterior.distribution.covariance_matrix + 1e-9 * torch.eye(2, dtype=torch.double)
+        )
+        noise = torch.randn(2, 4000, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+        return (posterior.mean + root @ noise).amax(-2).mean(-1)
+
+    with torch.no_grad():
+        sample = torch.rand(500, 2, dtype=torch.double, generator=torch.Generator().manual_seed(1))
+        best = value(sample).max()
+        assert float(value(point(proposed).unsqueeze(0))) > float(best) - 0.02 * float(best.abs())
+
+
+def test_a_path_without_spread_is_the_mean() -> None:
+    sampler = PreferentialSampler("ts", scale=1e-9)
+    study = new_study(sampler)
+    proposed = play(study, UNIT, utility, 4)[-1]
+    model = model_of(sampler, study)
+    sample = torch.rand(500, 2, dtype=torch.double, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        mean = model.posterior(torch.cat([point(proposed)[None], sample]).unsqueeze(-2)).mean
+    survivor = active(study)[0].params
+    assert not torch.allclose(point(proposed), point(survivor))
+    assert float(mean[0]) >= float(mean.max()) - 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["ts", "eubo"])
+def test_a_truthful_person_is_led_to_the_peak(rule: Any) -> None:
+    study = new_study(PreferentialSampler(rule))
+    proposed = play(study, UNIT, utility, 14)
+    gaps = [float((point(params) - PEAK).norm()) for params in proposed]
+    assert min(gaps) < 0.1
+    assert sum(gaps[-4:]) < sum(gaps[:4])
+
+
+def test_all_kinds_of_parameters() -> None:
+    study = new_study(PreferentialSampler("ts"))
+    play(study, MIXED, lambda p: p["real"] + (p["kind"] == "red"), 2)
+    for trial in study.get_trials():
+        assert {*trial.params} == {*MIXED}
+
+
+@pytest.mark.parametrize("rule", ["ts", "eubo"])
+def test_no_trial_meets_itself(rule: Any) -> None:
+    few: dict[str, BaseDistribution] = {"c": CategoricalDistribution(["a", "b", "c"])}
+    study = new_study(PreferentialSampler(rule))
+    for _ in range(4):
+        while study.should_generate():
+            study.ask(few)
+        first, second = active(study)
+        assert first.params != second.params
+        better, worse = sorted((first, second), key=lambda t: str(t.params["c"]))
+        study.report_preference(better, worse)
+
+
+def test_the_worst_of_three_is_two_duels_and_a_warning() -> None:
+    study = new_study(PreferentialSampler("eubo"), n_generate=3)
+    study.ask(UNIT)
+    with pytest.warns(UserInputWarning, match="worst of 3 is read as 2 duels"):
+        play(study, UNIT, utility, 1)
+    assert len(study.get_preferences()) == 2
+    assert len({tuple(t.params.values()) for t in study.get_trials()}) == 4
+
+
+def test_a_parameter_that_comes_later_is_drawn() -> None:
+    study = new_study(PreferentialSampler())
+    play(study, UNIT, utility, 1)
+    wider = {**UNIT, "z": FloatDistribution(5.0, 6.0)}
+    first, worst = active(study)
+    study.report_preference(first, worst)
+    trial = study.ask(wider)
+    assert 5.0 <= trial.params["z"] <= 6.0
+    assert {*trial.relative_params} == {"x", "y"}
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="`rule` must be one of"):
+        PreferentialSampler("ucb")  # type: ignore[arg-type]
+    with pytest.raises(ComparisonDataError, match="`scale`"):
+        PreferentialSampler(scale=0.0)
+    with pytest.raises(ComparisonDataError, match="`n_startup_trials`"):
+        PreferentialSampler(n_startup_trials=-1)
+
+
+def test_the_model_follows_from_the_answers_alone() -> None:
+    """Whatever was asked before; hyperparameters are fitted again when that is due."""
+    parameters, pairs = Parameters({"x": FloatDistribution(0.0, 1.0)}), rand(5, 2, 1)
+    sampler = PreferentialSampler()
+    models = [sampler._model(parameters, pairs[:number]) for number in (1, 2, 3, 5)]
+    direct = PreferentialSampler()._model(parameters, pairs)
+    torch.testing.assert_close(models[-1].posterior(pairs).mean, direct.posterior(pairs).mean)
+    known = sampler._fitted
+    sampler._model(parameters, pairs)
+    assert sampler._fitted is known
+    wider = Parameters({"x": FloatDistribution(0.0, 2.0)})
+    for other in ((parameters, pairs.flip(-2)), (parameters, pairs[:3]), (wider, pairs)):
+        again = sampler._model(*other).posterior(pairs).mean
+        wanted = PreferentialSampler()._model(*other).posterior(pairs).mean
+        torch.testing.assert_close(again, wanted)
+
+
+def test_a_pickle_holds_no_data() -> None:
+    sampler = PreferentialSampler("eubo", seed=5)
+    play(new_study(sampler), UNIT, utility, 1)
+    copy = pickle.loads(pickle.dumps(sampler))
+    assert sampler._fitted is not None
+    assert copy._fitted is None
+    assert (copy.rule, copy.seed) == ("eubo", 5)
+
+
+def test_the_package_does_not_import_optuna() -> None:
+    code = "import sys, botorch_pref, botorch_pref.integrations; sys.exit('optuna' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
+    monkeypatch.delitem(sys.modules, "botorch_pref.integrations.optuna")
+    with pytest.raises(ImportError, match=r"optuna_dashboard.*botorch-pref\[optuna\]"):
+        importlib.import_module("botorch_pref.integrations.optuna")
+
+
+# What a study says.
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def study(request: pytest.FixtureRequest, tmp_path: Path) -> PreferentialStudy:
+    url = None if request.param == "memory" else f"sqlite:///{tmp_path / 'study.db'}"
+    study = new_study(PreferentialSampler(), url)
+    for x in (0.1, 0.2, 0.3, 0.4):
+        study.enqueue_trial({"x": x, "y": 0.5})
+        study.ask(UNIT)
+    return study
+
+
+def read(study: PreferentialStudy, asked: int = 99) -> Answers:
+    trial = optuna.trial.create_trial(state=TrialState.RUNNING)
+    trial.number = asked
+    return read_answers(study._study, trial)
+
+
+def numbers(answers: Answers) -> list[tuple[int, int]]:
+    return [(better.number, worse.number) for better, worse in answers.preferences]
+
+
+def test_clicks_are_pairs_and_can_be_undone(study: PreferentialStudy) -> None:
+    storage, study_id = study._study._storage, study._study._study_id
+    late = report_history(study_id, storage, NewHistory("ChooseWorst", [1, 2, 3], 2))
+    report_history(study_id, storage, NewHistory("ChooseWorst", [0, 1], 0))
+    answers = read(study)
+    assert numbers(answers) == [(1, 0), (1, 2), (3, 2)]
+    assert [trial.number for trial in answers.active] == [1, 3]
+    pairs = answers.pairs(Parameters(UNIT))
+    assert pairs[..., 0].tolist() == [[0.2, 0.1], [0.2, 0.3], [0.4, 0.3]]
+    remove_history(study_id, storage, late)
+    assert numbers(read(study)) == [(1, 0)]
+    assert [trial.number for trial in read(study).active] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.PRUNED])
+def test_skipped_failed_and_asked_trials_are_not_active(
+    study: PreferentialStudy, state: TrialState
+) -> None:
+    study_id, storage = study._study._study_id, study._study._storage
+    trials = study.get_trials()
+    report_skip(study_id, trials[1]._trial_id, storage)
+    storage.set_trial_state_values(trials[2]._trial_id, state)
+    answers = read(study, asked=3)
+    assert [trial.number for trial in answers.active] == [0]
+    assert [trial.number for trial in answers.refused] == [1, 2]
+
+
+def test_the_space_is_what_compared_trials_share(study: PreferentialStudy) -> None:
+    assert read(study).distributions() == UNIT
+    trials = study.get_trials()
+    study.report_preference(trials[0], trials[1])
+    other = optuna.trial.create_trial(
+        params={"x": 0.5, "new": 1.0},
+        distributions={"x": FloatDistribution(0.15, 2.0), "new": FloatDistribution(0.0, 2.0)},
+        value=0.0,
+    )
+    study.add_trial(other)
+    assert read(study).distributions() == UNIT  # that trial was not compared with any
+    trials = study.get_trials()
+    study.report_preference(trials[4], trials[3])
+    answers = read(study)
+    assert answers.distributions() == {"x": FloatDistribution(0.15, 2.0)}
+    # Trial 0 lies beyond the present range, and so its comparison says nothing here.
+    pairs = answers.pairs(Parameters(answers.distributions()))
+    assert pairs.tolist() == [[[0.5], [0.4]]]
+
+
+def test_a_trial_that_broke_off_takes_no_parameter_away(study: PreferentialStudy) -> None:
+    """It lacks some, and is only ever found worse."""
+    trials = study.get_trials()
+    study.report_preference(trials[0], trials[1])
+    half = {"x": UNIT["x"]}
+    study.add_trial(optuna.trial.create_trial(params={"x": 0.5}, distributions=half, value=0.0))
+    trials = study.get_trials()
+    study.report_preference(trials[0], trials[-1])
+    assert read(study).distributions() == UNIT
+
+
+def test_trials_that_differ_in_nothing_make_no_pair(study: PreferentialStudy) -> None:
+    study.enqueue_trial({"x": 0.1, "y": 0.5})
+    study.ask(UNIT)
+    trials: list[FrozenTrial] = study.get_trials()
+    study.report_preference(trials[0], trials[4])
+    assert read(study).pairs(Parameters(UNIT)).shape == (0, 2, 2)
+
+
+def test_other_studies_are_refused() -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    plain = optuna.create_study(sampler=PreferentialSampler(), study_name="loss")
+    with pytest.raises(UnsupportedError, match="'loss' is not preferential"):
+        plain.ask(UNIT)
+    several = optuna.create_study(sampler=PreferentialSampler(), directions=["minimize"] * 2)
+    with pytest.raises(UnsupportedError, match="2 objectives"):
+        several.ask(UNIT)
+
+
+# Parameters as items.
+
+FREE = {name: distribution for name, distribution in MIXED.items() if not distribution.single()}
+
+
+def test_values_are_of_their_distributions_and_come_back() -> None:
+    parameters = Parameters(FREE)
+    seen: dict[str, set[object]] = {name: set() for name in FREE}
+    for item in parameters.space.sample(128, seed=1):
+        values = parameters.values(item)
+        for name, value in values.items():
+            assert FREE[name]._contains(FREE[name].to_internal_repr(value)), (name, value)
+            assert type(value) is int or not isinstance(FREE[name], IntDistribution)
+            seen[name].add(value)
+        again = parameters.item(values, FREE)
+        assert again is not None
+        torch.testing.assert_close(again, item, rtol=1e-12, atol=1e-12)
+    assert seen["layers"] == {3, 4, 5, 6, 7, 8, 9}
+    assert seen["even"] == {2, 4, 6, 8}
+    assert seen["kind"] == {"red", None, 3}
+    assert sorted(seen["share"]) == pytest.approx([0.1, 0.3, 0.5, 0.7])  # type: ignore[type-var]
+
+
+def test_the_ends_of_a_grid_and_of_a_scale_are_reached() -> None:
+    parameters = Parameters(FREE)
+    low, high = (parameters.values(end) for end in parameters.space.bounds)
+    assert (low["share"], high["share"]) == (0.1, 0.7)
+    assert (low["width"], high["width"]) == (1, 1000)
+    assert (low["rate"], high["rate"]) == (1e-4, 1.0)
+
+
+def test_logarithmic_scales_are_filled_evenly() -> None:
+    parameters = Parameters({"rate": FloatDistribution(1e-4, 1.0, log=True)})
+    items = parameters.space.sample(256, seed=0)
+    assert abs(float((items < 1e-2).double().mean()) - 0.5) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("own", "value"),
+    [
+        (FloatDistribution(0.0, 2.0), 1.5),  # beyond the range
+        (IntDistribution(0, 1), 1),  # of another kind
+        (None, None),  # not there
+    ],
+)
+def test_what_is_elsewhere_has_no_item(own: FloatDistribution | None, value: float) -> None:
+    parameters = Parameters({"x": FloatDistribution(0.0, 1.0)})
+    given = {} if own is None else {"x": own}
+    assert parameters.item({"x": value}, given) is None
+
+
+def test_values_beside_the_grid_and_other_choices_have_no_item() -> None:
+    grid = Parameters({"x": FloatDistribution(0.0, 1.0, step=0.25)})
+    assert grid.item({"x": 0.3}, {"x": FloatDistribution(0.0, 1.0)}) is None
+    choice = Parameters({"c": CategoricalDistribution(["a", "b"])})
+    assert choice.item({"c": "b"}, {"c": CategoricalDistribution(["b", "a"])}) is None
