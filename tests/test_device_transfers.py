@@ -12,8 +12,7 @@ from botorch_pref.inference import PrimalSystem, find_mode
 from botorch_pref.inference.inducing import InducingSystem
 from botorch_pref.inference.systems import ExactSystem
 from botorch_pref.kernels import ComparisonBiasKernel
-from botorch_pref.likelihood_ratio.barrier import Barrier
-from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
+from botorch_pref.likelihood_ratio.interior_point import Barrier, InteriorPoint
 from botorch_pref.models import LikelihoodRatioModel, PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
 from tests._reference.second_device import second_device

@@ -7,8 +7,9 @@ from botorch_pref.likelihood_ratio.program import (
     SCREENING,
     LikelihoodProgram,
     MaximumLikelihood,
+    Whitening,
+    whiten,
 )
-from botorch_pref.likelihood_ratio.whitening import Whitening, whiten
 
 __all__ = [
     "FINAL",

@@ -13,23 +13,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from botorch_pref.data.checks import common_batch_shape
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihood_ratio.barrier import Barrier
-from botorch_pref.likelihood_ratio.ellipsoid import Ellipsoid
-from botorch_pref.likelihood_ratio.interior_point import InteriorPoint, Solution
-from botorch_pref.likelihood_ratio.program import (
-    FINAL,
-    MAX_STEPS,
-    LikelihoodProgram,
-    MaximumLikelihood,
-)
+from botorch_pref.likelihood_ratio.interior_point import Barrier, InteriorPoint, Solution
+from botorch_pref.likelihood_ratio.program import FINAL, MAX_STEPS, LikelihoodProgram
 
-_FINEST = 1e-13  # of the largest value in the ball: what rounding leaves to tell
-_NOISE = 1e-14  # of the coefficients that are seen: what rounding leaves of them elsewhere
+_FINEST = 1e-13  # of the largest value in the ball: the smallest gap above rounding
+_NOISE = 1e-14  # of the coefficients that are seen: rounding of those that are not
 _STUCK = 1e-6  # of the largest value in the ball: a gap that rounding does not explain
 _HANDOVER = 1e-8  # of the same: what the barrier's rounding allows
 _PATIENCE = 6  # how many times as many steps the barrier may take
-_NEAR = 0.5  # of the coefficients: what a start may leave of the optimality condition
+_NEAR = 0.5  # of the coefficients: the largest residual of optimality of a usable start
+_LEAST_SLACK = 1e-9  # of the ellipsoid
 _WARM = 0.999  # of the way to a nearby solution, from where a warm start departs
 
 
@@ -63,30 +58,27 @@ class ConfidenceSet:
 
     Args:
         program: The ball, the answers and the box.
-        slack: What a function may lack of the maximal log likelihood; 0 to infinity.
-        mle: The maximum likelihood, where it is known.
+        slack: By how much a function may be below the maximal log likelihood; 0 to infinity.
 
     Raises:
         ComparisonDataError: If ``slack`` is negative or not a number.
     """
 
-    def __init__(
-        self,
-        program: LikelihoodProgram,
-        slack: float,
-        *,
-        mle: MaximumLikelihood | None = None,
-    ) -> None:
+    def __init__(self, program: LikelihoodProgram, slack: float) -> None:
         if not slack >= 0:
             raise ComparisonDataError(f"`slack` must not be negative, but is {slack!r}.")
         self.program = program
         self.slack = float(slack)
-        self.mle = program.maximum_likelihood() if mle is None else mle
+        self.mle = program.maximum_likelihood()
         level = None
         if math.isfinite(slack) and program.observations is not None:
             level = self.mle.log_likelihood - slack
         self.constraints = program.constraints.at_level(level)
-        self.centre = self._centre()
+        # Strictly inside: by concavity it keeps half the slack.
+        v = program.reduced(self.mle.coordinates)
+        drop = self.mle.log_likelihood - program.log_likelihood(0.0 * self.mle.coordinates)
+        inwards = 0.5 * self.slack / drop.clamp_min(torch.finfo(v.dtype).tiny)
+        self.centre = (1.0 - inwards.clamp_max(0.5)) * v
 
     def upper(
         self,
@@ -102,7 +94,7 @@ class ConfidenceSet:
         Args:
             g: ``... x r``-dim coefficients: of a function value ``a(x)``, of an advantage
                 ``a(x) - a(x')``.
-            s: ``...``-dim coefficients of what the function has beyond the items.
+            s: ``...``-dim coefficients of the part of the function off the items.
             tolerance: The gap to stop at, in the units of the value.
             start: Bounds of elements of the same shape, of this set or another; used where
                 they are near, and ignored if they are of another shape or device.
@@ -115,81 +107,19 @@ class ConfidenceSet:
         Raises:
             ComparisonDataError: If a shape does not fit.
         """
-        return self._bound((g, s), 1.0, tolerance, start, max_steps)
-
-    def lower(
-        self,
-        g: Tensor,
-        s: Tensor,
-        *,
-        tolerance: float = FINAL,
-        start: Bound | None = None,
-        max_steps: int = MAX_STEPS,
-    ) -> Bound:
-        """``min g^T u + s w`` over the set; arguments as of :meth:`upper`."""
-        return self._bound((g, s), -1.0, tolerance, start, max_steps)
-
-    @torch.no_grad()
-    def rough_upper(self, g: Tensor, s: Tensor) -> Tensor:
-        r"""About what :meth:`upper` finds, without a solve for every element.
-
-        It is the largest value on an ellipsoid around the set, where the log likelihood is as its
-        quadratic at the maximum: for ranking, as it says nothing for certain.
-
-        Args:
-            g: As in :meth:`upper`.
-            s: As in :meth:`upper`.
-
-        Returns:
-            ``...``-dim values, without gradients.
-        """
-        objective, shape = self._objective(g, s, 1.0)
-        return (objective.scale * self._ellipsoid.upper(objective.linear)).view(shape)
-
-    @cached_property
-    def _ellipsoid(self) -> Ellipsoid:
-        v = self.program.reduced(self.mle.coordinates)
-        return Ellipsoid(self.program.constraints, v, self.slack)
-
-    def _objective(self, g: Tensor, s: Tensor, sign: float) -> tuple[_Objective, torch.Size]:
-        shape, rank = self._checked_shape(g, s), self.program.root.shape[-1]
-        objective = _Objective(
-            sign * g.double().expand(*shape, rank).reshape(shape.numel(), rank),
-            sign * s.double().expand(shape).reshape(-1),
-            self.program,
-        )
-        return objective, shape
-
-    def _centre(self) -> Tensor:
-        """``q``-dim point strictly inside: by concavity it keeps half the slack."""
-        v = self.program.reduced(self.mle.coordinates)
-        drop = self.mle.log_likelihood - self.program.log_likelihood(0.0 * self.mle.coordinates)
-        inwards = 0.5 * self.slack / drop.clamp_min(torch.finfo(v.dtype).tiny)
-        return (1.0 - inwards.clamp_max(0.5)) * v
-
-    def _bound(
-        self,
-        coefficients: tuple[Tensor, Tensor],
-        sign: float,
-        tolerance: float,
-        start: Bound | None,
-        max_steps: int,
-    ) -> Bound:
-        g, s = coefficients
         with torch.no_grad():
-            objective, shape = self._objective(g, s, sign)
-            start = start if self._is_usable(start, shape) else None
-            point, multipliers = self._start(objective, start)
-            # Without slack there is no way to go: the set is the maximum likelihood itself.
+            objective, shape = self._objective(g, s)
+            point, multipliers = self._start(objective, start, shape)
             limit = (tolerance / objective.scale).clamp_min(_FINEST)
+            # Without slack the set is the maximum likelihood itself.
             steps = max_steps if self.slack else 0
             found = self._solve(objective.linear, point, multipliers, limit, steps)
             u, w = objective.original(found.point)
             gap = (found.upper - found.lower).clamp_min(0.0)
-            own = [found.multipliers[:, 0] / self.program.norm_bound**2]
-            own.append(
-                torch.zeros_like(gap) if self.constraints.level is None else found.multipliers[:, 1]
-            )
+            ball = found.multipliers[:, 0] / self.program.norm_bound**2
+            level = self.constraints.level
+            of_level = torch.zeros_like(gap) if level is None else found.multipliers[:, 1]
+            both = objective.scale.unsqueeze(-1) * torch.stack([ball, of_level], dim=-1)
         u, w = u.view(*shape, u.shape[-1]), w.view(shape)
         return Bound(
             value=Envelope.apply(g, s, u, w),
@@ -198,8 +128,59 @@ class ConfidenceSet:
             gap=(gap * objective.scale).view(shape),
             converged=(gap <= limit).view(shape),
             num_steps=found.num_steps.view(shape),
-            multipliers=(objective.scale.unsqueeze(-1) * torch.stack(own, dim=-1)).view(*shape, 2),
+            multipliers=both.view(*shape, 2),
         )
+
+    def lower(self, g: Tensor, s: Tensor, **options: Any) -> Bound:
+        """``min g^T u + s w`` over the set; arguments as of :meth:`upper`."""
+        found = self.upper(-g, -s, **options)
+        return found._replace(value=-found.value)
+
+    @torch.no_grad()
+    def rough_upper(self, g: Tensor, s: Tensor) -> Tensor:
+        r"""An estimate of :meth:`upper` for ranking, without a solve for every element.
+
+        It is the largest value on an ellipsoid around the set that one gets with a quadratic for
+        the log likelihood: with the maximum ``v``, the gradient ``b`` and the Hessian ``-H``
+        there, a slack ``alpha`` leaves ``d = p - v`` with ``d^T H d / 2 - b^T d <= alpha`` and
+        ``|p|^2 <= 1``, which is inside ``(d^T H d / 2 - b^T d) / alpha + |p|^2 <= 2``. The box is
+        left out.
+
+        Args:
+            g: As in :meth:`upper`.
+            s: As in :meth:`upper`.
+
+        Returns:
+            ``...``-dim values, without gradients.
+        """
+        objective, shape = self._objective(g, s)
+        factor, centre, radius = self._ellipsoid
+        inner, outer = objective.linear[:, :-1], objective.linear[:, -1]
+        solved = torch.linalg.solve_triangular(factor, inner.mT, upper=False)
+        largest = inner @ centre + radius * (solved.square().sum(0) + outer.square()).sqrt()
+        return (objective.scale * largest).view(shape)
+
+    @cached_property
+    def _ellipsoid(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Cholesky factor, centre and radius of the ellipsoid of :meth:`rough_upper`."""
+        constraints, alpha = self.program.constraints, max(self.slack, _LEAST_SLACK)
+        v = self.program.reduced(self.mle.coordinates)
+        likelihood = constraints.likelihood(constraints.rows @ v)
+        rows = constraints.answer_rows
+        quadratic = likelihood.curvature.quadratic(rows) / (2.0 * alpha)
+        linear = quadratic @ v + 0.5 * likelihood.gradient / alpha
+        factor = torch.linalg.cholesky_ex(quadratic + torch.eye(len(v)).to(v)).L
+        centre = torch.cholesky_solve(linear.unsqueeze(-1), factor).squeeze(-1)
+        constant = v @ quadratic @ v + likelihood.gradient @ v / alpha
+        return factor, centre, (2.0 - constant + centre @ linear).clamp_min(0.0).sqrt()
+
+    def _objective(self, g: Tensor, s: Tensor) -> tuple[_Objective, torch.Size]:
+        rank = self.program.root.shape[-1]
+        if g.shape[-1:] != (rank,):
+            raise ComparisonDataError(f"`g` must be ... x {rank}-dim, not {tuple(g.shape)}.")
+        shape = common_batch_shape(g=g.shape[:-1], s=s.shape)
+        rows = g.double().expand(*shape, rank).reshape(shape.numel(), rank)
+        return _Objective(rows, s.double().expand(shape).reshape(-1), self.program), shape
 
     def _solve(
         self,
@@ -222,26 +203,16 @@ class ConfidenceSet:
         near = slow.maximize(c, middle, None, limit[stuck].clamp_min(_HANDOVER))
         return found.improved(stuck, near)
 
-    def _checked_shape(self, g: Tensor, s: Tensor) -> torch.Size:
-        rank = self.program.root.shape[-1]
-        if g.shape[-1:] != (rank,):
-            raise ComparisonDataError(f"`g` must be ... x {rank}-dim, not {tuple(g.shape)}.")
-        try:
-            return torch.broadcast_shapes(g.shape[:-1], s.shape)
-        except RuntimeError as error:
-            shapes = f"{tuple(g.shape)} and {tuple(s.shape)}"
-            raise ComparisonDataError(f"`g` and `s` do not fit: {shapes}.") from error
-
-    def _is_usable(self, start: Bound | None, shape: torch.Size) -> bool:
-        if start is None or start.coordinates.device != self.centre.device:
-            return False
-        return start.coordinates.shape == (*shape, self.program.root.shape[-1])
-
-    def _start(self, objective: _Objective, start: Bound | None) -> tuple[Tensor, Tensor | None]:
+    def _start(
+        self, objective: _Objective, start: Bound | None, shape: torch.Size
+    ) -> tuple[Tensor, Tensor | None]:
         """Points strictly inside, and multipliers of the ball and the level."""
         size = len(objective.linear)
         cold = torch.nn.functional.pad(self.centre, (0, 1)).expand(size, -1)
-        if start is None:
+        known = None if start is None else start.coordinates
+        if start is None or known.shape != (*shape, self.program.root.shape[-1]):
+            return cold, None
+        if known.device != cold.device:
             return cold, None
         v = self.program.reduced(start.coordinates.reshape(size, -1))
         v = self.constraints.pull(v, self.centre, _WARM)
@@ -249,7 +220,7 @@ class ConfidenceSet:
         warm = torch.cat([v, last], dim=-1)
         multipliers = start.multipliers.reshape(size, 2) / objective.scale.unsqueeze(-1)
         multipliers[:, 0] *= self.program.norm_bound**2
-        # From the end of another way it is farther than from the middle.
+        # From an end that is far away it takes longer than from the middle.
         gradient = self.constraints.likelihood(v @ self.constraints.columns).gradient
         slope = objective.linear - multipliers[:, :1] * warm
         slope[:, :-1] += multipliers[:, 1:] * gradient
@@ -265,8 +236,8 @@ class _Objective:
         self.program = program
         tiny = torch.finfo(g.dtype).tiny
         inner = g @ program.basis
-        # Of what neither answers nor box see, only the length matters. What is left of a
-        # difference of nearly equal numbers is orthogonal only when projected again.
+        # Of the part that neither answers nor box see, only the length matters. The difference of
+        # nearly equal numbers is orthogonal only when projected twice.
         rest = g - inner @ program.basis.T
         rest = rest - rest @ program.basis @ program.basis.T
         unseen = torch.cat([rest, s.unsqueeze(-1)], dim=-1)

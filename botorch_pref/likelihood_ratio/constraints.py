@@ -1,7 +1,7 @@
-r"""What bounds the confidence set, in coordinates in which the norm ball is the unit ball.
+r"""The constraints of a confidence set, in coordinates in which the norm ball is the unit ball.
 
-Notation: ``q`` coordinates ``v`` with ``|v| <= 1``, and one more, ``w``, for all that the
-answers say nothing of; a point is ``p = (v, w): ... x (q + 1)``. ``Z: (m + b) x q`` takes
+Notation: ``q`` coordinates ``v`` with ``|v| <= 1``, and one more, ``w``, for the part of a function
+that no answer depends on; a point is ``p = (v, w): ... x (q + 1)``. ``Z: (m + b) x q`` takes
 ``v`` to the ``m`` latent values of the answers and to the ``b`` utilities in the box.
 Each constraint has a margin, which is positive inside:
 
@@ -117,14 +117,9 @@ class Constraints:
         bound = torch.inf if self.box is None else self.box
         return torch.cat([bound - utilities, bound + utilities], dim=-1)
 
-    def box_sides(self, sides: Tensor) -> tuple[Tensor, Tensor]:
-        """Of ``... x k`` numbers, one a margin, those of ``M - f`` and of ``M + f``."""
-        above, below = sides[..., self.first_box :].chunk(2, dim=-1)
-        return above, below
-
     def box_adjoint(self, sides: Tensor) -> Tensor:
         """``Z_box^T (above - below): ... x q`` of ``... x k`` numbers, one a margin."""
-        above, below = self.box_sides(sides)
+        above, below = sides[..., self.first_box :].chunk(2, dim=-1)
         return (above - below) @ self.box_rows
 
     def contains(self, v: Tensor) -> Tensor:
@@ -141,11 +136,11 @@ class Constraints:
         Args:
             v: ``... x q``-dim points, possibly outside.
             interior: ``q``-dim point at which every margin is positive.
-            fraction: How much of the way inside is gone, below 1.
+            fraction: The share of the way inside, below 1.
 
         Returns:
-            ``... x q``-dim points of the set. Margins are concave: on the segment none is
-            below the chord between its ends, which is where the way is cut off.
+            ``... x q``-dim points of the set. Margins are concave, so on the segment they are
+            not below the chords between its ends, whose zero is where the way ends.
         """
         values, own = v @ self.rows.T, self.rows @ interior
         ball = 0.5 * (1.0 - v.square().sum(-1))

@@ -6,11 +6,10 @@ a confidence set ``C``: Xu et al. (2024), eq. (101), with ``g_j = a(x) - l_j``. 
 ``max_C min_j h_j = min_weights phi(weights)``, ``phi(weights) = max_C sum_j weights_j h_j``,
 
 weights in the simplex, are convex programs. The right one is in few variables, and ``phi`` is
-:meth:`~botorch_pref.likelihood_ratio.ConfidenceSet.upper`, whose maximiser holds the gradient:
-the ``h_j`` there. Newton's method on the simplex, damped where its model promises too much,
-takes the few rounds that are left. The maximisers of all rounds and what lies between them are
-in the set, and each ``phi`` is an upper bound: together they certify the result, whatever the
-model of the curvature.
+:meth:`~botorch_pref.likelihood_ratio.ConfidenceSet.upper`, whose gradient are the ``h_j`` at its
+maximiser. Newton's method on the simplex, damped where its model promises too much, takes a few
+rounds. The maximisers of all rounds and the segments between them are in the set, and each ``phi``
+is an upper bound: together they certify the result, whatever the model of the curvature.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from botorch_pref.data.checks import common_batch_shape
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.inference.observations import Curvature, as_curvature
 from botorch_pref.inference.systems import matvec
 from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet, Envelope
-from botorch_pref.likelihood_ratio.curvature import upper_curvature
 from botorch_pref.likelihood_ratio.program import FINAL
 
 MAX_ROUNDS = 40
@@ -71,7 +71,7 @@ def least_advantage(
         confidence: The set. With a box ``phi`` has edges, at which the method is slow: there
             the gap may stay open.
         g: ``... x J x r``-dim coefficients, ``a(x) - l_j`` for opponents that are items.
-        s: ``...``-dim coefficients of what the function has beyond the items.
+        s: ``...``-dim coefficients of the part of the function off the items.
         tolerance: The gap to stop at, in the units of the value.
         max_rounds: The most rounds, each one a bound of every element that is not done.
 
@@ -81,14 +81,17 @@ def least_advantage(
     Raises:
         ComparisonDataError: If a shape does not fit.
     """
-    shape, rank = _checked_shape(confidence, g, s), g.shape[-1]
+    rank = confidence.program.root.shape[-1]
+    if g.dim() < 2 or g.shape[-1] != rank or not g.shape[-2]:
+        raise ComparisonDataError(f"`g` must be ... x J x {rank}-dim, not {tuple(g.shape)}.")
+    shape = common_batch_shape(g=g.shape[:-2], s=s.shape)
     with torch.no_grad():
         rows = g.double().expand(*shape, *g.shape[-2:]).reshape(shape.numel(), *g.shape[-2:])
         beyond = s.double().expand(shape).reshape(-1, 1, 1).expand(*rows.shape[:-1], 1)
         functions = torch.cat([rows, beyond], dim=-1)
         found = _Descent(confidence, functions, tolerance).run(max_rounds)
         payoffs = matvec(functions, found.point)
-        # In the optimum those with a weight are equal; what is left of that is in the gap.
+        # In the optimum those with a weight are equal; their difference here is in the gap.
         excess = (found.weights * payoffs).sum(-1) - payoffs.amin(-1)
     u, w = found.point[:, :-1].reshape(*shape, rank), found.point[:, -1].reshape(shape)
     weights = found.weights.view(*shape, g.shape[-2])
@@ -102,17 +105,6 @@ def least_advantage(
         num_steps=found.num_steps.view(shape),
         weights=weights,
     )
-
-
-def _checked_shape(confidence: ConfidenceSet, g: Tensor, s: Tensor) -> torch.Size:
-    rank = confidence.program.root.shape[-1]
-    if g.dim() < 2 or g.shape[-1] != rank or not g.shape[-2]:
-        raise ComparisonDataError(f"`g` must be ... x J x {rank}-dim, not {tuple(g.shape)}.")
-    try:
-        return torch.broadcast_shapes(g.shape[:-2], s.shape)
-    except RuntimeError as error:
-        shapes = f"{tuple(g.shape)} and {tuple(s.shape)}"
-        raise ComparisonDataError(f"`g` and `s` do not fit: {shapes}.") from error
 
 
 class _Found(NamedTuple):
@@ -163,7 +155,7 @@ class _Descent:
         return self.found
 
     def _maximum(self, weights: Tensor, start: Bound | None) -> tuple[Bound, Tensor]:
-        """``phi`` and its gradient, noted where they are better than before."""
+        """``phi`` and its gradient; bounds are replaced where these are better."""
         combined = (weights.unsqueeze(-1) * self.functions).sum(-2)
         tolerance = self.tolerance * (_INNER if weights.shape[-1] > 1 else 1.0)
         bound = self.confidence.upper(
@@ -190,9 +182,9 @@ class _Descent:
         """One round: to the minimum of the quadratic model, if it keeps what it promises."""
         combined = (self.weights.unsqueeze(-1) * self.functions).sum(-2)
         # Weights sum to one, so what the functions have in common does not matter.
-        apart = (self.functions - self.functions.mean(-2, keepdim=True))[..., :-1]
+        centred = (self.functions - self.functions.mean(-2, keepdim=True))[..., :-1]
         curvature = upper_curvature(
-            self.confidence, self.bound, combined[:, :-1], combined[:, -1], apart
+            self.confidence, self.bound, combined[:, :-1], combined[:, -1], centred
         )
         top = curvature.diagonal(dim1=-2, dim2=-1).amax(-1)
         top = torch.where(top > 0, top, self.payoffs.amax(-1) - self.payoffs.amin(-1))
@@ -242,12 +234,92 @@ def _simplex_minimum(quadratic: Tensor, linear: Tensor) -> Tensor:
 def _best_mixture(before: Tensor, after: Tensor) -> Tensor:
     """The share of the second of two ``E x J``-dim payoffs that lifts the smallest one most."""
     change = after - before
-    # Somewhere between, two of the payoffs meet, or an end is the best.
-    gap, turn = (
-        before.unsqueeze(-1) - before.unsqueeze(-2),
-        change.unsqueeze(-2) - change.unsqueeze(-1),
-    )
+    # The best share is where two of the payoffs meet, or an end.
+    gap = before.unsqueeze(-1) - before.unsqueeze(-2)
+    turn = change.unsqueeze(-2) - change.unsqueeze(-1)
     shares = torch.where(turn != 0, gap / turn, 0.0).flatten(-2).clamp(0.0, 1.0)
     shares = torch.nn.functional.pad(shares, (0, 1), value=1.0)
     least = (before.unsqueeze(-2) + shares.unsqueeze(-1) * change.unsqueeze(-2)).amin(-1)
     return shares.gather(-1, least.argmax(-1, keepdim=True)).squeeze(-1)
+
+
+def upper_curvature(
+    confidence: ConfidenceSet, bound: Bound, g: Tensor, s: Tensor, directions: Tensor
+) -> Tensor:
+    r"""Second derivatives of :meth:`ConfidenceSet.upper` in ``g``; a box is left out.
+
+    At ``p = (u, w)`` with ``(g, s) + mu (grad ell, 0) = nu p``, the multipliers ``nu`` of the ball
+    and ``mu`` of the level, the Lagrangian has minus the Hessian ``M = nu I + mu A^T W A``. The
+    maximiser moves by ``M^-1`` times the change of ``g``, minus the part that would leave the
+    boundaries that it is on.
+
+    Args:
+        confidence: The set.
+        bound: The ``E`` upper bounds.
+        g: Their ``E x r``-dim coefficients.
+        s: Their ``E``-dim coefficients.
+        directions: ``E x J x r``-dim changes of ``g``.
+
+    Returns:
+        ``E x J x J``-dim derivatives along the directions, zero where they are not known.
+    """
+    u, w = bound.coordinates, bound.beyond
+    level = _level_at(confidence, u)
+    nu, mu = _multipliers(torch.cat([g, s.unsqueeze(-1)], -1), u, w, level.gradient)
+    hessian = mu[:, None, None] * level.curvature.quadratic(level.rows)
+    hessian.diagonal(dim1=-2, dim2=-1).add_(nu.unsqueeze(-1))
+    of_level = mu.sqrt().unsqueeze(-1) * level.gradient
+    normals = torch.stack([nu.sqrt().unsqueeze(-1) * u, of_level], dim=-1)
+    right = torch.cat([directions.mT, normals], dim=-1)
+    products = right.mT @ torch.cholesky_solve(right, torch.linalg.cholesky_ex(hessian).L)
+    num = directions.shape[-2]
+    free, across = products[:, :num, :num], products[:, :num, num:]
+    # As in Newton's equations of margins and multipliers, a boundary that is farther away holds
+    # the point less.
+    room = confidence.program.norm_bound**2 - u.square().sum(-1) - w.square()
+    margin = torch.stack([0.5 * room.clamp_min(0.0) + w.square(), level.margin], dim=-1)
+    hold = products[:, num:, num:]
+    largest = hold.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
+    hold = hold + torch.diag_embed(margin + _TINY * largest)
+    held = across @ torch.cholesky_solve(across.mT, torch.linalg.cholesky_ex(hold).L)
+    return torch.nan_to_num(free - 0.5 * (held + held.mT), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+class _Level(NamedTuple):
+    """The level at some points: nothing where there is none."""
+
+    rows: Tensor
+    curvature: Curvature
+    gradient: Tensor
+    margin: Tensor
+
+
+def _level_at(confidence: ConfidenceSet, u: Tensor) -> _Level:
+    program, level = confidence.program, confidence.constraints.level
+    if level is None or program.observations is None:
+        none = as_curvature(u[:, :0])
+        return _Level(program.root[:0], none, torch.zeros_like(u), torch.ones_like(u[:, 0]))
+    rows = program.observations.map.rows(program.root)
+    latent = u @ rows.T
+    score, curvature = program.observations.derivatives(latent)
+    margin = program.observations.log_prob(latent).sum(-1) - level
+    return _Level(rows, curvature, score @ rows, margin.clamp_min(0.0))
+
+
+def _multipliers(linear: Tensor, u: Tensor, w: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """``nu`` and ``mu``, none negative, of ``(g, s) + mu (grad ell, 0) = nu (u, w)``, by squares.
+
+    Those of a :class:`Bound` are no better than its gap, and none where it was found at once.
+    """
+    tiny = torch.finfo(u.dtype).tiny
+    ball, level = u.square().sum(-1) + w.square(), gradient.square().sum(-1)
+    both = (u * gradient).sum(-1)
+    of_ball = (linear[:, :-1] * u).sum(-1) + linear[:, -1] * w
+    of_level = (linear[:, :-1] * gradient).sum(-1)
+    determinant = (ball * level - both.square()).clamp_min(tiny)
+    mu = (both * of_ball - ball * of_level) / determinant
+    nu = (level * of_ball - both * of_level) / determinant
+    nu = torch.where(mu > 0, nu, of_ball / ball.clamp_min(tiny))
+    mu = torch.where(nu > 0, mu, -of_level / level.clamp_min(tiny)).clamp_min(0.0)
+    least = _TINY * linear.norm(dim=-1) / ball.sqrt().clamp_min(tiny)
+    return torch.maximum(nu, least), mu

@@ -1,11 +1,14 @@
-r"""Constants and bounds of Xu et al. (2024), *Principled Preferential Bayesian Optimization*.
+r"""Constants and bounds of POP-BO's theory (duels) and of COBOL's (labels).
+
+Xu et al. (2024), *Principled Preferential Bayesian Optimization*, and Xu et al. (2024b),
+*Principled Bayesian Optimisation in Collaboration with Human Experts*.
 
 Notation: ``B`` bound on the norm, and with ``k(x, x) <= 1`` on every value of a function (with
-``k(x, x) <= kappa^2`` it is ``kappa B`` that bounds values); ``t`` number of duels; ``delta``
-probability of failure; ``epsilon`` radius of a cover of the ball in the sup norm and
-``log_covering`` the logarithm of its size, of which the paper gives orders only; ``lambda``
-penalty of the kernel over pairs. Where the paper's printed forms disagree, its proofs decide:
-Lemma 3.5 divides by the smallest slope squared, Theorem 5.2 has ``T`` under the root.
+``k(x, x) <= kappa^2`` it is ``kappa B`` that bounds values); ``t`` number of duels or steps;
+``delta`` probability of failure; ``epsilon`` radius of a cover of the ball in the sup norm and
+``log_covering`` the logarithm of its size ``N``, of which the papers give orders only; ``lambda``
+penalty of the kernel over pairs. Where printed forms disagree, the proofs decide: Lemma 3.5
+divides by the smallest slope squared, Theorem 5.2 has ``T`` under the root.
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_pref.data.checks import checked_positive
+from botorch_pref.data.checks import check_count, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 
 
 class BradleyTerryConstants(NamedTuple):
-    r"""What the link does on differences of at most ``2 B`` (App. B to D).
+    r"""The link on differences of at most ``2 B`` (App. B to D).
 
     Attributes:
         least_probability: ``1 / (1 + e^{2 B})``.
@@ -104,8 +107,8 @@ def beta_ville(
     r"""``log(N / delta) + C_L epsilon t``: valid for all ``t`` at once, without ``sqrt(t)``.
 
     The likelihood ratio to the truth is a nonnegative martingale of mean one, so by Ville's
-    inequality, and a union over the cover, it stays below ``N / delta``. Ours. Arguments
-    and errors as of :func:`beta1`.
+    inequality, and a union over the cover, it stays below ``N / delta``. Not in the paper.
+    Arguments and errors as of :func:`beta1`.
     """
     check_confidence(epsilon, delta, t, log_covering)
     if t == 0:
@@ -226,6 +229,32 @@ def regret_bound(
     return width * math.sqrt(4.0 * (horizon + 2) * gain)
 
 
+def objective_beta(norm_bound: float, noise: float, gain: float, delta: float) -> float:
+    r"""``B + sigma sqrt(2 (gamma + 1 + log(2 / delta)))``, Xu et al. (2024b), Lemma 3.1.
+
+    With this multiple of the standard deviation the bounds of the objective hold for all points
+    and steps at once with probability ``1 - delta / 2``.
+
+    Args:
+        norm_bound: ``B``, of the objective in the units in which its model works.
+        noise: ``sigma``, the scale of the sub-Gaussian noise in these units; 0 for none.
+        gain: ``gamma``, the information gain of the values seen so far.
+        delta: The probability of failure; the labels' set has the other half of it.
+
+    Returns:
+        The multiple.
+
+    Raises:
+        ComparisonDataError: If an argument is out of range.
+    """
+    check_confidence(0.0, delta, 0, 0.0)
+    bound = checked_positive("norm_bound", norm_bound)
+    for name, value in (("noise", noise), ("gain", gain)):
+        if not 0.0 <= value < math.inf:
+            raise ComparisonDataError(f"`{name}` must be finite and at least 0, not {value!r}.")
+    return bound + noise * math.sqrt(2.0 * (gain + 1.0 + math.log(2.0 / delta)))
+
+
 def log_union(delta: float, t: int, log_covering: float) -> float:
     """``log(pi^2 t^2 N / (6 delta))``: a union over all ``t`` and the cover, ``t > 0``."""
     return math.log(math.pi**2 * t**2 / (6.0 * delta)) + log_covering
@@ -239,8 +268,7 @@ def check_confidence(epsilon: float, delta: float, t: int, log_covering: float) 
     """
     if not 0.0 < delta < 1.0:
         raise ComparisonDataError(f"`delta` must lie between 0 and 1, not {delta!r}.")
-    if isinstance(t, bool) or not isinstance(t, int) or t < 0:
-        raise ComparisonDataError(f"`t` must be a whole number, at least 0, not {t!r}.")
+    check_count("t", t, 0)
     for name, value in (("epsilon", epsilon), ("log_covering", log_covering)):
         if not (value >= 0.0 and math.isfinite(value)):
             raise ComparisonDataError(f"`{name}` must be finite and at least 0, not {value!r}.")

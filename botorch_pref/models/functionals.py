@@ -1,6 +1,6 @@
 r"""Values and differences of a function as linear functions of its whitened coordinates.
 
-Notation of :mod:`botorch_pref.likelihood_ratio.whitening`. An item of the model is a node: its
+Notation of :mod:`botorch_pref.likelihood_ratio.program`. An item of the model is a node: its
 value is a row of the root. A point may be a node that would be appended, with a jitter of its
 own, so that Xu et al. (2024), problem (24), holds as printed; or the value there of the function
 without the part that the jitter adds at items, as in Xu et al. (2024b), COBOL.
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from botorch_pref.kernels import dueling_variance
 from botorch_pref.kernels.dense import dense_covariance
-from botorch_pref.likelihood_ratio.whitening import FLOOR, Whitening
+from botorch_pref.likelihood_ratio.program import FLOOR, Whitening
 
 
 @dataclass(frozen=True, eq=False)

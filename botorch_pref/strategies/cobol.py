@@ -43,8 +43,8 @@ from botorch_pref.data.checks import (
     is_positive,
 )
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
-from botorch_pref.likelihood_ratio.label_theory import objective_beta
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule, slack_to_json
+from botorch_pref.likelihood_ratio.theory import objective_beta
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed

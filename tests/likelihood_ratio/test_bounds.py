@@ -19,7 +19,7 @@ from botorch_pref.likelihood_ratio import (
     whiten,
 )
 from tests.common import same
-from tests.inference.common import numerical_gradient, rand, randn
+from tests.inference.common import numerical_gradient, rand
 from tests.likelihood_ratio.common import JITTER, Case, assert_inside, case, duel_block
 
 CASES = [
@@ -127,20 +127,6 @@ def test_gradient_is_the_envelopes(box: float | None) -> None:
     torch.testing.assert_close(gradient, expected)
 
 
-def test_gradient_in_the_point() -> None:
-    problem = case()
-    confidence = ConfidenceSet(problem.program(), 1.0)
-
-    def upper(x: Tensor) -> Tensor:
-        g, s = problem.advantage(x)
-        return confidence.upper(g, s, tolerance=1e-12).value
-
-    x = problem.points[0].clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(upper(x.unsqueeze(0)).sum(), x)
-    expected = numerical_gradient(upper, problem.points[0], 1e-3)
-    torch.testing.assert_close(gradient, expected, atol=1e-6, rtol=0)
-
-
 def test_gradient_sums_over_what_was_broadcast() -> None:
     problem = case()
     confidence = ConfidenceSet(problem.program(), 1.0)
@@ -234,18 +220,6 @@ def test_scaling_changes_nothing() -> None:
     torch.testing.assert_close(other.upper(7.0 * g, 7.0 * s).value, value, atol=1e-8, rtol=0)
 
 
-def test_rotations_of_the_root_change_nothing() -> None:
-    problem = case()
-    program = problem.program()
-    rotation = torch.linalg.qr(randn(8, 8)).Q
-    turned = LikelihoodProgram(program.root @ rotation, program.observations, norm_bound=3.0)
-    g, s = problem.advantage()
-    values = [
-        ConfidenceSet(p, 1.0).upper(h, s).value for p, h in ((program, g), (turned, g @ rotation))
-    ]
-    torch.testing.assert_close(*values, atol=1e-8, rtol=0)
-
-
 def test_duplicated_items_in_the_numerical_rank() -> None:
     items = rand(6, 2)
     points = rand(3, 2, seed=9)
@@ -334,5 +308,5 @@ def test_refuses_what_it_cannot_use() -> None:
             ConfidenceSet(problem.program(), slack)
     with pytest.raises(ComparisonDataError, match="`g`"):
         confidence.upper(g[..., :-1], s)
-    with pytest.raises(ComparisonDataError, match="do not fit"):
+    with pytest.raises(ComparisonDataError, match="do not broadcast"):
         confidence.upper(g, s[:3])

@@ -17,8 +17,8 @@ from botorch_pref.likelihood_ratio import (
     LeastAdvantage,
     least_advantage,
 )
-from tests.common import same
-from tests.inference.common import choices, numerical_gradient, rand
+from botorch_pref.likelihood_ratio.minimax import upper_curvature
+from tests.inference.common import choices, numerical_gradient, rand, randn
 from tests.likelihood_ratio.common import Case, assert_inside, case
 
 CASES = [
@@ -65,15 +65,6 @@ def test_equals_the_printed_program(
         assert float(found.value[point]) == pytest.approx(expected.value, abs=tolerance)
 
 
-def test_a_few_of_these_cases_are_not_decided_by_one_opponent() -> None:
-    shares = []
-    for problem, slack, opponents in CASES:
-        confidence = ConfidenceSet(problem.program(), slack)
-        shares.append(least_advantage(confidence, *coefficients(problem, opponents)).weights)
-    several = [int((weights > 1e-3).sum(-1).max()) for weights in shares]
-    assert sum(number >= 3 for number in several) >= 3
-
-
 @pytest.mark.parametrize("tolerance", [1e-9, SCREENING])
 def test_one_opponent_is_an_upper_bound(tolerance: float) -> None:
     problem = case(n=20, m=30, num_points=16)
@@ -81,11 +72,8 @@ def test_one_opponent_is_an_upper_bound(tolerance: float) -> None:
     g, s = problem.advantage()
     found = least_advantage(confidence, g.unsqueeze(-2), s, tolerance=tolerance)
     bound = confidence.upper(g, s, tolerance=tolerance)
-    assert torch.equal(found.value, bound.value)
-    assert torch.equal(found.coordinates, bound.coordinates)
-    assert torch.equal(found.beyond, bound.beyond)
-    assert torch.equal(found.num_steps, bound.num_steps)
-    assert torch.equal(found.converged, bound.converged)
+    for name in ("value", "coordinates", "beyond", "num_steps", "converged"):
+        assert torch.equal(getattr(found, name), getattr(bound, name))
     torch.testing.assert_close(found.gap, bound.gap, atol=1e-14, rtol=0)
 
 
@@ -113,7 +101,9 @@ def test_between_each_opponent_and_the_estimate() -> None:
     problem = case(n=30, m=30, seed=10, num_points=8)
     confidence = ConfidenceSet(problem.program(), math.sqrt(30))
     g, s = coefficients(problem, (24, 25, 26, 27))
-    value = least_advantage(confidence, g, s).value
+    found = least_advantage(confidence, g, s)
+    assert ((found.weights > 1e-3).sum(-1) >= 3).any()
+    value = found.value
     alone = confidence.upper(g, s.unsqueeze(-1)).value
     assert (value <= alone.amin(-1) + 1e-8).all()
     assert (value >= (g @ confidence.mle.coordinates).amin(-1) - 1e-8).all()
@@ -187,38 +177,6 @@ def test_gradient_in_the_point() -> None:
     torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=0)
 
 
-def test_gradient_sums_over_what_was_broadcast() -> None:
-    problem = case()
-    confidence = ConfidenceSet(problem.program(), 1.0)
-    g = coefficients(problem, (0, 1, 2))[0].requires_grad_()
-    s = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
-    found = least_advantage(confidence, g, s)
-    of_g, of_s = torch.autograd.grad(found.value.sum(), [g, s])
-    expected = found.weights.unsqueeze(-1) * found.coordinates.unsqueeze(-2)
-    torch.testing.assert_close(of_g, expected)
-    torch.testing.assert_close(of_s, found.beyond.sum())
-
-
-def test_items_among_their_own_opponents() -> None:
-    problem = case(n=12, m=20, seed=6)
-    program = problem.program()
-    confidence = ConfidenceSet(program, 2.0)
-    g = program.root.unsqueeze(-2) - program.root[[2, 7]]
-    found = least_advantage(confidence, g, torch.zeros(12, dtype=torch.float64))
-    assert (found.value[[2, 7]] <= 0).all()
-    assert (found.value[[2, 7]] >= -found.gap[[2, 7]]).all()
-    assert found.converged.sum() >= 10
-
-
-def test_no_slack_is_the_estimate() -> None:
-    problem = case(judge="consistent")
-    confidence = ConfidenceSet(problem.program(), 0.0)
-    g, s = coefficients(problem, (0, 1, 2))
-    estimate = (g @ confidence.mle.coordinates).amin(-1)
-    found = least_advantage(confidence, g, s)
-    torch.testing.assert_close(found.value, estimate, atol=1e-5, rtol=0)
-
-
 def test_on_favourites() -> None:
     n = 10
     items = rand(8, n, seed=1).argsort(-1)[:, :4]
@@ -230,21 +188,6 @@ def test_on_favourites() -> None:
     assert_inside(confidence, found.coordinates, found.beyond)
 
 
-def test_a_device_agrees(device: torch.device) -> None:
-    problem = case(seed=1)
-    confidence = ConfidenceSet(problem.program(), math.sqrt(12))
-    g, s = coefficients(problem, (4, 5, 6, 7))
-    here = least_advantage(confidence, g, s)
-    program = problem.program()
-    assert program.observations is not None
-    (block,) = program.observations.blocks
-    fields = {name: getattr(block, name).to(device) for name in ("items", "answer", "weight")}
-    moved = type(block)(coefficients=block.coefficients, likelihood=block.likelihood, **fields)
-    on_device = type(program)(program.root.to(device), Observations([moved], 8), norm_bound=3.0)
-    there = least_advantage(ConfidenceSet(on_device, math.sqrt(12)), g.to(device), s.to(device))
-    same(there.value, here.value)
-
-
 def test_refuses_what_it_cannot_use() -> None:
     problem = case()
     confidence = ConfidenceSet(problem.program(), 1.0)
@@ -252,5 +195,51 @@ def test_refuses_what_it_cannot_use() -> None:
     for wrong in (g[..., :-1], g[:, :0], g[0, 0]):
         with pytest.raises(ComparisonDataError, match="`g` must be"):
             least_advantage(confidence, wrong, s)
-    with pytest.raises(ComparisonDataError, match="do not fit"):
+    with pytest.raises(ComparisonDataError, match="do not broadcast"):
         least_advantage(confidence, g, s[:3])
+
+
+CURVED = [
+    (case(num_points=3), 0.5),
+    (case(seed=1, num_points=3), math.sqrt(12)),
+    (case(judge="consistent", seed=2, num_points=3), 1e-2),
+    (case(seed=7, num_points=3), math.inf),
+    (case(m=0, num_points=3), 1.0),
+    # So much slack that the ball alone decides.
+    (case(seed=3, num_points=3), 1e3),
+]
+
+
+@pytest.mark.parametrize(("problem", "slack"), CURVED)
+def test_curvature_equals_differences_of_the_gradient(problem: Case, slack: float) -> None:
+    confidence = ConfidenceSet(problem.program(), slack)
+    g, s = problem.advantage()
+    directions = randn(3, 2, g.shape[-1])
+
+    def slopes(along: Tensor) -> Tensor:
+        moved = confidence.upper(g + along, s, tolerance=1e-12)
+        return (directions @ moved.coordinates.unsqueeze(-1)).squeeze(-1)
+
+    bound = confidence.upper(g, s, tolerance=1e-12)
+    found = upper_curvature(confidence, bound, g, s, directions)
+    step = 1e-3
+    columns = [
+        (slopes(step * directions[:, j]) - slopes(-step * directions[:, j])) / (2 * step)
+        for j in range(2)
+    ]
+    expected = torch.stack(columns, dim=-1)
+    scale = float(expected.abs().amax())
+    torch.testing.assert_close(found, expected, atol=1e-3 * scale, rtol=0)
+    torch.testing.assert_close(found, found.mT, atol=1e-12 * scale, rtol=0)
+    # Nothing moves with the length of the coefficients alone.
+    along = torch.cat([g.unsqueeze(-2), directions], dim=-2)
+    still = upper_curvature(confidence, bound, g, torch.zeros_like(s), along)
+    assert still.isfinite().all()
+
+
+def test_curvature_of_a_function_that_vanishes_says_nothing() -> None:
+    problem = case(num_points=2)
+    confidence = ConfidenceSet(problem.program(), 1.0)
+    g, s = torch.zeros(2, 8, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    found = upper_curvature(confidence, confidence.upper(g, s), g, s, randn(2, 3, 8))
+    assert found.isfinite().all()

@@ -20,7 +20,7 @@ from botorch_pref.likelihood_ratio.theory import (
     deviation_sum_bound,
     duel_error_bound,
     information_gain,
-    log_covering,
+    objective_beta,
     regret_bound,
     sequential_deviations,
 )
@@ -132,13 +132,6 @@ def test_lipschitz_constant() -> None:
     assert change.max() <= bt_constants(bound).lipschitz * epsilon
 
 
-def test_covering() -> None:
-    assert log_covering(3, 2.0, 0.1) == pytest.approx(3 * math.log(41.0))
-    for options in ((3, 0.0, 0.1), (3, 1.0, 0.0), (3, 1.0, math.nan)):
-        with pytest.raises(ComparisonDataError, match=r"`(value_bound|epsilon)`"):
-            log_covering(*options)
-
-
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("kind", ["additive", "difference"])
 def test_deviations_sum_to_the_information_gain(kind: str, penalty: float) -> None:
@@ -156,28 +149,12 @@ def test_deviations_sum_to_the_information_gain(kind: str, penalty: float) -> No
         assert float(sigma[t]) == pytest.approx(float(left.sqrt()), abs=1e-8)
 
 
-@pytest.mark.parametrize("penalty", PENALTIES)
-def test_bound_on_the_sum_holds_for_one_pair_asked_again_and_again(penalty: float) -> None:
-    K = 2.0 * torch.ones(60, 60, dtype=torch.float64)
-    gain = float(information_gain(K, penalty))
-    assert float(sequential_deviations(K, penalty).sum()) <= deviation_sum_bound(60, gain, penalty)
-
-
 def test_bound_on_the_sum_is_needed() -> None:
     """At a small penalty the printed one does not hold for pairs, whose variances reach 2."""
     K = 2.0 * torch.eye(40, dtype=torch.float64)
     sigma, gain = sequential_deviations(K, 100.0).sum(), float(information_gain(K, 100.0))
     assert float(sigma) > math.sqrt(4 * 42 * gain)
     assert float(sigma) <= deviation_sum_bound(40, gain, 100.0)
-
-
-def test_batches_of_covariances() -> None:
-    K = torch.stack([pair_covariance(rand(6, 2, 2, seed=seed), "additive") for seed in range(3)])
-    for function in (information_gain, sequential_deviations):
-        alone = torch.stack([function(part, 0.3) for part in K])
-        torch.testing.assert_close(function(K, 0.3), alone)
-    assert information_gain(K[0, :0, :0]) == 0
-    assert sequential_deviations(K[0, :0, :0]).shape == (0,)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -229,15 +206,23 @@ def test_errors_name_the_argument(slack: Callable[..., float]) -> None:
                 slack(**{**good, name: value})
 
 
-def test_penalties_are_positive() -> None:
-    K = torch.eye(2, dtype=torch.float64)
-    calls: list[Callable[[], object]] = [
-        lambda: information_gain(K, 0.0),
-        lambda: sequential_deviations(K, -1.0),
-        lambda: deviation_sum_bound(2, 1.0, 0.0),
-        lambda: regret_bound(2, 1.0, 1.0, 1.0, math.nan),
-        lambda: duel_error_bound(K, 1.0, 1.0, 0.0),
-    ]
-    for call in calls:
-        with pytest.raises(ComparisonDataError, match="`penalty`"):
-            call()
+def test_beta_of_the_objective_at_the_printed_setting() -> None:
+    assert objective_beta(1.0, 0.0, 0.0, 0.01) == 1.0
+    assert objective_beta(2.5, 0.0, 30.0, 0.01) == 2.5
+    assert objective_beta(1.0, 1e-4, 10.0, 0.01) == pytest.approx(1.00057, abs=1e-5)
+    assert objective_beta(1.0, 1e-4, 100.0, 0.01) == pytest.approx(1.0015, abs=5e-5)
+    betas = [objective_beta(1.0, 0.5, gain, 0.01) for gain in (0.0, 0.1, 1.0, 10.0, 1e6)]
+    assert betas == sorted(betas)
+    assert betas[0] == pytest.approx(1 + 0.5 * math.sqrt(2 * (1 + math.log(200))))
+    assert objective_beta(1.0, 0.5, 1.0, 0.1) < objective_beta(1.0, 0.5, 1.0, 0.01)
+
+
+def test_arguments_of_the_objectives_beta() -> None:
+    for name, given in {
+        "norm_bound": (0.0, 0.0, 0.0, 0.01),
+        "noise": (1.0, -1.0, 0.0, 0.01),
+        "gain": (1.0, 0.0, math.inf, 0.01),
+        "delta": (1.0, 0.0, 0.0, 1.0),
+    }.items():
+        with pytest.raises(ComparisonDataError, match=f"`{name}`"):
+            objective_beta(*given)

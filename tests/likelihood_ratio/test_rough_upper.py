@@ -11,7 +11,6 @@ from scipy.stats import spearmanr
 
 from botorch_pref.acquisition import OptimisticAcceptance
 from botorch_pref.models import LikelihoodRatioModel
-from tests.common import same
 from tests.models.common import rand
 
 
@@ -79,9 +78,3 @@ def test_a_rule_with_an_infinite_tolerance_solves_nothing() -> None:
     reference = rand(2, seed=9)
     compared = OptimisticAcceptance(model, tolerance=math.inf, x_ref=reference)
     assert torch.equal(compared(points), model.rough_upper(points.squeeze(-2), reference))
-
-
-def test_on_a_device(device: torch.device) -> None:
-    model, points = model_of(8, 0.3, 2.0, 0.3), rand(6, 2, seed=7)
-    expected = model.rough_upper(points)
-    same(model.to(device).rough_upper(points.to(device)), expected)

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from botorch_pref.inference import Observations
 from botorch_pref.likelihood_ratio import ConfidenceSet
-from botorch_pref.likelihood_ratio.barrier import Barrier
-from botorch_pref.likelihood_ratio.interior_point import InteriorPoint
+from botorch_pref.likelihood_ratio.interior_point import Barrier, InteriorPoint
 from tests.inference.common import rand
 from tests.likelihood_ratio.common import Case, assert_inside, case, duel_block
 

@@ -1,4 +1,4 @@
-"""The maximum likelihood in the ball: against the printed program, and its conditions."""
+"""Whitened coordinates, and the maximum likelihood in the ball against the printed program."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import Block, Observations
-from botorch_pref.likelihood_ratio import LikelihoodProgram
+from botorch_pref.likelihood_ratio import LikelihoodProgram, whiten
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
-from tests.inference.common import DUEL, make, rand
+from tests.inference.common import DUEL, make, matern, rand
 from tests.likelihood_ratio.common import Case, case, duel_block
 
 CASES = [
@@ -85,14 +85,6 @@ def test_grows_with_the_ball() -> None:
     assert values == sorted(values)
 
 
-def test_a_warm_start_finds_the_same() -> None:
-    program = case(n=15, m=40).program()
-    cold = program.maximum_likelihood()
-    warm = program.maximum_likelihood(start=cold.coordinates)
-    torch.testing.assert_close(warm.coordinates, cold.coordinates, atol=1e-5, rtol=0)
-    torch.testing.assert_close(warm.log_likelihood, cold.log_likelihood, atol=1e-11, rtol=0)
-
-
 def test_no_data() -> None:
     problem = case(m=0)
     found = problem.program().maximum_likelihood()
@@ -134,3 +126,44 @@ def test_refuses_what_it_cannot_use() -> None:
         LikelihoodProgram(root[:-1], observations, norm_bound=1.0)
     with pytest.raises(UnsupportedError, match="batch"):
         LikelihoodProgram(root, make(rand(2, 8, 2), 5), norm_bound=1.0)
+
+
+def test_root_and_inverse() -> None:
+    X = rand(7, 2)
+    K = matern(X)
+    root, inverse = whiten(K)
+    torch.testing.assert_close(root @ root.T, K, atol=1e-9, rtol=0)
+    torch.testing.assert_close(inverse @ root, torch.eye(7, dtype=K.dtype), atol=1e-7, rtol=0)
+
+
+def test_numerical_rank() -> None:
+    factor = rand(9, 4)
+    root, _ = whiten(factor @ factor.T)
+    assert root.shape == (9, 4)
+    torch.testing.assert_close(root @ root.T, factor @ factor.T, atol=1e-12, rtol=0)
+    assert whiten(factor.new_zeros(0, 0)).root.shape == (0, 0)
+
+
+def test_split_has_the_printed_norm() -> None:
+    # The norm through values Z at the items and z at a point, by one solve of all of them.
+    X, x = rand(6, 2), rand(1, 2, seed=7)
+    both = torch.cat([X, x])
+    K = matern(both)
+    whitening = whiten(K[:6, :6])
+    a, s = whitening.split(K[6, :6], K[6, 6])
+    values = rand(7, seed=8)
+    u = whitening.inverse @ values[:6]
+    w = (values[6] - a @ u) / s
+    expected = values @ torch.linalg.solve(K, values)
+    torch.testing.assert_close(u.square().sum() + w.square(), expected, rtol=1e-8, atol=0)
+    # At an item nothing is left over.
+    at_item = whitening.split(K[0, :6], K[0, 0])
+    torch.testing.assert_close(at_item[0], whitening.root[0], atol=1e-6, rtol=0)
+    assert float(at_item[1]) <= 1e-5
+
+
+def test_matrices_that_are_refused() -> None:
+    with pytest.raises(ComparisonDataError, match="n x n"):
+        whiten(rand(3, 2))
+    with pytest.raises(ComparisonDataError, match="finite"):
+        whiten(torch.full((2, 2), torch.nan))
