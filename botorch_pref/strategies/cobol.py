@@ -31,7 +31,6 @@ from botorch_pref.acquisition import (
     OptimisticAcceptance,
 )
 from botorch_pref.acquisition.expert_belief import ExpertBelief
-from botorch_pref.acquisition.log_human_constrained_ei import Acceptance
 from botorch_pref.acquisition.standard_units import standardised_posterior
 from botorch_pref.data.checks import (
     check_count,
@@ -202,7 +201,6 @@ class COBOL(Strategy):
         seed: int = 0,
         feedback: Feedback = "accept",
         candidate: CandidateRule = "hcei",
-        acceptance: Acceptance = "mle",
         trust_weight: float = 1.0,
         rate: float = 0.02,
         trust: float = 3.0,
@@ -237,11 +235,9 @@ class COBOL(Strategy):
                 measured item.
             candidate: How the augmented candidate is found: ``"primal-dual"``, eq. (5);
                 ``"constrained"``, the vanilla rule where the upper end is not negative; ``"hcei"``,
-                eq. (70), expected improvement times the probability of acceptance;
+                eq. (70), expected improvement times the likely probability of acceptance;
                 ``"belief"``, the largest upper end alone; ``"pinpoint"``, App. H.2, what a person
                 named, of whom no labels are asked.
-            acceptance: Whose probability ``"hcei"`` takes: that of the most likely belief,
-                ``"mle"``, or of the upper end, ``"upper"``.
             trust_weight: ``lambda_0``, in standard deviations of the values per logit.
             rate: ``zeta``, of the dual step.
             trust: ``eta``, at least 1.
@@ -275,7 +271,7 @@ class COBOL(Strategy):
             SearchSpaceError: If the domain cannot be used.
         """
         super().__init__(bounds, choices, space, seed=seed)
-        self.feedback, self.candidate, self.acceptance = feedback, candidate, acceptance
+        self.feedback, self.candidate = feedback, candidate
         self.threshold_scale = threshold_scale
         self.trust_weight, self.rate = trust_weight, rate
         self.trust, self.threshold, self.label_intercept = trust, threshold, label_intercept
@@ -307,7 +303,6 @@ class COBOL(Strategy):
         for name, words in (
             ("feedback", Feedback),
             ("candidate", CandidateRule),
-            ("acceptance", Acceptance),
             ("threshold_scale", Scale),
         ):
             check_word(name, getattr(self, name), words)
@@ -540,11 +535,12 @@ class COBOL(Strategy):
         self._from_values = None if step.pending else step.from_values
         self._unanswered, self._named = False, None
         if not math.isnan(decision.upper):
-            self.weight = next_weight(self.weight, self.rate, decision.upper)
+            # Eq. (5): it grows while even an optimist believes that the expert would reject.
+            self.weight = max(0.0, self.weight - self.rate * decision.upper)
         return decision, items, rows
 
     def _decide(self, step: _Step) -> tuple[Decision, Tensor, Rows]:
-        return step.decide_on_named() if self.candidate == "pinpoint" else step.decide()
+        return step.decide()
 
     def _plan(self, accepted: Query) -> None:
         """Have an accepted item measured, unless that is planned, or asked for since."""
@@ -663,47 +659,32 @@ class _Step:
         self.from_values = known if fits else None
 
     def decide(self) -> tuple[Decision, Tensor, Rows]:
-        """The decision, the item or the pair that is shown, and the row or rows in the choices."""
+        r"""The decision, the item or the pair that is shown, and the row or rows in the choices.
+
+        Where a person names the augmented candidate, App. H leaves the rest of Algorithm 1 as it
+        is. Line 8 asks whether the expert accepts: who named the item does, so it is measured.
+        """
         strategy, vanilla = self.strategy, self.vanilla()
         augmented = self.augmented(vanilla)
         vanilla, known = self.known(vanilla, augmented)
         rejections, limit = strategy._rejections, strategy.max_rejections
+        names = strategy.candidate == "pinpoint"
+        if names and strategy._named is None:
+            return replace(known, reason="no item was named"), *vanilla
         if strategy._unanswered:
             return replace(known, reason="the expert did not answer"), *vanilla
         if limit is not None and rejections >= limit:
             return replace(known, reason=f"{rejections} rejections in a row"), *vanilla
-        if doubt := self.doubt(known, vanilla, augmented):
-            return replace(known, reason=doubt), *vanilla
+        if reason := doubt(known, strategy.trust):
+            return replace(known, reason=reason), *vanilla
+        if names:
+            return replace(known, source="augmented", reason="the expert named it"), *augmented
         return self.handed_over(known, augmented)
-
-    def decide_on_named(self) -> tuple[Decision, Tensor, Rows]:
-        """As :meth:`decide`, where a person names the augmented candidate.
-
-        App. H leaves the rest of Algorithm 1 as it is. Line 8 asks whether the expert accepts: who
-        named the item does, so it is measured, and that it was named is no label.
-        """
-        vanilla, named = self.vanilla(), self.strategy._named
-        vanilla, known = self.known(vanilla, named or vanilla)
-        if named is None:
-            return replace(known, reason="no item was named"), *vanilla
-        if doubt := self.doubt(known, vanilla, named):
-            return replace(known, reason=doubt), *vanilla
-        return replace(known, source="augmented", reason="the expert named it"), *named
 
     def decide_with_a_helper(self) -> tuple[Decision, Tensor, Rows]:
         """As :meth:`decide`, of Algorithm 2: there is one candidate, and no test of the values."""
         found = self.constrained(self.asked)
         return self.handed_over(self.known(found, found)[1], found)
-
-    def doubt(self, known: Decision, vanilla: Candidate, augmented: Candidate) -> str | None:
-        """Line 6: why the augmented candidate is not to be trusted, which a vanilla one is."""
-        if torch.equal(augmented.item, vanilla.item):
-            return None
-        if not is_promising(known.bound, known.best_lower):
-            return "its bound is below what is certain elsewhere"
-        if not is_informative(known.deviation, known.vanilla_deviation, self.strategy.trust):
-            return "the objective is too well known there"
-        return None
 
     def handed_over(self, known: Decision, augmented: Candidate) -> tuple[Decision, Tensor, Rows]:
         """Line 8: the augmented candidate, after the expert was asked or at once."""
@@ -719,21 +700,18 @@ class _Step:
     def vanilla(self) -> Candidate:
         """The candidate of line 5, which is kept until there is another value."""
         if self.from_values is None:
-            self.keep(self.best_of_values(self.optimism, "optimizer vanilla", self.asked))
-        assert self.from_values is not None
+            found = self.best_of_values(self.optimism, "optimizer vanilla", self.asked)
+            self.from_values = _FromValues(len(self.strategy.values.answers), found)
         return self.from_values.vanilla
 
-    def keep(self, vanilla: Candidate) -> None:
-        certain = math.nan if self.from_values is None else self.from_values.best_lower
-        number = len(self.strategy.values.answers)
-        self.from_values = _FromValues(number, vanilla, certain)
-
     def augmented(self, vanilla: Candidate) -> Candidate:
-        """The candidate of line 4, as the option ``candidate`` has it.
-
-        It is the vanilla candidate itself where nothing is added to its rule.
-        """
-        strategy, expert = self.strategy, self.strategy.expert()
+        """The candidate of line 4; the vanilla one where nothing is added to its rule."""
+        strategy = self.strategy
+        if strategy.candidate == "pinpoint":
+            return strategy._named or vanilla
+        if strategy.candidate == "primal-dual" and strategy.weight == 0.0:
+            return vanilla
+        expert = strategy.expert()
         rule: Callable[..., AcquisitionFunction]
         starts = torch.cat([vanilla.item.unsqueeze(0), self.asked])
         if strategy.candidate == "constrained":
@@ -742,11 +720,7 @@ class _Step:
             rule = partial(OptimisticAcceptance, expert)
         elif strategy.candidate == "hcei":
             best = max(answer or 0.0 for _, answer in strategy.values.answers)
-            rule = partial(
-                LogHumanConstrainedEI, self.objective, expert, best, acceptance=strategy.acceptance
-            )
-        elif strategy.weight == 0.0:
-            return vanilla
+            rule = partial(LogHumanConstrainedEI, self.objective, expert, best)
         else:
             rule = partial(ExpertAugmentedLCB, self.objective, expert, self.beta, strategy.weight)
         return self.best_of_labels(rule, "optimizer augmented", starts)
@@ -777,32 +751,43 @@ class _Step:
             rule(x_ref=self.x_ref, tolerance=tolerance)
             for tolerance in (TOLERANCE, math.inf, _SCREENING)
         ]
-        return Candidate.of(best(self.space, made[0], seed, starts, made[1:], self.avoid))
+        return best(self.space, made[0], seed, starts, made[1:], self.avoid)
 
     def best_of_values(self, rule: AcquisitionFunction, stream: str, starts: Tensor) -> Candidate:
+        """Where a rule is largest that follows from the values alone."""
         seed = derive_seed(self.strategy.seed, stream, len(self.strategy.values.answers))
-        return Candidate.of(best(self.space, rule, seed, starts, avoid=self.avoid))
+        return best(self.space, rule, seed, starts, avoid=self.avoid)
 
     def known(self, vanilla: Candidate, augmented: Candidate) -> tuple[Candidate, Decision]:
         """The vanilla candidate, repaired, and all that the tests look at."""
-        beta, objective = self.beta, self.objective
+        strategy, objective, beta = self.strategy, self.objective, self.beta
         (mean, sd), (vanilla_mean, vanilla_sd) = moments_at(objective, augmented.item, vanilla.item)
-        best_lower = math.nan
+        best_lower = lower = upper = math.nan
         if not torch.equal(augmented.item, vanilla.item):
+            assert self.from_values is not None
             if mean + beta * sd > vanilla_mean + beta * vanilla_sd:
                 # The search has missed what the other one found.
                 start = augmented.item.unsqueeze(0)
                 vanilla = self.best_of_values(self.optimism, "optimizer repair", start)
-                self.keep(vanilla)
                 ((_, vanilla_sd),) = moments_at(objective, vanilla.item)
-            best_lower = self.best_lower(vanilla, augmented, mean - beta * sd)
-        lower, upper = self.interval(augmented)
+            best_lower = self.from_values.best_lower
+            if math.isnan(best_lower):
+                pessimism = ExpertAugmentedLCB(objective, None, -beta, 0.0)
+                starts = torch.stack([vanilla.item, augmented.item, *strategy.values.items])
+                certain = self.best_of_values(pessimism, "optimizer lower", starts)
+                ((other_mean, other_sd),) = moments_at(objective, certain.item)
+                best_lower = other_mean - beta * other_sd
+            best_lower = max(best_lower, mean - beta * sd)
+            self.from_values = _FromValues(len(strategy.values.answers), vanilla, best_lower)
+        needed = strategy.threshold < math.inf or strategy.rate > 0.0
+        if needed and strategy.candidate != "pinpoint":
+            lower, upper = belief_ends(strategy.expert(), augmented.item, self.x_ref)
         known = Decision(
             asks=False,
             source="vanilla",
             reason="",
-            weight=self.strategy.weight,
-            norm_bound=self.strategy.current_norm_bound,
+            weight=strategy.weight,
+            norm_bound=strategy.current_norm_bound,
             bound=mean + beta * sd,
             best_lower=best_lower,
             deviation=sd,
@@ -812,37 +797,20 @@ class _Step:
         )
         return vanilla, known
 
-    def best_lower(self, vanilla: Candidate, augmented: Candidate, lower: float) -> float:
-        """The largest pessimistic value known, of which ``lower`` is the augmented candidate's."""
-        assert self.from_values is not None
-        found = self.from_values.best_lower
-        if math.isnan(found):
-            pessimism = ExpertAugmentedLCB(self.objective, None, -self.beta, 0.0)
-            starts = [vanilla.item.unsqueeze(0), augmented.item.unsqueeze(0)]
-            starts.append(self.strategy.values.items)
-            certain = self.best_of_values(pessimism, "optimizer lower", torch.cat(starts))
-            ((mean, sd),) = moments_at(self.objective, certain.item)
-            found = mean - self.beta * sd
-        self.from_values = self.from_values._replace(best_lower=max(found, lower))
-        return self.from_values.best_lower
 
-    def interval(self, candidate: Candidate) -> tuple[float, float]:
-        """Both ends of the expert's belief, logits; not numbers if nothing depends on them."""
-        strategy = self.strategy
-        unused = strategy.threshold == math.inf and not strategy.rate
-        if strategy.candidate == "pinpoint" or unused:
-            return math.nan, math.nan
-        return belief_ends(strategy.expert(), candidate.item, self.x_ref)
+def doubt(known: Decision, trust: float) -> str | None:
+    r"""Line 6: why an augmented candidate is not taken, which the vanilla one always is.
 
-
-def is_promising(bound: float, best_lower: float) -> bool:
-    """The first test of line 6: the candidate may be as good as the best that is certain."""
-    return bound >= best_lower
-
-
-def is_informative(deviation: float, vanilla_deviation: float, trust: float) -> bool:
-    """The second test of line 6: ``sd(x_u) <= eta sd(x_c)``, of the latent objective."""
-    return vanilla_deviation <= trust * deviation
+    Args:
+        known: Its bound, which must reach what is certain elsewhere, if it is another candidate;
+            and both deviations of the latent objective, ``sd(x_u) <= eta sd(x_c)``.
+        trust: ``eta``, at least 1.
+    """
+    if known.bound < known.best_lower:
+        return "its bound is below what is certain elsewhere"
+    if known.vanilla_deviation > trust * known.deviation:
+        return "the objective is too well known there"
+    return None
 
 
 def is_wide(lower: float, upper: float, threshold: float, scale: Scale) -> bool:
@@ -850,11 +818,6 @@ def is_wide(lower: float, upper: float, threshold: float, scale: Scale) -> bool:
     if scale == "probability":
         lower, upper = (0.5 * (1.0 + math.tanh(0.5 * end)) for end in (lower, upper))
     return upper - lower > threshold
-
-
-def next_weight(weight: float, rate: float, upper: float) -> float:
-    """Eq. (5): the weight grows while even an optimist believes that the expert would reject."""
-    return max(0.0, weight - rate * upper)
 
 
 @torch.no_grad()
@@ -882,7 +845,7 @@ def best(
     starts: Tensor,
     screens: Sequence[AcquisitionFunction] = (),
     avoid: Tensor | None = None,
-) -> Maximum:
+) -> Candidate:
     r"""Where a rule is largest.
 
     Args:
@@ -901,7 +864,7 @@ def best(
             found = _best_in_box(space, rule, seed, starts, screens or (rule,))
         else:
             found = space.maximize(rule, seed=seed)
-        return found if avoid is None else next_best(found, space, rule, seed, avoid)
+        return Candidate.of(found if avoid is None else next_best(found, space, rule, seed, avoid))
 
 
 def _best_in_box(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -50,8 +50,6 @@ __all__ = [
     "CompGPUCB",
     "FilterRecord",
     "Schedule",
-    "TwoModelStrategy",
-    "WidthRecord",
     "beta_theory",
     "duel_budget_rule",
     "information_gain",
@@ -66,38 +64,27 @@ RAW_SAMPLES = 512
 LEAST_GAMMA = 0.02
 _STARTS = 64  # the most promising items asked so far, from which searches start
 _REFIT_DUELS, _REFIT_VALUES = 20, 5  # more answers, after which hyperparameters are learnt again
-_ANSWER_NOISE, _VALUE_NOISE = 0.25, 1e-4  # variances; of values in squared standard deviations
-_SLACK = 0.08
-_STEEPEST = 0.25  # the slope of the logistic link
+_VALUE_NOISE = 1e-4  # a variance, in squared standard deviations of the values
 
 
 @dataclass(frozen=True)
-class WidthRecord(QueryRecord):
-    r"""A query of a strategy that duels an item for as long as duels know little of it.
-
-    Attributes:
-        width: ``beta sd(x)`` of how often the item wins, before the query; a probability.
-        gamma: Below which width items are measured.
-    """
-
-    width: float = math.nan
-    gamma: float = math.nan
-
-
-@dataclass(frozen=True)
-class FilterRecord(WidthRecord):
+class FilterRecord(QueryRecord):
     r"""What was known when COMP-GP-UCB chose a query.
 
     The phase is ``"initial"``, ``"duels"`` (phase 1), ``"filtered"`` (phase 2), or ``"remainder"``
     where what should be measured cannot be paid any more and is duelled.
 
     Attributes:
+        width: ``beta sd(x)`` of how often the item wins, before the query; a probability.
+        gamma: Below which width items are measured.
         slack: By how much an item may fall short of the best in duels.
         lower_bound: What the best item in duels was taken to reach.
         feasibility: ``phi(x)``.
         empty: Whether no item passed the filter, so that the most promising in duels was taken.
     """
 
+    width: float = math.nan
+    gamma: float = math.nan
     slack: float = math.nan
     lower_bound: float = math.nan
     feasibility: float = math.nan
@@ -132,7 +119,7 @@ class OptimisticStep:
         seed: Of everything random in this step.
     """
 
-    def __init__(self, strategy: TwoModelStrategy, number: int) -> None:
+    def __init__(self, strategy: CompGPUCB, number: int) -> None:
         self.duels, self.values, self.space = strategy.duels, strategy.values, strategy.space
         self.pending = strategy._unmeasured()
         self.seed = derive_seed(strategy.seed, "optimizer", number)
@@ -238,116 +225,6 @@ class _UpperBound(AcquisitionFunction):
         return upper_bound(self.model, X, self.beta)
 
 
-class TwoModelStrategy(BudgetedStrategy):
-    r"""A budgeted strategy with a regression of duels and another one of values.
-
-    A duel is data of its first item alone; the opponent was drawn at random. The models and when
-    hyperparameters are learnt are those of Xu et al. (2020), App. B; both kinds of noise are not
-    stated there. Hyperparameters maximise the marginal likelihood with BoTorch's dimension-scaled
-    prior of the lengthscale and a log-normal prior of the variance, not, as there, the likelihood
-    alone, which after a few duels may be largest at an end of its range.
-
-    It recommends the measured item of the largest posterior mean; without values, that item of
-    those chosen for duels. Values that others are measuring, or that were skipped, are taken as
-    expected meanwhile, and not asked for again.
-
-    Attributes:
-        duels: The duels that were answered, and the regression on them.
-        values: The evaluations and their regression.
-    """
-
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        seed: int = 0,
-        beta: Beta = "log",
-        covar_module: KernelArgument = None,
-        **options: Any,
-    ) -> None:
-        r"""Set up both models.
-
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            seed: The seed of all draws.
-            beta: Multiplies standard deviations; see :func:`beta_at`.
-            covar_module: The prior covariance of both models, or what makes one of ``d``; by
-                default a scaled squared exponential kernel with one lengthscale.
-            **options: See :class:`~botorch_pref.strategies.BudgetedStrategy`.
-
-        Raises:
-            ComparisonDataError: If an option is out of range; names it.
-        """
-        super().__init__(bounds, choices, space, seed=seed, **options)
-        if isinstance(beta, str):
-            if beta not in ("log", "dimension"):
-                raise ComparisonDataError(f"`beta` must be a number, log or dimension: {beta!r}.")
-            self.beta: Beta = beta
-        else:
-            self.beta = checked_positive("beta", beta)
-        self.covar_module = covar_module
-        self.duels = Regression(
-            self.space, self._duels_model, refit=_REFIT_DUELS, least=2, warm=True
-        )
-        # With one value nothing is known of scales.
-        self.values = Regression(
-            self.space, self._values_model, refit=_REFIT_VALUES, least=2, warm=True
-        )
-
-    def _step(self) -> OptimisticStep:
-        """The step of the next query, after the models learnt what it is time to learn."""
-        self.duels.learn()
-        self.values.learn()
-        return OptimisticStep(self, 1 + self._num_later())
-
-    def _duels_model(self, items: Tensor, answers: Tensor) -> SingleTaskGP:
-        return BordaGP.from_duels(
-            items,
-            answers,
-            noise=_ANSWER_NOISE,
-            covar_module=own_kernel(self.covar_module, self.space),
-            input_transform=self.space.input_transform(),
-        )
-
-    def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
-        kernel = own_kernel(self.covar_module, self.space)
-        return standardised_gp(
-            self.space,
-            items,
-            values,
-            noise=_VALUE_NOISE,
-            covar_module=kernel or isotropic_kernel(items.shape[:-2], items, 1.0),
-        )
-
-    def _add(self, query: Duel | Evaluate, answer: float) -> None:
-        (self.duels if isinstance(query, Duel) else self.values).add(query, answer)
-
-    def _recommended(self) -> tuple[Tensor, int | None] | None:
-        return self._best_of(self.values if self.values.answers else self.duels)
-
-    def _best_of(self, regression: Regression) -> tuple[Tensor, int | None] | None:
-        """The item of the largest posterior mean in one kind of data, and its row."""
-        if not regression.answers:
-            return None
-        query = regression.best(pairs=regression is self.duels)
-        if isinstance(query, Duel):
-            return query.items[0], None if query.indices is None else query.indices[0]
-        return query.items, query.indices
-
-    def _progress(self) -> dict[str, Any]:
-        models = {"duels": self.duels.progress(), "values": self.values.progress()}
-        return super()._progress() | models
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.duels.restore(progress["duels"])
-        self.values.restore(progress["values"])
-
-
 @dataclass
 class Schedule:
     r"""What COMP-GP-UCB changes from query to query, after the initial design.
@@ -373,7 +250,7 @@ class Schedule:
     level_values: int = 0
 
 
-class CompGPUCB(TwoModelStrategy):
+class CompGPUCB(BudgetedStrategy):
     r"""Optimisation with duels against random opponents and with values, Xu et al. (2020).
 
     A duel of an item against a uniformly random one is an unbiased sample of how often the item
@@ -384,9 +261,15 @@ class CompGPUCB(TwoModelStrategy):
     whose first item is the chosen one, or an :class:`~botorch_pref.queries.Evaluate`. Values are
     maximised. Every query that was chosen counts as paid, skipped or not. With a ``gamma`` of 0,
     where duels are decided by the objective and no value is ever chosen, the recommendation is
-    the best item in duels. No link is assumed.
+    the best item in duels; else it is the measured item of the largest posterior mean.
 
-    An opponent is any other item, in a table any other choice, so an item never meets itself.
+    Both models are ordinary regressions, and no link is assumed: a duel is data of its first item
+    alone, as the opponent was drawn at random from all other items. Hyperparameters maximise the
+    marginal likelihood with BoTorch's dimension-scaled prior of the lengthscale and a log-normal
+    prior of the variance, not, as in App. B, the likelihood alone, which after a few duels may be
+    largest at an end of its range; they are learnt again after 20 duels or 5 values, as there.
+    Values that others are measuring, or that were skipped, are taken as expected meanwhile, and
+    not asked for again.
 
     Example:
         >>> options = {"duel_cost": 0.1, "value_cost": 1, "budget": 100}
@@ -398,9 +281,11 @@ class CompGPUCB(TwoModelStrategy):
     Attributes:
         records: Why each query was asked, by its number.
         schedule: Phase, ``gamma`` and slack.
+        duels: The duels that were answered, and the regression on them.
+        values: The evaluations and their regression.
     """
 
-    record_type = FilterRecord
+    record_type: ClassVar[type[QueryRecord]] = FilterRecord
 
     def __init__(
         self,
@@ -409,15 +294,13 @@ class CompGPUCB(TwoModelStrategy):
         space: SearchSpace | None = None,
         *,
         seed: int = 0,
+        beta: Beta = "log",
+        covar_module: KernelArgument = None,
         gamma: float | None = None,
         gamma_factor: float = 2.0,
         gamma_streak: int = 10,
         gamma_in_phase_1: bool = True,
-        borda_slack: float | None = None,
-        zeta: float | None = None,
-        l2: float | None = None,
-        value_range: float | None = None,
-        literal: bool = False,
+        borda_slack: float = 0.08,
         slack_limit: float | None = None,
         slack_factor: float = 2.0,
         lower_bound: LowerBound = "running",
@@ -426,15 +309,14 @@ class CompGPUCB(TwoModelStrategy):
     ) -> None:
         r"""Set up a strategy without data.
 
-        Slack and ``gamma`` are probabilities. They are given as such, or follow from ``zeta``:
-        the paper's ``L_2 zeta`` and ``range(f) zeta``, after both functions were divided by the
-        range of the objective, as the product ``range(f) zeta`` is no probability otherwise.
-
         Args:
             bounds: ``2 x d``-dim box, or
             choices: ``n x d``-dim table of items, or
             space: a search space.
             seed: The seed of all draws.
+            beta: Multiplies standard deviations; see :func:`beta_at`.
+            covar_module: The prior covariance of both models, or what makes one of ``d``; by
+                default a scaled squared exponential kernel with one lengthscale.
             gamma: Below which width of the Borda function an item is measured; None for a quarter
                 of the slack and at least 0.02. With 0 there are no values after the initial ones.
             gamma_factor: What ``gamma`` is multiplied by after ``gamma_streak`` duels in a row.
@@ -443,17 +325,11 @@ class CompGPUCB(TwoModelStrategy):
                 otherwise.
             borda_slack: ``L_2 zeta``, at least 0: by how much, as a probability, the best item by
                 value may fall short of the best in duels. 0 if duels are decided by the objective.
-                None for what follows from ``zeta``, or for 0.08 without that.
-            zeta: The bias of duels in units of the values, Assumption 1; at least 0. Sets the
-                slack and, where that is None, ``gamma``, to at least 0.02; needs ``value_range``.
-                Of a test problem see :meth:`~botorch_pref.problems.FidelityProblem.zeta`.
-            l2: ``L_2``, by how much at most, as a probability, an item wins more often that is
-                better by one unit of the values; see
-                :meth:`~botorch_pref.problems.DuelLink.constants`. None for 1/4, that of logistic
-                duels, per ``value_range``, or per unit if ``literal``.
-            value_range: The largest minus the smallest value of the objective.
-            literal: Whether ``gamma`` is ``range(f) zeta`` as printed, without a division. With a
-                large range no width reaches it. For the paper's lower bound see there.
+                For a bias ``zeta`` (Assumption 1; of a test problem see
+                :meth:`~botorch_pref.problems.FidelityProblem.zeta`) and logistic duels it is a
+                quarter of ``zeta`` over the range of the objective, which the paper's formulas
+                take to be 1: ``range(f) zeta``, their ``gamma``, is no probability otherwise. See
+                also :meth:`~botorch_pref.problems.DuelLink.constants`.
             slack_limit: Algorithm 2: ``L_2 zeta_max``, up to which the slack is doubled; None for
                 Algorithm 1, which takes the slack for known. Needs a ``budget``.
             slack_factor: What Algorithm 2 multiplies each slack by; 2 in the paper, 1 is enough.
@@ -463,14 +339,20 @@ class CompGPUCB(TwoModelStrategy):
             spend_remainder: What happens when a value is chosen that cannot be paid any more:
                 ``"stop"``, or ``"duel"`` at that item while there is money.
             **options: Prices, budget and initial design, see
-                :class:`~botorch_pref.strategies.BudgetedStrategy`; ``beta`` and ``covar_module``,
-                see :class:`TwoModelStrategy`.
+                :class:`~botorch_pref.strategies.BudgetedStrategy`.
 
         Raises:
             ComparisonDataError: If an option is out of range; names it.
             SearchSpaceError: If the domain cannot be used.
         """
         super().__init__(bounds, choices, space, seed=seed, **options)
+        if isinstance(beta, str) and beta not in ("log", "dimension"):
+            raise ComparisonDataError(f"`beta` must be a number, log or dimension: {beta!r}.")
+        self.beta = beta if isinstance(beta, str) else checked_positive("beta", beta)
+        self.covar_module = covar_module
+        if borda_slack not in (0, math.inf):
+            borda_slack = checked_positive("borda_slack", borda_slack)
+        self.borda_slack = borda_slack
         if gamma is not None and gamma not in (0, math.inf):
             gamma = checked_positive("gamma", gamma)
         if not (is_positive(gamma_factor) and gamma_factor >= 1):
@@ -478,49 +360,29 @@ class CompGPUCB(TwoModelStrategy):
         self.gamma, self.gamma_factor = gamma, gamma_factor
         self.gamma_streak = check_count("gamma_streak", gamma_streak, 1)
         self.gamma_in_phase_1 = checked_flag("gamma_in_phase_1", gamma_in_phase_1)
-        self.borda_slack, self.zeta, self.l2 = borda_slack, zeta, l2
-        self.value_range, self.literal = value_range, checked_flag("literal", literal)
-        self.first_slack, self.first_gamma = self._slack_and_gamma()
-        self.schedule = Schedule(self.first_gamma, self.first_slack)
+        self.schedule = Schedule(
+            max(borda_slack / 4, LEAST_GAMMA) if gamma is None else gamma, borda_slack
+        )
         self.slack_limit = slack_limit
         self.slack_factor = checked_positive("slack_factor", slack_factor)
         check_word("lower_bound", lower_bound, LowerBound)
         check_word("spend_remainder", spend_remainder, Remainder)
         self.lower_bound, self.spend_remainder = lower_bound, spend_remainder
-        if slack_limit is None:
-            return
-        if not (is_positive(slack_limit) and slack_limit >= self.first_slack > 0):
-            raise ComparisonDataError(
-                "`slack_limit` must be at least the slack, which must be positive then, not "
-                f"{slack_limit!r} and {self.first_slack!r}."
-            )
-        if self.budget is None:
-            raise ComparisonDataError("A `slack_limit` divides a `budget`, so give one.")
-
-    def _slack_and_gamma(self) -> tuple[float, float]:
-        """``L_2 zeta`` before Algorithm 2 raises it, and ``gamma`` before it is multiplied."""
-        zeta, width, slack, gamma = self.zeta, self.value_range, self.borda_slack, self.gamma
-        if zeta is None:
-            if self.literal or width is not None or self.l2 is not None:
+        if slack_limit is not None:
+            if not (is_positive(slack_limit) and slack_limit >= borda_slack > 0):
                 raise ComparisonDataError(
-                    "`l2`, `value_range` and `literal` say what `zeta` amounts to, so give that."
+                    "`slack_limit` must be at least the slack, which must be positive then, not "
+                    f"{slack_limit!r} and {borda_slack!r}."
                 )
-            slack = _SLACK if slack is None else slack
-            if slack not in (0, math.inf):
-                checked_positive("borda_slack", slack)
-            return slack, max(slack / 4, LEAST_GAMMA) if gamma is None else gamma
-        if slack is not None:
-            raise ComparisonDataError("Give `zeta` or `borda_slack`, of which one sets the other.")
-        zeta = 0.0 if zeta == 0 else checked_positive("zeta", zeta)
-        width = checked_positive("value_range", width)
-        unit = 1.0 if self.literal else width  # what values are divided by before the formulas
-        slack = _STEEPEST * zeta / unit
-        if self.l2 is not None:
-            slack = checked_positive("l2", self.l2) * zeta
-        if gamma is None:
-            gamma = width / unit * zeta / unit
-            gamma = gamma if self.literal else max(gamma, LEAST_GAMMA)
-        return slack, gamma
+            if self.budget is None:
+                raise ComparisonDataError("A `slack_limit` divides a `budget`, so give one.")
+        self.duels = Regression(
+            self.space, self._duels_model, refit=_REFIT_DUELS, least=2, warm=True
+        )
+        # With one value nothing is known of scales.
+        self.values = Regression(
+            self.space, self._values_model, refit=_REFIT_VALUES, least=2, warm=True
+        )
 
     def _next(self) -> Chosen:
         step = self._step()
@@ -595,7 +457,7 @@ class CompGPUCB(TwoModelStrategy):
         if limit is None:
             return schedule.slack
         assert self.budget is not None
-        levels = max(1, math.ceil(math.log2(limit / self.first_slack)))
+        levels = max(1, math.ceil(math.log2(limit / self.borda_slack)))
         share = math.floor(self.budget / self.value_cost)
         if 2 * levels * schedule.level_values >= share and 2 * schedule.slack <= limit:
             schedule.slack *= 2
@@ -620,16 +482,57 @@ class CompGPUCB(TwoModelStrategy):
         schedule.largest = max(schedule.largest, running)
         return schedule.largest
 
+    def _step(self) -> OptimisticStep:
+        """The step of the next query, after the models learnt what it is time to learn."""
+        self.duels.learn()
+        self.values.learn()
+        return OptimisticStep(self, 1 + self._num_later())
+
+    def _duels_model(self, items: Tensor, answers: Tensor) -> SingleTaskGP:
+        return BordaGP.from_duels(
+            items,
+            answers,
+            covar_module=own_kernel(self.covar_module, self.space),
+            input_transform=self.space.input_transform(),
+        )
+
+    def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
+        kernel = own_kernel(self.covar_module, self.space)
+        return standardised_gp(
+            self.space,
+            items,
+            values,
+            noise=_VALUE_NOISE,
+            covar_module=kernel or isotropic_kernel(items.shape[:-2], items, 1.0),
+        )
+
+    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+        (self.duels if isinstance(query, Duel) else self.values).add(query, answer)
+
+    def _best_of(self, regression: Regression) -> tuple[Tensor, int | None] | None:
+        """The item of the largest posterior mean in one kind of data, and its row."""
+        if not regression.answers:
+            return None
+        query = regression.best(pairs=regression is self.duels)
+        if isinstance(query, Duel):
+            return query.items[0], None if query.indices is None else query.indices[0]
+        return query.items, query.indices
+
     def _recommended(self) -> tuple[Tensor, int | None] | None:
-        if self.first_gamma == 0 and self.duels.answers:
-            return self._best_of(self.duels)
-        return super()._recommended()
+        by_duels = not self.values.answers or (self.gamma == 0 and self.duels.answers)
+        return self._best_of(self.duels if by_duels else self.values)
 
     def _progress(self) -> dict[str, Any]:
-        return super()._progress() | {"schedule": endless_to_json(asdict(self.schedule))}
+        return super()._progress() | {
+            "duels": self.duels.progress(),
+            "values": self.values.progress(),
+            "schedule": endless_to_json(asdict(self.schedule)),
+        }
 
     def _restore(self, progress: dict[str, Any]) -> None:
         super()._restore(progress)
+        self.duels.restore(progress["duels"])
+        self.values.restore(progress["values"])
         self.schedule = Schedule(**endless_from_json(progress["schedule"]))
 
 

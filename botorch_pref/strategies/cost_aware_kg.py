@@ -39,7 +39,6 @@ from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, Kind, Que
 from botorch_pref.strategies.regression import parameters_of, set_parameters
 from botorch_pref.strategies.utility import fixed_values, kernel_of, refit_is_due
 
-KINDS: tuple[Kind, Kind] = ("duel", "value")
 # The last column of an item: whether its utility counts, or what a judge of duels sees.
 UTILITY, COMPARED = 0.0, 1.0
 
@@ -298,7 +297,7 @@ class CostAwareKG(BudgetedStrategy):
         self.refit()  # others may be at the last of the initial design
         duels = [query for query in self._open.values() if isinstance(query, Duel)]
         search = _Search(self, len(self.records), [*duels, *self._unmeasured()])
-        kinds = [kind for kind in KINDS if self._buys(kind)]
+        kinds = [kind for kind in self.kinds if self._buys(kind)]
         if not kinds:
             return _chosen(GainRecord("value", "confirm"), search.confirmed())
         found = {kind: search.duel() if kind == "duel" else search.value() for kind in kinds}

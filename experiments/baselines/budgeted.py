@@ -2,8 +2,8 @@ r"""GP-UCB, MF-GP-UCB and Borda-UCB: rivals of COMP-GP-UCB with its prices and i
 
 from __future__ import annotations
 
-import math
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import torch
 from botorch.models.model import Model
@@ -11,20 +11,13 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
-from botorch_pref.data.checks import checked_positive, endless_to_json
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.budgeted import Chosen, Kind, QueryRecord
-from botorch_pref.strategies.comp_gp_ucb import (
-    LEAST_GAMMA,
-    OptimisticStep,
-    TwoModelStrategy,
-    WidthRecord,
-    row_of,
-)
+from botorch_pref.strategies.comp_gp_ucb import CompGPUCB, FilterRecord, OptimisticStep, row_of
 
 
-class GPUCB(TwoModelStrategy):
+class GPUCB(CompGPUCB):
     r"""Measures the item with the largest ``mean + beta sd`` of the objective.
 
     Srinivas, Krause, Kakade and Seeger (2010), Algorithm 1, as the baseline of Xu, Joshi, Singh
@@ -34,7 +27,7 @@ class GPUCB(TwoModelStrategy):
 
     With ``num_initial_values`` of what the budget pays for, all values are of random items: the
     control that chooses nothing. For the options see
-    :class:`~botorch_pref.strategies.comp_gp_ucb.TwoModelStrategy`.
+    :class:`~botorch_pref.strategies.CompGPUCB`.
 
     Example:
         >>> strategy = GPUCB(bounds=bounds, value_cost=1, budget=100)
@@ -44,6 +37,7 @@ class GPUCB(TwoModelStrategy):
     """
 
     kinds = ("value",)
+    record_type = QueryRecord
 
     def __init__(
         self, *args: Any, num_initial_duels: int = 0, num_initial_values: int = 10, **options: Any
@@ -63,13 +57,13 @@ class GPUCB(TwoModelStrategy):
         return Chosen(record, found.items[0], row_of(found))
 
 
-class BordaUCB(TwoModelStrategy):
+class BordaUCB(CompGPUCB):
     r"""Duels the item that may win most often, against a random one.
 
     This is phase 1 of :class:`~botorch_pref.strategies.CompGPUCB` for ever, so the control that
     never buys a value: GP-UCB on the Borda function, the algorithm of Theorem 2 of Xu, Joshi,
     Singh and Dubrawski (2020). For the options see
-    :class:`~botorch_pref.strategies.comp_gp_ucb.TwoModelStrategy`.
+    :class:`~botorch_pref.strategies.CompGPUCB`.
 
     Example:
         >>> strategy = BordaUCB(choices=table, duel_cost=0.1, budget=100)
@@ -77,7 +71,6 @@ class BordaUCB(TwoModelStrategy):
     """
 
     kinds = ("duel",)
-    record_type: ClassVar[type[QueryRecord]] = WidthRecord
 
     def __init__(
         self, *args: Any, num_initial_duels: int = 100, num_initial_values: int = 0, **options: Any
@@ -90,11 +83,11 @@ class BordaUCB(TwoModelStrategy):
 
     def _next(self) -> Chosen:
         if not self.duels.answers:
-            record = WidthRecord("duel", "duels")
+            record = FilterRecord("duel", "duels")
             return Chosen(record, *self._uniform("first", len(self.records)))
         step = self._step()
         found = step.to_duel()
-        record = WidthRecord("duel", "duels", step.width(found.items[0]))
+        record = FilterRecord("duel", "duels", step.width(found.items[0]))
         return Chosen(record, found.items[0], row_of(found))
 
 
@@ -103,7 +96,7 @@ class RandomDuels(BordaUCB):
 
     It models and recommends as :class:`BordaUCB` does, so a comparison with that one measures the
     rule alone; all its queries are such as the initial design consists of. For the options see
-    :class:`~botorch_pref.strategies.comp_gp_ucb.TwoModelStrategy`.
+    :class:`~botorch_pref.strategies.CompGPUCB`.
     """
 
     record_type = QueryRecord
@@ -191,7 +184,7 @@ class MultiFidelityUCB(ItemAcquisitionFunction):
         return torch.minimum(upper_bound(self.model, X, self.beta), cheap)
 
 
-class MFGPUCB(TwoModelStrategy):
+class MFGPUCB(CompGPUCB):
     r"""Takes the smaller of both bounds for the objective's; duels what duels know little of.
 
     Kandasamy, Dasarathy, Oliva, Schneider and Poczos (2016), Algorithm 1 with two fidelities, as
@@ -202,81 +195,29 @@ class MFGPUCB(TwoModelStrategy):
     often an item wins lies between 0 and 1: on an objective of another scale the rule maximises
     one of the two bounds alone.
 
-    Example:
-        >>> strategy = MFGPUCB(bounds=bounds, duel_cost=0.1, value_cost=1, budget=100, zeta=0.25)
-        >>> query = strategy.ask()
+    For the options see :class:`~botorch_pref.strategies.CompGPUCB`; here ``borda_slack`` is
+    ``zeta``, by how much the objective may exceed how often an item wins, both taken as they are.
 
-    Attributes:
-        width_limit: Below which width an item is measured now, at first ``gamma``.
-        streak: How many duels there were in a row since ``gamma`` was multiplied.
+    Example:
+        >>> options = {"duel_cost": 0.1, "value_cost": 1, "budget": 100}
+        >>> strategy = MFGPUCB(bounds=bounds, borda_slack=0.25, **options)
+        >>> query = strategy.ask()
     """
 
-    record_type = WidthRecord
-
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        seed: int = 0,
-        zeta: float = 0.08,
-        gamma: float | None = None,
-        gamma_factor: float = 2.0,
-        gamma_streak: int = 10,
-        **options: Any,
-    ) -> None:
-        r"""Set up a strategy without data.
-
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            seed: The seed of all draws.
-            zeta: By how much the objective may exceed how often an item wins, both taken as they
-                are, at least 0.
-            gamma: Below which width of the Borda function an item is measured; None for a quarter
-                of ``zeta`` and at least 0.02.
-            gamma_factor: What ``gamma`` is multiplied by after ``gamma_streak`` duels in a row.
-            gamma_streak: See there.
-            **options: See :class:`~botorch_pref.strategies.comp_gp_ucb.TwoModelStrategy`.
-
-        Raises:
-            ComparisonDataError: If an option is unknown or out of range; names it.
-            SearchSpaceError: If the domain cannot be used.
-        """
-        super().__init__(bounds, choices, space, seed=seed, **options)
-        self.zeta = 0.0 if zeta == 0 else checked_positive("zeta", zeta)
-        if gamma is not None and gamma not in (0, math.inf):
-            gamma = checked_positive("gamma", gamma)
-        self.gamma, self.gamma_factor, self.gamma_streak = gamma, gamma_factor, gamma_streak
-        self.width_limit = max(self.zeta / 4, LEAST_GAMMA) if gamma is None else gamma
-        self.streak = 0
-
     def _next(self) -> Chosen:
-        step, gamma = self._step(), self.width_limit
+        step, schedule = self._step(), replace(self.schedule, phase=2)
         if self.duels.answers:
-            rule = self._rule(step) if self.values.answers else step.of_duels()
+            rule = self._bounds(step) if self.values.answers else step.of_duels()
             found = step.maximum(rule)
             width, item, row = step.width(found.items[0]), found.items[0], row_of(found)
         else:
             width = step.first_width
             item, row = self._uniform("first", len(self.records))
-        kind: Kind = "duel" if width >= gamma else "value"
-        self.streak = self.streak + 1 if kind == "duel" else 0
-        if self.streak == self.gamma_streak:
-            self.width_limit, self.streak = gamma * self.gamma_factor, 0
-        record = WidthRecord(kind, "multi-fidelity", width, gamma)
+        kind: Kind = "duel" if width >= schedule.gamma else "value"
+        record = FilterRecord(kind, "multi-fidelity", width, schedule.gamma)
+        self._advance(schedule, record, 0.0)
+        self.schedule = schedule
         return Chosen(record, item, row)
 
-    def _rule(self, step: OptimisticStep) -> MultiFidelityUCB:
-        return MultiFidelityUCB(step.objective, step.borda, step.beta, zeta=self.zeta)
-
-    def _progress(self) -> dict[str, Any]:
-        moving = {"width_limit": self.width_limit, "streak": self.streak}
-        return super()._progress() | endless_to_json(moving)
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.width_limit = float(progress["width_limit"])
-        self.streak = progress["streak"]
+    def _bounds(self, step: OptimisticStep) -> MultiFidelityUCB:
+        return MultiFidelityUCB(step.objective, step.borda, step.beta, zeta=self.borda_slack)

@@ -121,8 +121,7 @@ class ExpertBaseline(COBOL):
         rule = ExpertAugmentedLCB(objective, expert, beta, weight, tolerance=TOLERANCE)
         seed, avoid = self._seed(f"optimizer {bool(weight)}"), self._items_of(pending)
         found = best(self.space, rule, seed, self.asked_items(), avoid=avoid)
-        row = None if found.indices is None else found.indices[0]
-        return _Proposal(asks, found.items[0], row)
+        return _Proposal(asks, *found)
 
     def _num_evaluations(self) -> int:
         """How many evaluations there were since the initial design, told or not."""

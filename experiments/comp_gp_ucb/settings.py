@@ -226,10 +226,9 @@ def synthetic_task(problem: CurrinExp | Borehole) -> Task:
     least, most = problem.facts().utility_range
     zeta, width = problem.zeta("paper"), most - least
     tight = problem.zeta("tight") / width
-    bias = {"zeta": zeta, "value_range": width}
     filters: Mapping[str, Mapping[str, Any]] = {
-        "comp": {**bias, "gamma": zeta / width},
-        "comp (literal)": {**bias, "literal": True},
+        "comp": {"borda_slack": SLOPE * zeta / width, "gamma": zeta / width},
+        "comp (literal)": {"borda_slack": SLOPE * zeta, "gamma": width * zeta},
         "comp (tight)": {"borda_slack": SLOPE * tight, "gamma": max(tight, LEAST_GAMMA)},
     }
     arms = {
@@ -237,7 +236,7 @@ def synthetic_task(problem: CurrinExp | Borehole) -> Task:
         for name, options in filters.items()
     }
     arms["mf-gp-ucb"] = Arm(
-        kind=MFGPUCB, duels=0.5, values=0.5, options={"zeta": zeta, "gamma": width * zeta}
+        kind=MFGPUCB, duels=0.5, values=0.5, options={"borda_slack": zeta, "gamma": width * zeta}
     )
     known = {"problem": problem.name, "borda_slack": SLOPE * zeta / width}
     arms[_ORACLE] = Arm(kind=OracleGPUCB, values=1.0, options=known)

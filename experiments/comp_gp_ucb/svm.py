@@ -91,7 +91,7 @@ def svm_of_seed(seed: int) -> MagicGammaSVM:
 def svm_task() -> Task:
     """The problem with all strategies."""
     filtered = {"borda_slack": SLOPE * ZETA, "gamma": ZETA}
-    fidelity = {"zeta": ZETA, "gamma": ZETA}
+    fidelity = {"borda_slack": ZETA, "gamma": ZETA}
     arms = {
         "comp": Arm(kind=CompGPUCB, duels=0.5, values=0.5, options=filtered),
         GP_UCB: Arm(kind=GPUCB, values=1.0),

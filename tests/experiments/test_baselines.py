@@ -138,7 +138,7 @@ def test_upper_bounds_on_values_and_on_duels() -> None:
 def test_item_and_kind_of_two_fidelities() -> None:
     strategy = MFGPUCB(
         choices=TABLE,
-        **{"zeta": 0.05, "gamma": 0.15, "gamma_streak": 3},
+        **{"borda_slack": 0.05, "gamma": 0.15, "gamma_streak": 3},
         **{"num_initial_duels": 12, "num_initial_values": 4},
     )
     play(strategy, 16)

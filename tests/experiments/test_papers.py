@@ -292,8 +292,8 @@ def test_the_filters_of_the_comp_gp_ucb_paper() -> None:
     assert [*numbers.values()] == expected
     factory = group.task.arms["comp"].factory(10, 100)
     comp: Any = build_strategy(factory, CurrinExp(), seed=0, horizon=9)
-    assert comp.first_gamma == pytest.approx(0.02, abs=1e-4)
-    assert comp.first_slack == pytest.approx(0.005, abs=1e-5)
+    assert comp.schedule.gamma == pytest.approx(0.02, abs=1e-4)
+    assert comp.schedule.slack == pytest.approx(0.005, abs=1e-5)
     assert settings_of("mf-gp-ucb")["gamma"] == pytest.approx(3.18, abs=5e-3)
 
 

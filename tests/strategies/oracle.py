@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.strategies import BudgetedStrategy
-from botorch_pref.strategies.comp_gp_ucb import TwoModelStrategy
+from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
 from tests._reference import kernels
 from tests.models.common import rand
 
@@ -69,7 +69,7 @@ def unit(strategy: BudgetedStrategy, items: torch.Tensor) -> Array:
     return (items.numpy() - lower) / (upper - lower)
 
 
-def duels_at_choices(strategy: TwoModelStrategy, *, mirrored: bool = False) -> tuple[Array, Array]:
+def duels_at_choices(strategy: CompGPUCB, *, mirrored: bool = False) -> tuple[Array, Array]:
     """The regression on answers, a row a duel; or on both items, which differ, one mirrored."""
     known = [(q.items, y) for q, y in strategy.history if isinstance(q, Duel)]
     if mirrored:
@@ -85,7 +85,7 @@ def duels_at_choices(strategy: TwoModelStrategy, *, mirrored: bool = False) -> t
     return regression(found, np.concatenate(items), np.array(targets), ANSWER_VARIANCE, at)
 
 
-def values_at_choices(strategy: TwoModelStrategy) -> tuple[Array, Array]:
+def values_at_choices(strategy: CompGPUCB) -> tuple[Array, Array]:
     """The regression on values in units of their deviation, put back into their own."""
     known = [(q.items, y) for q, y in strategy.history if isinstance(q, Evaluate)]
     items = np.stack([unit(strategy, item) for item, _ in known])

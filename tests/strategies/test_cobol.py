@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,10 +31,8 @@ from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.cobol import (
     Decision,
     belief_ends,
-    is_informative,
-    is_promising,
+    doubt,
     is_wide,
-    next_weight,
 )
 from tests.models.common import rand
 
@@ -257,17 +256,14 @@ def test_with_an_expert_it_finds_a_good_item_of_a_box() -> None:
         assert decision.vanilla_deviation <= 3.0 * decision.deviation + 1e-12
 
 
-@pytest.mark.parametrize("candidate", ["constrained", "hcei", "hcei upper", "belief"])
+@pytest.mark.parametrize("candidate", ["constrained", "belief"])
 def test_other_candidates(candidate: Any) -> None:
-    candidate, *words = candidate.split()
-    strategy = on_a_box(candidate=candidate, **({"acceptance": words[0]} if words else {}), seed=1)
+    strategy = on_a_box(candidate=candidate, seed=1)
     play(strategy, 9, expert=lambda items: float(value(items) > -3.0))
     found = [d for d in strategy.decisions if not math.isnan(d.upper)]
     assert found
     if candidate == "constrained":
         assert all(d.upper >= -1e-6 for d in found)
-    if candidate == "hcei":
-        return
     # Where nothing is feasible, the least infeasible item is as good as any.
     wary = on_a_box(candidate=candidate, seed=1)
     play(wary, 9, expert=lambda items: 0.0)
@@ -575,19 +571,24 @@ def test_duels_resume() -> None:
 # The tests of Algorithm 1 at their edges, and the dual step: properties T14 and T16.
 
 
+def known(bound: float, best_lower: float, deviation: float, vanilla: float) -> Decision:
+    numbers = {"bound": bound, "best_lower": best_lower, "deviation": deviation}
+    return Decision(False, "vanilla", "", **numbers, vanilla_deviation=vanilla)
+
+
 @given(NUMBER, st.floats(0, 10), st.floats(1, 100))
 def test_a_candidate_that_is_the_vanilla_one_is_trusted(
     mean: float, deviation: float, trust: float
 ) -> None:
-    assert is_promising(mean + deviation, mean - deviation)
-    assert is_informative(deviation, deviation, trust)
+    same = known(mean + deviation, mean - deviation, deviation, deviation)
+    assert doubt(same, trust) is None
+    assert doubt(replace(same, best_lower=math.nan), trust) is None
 
 
 def test_equality_is_trusted_and_not_asked() -> None:
-    assert is_promising(1.0, 1.0)
-    assert not is_promising(1.0, 1.0 + 1e-12)
-    assert is_informative(1.0, 3.0, 3.0)
-    assert not is_informative(1.0, 3.0 + 1e-12, 3.0)
+    assert doubt(known(1.0, 1.0, 1.0, 3.0), 3.0) is None
+    assert "certain elsewhere" in str(doubt(known(1.0, 1.0 + 1e-12, 1.0, 3.0), 3.0))
+    assert "too well known" in str(doubt(known(1.0, 1.0, 1.0, 3.0 + 1e-12), 3.0))
     assert not is_wide(0.0, 0.5, 0.5, "logit")
     assert is_wide(0.0, 0.5 + 1e-12, 0.5, "logit")
 
@@ -610,16 +611,6 @@ def test_without_a_threshold_it_is_always_asked_and_with_an_infinite_one_never(
     assert is_wide(lower, upper, 0.0, "logit") == (upper > lower)
     for scale in ("logit", "probability"):
         assert not is_wide(lower, upper, math.inf, scale)  # type: ignore[arg-type]
-
-
-@given(st.floats(0, 5), st.floats(0, 1), NUMBER)
-def test_the_weight(weight: float, rate: float, upper: float) -> None:
-    after = next_weight(weight, rate, upper)
-    assert after >= 0
-    if after > 0:
-        assert after - weight == pytest.approx(-rate * upper, abs=1e-12)
-    if upper < 0:
-        assert after >= weight
 
 
 # Items that a person names.

@@ -336,6 +336,12 @@ def test_the_last_duel_of_phase_1_does_not_count_where_none_of_these_does() -> N
     assert (strategy.schedule.gamma, strategy.schedule.streak) == (9.0, 0)
 
 
+def test_gamma_follows_from_the_slack() -> None:
+    assert on_table(borda_slack=0.4).schedule.gamma == 0.1
+    assert on_table(borda_slack=0.0).schedule.gamma == 0.02
+    assert on_table(borda_slack=0.4, gamma=0.3).schedule.gamma == 0.3
+
+
 def test_sets_are_nested_in_the_slack() -> None:
     """Property 16."""
     strategy = on_table(bounds=oracle.BOX, choices=None)
@@ -425,35 +431,6 @@ def test_multiples(beta: Any, dim: int, expected: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("zeta", "width", "printed"), [(0.252086, 12.618314, 3.18), (63.224, 301.755911, 19078.0)]
-)
-def test_slack_and_gamma_follow_from_the_bias(zeta: float, width: float, printed: float) -> None:
-    """The values of the paper as printed, and those of functions divided by their range."""
-
-    def made(**options: Any) -> CompGPUCB:
-        return on_a_box(**options)
-
-    bias = {"zeta": zeta, "value_range": width}
-    literal = made(**bias, literal=True, l2=0.5)
-    assert literal.schedule.gamma == pytest.approx(printed, rel=2e-3)
-    assert literal.schedule.slack == 0.5 * zeta
-    assert made(**bias, literal=True).schedule.slack == 0.25 * zeta
-    strategy, scaled = made(**bias), made(zeta=zeta / width, value_range=1, literal=True)
-    assert strategy.schedule.gamma == pytest.approx(max(scaled.schedule.gamma, 0.02), rel=1e-14)
-    assert strategy.schedule.slack == pytest.approx(scaled.schedule.slack, rel=1e-14)
-    # A product has no unit: the helper's constant is per unit of the values, whatever their range.
-    l2 = DuelLink("logistic", 2.0).constants(width).l2
-    assert made(**bias, l2=l2).schedule.slack == 0.125 * zeta
-    assert made(**bias, gamma=0.3).schedule.gamma == 0.3
-    assert made(zeta=0, value_range=2).schedule.gamma == 0.02
-    assert made(zeta=0, value_range=2, literal=True).schedule.gamma == 0
-    assert made(borda_slack=0.4).schedule.gamma == 0.1
-    assert made(borda_slack=0.0).schedule.gamma == 0.02
-    again: Any = stored(literal)
-    assert again.schedule == literal.schedule
-
-
-@pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"gamma": -0.1}, "`gamma`"),
@@ -463,12 +440,6 @@ def test_slack_and_gamma_follow_from_the_bias(zeta: float, width: float, printed
         ({"borda_slack": -1.0}, "`borda_slack`"),
         ({"slack_limit": 0.01, "budget": 9}, "`slack_limit`"),
         ({"slack_limit": 0.5, "budget": None}, "give one"),
-        ({"zeta": 0.1}, "`value_range`"),
-        ({"zeta": -0.1, "value_range": 1}, "`zeta`"),
-        ({"zeta": 0.1, "value_range": 1, "l2": 0}, "`l2`"),
-        ({"zeta": 0.1, "value_range": 1, "borda_slack": 0.1}, "`zeta` or `borda_slack`"),
-        ({"literal": 1}, "`literal`"),
-        ({"value_range": 3.0}, "give that"),
     ],
 )
 def test_bad_options(options: dict[str, Any], match: str) -> None:
@@ -643,7 +614,7 @@ def comp(seed: int, budget: int) -> Any:
 
 def literal_mf(seed: int, budget: int) -> Any:
     """With ``gamma = range(f) zeta``, as printed, which duels of probabilities never reach."""
-    options: dict[str, Any] = {"zeta": ZETA, "gamma": RANGE * ZETA}
+    options: dict[str, Any] = {"borda_slack": ZETA, "gamma": RANGE * ZETA}
     return MFGPUCB(bounds=CurrinExp().bounds, seed=seed, budget=budget, **options)
 
 

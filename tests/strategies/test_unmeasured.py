@@ -36,7 +36,7 @@ EXPERT: dict[str, Make] = {
 }
 PRICED: dict[str, Make] = {
     "gp-ucb": partial(GPUCB, **_PRICES, num_initial_values=3),
-    "mf-gp-ucb": partial(MFGPUCB, **_BOTH, zeta=0.1, gamma=9.0),
+    "mf-gp-ucb": partial(MFGPUCB, **_BOTH, borda_slack=0.1, gamma=9.0),
     "comp": partial(CompGPUCB, **_BOTH, borda_slack=0.1, gamma=9.0),
     "cost-aware": partial(CostAwareKG, **_BOTH),
 }
