@@ -26,7 +26,7 @@ from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactor
 from botorch_pref.runner.simulation import Record
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
-from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord, exact
+from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord, exact
 from experiments.experiment import Column, Experiment
 from experiments.figures import View, plot_views
 
@@ -63,10 +63,6 @@ class PricedDuels:
 
     def price(self, kind: str) -> Fraction:
         """What a query costs; all are duels."""
-        return self.duel_cost
-
-    def price(self, kind: Kind) -> Fraction:
-        """What a duel costs."""
         return self.duel_cost
 
     @property
