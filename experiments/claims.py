@@ -1,7 +1,7 @@
 r"""What a paper claims, and whether a run shows it.
 
-A rule decides, not an eye: differences are taken within a seed, whose strategies met the same
-label noise, and compared with their standard error.
+Differences are taken within a seed, under which all strategies have the same noise of answers, and
+compared with their standard error.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def compared(measures: pd.DataFrame, comparison: Comparison) -> Outcome:
     return Outcome(comparison, means["first"], means["second"], difference, error, verdict)
 
 
-def judged(measures: pd.DataFrame, claim: Claim) -> tuple[Verdict, list[Outcome]]:
+def judge_claim(measures: pd.DataFrame, claim: Claim) -> tuple[Verdict, list[Outcome]]:
     """Whether a claim was seen."""
     outcomes = [compared(measures, comparison) for comparison in claim.comparisons]
     verdicts = {outcome.verdict for outcome in outcomes}

@@ -1,4 +1,4 @@
-r"""An experiment of a paper: what is played, what is measured, and what is claimed."""
+r"""An experiment of a paper: what is run, what is measured, and what is claimed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Experiment(ABC):
 
     @property
     def setting(self) -> str:
-        """What was played, behind the title."""
+        """What was run, behind the title."""
         return f"{self.horizon} {self.unit}"
 
     @property
@@ -119,10 +119,10 @@ class Experiment(ABC):
         return ""
 
     @abstractmethod
-    def play(
+    def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """Play the experiment under the seeds ``0, 1, ...``."""
+        """Run the experiment under the seeds ``0, 1, ...``."""
 
     def simulated(
         self,
@@ -155,7 +155,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def figure(self, table: pd.DataFrame) -> Figure:
-        """The figure of the table that :meth:`play` returned."""
+        """The figure of the table that :meth:`run` returned."""
 
     @property
     def baseline(self) -> str:
@@ -207,7 +207,7 @@ class RegretExperiment(Experiment):
     @property
     def baseline(self) -> str:
         cumulative = self.horizon * self.random_regret
-        return f"Random play expects a cumulative regret of {cumulative:.1f}."
+        return f"Random pairs expect a cumulative regret of {cumulative:.1f}."
 
     @property
     def random_regret(self) -> float:
@@ -217,7 +217,7 @@ class RegretExperiment(Experiment):
             return random_play(problem)
         return sum(random_play(problem(seed)) for seed in range(self.seeds)) / self.seeds
 
-    def play(
+    def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """Resumes what the folder holds."""

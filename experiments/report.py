@@ -10,7 +10,7 @@ import pandas as pd
 
 from botorch_pref.plotting import save_figure
 from botorch_pref.runner import replacing, summarise
-from experiments.claims import RULE, Claim, Outcome, Side, judged
+from experiments.claims import RULE, Claim, Outcome, Side, judge_claim
 from experiments.experiment import Column, Experiment
 
 _STATISTICS = ["mean", "standard_error", "median", "quantile_10", "quantile_90", "seeds"]
@@ -58,7 +58,7 @@ def claims_table(experiment: Experiment, measures: pd.DataFrame) -> pd.DataFrame
     """The comparisons behind the claims."""
     rows = []
     for claim in experiment.claims:
-        verdict, outcomes = judged(measures, claim)
+        verdict, outcomes = judge_claim(measures, claim)
         for outcome in outcomes:
             first, second = map(_side, outcome.comparison[:2])
             rows.append(
@@ -99,7 +99,7 @@ def save(
 
 def _claim_text(number: int, claim: Claim, measures: pd.DataFrame) -> str:
     """A claim as an item of a list, with the numbers compared below it."""
-    verdict, outcomes = judged(measures, claim)
+    verdict, outcomes = judge_claim(measures, claim)
     seen = sum(outcome.verdict == "seen" for outcome in outcomes)
     some = f" ({seen} of {len(outcomes)})" if 0 < seen < len(outcomes) else ""
     lines = [f"{number}. {claim.text} **{verdict.capitalize()}{some}.**"]

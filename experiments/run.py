@@ -55,7 +55,7 @@ def run(name: str, argv: Sequence[str]) -> int:
             file.unlink()
     start, kept = perf_counter(), len([*runs.rglob("*-seed*.csv")])
     try:
-        table = experiment.play(args.jobs, runs, not args.quiet)
+        table = experiment.run(args.jobs, runs, not args.quiet)
     except KeyboardInterrupt:
         print(f"interrupted; finished runs are kept in {runs}", file=sys.stderr)
         return INTERRUPTED
@@ -128,7 +128,7 @@ def _parser(experiment: Experiment) -> Parser:
     parser.add_argument(
         "--fresh",
         action="store_true",
-        help="play all runs anew, rather than going on with those in the folder",
+        help="run everything again, rather than going on with the runs in the folder",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser

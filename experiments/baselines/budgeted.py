@@ -60,7 +60,7 @@ class GPUCB(CompGPUCB):
 class BordaUCB(CompGPUCB):
     r"""Duels the item that may win most often, against a random one.
 
-    This is phase 1 of :class:`~botorch_pref.strategies.CompGPUCB` for ever, so the control that
+    This is phase 1 of :class:`~botorch_pref.strategies.CompGPUCB` without an end, a control that
     never buys a value: GP-UCB on the Borda function, the algorithm of Theorem 2 of Xu, Joshi,
     Singh and Dubrawski (2020). For the options see
     :class:`~botorch_pref.strategies.CompGPUCB`.

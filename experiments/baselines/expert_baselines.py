@@ -152,7 +152,7 @@ class ExpertBaseline(COBOL):
 
 
 class RandomValues(ExpertBaseline):
-    r"""Evaluates items that are drawn uniformly; nobody is asked."""
+    r"""Evaluates items that are drawn uniformly, without asking the expert."""
 
     def _next(self) -> _Proposal:
         return self._uniform(asks=False)
@@ -161,7 +161,7 @@ class RandomValues(ExpertBaseline):
 class ExpertSampling(ExpertBaseline):
     r"""The expert names every item ([Xu2024b], sec. 5): uniform draws, evaluated if accepted.
 
-    This draws from what the expert accepts, by rejection; each draw that he sees is a label.
+    This draws from what the expert accepts, by rejection; each draw that they see is a label.
     There is no model. A draw that is not answered is replaced by another.
     """
 
@@ -173,8 +173,8 @@ class ExpertOverride(ExpertBaseline):
     r"""The machine proposes, and the expert may override it, after [AV2022]: the most trust.
 
     Every step proposes the item with the largest ``mean + beta sd``. If the expert rejects
-    it, he names another. Ours: that one is an accepted uniform draw, as in
-    :class:`ExpertSampling`, and every rejected one is a label as well; where he does not
+    it, they name another. Ours: that one is an accepted uniform draw, as in
+    :class:`ExpertSampling`, and every rejected one is a label as well; where they do not
     answer, the machine's proposal is evaluated.
     """
 
@@ -189,7 +189,7 @@ class AlternatingExpert(ExpertBaseline):
 
     Every other evaluation is that of the largest ``mean + beta sd``, and is not shown to the
     expert. Ours: the expert begins; what he names is an accepted uniform draw, as in
-    :class:`ExpertSampling`; where he does not answer, the machine takes his turn. The
+    :class:`ExpertSampling`; where they do not answer, the machine takes their turn. The
     original plans for what the other will do.
     """
 

@@ -157,7 +157,7 @@ class GPTS(Strategy):
         return cls(**{**options, **kwargs})
 
     def tell(self, query: Query, answer: float | None) -> None:
-        r"""Learn a value, and the hyperparameters anew if it is time to.
+        r"""Learn a value, and the hyperparameters again if it is time to.
 
         Args:
             query: What :meth:`ask` returned.

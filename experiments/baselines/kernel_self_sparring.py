@@ -149,7 +149,7 @@ class SparringRegression:
 
     A duel ``(x, x')`` with answer ``z`` is two values, ``z`` of ``x`` and ``1 - z`` of ``x'``. On
     choices the posterior lives in the dimensions of the table, whatever the number of duels. On a
-    box a factor grows by two rows a duel; it is built anew when hyperparameters were learnt, which
+    box a factor grows by two rows a duel; it is built again when hyperparameters were learnt, which
     is when duels have grown by ``refit`` and by a tenth, from 500 duels at most, early and late.
 
     Args:

@@ -35,9 +35,9 @@ _BATCH = 4096
 class PinpointCOBOL(COBOL):
     r"""Every step takes an item that the expert names, [Xu2024b], App. H.2.
 
-    He draws it from what he believes: of uniform items he names the first that he accepts. It is
-    measured unless the objective alone gives a reason against it; then the vanilla candidate is.
-    It is for experiments alone, as it knows the function.
+    The expert draws it from their belief: of uniform items they name the first that they accept.
+    It is measured unless the objective alone gives a reason against it; then the candidate without
+    an expert is. It is for experiments alone, as it knows the function.
 
     Args:
         function: A function of :class:`~botorch_pref.problems.ExpertBenchmark`.
@@ -112,7 +112,7 @@ class ExpertExperiment(Experiment):
 
     Attributes:
         strategies: Factories by the strategies' names.
-        groups: Which of them are played where, and with whom.
+        groups: Which of them are run on which function with which expert.
     """
 
     unit: ClassVar[str] = "evaluations"
@@ -147,7 +147,7 @@ class ExpertExperiment(Experiment):
             Column("seconds", "s a query", digits=2, error=False),
         )
 
-    def play(
+    def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """A folder for each function and expert."""

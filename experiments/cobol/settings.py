@@ -221,7 +221,7 @@ _VARIED: Mapping[str, Mapping[str, Any]] = {
 _SOURCE = "Xu et al. (2024b)"
 _ACKLEY = "ackley4"
 _SAMPLING = "expert sampling"
-_DRAWS = 200  # steps an evaluation where an expert draws from what he accepts
+_DRAWS = 200  # steps an evaluation where an expert draws from what they accept
 _RATE = 0.1  # of the time-varying expert
 _IDENTITY = 0.25  # in the unit cube, of a covariance that is 1 in [-1, 1]^d
 _NOTES = (
@@ -315,8 +315,8 @@ def _same(*names: str) -> dict[str, str]:
 
 def _experiment(groups: list[Group], **rest: Any) -> ExpertExperiment:
     names = {name for group in groups for name in group.arms.values()}
-    played = {name: maker for name, maker in strategies().items() if name in names}
-    return ExpertExperiment(groups=tuple(groups), strategies=played, horizon=50, seeds=20, **rest)
+    chosen = {name: maker for name, maker in strategies().items() if name in names}
+    return ExpertExperiment(groups=tuple(groups), strategies=chosen, horizon=50, seeds=20, **rest)
 
 
 def _robustness() -> ExpertExperiment:
@@ -430,8 +430,8 @@ def _variants() -> ExpertExperiment:
             *_NOTES,
             "hcei is the practical preset, which the others change: ei has no expert, no intercept "
             "has the objective's lengthscales in the belief and no constant.",
-            "pinpoint takes an item that the expert names at every step, drawn from what he "
-            "accepts, and asks for no labels; belief takes the item of the largest upper end; "
+            "pinpoint takes an item that the expert names at every step, drawn from what they "
+            "accept, and asks for no labels; belief takes the item of the largest upper end; "
             "constrained is what the paper's Fig. 3 calls a first weight of 0.",
             "Normal beliefs have the identity as covariance in the function's own coordinates; the "
             "paper names neither coordinates nor function.",

@@ -51,7 +51,7 @@ _OF_DUELS = {
     "CurrinExp": ("currinexp, ratio 2",),
     "Borehole": ("borehole, ratio 2",),
     "catalyst": PANELS["catalyst"],
-}  # where PF-TS is played
+}  # where PF-TS is run
 _BIASED = ("currinexp, ratio 10", "currinexp, ratio 2")
 
 

@@ -28,8 +28,8 @@ class OracleGPUCB(GPUCB):
     r"""GP-UCB on ``H = {x: f_r(x) >= max f_r - L_2 zeta}`` of [Xu2020], known from the start.
 
     It asks for values alone, after the initial design only inside. It is a control, not a
-    strategy: nobody knows the Borda function. Duels decided for certain order items as ``f_c``
-    does, so ``H`` is where ``f_c`` is large enough, which is known exactly and differentiable.
+    strategy, as the Borda function is not known in practice. Duels decided for certain order items
+    as ``f_c`` does, so ``H`` is where ``f_c`` is large enough, which is exact and differentiable.
 
     Args:
         problem: The name of a problem with two fidelities; the item with the larger low one

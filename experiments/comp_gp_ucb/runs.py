@@ -178,7 +178,7 @@ class Group:
         task: The problem.
         key: What the judge is called in the names of folders.
         judge: What makes the judge.
-        arms: Which strategies of the task are played.
+        arms: Which strategies of the task are run.
         ratio: How many duels cost as much as a value.
         curves: Whether the figure has their regrets over the cost spent: with ``"separate"``
             also those of duels and values alone; else what comes of the budget belongs to a
@@ -222,7 +222,7 @@ class CostExperiment(Experiment):
     r"""Strategies that pay for duels and values; the horizon is the budget.
 
     Attributes:
-        groups: Who is played where, and with whom.
+        groups: The panels: which strategies are run on which problem with which judge.
     """
 
     unit: ClassVar[str] = "units of cost, the price of a value"
@@ -264,7 +264,7 @@ class CostExperiment(Experiment):
     def _at_costs(self, metric: str) -> tuple[Column, ...]:
         return tuple(Column(f"{metric} at {cost}", f"at {cost}") for cost in self.costs)
 
-    def play(
+    def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """A folder for each problem and judge."""
@@ -296,7 +296,7 @@ class CostExperiment(Experiment):
 
     @property
     def kept(self) -> list[str]:
-        """The columns of the table that :meth:`play` returns."""
+        """The columns of the table that :meth:`run` returns."""
         return _KEPT
 
     def record(self, task: Task) -> Record:
@@ -337,7 +337,7 @@ class CostExperiment(Experiment):
         return plot_views(self.views(table), f"{self.title}: {self.setting}")
 
     def views(self, table: pd.DataFrame) -> list[View]:
-        """The panels of the figure of the table that :meth:`play` returned."""
+        """The panels of the figure of the table that :meth:`run` returned."""
         label = "spent, in values"
         views = []
         for group in self.groups:

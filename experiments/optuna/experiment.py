@@ -45,7 +45,7 @@ _NOTES = (
     "scale, a whole number from 0 to 20 and a category of 5 levels. The built-in sampler warns "
     "that it searches such a space badly; with steps for all parameters it would enumerate them.",
     "The fit of the built-in sampler can end in hyperparameters that are no numbers. It is then "
-    "begun anew, after a uniform draw; a line in the log says so.",
+    "started again, after a uniform draw; a line in the log says so.",
     "s a suggestion: the new trial and the answer, of the clock, on one thread.",
 )
 
@@ -123,7 +123,7 @@ class SamplerExperiment(Experiment):
             for problem in self.problems
         )
 
-    def play(
+    def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """A folder for each problem."""

@@ -56,7 +56,7 @@ def survivor(study: PreferentialStudy) -> FrozenTrial:
 
 
 class BuiltInSampler(BaseSampler):
-    r"""Optuna Dashboard's sampler, begun anew where its own mathematics fail.
+    r"""Optuna Dashboard's sampler, started again where its own fit fails.
 
     Its fit can end in hyperparameters that are no numbers, from which it does not recover. Its
     user would start the program again; the trial that was asked for is then a uniform draw.
@@ -135,7 +135,7 @@ class PlayedStudy:
 
 def played_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
     """A study with one of the samplers, whose first two trials follow from the seed alone."""
-    played = _unbegun(sampler, problem, seed)
+    played = _new_study(sampler, problem, seed)
     # Uniform draws, as the built-in sampler and the random one begin by themselves.
     start = PlayedStudy(problem, RandomSampler(seed=derive_seed(seed, "start", 0) % _SEEDS))
     start.ask()
@@ -144,7 +144,7 @@ def played_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
     return played
 
 
-def _unbegun(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
+def _new_study(sampler: str, problem: ShownProblem, seed: int) -> PlayedStudy:
     if sampler == "built-in":
         return PlayedStudy(problem, BuiltInSampler(seed))
     if sampler == "random":

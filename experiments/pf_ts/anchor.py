@@ -105,7 +105,7 @@ class AnchorExperiment(Experiment):
             Column("varies", "seeds with more than one, %", scale=100.0, error=False),
         )
 
-    def play(
+    def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """All at once, within seconds: the arguments change nothing."""

@@ -83,7 +83,7 @@ class UtilityExperiment(RegretExperiment):
 
     @property
     def baseline(self) -> str:
-        """None, as random pairs are played."""
+        """None, as random pairs are a row of the table."""
         return ""
 
     @property
@@ -176,7 +176,7 @@ class Table2Experiment(Experiment):
         ]
         return (*functions, SECONDS)
 
-    def play(
+    def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """A folder for each function and recipe."""
@@ -306,7 +306,7 @@ class BandExperiment(Experiment):
             Column("error", "largest error of the most likely utility", digits=2),
         )
 
-    def play(
+    def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """All at once, within a minute: the arguments change nothing."""

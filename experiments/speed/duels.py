@@ -54,7 +54,7 @@ def duels(
     batch_shape: Size = Size(),  # noqa: B008 (immutable)
     device: torch.device | None = None,
 ) -> Duels:
-    """Random items, judged by Hartmann's function in six dimensions."""
+    """Random items, compared by Hartmann's function in six dimensions."""
     generator = torch.Generator().manual_seed(0)
     rows = torch.arange(2 * num).view(num, 2)
     if num_items is not None:

@@ -15,7 +15,7 @@ from botorch_pref.problems import Ackley
 from botorch_pref.runner.run import Run
 from botorch_pref.strategies import PFTS
 from experiments.__main__ import MEASUREMENTS, main
-from experiments.claims import Claim, Comparison, compared, judged, lower, not_higher
+from experiments.claims import Claim, Comparison, compared, judge_claim, lower, not_higher
 from experiments.experiment import RegretExperiment
 from experiments.papers import experiments
 from experiments.report import FILES, claims_table, report, save, summary
@@ -70,7 +70,7 @@ def test_a_claim_is_all_of_its_comparisons() -> None:
     measures = made_up(a=[1.0, 1.0], b=[2.0, 2.0], c=[1.0, 1.0], d=[0.0, 0.0])
 
     def verdict(*others: str) -> str:
-        return judged(measures, Claim("a is lower", lower("regret", "a", *others)))[0]
+        return judge_claim(measures, Claim("a is lower", lower("regret", "a", *others)))[0]
 
     assert [verdict("b"), verdict("b", "c"), verdict("b", "d")] == ["seen", "not seen", "not seen"]
     assert [verdict("d"), verdict("b", "nobody")] == ["opposite seen", "unknown"]

@@ -50,7 +50,7 @@ def options_of(name: str, strategy: str, seed: int = 0) -> dict[str, Any]:
 
 def run(experiment: Any, path: Path | None = None) -> pd.DataFrame:
     """Run an experiment; everything that it reports can be written."""
-    table = experiment.play(1, path, False)
+    table = experiment.run(1, path, False)
     measures = experiment.measures(table)
     assert not summary(experiment, measures)["mean"].isna().any()
     assert experiment.title in report(experiment, measures)
@@ -112,7 +112,7 @@ def test_the_methods_of_the_mr_lpf_paper(name: str, kernel: str, lengthscale: fl
 def test_regrets(name: str, tmp_path: Path) -> None:
     small = replace(ALL[name], seeds=2, horizon=5)
     measures = run(small, tmp_path)
-    rows = small.play(1, tmp_path, False)
+    rows = small.run(1, tmp_path, False)
     last = rows[rows["step"] == 5].set_index(["strategy", "seed"])["cumulative_regret"]
     pd.testing.assert_series_equal(measures["cumulative"], last, check_names=False)
     early = rows[rows["step"] == 1].set_index(["strategy", "seed"])["dueling_regret"]
@@ -166,7 +166,7 @@ REFERENCE = {
 @pytest.mark.parametrize("name", REFERENCE)
 def test_reference_values(name: str) -> None:
     experiment = replace(ALL[name], seeds=30)
-    table = summary(experiment, experiment.measures(experiment.play(-1, None, False)))
+    table = summary(experiment, experiment.measures(experiment.run(-1, None, False)))
     table = table[table["metric"] == "cumulative"].set_index("strategy")
     for strategy, (mean, error) in REFERENCE[name].items():
         row = table.loc[strategy]
@@ -213,7 +213,7 @@ def test_table_2(tmp_path: Path) -> None:
 
 def test_bands_shrink() -> None:
     experiment = replace(ALL["pop-band"], horizon=6, seeds=2)
-    table = experiment.play(1, None, False)
+    table = experiment.run(1, None, False)
     assert (table["lower"] <= table["estimate"] + 1e-6).all()
     assert (table["estimate"] <= table["upper"] + 1e-6).all()
     widths = experiment.measures(table).query("seed == 0")["width"]
@@ -256,7 +256,7 @@ def test_an_expert_on_one_function(tmp_path: Path) -> None:
     expected = (simple - lcb).tolist()
     assert measures.loc["holder2: cobol", "difference"].tolist() == pytest.approx(expected)
     # All begin with the same values.
-    table = small.play(1, tmp_path, False)
+    table = small.run(1, tmp_path, False)
     first = table[(table["step"] <= 3) & (table["seed"] == 1)]
     values = first.pivot(index="step", columns="strategy", values="answer")
     assert values.nunique(axis=1).tolist() == [1, 1, 1]
@@ -333,7 +333,7 @@ def test_recommendations_by_what_was_spent(tmp_path: Path) -> None:
     measures = run(small, tmp_path)
     assert (measures["recommended at 2"] == measures["recommendation"]).all()
     assert measures.loc[("catalyst, ratio 10: random duels", 0), "duels"] == 20
-    marks = marks_of(small.play(1, tmp_path, False), 2)
+    marks = marks_of(small.run(1, tmp_path, False), 2)
     assert marks["last"].all()
 
 
@@ -395,5 +395,5 @@ def test_the_tutorials_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_claims_of_whole_runs() -> None:
     """A comparison of every claim is made where all of its rows are there."""
     small = replace(ALL["pop-gp"], seeds=2, horizon=5)
-    table = claims_table(small, small.measures(small.play(1, None, False)))
+    table = claims_table(small, small.measures(small.run(1, None, False)))
     assert (table["verdict"] != "unknown").all()

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.speed import SECTIONS, likelihood_ratio, own, pairwise, peers, speed_cases
+from experiments.speed import likelihood_ratio, own, pairwise, peers
+from experiments.speed.command import SECTIONS, speed_cases
 from experiments.speed.duels import Grid, duels
 from experiments.speed.report import curves, reached, speed_text
 from experiments.speed.timing import Case, Run, Side, time_cases
