@@ -1,11 +1,11 @@
-"""The layout of the package: the direction of imports, the docstrings.
+"""The layout of the package: the direction of imports, no circles, the docstrings.
 
 The modules are parsed, not imported, so an import inside a function counts as well.
 """
 
 import ast
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 # Lowest first; a module may import from its own layer and from those before it.
 LAYERS = (
     ("exceptions", "_memory", "randomness"),
-    ("data", "queries", "likelihoods"),
+    ("likelihoods",),
+    ("queries", "data"),
     ("inference", "likelihood_ratio", "kernels"),
     ("models",),
     ("acquisition",),
@@ -42,36 +43,25 @@ def module_name(path: Path) -> str:
 
 
 PATHS = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
-MODULES = sorted(PATHS)
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in PATHS.items()}
 
 
-@cache
-def parse(module: str) -> ast.Module:
-    return ast.parse(PATHS[module].read_text(encoding="utf-8"))
-
-
-def absolute(module: str, node: ast.ImportFrom) -> str:
-    """The module that a `from` import names, a relative one resolved."""
-    if not node.level:
-        return node.module or ""
-    is_package = PATHS[module].name == "__init__.py"
-    parts = module.split(".")
-    base = parts[: len(parts) - node.level + is_package]
-    return ".".join([*base, node.module] if node.module else base)
-
-
-def imports(module: str) -> Iterator[tuple[str, int]]:
+def imported(module: str) -> Iterator[tuple[str, int]]:
     """Every module that `module` imports, by its full name, and the line."""
-    for node in ast.walk(parse(module)):
+    for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
         elif isinstance(node, ast.ImportFrom):
-            source = absolute(module, node)
+            assert not node.level, f"{module} line {node.lineno}: a relative import"
             for alias in node.names:
                 # `from package import module` names a module, everything else a module's attribute.
-                full = f"{source}.{alias.name}"
-                yield (full if full in PATHS or full in FORBIDDEN else source), node.lineno
+                full = f"{node.module}.{alias.name}"
+                known = full in PATHS or full in FORBIDDEN
+                yield (full if known else node.module or ""), node.lineno
+
+
+IMPORTS = {module: [*imported(module)] for module in PATHS}
 
 
 def is_part(module: str, name: str) -> bool:
@@ -84,20 +74,20 @@ def part(module: str) -> str | None:
     return names[1] if names[0] == PACKAGE and len(names) > 1 else None
 
 
-def reached(modules: list[str]) -> dict[str, str]:
+def reached(modules: Iterable[str]) -> dict[str, str]:
     """All modules imported from `modules`, directly or through the package, and by which module."""
     found: dict[str, str] = {}
-    open_modules = list(modules)
-    while open_modules:
-        importer = open_modules.pop()
-        for target, _ in imports(importer):
+    left = list(modules)
+    while left:
+        importer = left.pop()
+        for target, _ in IMPORTS[importer]:
             if target in found:
                 continue
             found[target] = importer
             if target in PATHS:
                 # Importing a submodule runs the __init__ of every package above it.
                 names = target.split(".")
-                open_modules.extend(".".join(names[: i + 1]) for i in range(len(names)))
+                left.extend(".".join(names[: i + 1]) for i in range(len(names)))
     return found
 
 
@@ -113,35 +103,38 @@ def public_definitions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple
             yield from public_definitions(node.body, f"{prefix}{node.name}.")
 
 
-def test_the_package_is_found() -> None:
-    assert PACKAGE in PATHS
-    assert len(MODULES) > len(LAYERS)
+def test_every_module_has_a_layer() -> None:
+    assert {part(module) for module in PATHS} == {None, *LAYER_OF}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_module_has_a_layer(module: str) -> None:
-    assert module == PACKAGE or part(module) in LAYER_OF
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_go_one_way(module: str) -> None:
-    level = LAYER_OF.get(part(module) or "", -1)  # the package's own __init__ lies below them all
+def test_imports_go_one_way() -> None:
     wrong = [
-        f"line {line}: {target}"
-        for target, line in imports(module)
-        if (name := part(target)) is not None and LAYER_OF.get(name, len(LAYERS)) > level
+        f"{module} line {line}: {target}"
+        for module in PATHS
+        for target, line in IMPORTS[module]
+        if (name := part(target)) is not None
+        and LAYER_OF[name] > LAYER_OF.get(part(module) or "", -1)
     ]
-    assert not wrong, f"{module} imports from a higher layer: {wrong}"
+    assert not wrong, f"imports from a higher layer: {wrong}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_nothing_imports_the_experiments(module: str) -> None:
-    assert not [line for target, line in imports(module) if is_part(target, "experiments")]
+def test_there_are_no_circles() -> None:
+    """Between modules; packages only hand on the names of theirs."""
+    modules = {
+        name
+        for name, path in PATHS.items()
+        if path.name != "__init__.py" and part(name) != "models"
+    }
+    graph = {module: {target for target, _ in IMPORTS[module]} & modules for module in modules}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules import each other: {' <- '.join(error.args[1])}")
 
 
 @pytest.mark.parametrize("name", TENSOR_PARTS)
 def test_functions_of_tensors_know_no_model(name: str) -> None:
-    own = [module for module in MODULES if is_part(module, f"{PACKAGE}.{name}")]
+    own = [module for module in PATHS if is_part(module, f"{PACKAGE}.{name}")]
     wrong = [
         f"{target} (by {importer})"
         for target, importer in reached(own).items()
@@ -150,17 +143,35 @@ def test_functions_of_tensors_know_no_model(name: str) -> None:
     assert not wrong, f"{name} reaches {wrong}"
 
 
+def test_rules_ask_models_by_what_they_can_do() -> None:
+    """A rule works with whichever model has what it asks for: it imports no class of them."""
+    wrong = [
+        f"{module}: {alias.name}"
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if part(module) == "acquisition"
+        and isinstance(node, ast.ImportFrom)
+        and part(node.module or "") == "models"
+        for alias in node.names
+        if alias.name[0].isupper()
+    ]
+    assert not wrong, wrong
+
+
 def test_importing_the_package_loads_nothing() -> None:
-    assert list(imports(PACKAGE)) == []
+    assert not IMPORTS[PACKAGE]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_docstrings(module: str) -> None:
+def test_experiments_are_not_imported() -> None:
+    assert not [module for module in PATHS for to, _ in IMPORTS[module] if "experiments" in to]
+
+
+def test_docstrings() -> None:
     missing = [
         f"{module}:{node.lineno} {name}"
-        for name, node in public_definitions(parse(module).body)
+        for module, tree in TREES.items()
+        for name, node in public_definitions(tree.body)
         if not ast.get_docstring(node)
     ]
-    if not ast.get_docstring(parse(module)):
-        missing.append(f"{module}: the module")
+    missing += [module for module, tree in TREES.items() if not ast.get_docstring(tree)]
     assert not missing, missing
