@@ -2,14 +2,15 @@ r"""What the answers of a study say: a model of them, a recommendation, and when
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
 import torch
 from botorch.fit import fit_gpytorch_mll
+from scipy.optimize import brentq
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import StudyError
@@ -19,9 +20,11 @@ from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
+from botorch_pref.strategies.utility import UtilityLearner
 
 _DRAWS = 4096
 _JITTER = 1e-9
+_FAR = 1e6  # a difference of utility at which the better item surely wins
 _ALIKE = 0.05  # of the range of every number
 
 
@@ -79,9 +82,10 @@ class StoppingRule:
 class Beliefs:
     r"""A model of all answers, and the items that were asked.
 
-    It is the package's default model with hyperparameters learnt from these answers, and has
-    Laplace's covariance, whatever the strategy's own model is: one statement for all of them.
-    Where values were measured it is one of these values alone, in standard deviations.
+    It has the kernel and the link of the strategy where that learns a utility from duels, else the
+    package's defaults; hyperparameters are learnt from these answers, and the covariance is
+    Laplace's: one statement for all strategies. Where values were measured it is a model of these
+    values alone, in standard deviations.
 
     Attributes:
         model: The model.
@@ -105,25 +109,32 @@ class Beliefs:
         told = [(query, answer) for query, answer in strategy.history if answer is not None]
         values = [(query.items, answer) for query, answer in told if query.measures]
         pairs = [pair for query, answer in told for pair in query.comparisons(answer)]
+        if not values and not pairs:
+            return None
+        shown = torch.stack([item for item, _ in values or pairs])
+        answers = [answer for _, answer in values or pairs]
+        items = shown.flatten(end_dim=-2)
+        learner, fitted = copy(getattr(strategy, "learner", None)), False
         options = {
             "covar_module": default_covar_module(strategy.space.num_features, Size()),
             "input_transform": strategy.space.input_transform(),
         }
         if values:
-            items = torch.stack([item for item, _ in values])
-            standard = _standardised([value for _, value in values]).to(items)
+            standard = _standardised(answers).to(items)
             model = PreferenceGP(None, None, values=(items, standard), **options)
-            number = len(values)
-        elif pairs:
-            shown = torch.stack([pair for pair, _ in pairs]).double()
-            items = shown.flatten(end_dim=1)
-            wins = shown.new_tensor([win for _, win in pairs])
-            model = PreferenceGP.from_pairs(shown, wins, **options)
-            number = min(len(pairs), sum(query.compares for query, _ in told))
+        elif isinstance(learner, UtilityLearner) and learner.learns:
+            learner.kappa = "laplace"
+            learner.refit(at_once=True)
+            model, fitted = learner.model(), True
         else:
-            return None
-        with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), items.device):
-            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+            shown = shown.double()
+            model = PreferenceGP.from_pairs(shown, shown.new_tensor(answers), **options)
+        if not fitted:
+            with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), items.device):
+                fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        number = len(answers)
+        if not values:
+            number = min(number, sum(query.compares for query, _ in told))
         seed = derive_seed(strategy.seed, "draws of beliefs", len(told))
         return cls(model.eval(), strategy.space, items.unique(dim=0), bool(values), number, seed)
 
@@ -188,7 +199,9 @@ class Beliefs:
         """The difference of utility at which the better item wins by a margin above 1/2."""
         if self.measured:
             return margin
-        return math.log((0.5 + margin) / (0.5 - margin))
+        link = self.model.likelihood
+        found = brentq(lambda h: float(link(torch.tensor(h).double())) - 0.5 - margin, 0.0, _FAR)
+        return float(found)
 
 
 def _standardised(values: Sequence[float]) -> Tensor:

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from gpytorch.kernels import MaternKernel
 
 from botorch_pref.exceptions import ComparisonDataError, StudyError
+from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.queries import Duel, Evaluate, Label
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import COBOL, CompGPUCB, RandomPairs
+from botorch_pref.strategies import COBOL, PFTS, CompGPUCB, RandomPairs
+from botorch_pref.strategies.utility import UtilityLearner
 from botorch_pref.study import StoppingRule, Study
 from botorch_pref.study.recommendation import Beliefs
 from experiments.baselines.gp_ts import GPTS
@@ -134,6 +137,31 @@ def test_beliefs_are_those_of_the_model() -> None:
     with_other, row = beliefs.with_item(torch.tensor([0.6]).double())
     assert (len(with_other.items), row) == (6, 5)
     assert beliefs.with_item(torch.tensor([0.5]).double())[1] == 2
+
+
+def test_beliefs_have_the_strategys_link_and_kernel() -> None:
+    """Its covariance is Laplace's in any case, and its hyperparameters are of all answers."""
+    strategy = PFTS(
+        space=TABLE, kappa=1.0, likelihood=ProbitLikelihood(0.7), covar_module=MaternKernel(1.5)
+    )
+    for _ in range(5):
+        query = strategy.ask()
+        strategy.tell(query, answer(query))
+    before = strategy.state_dict()
+    beliefs = Beliefs.of(strategy)
+    assert strategy.state_dict() == before
+    assert beliefs is not None
+    assert beliefs.model.variance == "laplace"
+    assert isinstance(beliefs.model.covar_module, MaternKernel)
+    assert isinstance(beliefs.model.likelihood, ProbitLikelihood)
+    noticeable = torch.tensor(beliefs.noticeable(0.1)).double()
+    assert float(torch.special.ndtr(0.7 * noticeable)) == pytest.approx(0.6)
+    direct = UtilityLearner(TABLE, likelihood=ProbitLikelihood(0.7), covar_module=MaternKernel(1.5))
+    for query, told in strategy.history:
+        direct.add(query, told)
+    direct.refit(at_once=True)
+    wanted = direct.model().posterior(beliefs.items).mean.squeeze(-1)
+    torch.testing.assert_close(beliefs.mean, wanted.detach())
 
 
 def test_items_that_are_alike() -> None:
