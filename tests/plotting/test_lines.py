@@ -104,15 +104,6 @@ def test_many_levels_have_thin_bars() -> None:
     assert band.get_linewidth()[0] < mean.get_markersize() < gap
 
 
-def test_one_legend_holds_for_bars_and_bands() -> None:
-    space = space_of([0, 0, 0], [4, 100, 1], integer=[0, 1])
-    figure = plot_utility(model_of(space), space)
-    bars, *bands = (mean_and_band(axes)[1] for axes in figure.axes)
-    assert isinstance(bars, LineCollection)
-    shades = {(found.get_alpha(), *found.get_edgecolor()[0][:3]) for found in [bars, *bands]}
-    assert len(shades) == 1
-
-
 def overlaps(axes: Axes) -> list[tuple[str, str]]:
     """The labels of the abscissa that run into each other."""
     ticks = [*axes.get_xticklabels(), *axes.get_xticklabels(minor=True)]

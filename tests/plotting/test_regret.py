@@ -80,13 +80,6 @@ def test_what_was_asked_is_no_duel(history: History) -> None:
     assert {"a duel", "an item with itself"}.isdisjoint(lines(plot_regret(values), 0))
 
 
-def test_without_identical_pairs_or_recommendations(history: History, tmp_path: Path) -> None:
-    table = history.table.assign(identical=False, recommendation_regret=float("nan"))
-    figure = plot_regret(History("p", "s", 9, 0.3, table.iloc[:1]))
-    assert "an item with itself" not in lines(figure, 0)
-    assert save_figure(figure, tmp_path / "one.png").stat().st_size > 0
-
-
 @pytest.fixture
 def experiment() -> pd.DataFrame:
     return pd.DataFrame(
@@ -143,15 +136,6 @@ def test_runs_that_end_earlier(experiment: pd.DataFrame) -> None:
     assert recommended["first"] == [(step, pytest.approx(0.2)) for step in (2, 4)]
 
 
-def test_a_strategy_without_the_metric(experiment: pd.DataFrame) -> None:
-    never = experiment["strategy"].eq("second")
-    other = experiment.assign(
-        recommendation_regret=experiment["recommendation_regret"].mask(never, math.nan)
-    )
-    recommended = lines(plot_experiment(other), 2)
-    assert [*recommended] == ["first"]
-
-
 def test_an_experiment_is_labelled(experiment: pd.DataFrame) -> None:
     figure = plot_experiment(experiment)
     assert figure.get_suptitle() == "ackley"
@@ -170,13 +154,6 @@ def test_an_experiment_is_labelled(experiment: pd.DataFrame) -> None:
     fewer = experiment[(experiment["strategy"] == "first") | (experiment["seed"] == 0)]
     title = plot_experiment(fewer).legends[0].get_title().get_text()
     assert title == "mean ± standard error of 1 to 2 seeds"
-
-
-def test_one_seed_has_no_band(experiment: pd.DataFrame) -> None:
-    figure = plot_experiment(experiment[experiment["seed"] == 1], metrics=["identical_share"])
-    assert figure.legends[0].get_title().get_text() == "one seed"
-    assert band(figure, 0, 0) == [(0.5, 0.5)] * 4
-    assert len(figure.axes) == 1
 
 
 def test_random_play_beside_an_experiment(experiment: pd.DataFrame) -> None:

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 
 import pytest
@@ -104,11 +102,3 @@ def test_saved_whole_and_alone(tmp_path: Path) -> None:
 def test_pyplot_is_left_alone() -> None:
     code = "import sys, botorch_pref.plotting; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_figures_are_freed_with_their_last_reference() -> None:
-    figure, panels = new_panels(1, 2)
-    alive = weakref.ref(figure)
-    del figure, panels
-    gc.collect()
-    assert alive() is None

@@ -108,15 +108,6 @@ def test_labels_do_not_touch(top: int, name: str | None) -> None:
         assert {text.get_rotation() for text in axes.get_xticklabels()} == {0.0}
 
 
-def test_names_with_dollars(model: PreferenceGP) -> None:
-    """They are no formulae, which might not even be well formed."""
-    names = ["$a_$", "$1%, 2$ or more", *(f"item {row}" for row in range(7))]
-    figure = plot_win_probabilities(model, X, top=9, labels=names)
-    figure.draw_without_rendering()
-    shown = {text.get_text() for text in figure.axes[0].get_yticklabels()}
-    assert any(text.endswith(r". \$a_\$") for text in shown)
-
-
 def test_certainty_is_not_claimed(model: PreferenceGP) -> None:
     sure = PreferenceGP(X[:2], torch.tensor([[0, 1]] * 500), covar_module=make_kernel(2))
     assert texts(plot_win_probabilities(sure, X[:2])) == {(0, 1): ">99", (1, 0): "<1"}

@@ -152,16 +152,6 @@ def test_value_noise_follows_from_seed_step_and_annotator() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_values_of_replicates_and_bad_evaluations() -> None:
-    problem = Catalyst()
-    judge = LogisticJudge(problem, value_noise=0.0)
-    first, second = (i for i, name in enumerate(problem.names) if name == "Ag-1.0")
-    item = problem.choices[first]
-    assert judge(Evaluate(0, item, first), 1) != judge(Evaluate(0, item, second), 1)
-    with pytest.raises(ItemError, match="measured more than once"):
-        judge(Evaluate(0, item), 1)
-
-
 def choice_of(problem: Catalyst, *rows: int) -> Choice:
     return Choice(0, problem.choices[[*rows]], rows)
 

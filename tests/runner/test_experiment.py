@@ -11,7 +11,7 @@ import torch
 from joblib.parallel import ThreadingBackend
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
+from botorch_pref.problems import Ackley, PreferenceProblem
 from botorch_pref.queries import Duel
 from botorch_pref.runner import RunError, run_experiment
 from botorch_pref.strategies import PFTS
@@ -114,38 +114,12 @@ class AllAtOnce(ThreadingBackend):
 joblib.register_parallel_backend("all-at-once", AllAtOnce)
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading", "all-at-once"])
+@pytest.mark.parametrize("backend", ["loky", "all-at-once"])
 def test_joblib_says_how_the_runs_are_spread(backend: str, table: pd.DataFrame) -> None:
     threads = torch.get_num_threads()
     with joblib.parallel_config(backend=backend, n_jobs=2):
         assert_same(play(), table)
     assert torch.get_num_threads() == threads
-
-
-def test_n_jobs_is_passed_on(table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    class Recording(joblib.Parallel):
-        def __init__(self, n_jobs: int | None, **options: Any) -> None:
-            super().__init__(n_jobs, **options)
-            asked.append(self.n_jobs)
-
-    monkeypatch.setattr(joblib, "Parallel", Recording)
-    play({"random": RandomPairs})
-    play({"random": RandomPairs}, n_jobs=2)
-    with joblib.parallel_config(backend="threading", n_jobs=3):
-        play({"random": RandomPairs})
-        play({"random": RandomPairs}, n_jobs=1)
-    assert asked == [1, 2, 3, 1]
-
-
-def test_threads_do_not_disturb_each_other_on_a_box() -> None:
-    # There the optimizers draw from the process's global generators.
-    strategies = {"pf-ts": partial(PFTS.paper, on_identical="keep")}
-    options: dict[str, Any] = {"horizon": 2, "seeds": 2, "problem": Ackley(dim=2)}
-    alone = play(strategies, **options)
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        assert_same(play(strategies, **options), alone)
 
 
 def test_a_run_depends_on_nothing_but_itself(table: pd.DataFrame) -> None:
@@ -207,10 +181,3 @@ def test_a_failing_run(n_jobs: int) -> None:
         RunError, match=r"strategy 'bad', seed [0-2]: ZeroDivisionError: on purpose"
     ):
         play(strategies, n_jobs=n_jobs)
-
-
-def test_the_judge_by_default_is_logistic() -> None:
-    assert_same(play([RandomPairs]), play([RandomPairs], judge=LogisticJudge))
-    noisy = partial(LogisticJudge, value_noise=0.0)
-    table = play([RandomValues], problem=Catalyst(), judge=noisy)
-    assert table["answer"].tolist() == table["first_utility"].tolist()

@@ -21,7 +21,7 @@ from botorch_pref.runner.run import Run, build_strategy, planned_runs
 from botorch_pref.runner.store import shared_settings
 from botorch_pref.strategies import PFTS
 from tests.models.common import ONE_THREAD, Limits
-from tests.runner.common import Failing, RandomPairs, RandomValues, catalyst_of
+from tests.runner.common import Failing, RandomPairs, catalyst_of
 
 
 class Base:
@@ -194,18 +194,6 @@ def test_every_strategy_runs_under_every_seed() -> None:
     assert keys == [("pf-ts", 0), ("pf-ts", 5), ("random", 0), ("random", 5)]
     assert {run.judge for run in runs} == {LogisticJudge}
     assert {run.factory for run in runs} == {PFTS, RandomPairs}
-
-
-def test_seeds_come_in_any_form() -> None:
-    for seeds in (range(3), (2, 1, 0), torch.arange(3), iter([0, 1, 2]), pd.Series([0, 1, 2]), 3):
-        runs = planned(strategies=[PFTS], seeds=seeds)
-        assert [run.seed for run in runs] == [0, 1, 2]
-        assert {type(run.seed) for run in runs} == {int}
-
-
-def test_a_sequence_is_named_after_its_factories() -> None:
-    runs = planned(strategies=[RandomPairs, PFTS, partial(RandomValues, seed=1)], seeds=1)
-    assert [run.strategy for run in runs] == ["RandomPairs", "PFTS", "RandomValues"]
 
 
 def test_settings_tell_experiments_apart() -> None:

@@ -20,7 +20,6 @@ from botorch_pref.problems import (
 from botorch_pref.queries import Choice, Duel, Evaluate, Query
 from botorch_pref.runner import History, random_play, replacing, simulate
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import PFTS
 from tests.runner.common import Budgeted, Failing, LabelsAndValues, RandomPairs, RandomValues
 
 
@@ -167,27 +166,6 @@ def test_evaluations() -> None:
     assert table["second_utility"].isna().all()
     assert "second_index" not in table
     assert "second_x1" not in table
-
-
-def test_duels_and_evaluations_in_one_run() -> None:
-    problem = Ackley(dim=2)
-    pair = torch.tensor([[0.5, 0.5], [0.1, 0.9]], dtype=torch.double)
-
-    class Both(Fixed):
-        def ask(self) -> Duel:
-            step = len(self.answers)
-            return Duel(step, pair) if step % 2 else Evaluate(step, pair[1])  # type: ignore[return-value]
-
-        def recommend(self) -> Tensor:
-            return pair[0]
-
-    judge = LogisticJudge(problem)
-    table = simulate(Both(pair), problem, judge, 4, progress=False).table
-    assert table["second_x1"].isna().tolist() == [True, False, True, False]
-    assert table["first_x1"].tolist() == [0.1, 0.5, 0.1, 0.5]
-    gap = float(-problem(pair[1]))
-    assert table["utility_regret"].tolist() == pytest.approx([gap, gap / 2, gap, gap / 2])
-    assert not table["identical"].any()
 
 
 def test_choices() -> None:
@@ -348,15 +326,6 @@ def test_errors_of_asking_are_not_taken_for_a_spent_budget() -> None:
             simulate(strategy, problem, first_wins, 5, progress=False)
 
 
-def test_random_play_is_worked_out_unless_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("botorch_pref.runner.simulation.random_play", lambda *_: 0.25)
-    problem = Catalyst()
-    arguments = (Fixed([(0, 1)], problem.choices), problem, first_wins, 1)
-    assert simulate(*arguments, progress=False).random_regret == 0.25
-    arguments = (Fixed([(0, 1)], problem.choices), problem, first_wins, 1)
-    assert simulate(*arguments, progress=False, random_regret=0.5).random_regret == 0.5
-
-
 def test_what_is_recorded_besides() -> None:
     def record(strategy: LabelsAndValues, query: Query) -> dict[str, float]:
         return {"told": len(strategy.answers), "odd": query.id % 2} if query.id else {}
@@ -364,25 +333,6 @@ def test_what_is_recorded_besides() -> None:
     table = labels_and_values([1.0, 3.0, 0.0], record=record).table
     assert table["told"].isna().tolist() == [True, False, False]
     assert table[["told", "odd"]][1:].to_numpy().tolist() == [[1.0, 1.0], [2.0, 0.0]]
-
-
-def test_the_link_of_the_regret() -> None:
-    problem = Catalyst()
-    strategy = Fixed([(0, 1)], problem.choices)
-    link = torch.special.ndtr
-    history = simulate(strategy, problem, first_wins, 1, progress=False, link=link)
-    gaps = problem.utilities.max() - problem.utilities
-    assert history.cumulative_regret == pytest.approx(float(link(gaps[:2]).mean() - 0.5))
-    assert history.random_regret == pytest.approx(float(link(gaps).mean() - 0.5))
-
-
-def test_recommendations_every_few_duels() -> None:
-    problem = Catalyst()
-    strategy = Fixed([(0, 1)] * 5, problem.choices)
-    history = simulate(strategy, problem, first_wins, 5, progress=False, recommend_every=2)
-    known = history.table["recommendation_regret"].notna()
-    assert known.tolist() == [False, True, False, True, True]
-    assert history.table["recommended_index"].isna().tolist() == [True, False, True, False, False]
 
 
 def test_random_play() -> None:
@@ -432,20 +382,6 @@ def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.out == ""
     simulate(Fixed([(0, 1)], problem.choices), problem, first_wins, 1, progress=False)
     assert capsys.readouterr().err == ""
-
-
-def test_a_strategy_of_this_package() -> None:
-    problem = Catalyst()
-
-    def play() -> History:
-        strategy = PFTS.paper(choices=problem.choices, seed=1)
-        return simulate(strategy, problem, LogisticJudge(problem, seed=1), 12, progress=False)
-
-    first, second = play(), play()
-    assert first.strategy == "PFTS"
-    pd.testing.assert_frame_equal(
-        first.table.drop(columns="seconds"), second.table.drop(columns="seconds")
-    )
 
 
 # Histories.
