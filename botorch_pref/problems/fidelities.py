@@ -18,7 +18,7 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 
-Zeta: TypeAlias = Literal["paper", "assumption1", "tight"]
+Zeta: TypeAlias = Literal["paper", "tight"]
 Point: TypeAlias = tuple[float, ...]
 
 _STEP = 0.05  # of CurrinExp's low fidelity
@@ -33,13 +33,11 @@ class FidelityFacts(NamedTuple):
         utility_range: The smallest and the largest ``f``.
         low_range: The smallest and the largest ``f_c``.
         low_at_best: ``f_c(x*)`` where ``f`` is largest.
-        largest_bias: The supremum of ``|(f_c* - f_c(x)) - (f* - f(x))|``.
     """
 
     utility_range: tuple[float, float]
     low_range: tuple[float, float]
     low_at_best: float
-    largest_bias: float
 
 
 class FidelityProblem(PreferenceProblem):
@@ -82,13 +80,11 @@ class FidelityProblem(PreferenceProblem):
         if self.choices is None:
             return self._box_facts()
         high, low = self.utilities, self.low_fidelity(self.choices)
-        bias = ((low.max() - low) - (high.max() - high)).abs().max()
         (low_least, low_most), (least, most) = low.aminmax(), high.aminmax()
         return FidelityFacts(
             (float(least), float(most)),
             (float(low_least), float(low_most)),
             float(low[high.argmax()]),
-            float(bias),
         )
 
     def _box_facts(self) -> FidelityFacts:
@@ -99,10 +95,8 @@ class FidelityProblem(PreferenceProblem):
 
         Args:
             convention: ``"paper"`` for ``f(x*) - f_c(x*)``, which the experiments of [Xu2020]
-                use, though a constant added to ``f_c`` changes it; ``"assumption1"`` for the
-                supremum of ``|(f_c* - f_c(x)) - (f* - f(x))|``, on which its theory rests; or
-                ``"tight"`` for ``f_c* - f_c(x*)``, which suffices for the best item to pass
-                the filter.
+                use, though a constant added to ``f_c`` changes it; or ``"tight"`` for
+                ``f_c* - f_c(x*)``, which suffices for the best item to pass the filter.
 
         Returns:
             The bias, at least 0 but for ``"paper"``.
@@ -110,13 +104,9 @@ class FidelityProblem(PreferenceProblem):
         Raises:
             UnsupportedError: If there is no such convention, or the problem does not know it.
         """
-        if convention not in ("paper", "assumption1", "tight"):
-            raise UnsupportedError(
-                f"convention must be 'paper', 'assumption1' or 'tight', got {convention!r}."
-            )
+        if convention not in ("paper", "tight"):
+            raise UnsupportedError(f"convention must be 'paper' or 'tight', got {convention!r}.")
         facts = self.facts()
-        if convention == "assumption1":
-            return facts.largest_bias
         high = facts.utility_range[1] if convention == "paper" else facts.low_range[1]
         return high - facts.low_at_best
 
@@ -147,7 +137,6 @@ class TwoFormulas(FidelityProblem):
     _worst: ClassVar[Point]
     _low_best: ClassVar[Point]
     _low_worst: ClassVar[Point]
-    _most_biased: ClassVar[Point]
 
     def __init__(self, unit_range: bool = False, choices: Tensor | None = None) -> None:
         r"""Set the units, and the domain.
@@ -182,15 +171,10 @@ class TwoFormulas(FidelityProblem):
         return self._formula(items, low=True) / self._unit
 
     def _box_facts(self) -> FidelityFacts:
-        points = [self._worst, self._best, self._low_worst, self._low_best, self._most_biased]
+        points = [self._worst, self._best, self._low_worst, self._low_best]
         items = torch.tensor(points, dtype=torch.double)
         high, low = self._evaluate_true(items).tolist(), self._low_fidelity(items).tolist()
-        return FidelityFacts(
-            (high[0], high[1]),
-            (low[2], low[3]),
-            low[1],
-            abs((low[3] - low[4]) - (high[1] - high[4])),
-        )
+        return FidelityFacts((high[0], high[1]), (low[2], low[3]), low[1])
 
 
 class CurrinExp(TwoFormulas):
@@ -213,7 +197,6 @@ class CurrinExp(TwoFormulas):
     _worst = (0.0, 1.0)
     _low_best = (0.23575291994755336, 0.0)
     _low_worst = (0.0, 1.0)
-    _most_biased = (0.08985834020831865, 0.10519305093972461)
 
     def _formula(self, items: Tensor, low: bool) -> Tensor:
         first, second = items.unbind(dim=-1)

@@ -27,27 +27,14 @@ _OWN: dict[str, Callable[..., PreferenceProblem]] = {
     "electrolytestandin": ElectrolyteStandIn,
     "currinexp": CurrinExp,
 }
+_NAMES = (
+    "Beale Branin Bukin Cosine8 DixonPrice DropWave EggHolder Griewank HolderTable Levy "
+    "Michalewicz Powell Rastrigin Rosenbrock Shekel SixHumpCamel StyblinskiTang ThreeHumpCamel"
+)
 _FUNCTIONS: dict[str, Callable[..., SyntheticTestFunction]] = {
-    "beale": botorch_synthetic.Beale,
-    "branin": botorch_synthetic.Branin,
-    "bukin": botorch_synthetic.Bukin,
-    "cosine8": botorch_synthetic.Cosine8,
-    "dixonprice": botorch_synthetic.DixonPrice,
-    "dropwave": botorch_synthetic.DropWave,
-    "eggholder": botorch_synthetic.EggHolder,
-    "griewank": botorch_synthetic.Griewank,
+    **{name.lower(): getattr(botorch_synthetic, name) for name in _NAMES.split()},
     "hartmann3": partial(botorch_synthetic.Hartmann, 3),
     "hartmann6": partial(botorch_synthetic.Hartmann, 6),
-    "holdertable": botorch_synthetic.HolderTable,
-    "levy": botorch_synthetic.Levy,
-    "michalewicz": botorch_synthetic.Michalewicz,
-    "powell": botorch_synthetic.Powell,
-    "rastrigin": botorch_synthetic.Rastrigin,
-    "rosenbrock": botorch_synthetic.Rosenbrock,
-    "shekel": botorch_synthetic.Shekel,
-    "sixhumpcamel": botorch_synthetic.SixHumpCamel,
-    "styblinskitang": botorch_synthetic.StyblinskiTang,
-    "threehumpcamel": botorch_synthetic.ThreeHumpCamel,
 }
 # Arguments of BoTorch's constructors that mean nothing for a preference problem.
 _NOT_OPTIONS = frozenset({"noise_std", "negate", "bounds", "dtype"})

@@ -52,7 +52,6 @@ class Borehole(TwoFormulas):
     _worst = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0)
     _low_best = _best
     _low_worst = _worst
-    _most_biased = (0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0)
 
     def _formula(self, items: Tensor, low: bool) -> Tensor:
         lower, upper = items.new_tensor(_BOX).T
