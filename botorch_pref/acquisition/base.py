@@ -13,7 +13,7 @@ from torch.nn import Module
 
 from botorch_pref.data.checks import finite, is_positive, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference import LaplacePosterior
+from botorch_pref.inference.posterior import LaplacePosterior
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.links import known_link
 from botorch_pref.models.moments import safe_deviation
@@ -139,13 +139,13 @@ class PairAcquisitionFunction(_NoPendingPoints):
 class ItemAcquisitionFunction(_NoPendingPoints):
     r"""A rule whose value belongs to a single item, ``b x 1 x d``, maximised with ``q=1``.
 
-    What is pending is a duel, of which an item is one half, so pending points mean
+    A pending query may be a duel, of which an item is one half, so pending points mean
     nothing here either.
     """
 
     pending_hint = (
-        "chooses one item at a time and has no pending points. Condition the model on the "
-        "open duels (condition_on_pairs) and build the rule on the new model."
+        "chooses one item at a time and has no pending points. Build the rule on models that "
+        "are conditioned on what is pending, for instance by condition_on_pairs."
     )
 
 

@@ -39,10 +39,6 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         >>> found = space.maximize(rule, starts=starts, feasible=rule.feasibility)
     """
 
-    pending_hint = (
-        "chooses one item at a time and has no pending points. Build the rule on models that are "
-        "conditioned on what is pending."
-    )
     beta: Tensor
     borda_beta: Tensor
     borda_slack: Tensor

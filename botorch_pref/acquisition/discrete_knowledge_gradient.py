@@ -39,11 +39,6 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
         >>> item, gain = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=128)
     """
 
-    pending_hint = (
-        "chooses one item at a time and has no pending points. Condition the model on what is "
-        "pending (condition_on_pairs, condition_on_values) and build the rule on the new model."
-    )
-
     def __init__(
         self,
         model: Model,

@@ -26,7 +26,8 @@ from botorch_pref.acquisition.knowledge_gradient import (
     relative_to_best,
 )
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.inference import ExactSystem, Observations
+from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.systems import ExactSystem
 from botorch_pref.likelihoods import BernoulliLikelihood
 
 _REACH, _STEP = 8.0, 0.25  # of the grid, in standard deviations of the difference

@@ -8,13 +8,14 @@ from typing import Any, Self, cast
 import torch
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.sampling.pathwise import draw_matheron_paths, gaussian_update
+from botorch.sampling.pathwise import GeneralizedLinearPath, draw_matheron_paths, gaussian_update
+from botorch.sampling.pathwise.utils import get_train_inputs
 from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.models import ExactGP
+from linear_operator.operators import SumLinearOperator, ZeroLinearOperator
 from torch import Size, Tensor
 
 from botorch_pref.acquisition.base import PairAcquisitionFunction
-from botorch_pref.models.pathwise import update_with_cpu_noise
 from botorch_pref.randomness import derive_seed, seeded
 
 
@@ -57,7 +58,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         """
         self._draw = draw
         device = next(self.model.parameters(), torch.empty(0)).device
-        update: Any = update_with_cpu_noise if isinstance(self.model, ExactGP) else gaussian_update
+        update: Any = _update_with_cpu_noise if isinstance(self.model, ExactGP) else gaussian_update
         with seeded(derive_seed(self._base, "pair", draw), device):
             self.paths = [
                 draw_matheron_paths(self.model, Size(), update_strategy=update) for _ in range(2)
@@ -106,3 +107,21 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
             mean = posterior.mean[..., 0, 0]
             value = mean + self.scale * (value - mean)
         return value
+
+
+def _update_with_cpu_noise(
+    model: ExactGP, sample_values: Tensor, target_values: Tensor, **kwargs: Any
+) -> GeneralizedLinearPath:
+    """BoTorch's ``gaussian_update``, with noise that the CPU draws wherever the model is."""
+    (points,) = get_train_inputs(model, transformed=True)
+    noise = model.likelihood.noise_covar(shape=points.shape[:-1])
+    normal = torch.randn(sample_values.shape, dtype=sample_values.dtype, device="cpu")
+    drawn = noise.cholesky() @ normal.to(sample_values.device).unsqueeze(-1)
+    return gaussian_update(
+        model,
+        sample_values + drawn.squeeze(-1),
+        target_values=target_values,
+        noise_covariance=ZeroLinearOperator(*noise.shape, dtype=points.dtype, device=points.device),
+        scale_tril=SumLinearOperator(model.covar_module(points), noise).cholesky(),
+        **kwargs,
+    )

@@ -9,14 +9,14 @@ from botorch.models.model import Model
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import TOLERANCE
-from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
+from botorch_pref.acquisition.base import TOLERANCE, ItemAcquisitionFunction
+from botorch_pref.acquisition.expert_belief import ExpertBelief
 from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 
 
-class ExpertAugmentedLCB(ExpertAcquisitionFunction):
+class ExpertAugmentedLCB(ItemAcquisitionFunction):
     r"""``mean(x) + beta sd(x) + weight upper(x)``, to be maximised.
 
     The rule (5) of Xu et al. (2024b), *Principled Bayesian Optimisation in Collaboration with Human

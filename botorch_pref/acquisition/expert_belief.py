@@ -13,7 +13,6 @@ from torch.nn import Module
 from botorch_pref.acquisition.base import (
     TOLERANCE,
     ConfidenceSetModel,
-    ItemAcquisitionFunction,
     checked_beta,
     checked_item,
     difference_moments,
@@ -23,15 +22,6 @@ from botorch_pref.acquisition.base import (
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models.moments import safe_deviation
-
-
-class ExpertAcquisitionFunction(ItemAcquisitionFunction):
-    r"""A rule for items that are measured, and labelled by an expert."""
-
-    pending_hint = (
-        "chooses one item at a time and has no pending points. Build the rule on an objective "
-        "model that is conditioned on what is pending."
-    )
 
 
 class ExpertBelief(Module):

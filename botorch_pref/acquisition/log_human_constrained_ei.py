@@ -10,15 +10,15 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import TOLERANCE
-from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
+from botorch_pref.acquisition.base import TOLERANCE, ItemAcquisitionFunction
+from botorch_pref.acquisition.expert_belief import ExpertBelief
 from botorch_pref.acquisition.standard_units import StandardUnits
 from botorch_pref.exceptions import ComparisonDataError
 
 Acceptance = Literal["mle", "upper"]
 
 
-class LogHumanConstrainedEI(ExpertAcquisitionFunction):
+class LogHumanConstrainedEI(ItemAcquisitionFunction):
     r"""``log EI(x) + log P(x accepted)``, the logarithm of HCEI.
 
     Xu et al. (2024b), eq. (70), which leaves open which probability it is. The improvement is in

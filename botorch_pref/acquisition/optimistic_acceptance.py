@@ -6,11 +6,11 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import TOLERANCE
-from botorch_pref.acquisition.expert_belief import ExpertAcquisitionFunction, ExpertBelief
+from botorch_pref.acquisition.base import TOLERANCE, ItemAcquisitionFunction
+from botorch_pref.acquisition.expert_belief import ExpertBelief
 
 
-class OptimisticAcceptance(ExpertAcquisitionFunction):
+class OptimisticAcceptance(ItemAcquisitionFunction):
     r"""``upper(x)``, the largest latent that an expert's labels allow.
 
     The limit of :class:`ExpertAugmentedLCB` for a large weight. COBOL's guarantee against harm

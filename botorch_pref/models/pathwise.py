@@ -29,12 +29,9 @@ from botorch.sampling.pathwise.prior_samplers import (
     TPathwisePriorSampler,
     draw_kernel_feature_paths,
 )
-from botorch.sampling.pathwise.update_strategies import gaussian_update
-from botorch.sampling.pathwise.utils import GetTrainInputs, get_train_inputs
+from botorch.sampling.pathwise.utils import GetTrainInputs
 from gpytorch.kernels import Kernel
-from gpytorch.models import ExactGP
 from linear_operator import to_dense
-from linear_operator.operators import SumLinearOperator, ZeroLinearOperator
 from torch import Size, Tensor
 from torch.nn import Module
 from torch.quasirandom import SobolEngine
@@ -114,34 +111,6 @@ def draw_posterior_paths(
         input_transform=_transform(model),
     )
     return MatheronPath(prior_paths=prior, update_paths=update)
-
-
-def update_with_cpu_noise(
-    model: ExactGP, sample_values: Tensor, target_values: Tensor, **kwargs: Any
-) -> GeneralizedLinearPath:
-    r"""BoTorch's ``gaussian_update``, with noise that the CPU draws wherever the model is.
-
-    Args:
-        model: The model.
-        sample_values: ``... x n``-dim values of a prior path at the model's items.
-        target_values: ``... x n``-dim values that were measured there.
-        **kwargs: Passed on.
-
-    Returns:
-        What is added to the prior path.
-    """
-    (points,) = get_train_inputs(model, transformed=True)
-    noise = model.likelihood.noise_covar(shape=points.shape[:-1])
-    normal = torch.randn(sample_values.shape, dtype=sample_values.dtype, device="cpu")
-    drawn = noise.cholesky() @ normal.to(sample_values.device).unsqueeze(-1)
-    return gaussian_update(
-        model,
-        sample_values + drawn.squeeze(-1),
-        target_values=target_values,
-        noise_covariance=ZeroLinearOperator(*noise.shape, dtype=points.dtype, device=points.device),
-        scale_tril=SumLinearOperator(model.covar_module(points), noise).cholesky(),
-        **kwargs,
-    )
 
 
 def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:

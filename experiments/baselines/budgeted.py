@@ -122,10 +122,6 @@ class MultiFidelityUCB(ItemAcquisitionFunction):
         >>> found = SearchSpace(bounds).maximize(rule)
     """
 
-    pending_hint = (
-        "chooses one item at a time and has no pending points. Build the rule on models that are "
-        "conditioned on what is pending."
-    )
     beta: Tensor
     cheap_beta: Tensor
     zeta: Tensor
