@@ -35,8 +35,6 @@ def made(**options: Any) -> ComparisonFilteredUCB:
 
 
 class TestContract(ItemAcquisitionContract):
-    instead = "conditioned on what is pending"
-
     def make(self) -> ComparisonFilteredUCB:
         return made()
 

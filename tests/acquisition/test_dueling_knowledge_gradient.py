@@ -151,15 +151,6 @@ def test_several_answers_may_be_worth_more_each() -> None:
 
 
 @torch.no_grad()
-def test_unit_is_that_of_the_utility() -> None:
-    items, duels = make_duels(8, 12, 2)
-    kernel = make_kernel(2, outputscale=4.0 / 100)
-    small = PreferenceGP(items, duels, covar_module=kernel, link_scale=10.0)
-    X = rand(9, 2, 2, seed=4)
-    torch.testing.assert_close(10 * make(small)(X), make()(X), atol=1e-9, rtol=1e-7)
-
-
-@torch.no_grad()
 def test_bias_takes_from_what_duels_tell() -> None:
     X, reference = seen(rand(30, 2, 2, seed=3), 1.0), seen(REFERENCE, 0.0)
     trusting, biased = (

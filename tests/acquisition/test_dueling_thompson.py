@@ -9,11 +9,9 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling, PairAsPoint
-from botorch_pref.exceptions import PathwiseResidualWarning
 from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import make_model
 from tests.contracts.acquisition import PairAcquisitionContract
@@ -92,17 +90,6 @@ def test_seed_decides_and_leaves_the_generators_alone() -> None:
     assert not torch.allclose(free(pairs), again(pairs), atol=1e-2)
 
 
-def test_redraw() -> None:
-    rule, pairs = DuelingThompsonSampling(make_model(), seed=5), rand(4, 2, 2)
-    values = [rule(pairs)]
-    for draw in (1, 2, 0):
-        rule.redraw(draw)
-        values.append(rule(pairs))
-    assert torch.equal(values[0], values[3])
-    assert not torch.allclose(values[0], values[1], atol=1e-2)
-    assert not torch.allclose(values[1], values[2], atol=1e-2)
-
-
 @pytest.mark.parametrize("dim", [1, 2])
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_joint_optimum_is_that_of_a_dense_grid(dim: int, scale: float) -> None:
@@ -168,18 +155,3 @@ def test_every_pair_of_a_batch_that_is_improved_in_turns_is_another_draw() -> No
     found.append(rule(pairs))
     for i, one in enumerate(found):
         assert not any(torch.allclose(one, other, atol=1e-2) for other in found[:i])
-
-
-def test_a_model_without_parameters_has_paths() -> None:
-    class Fixed(Kernel):  # type: ignore[misc]
-        """A kernel of which there is nothing to be learnt."""
-
-        def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: object) -> Tensor:
-            table = 1.0 + x1 @ x2.transpose(-1, -2)
-            return table.diagonal(dim1=-2, dim2=-1) if diag else table
-
-    model = PreferenceGP(rand(4, 2), torch.tensor([[0, 1], [2, 3]]), covar_module=Fixed())
-    assert not [*model.parameters()]
-    with pytest.warns(PathwiseResidualWarning):
-        rule = DuelingThompsonSampling(model, seed=0)
-    assert rule(rand(3, 2, 2)).isfinite().all()

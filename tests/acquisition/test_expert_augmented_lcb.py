@@ -10,9 +10,7 @@ import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.models import EnsembleMapSaasSingleTaskGP, SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
-from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from botorch_pref.acquisition import ExpertAugmentedLCB
@@ -20,10 +18,8 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, Unsup
 from botorch_pref.likelihood_ratio import FINAL
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.space import SearchSpace
-from tests.acquisition.common import make_model
 from tests.acquisition.expert import (
     ACCEPT,
-    LABELLED,
     X,
     Y,
     by_hand,
@@ -43,7 +39,6 @@ REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 
 
 class RuleContract(ItemAcquisitionContract):
-    instead = "conditioned on what is pending"
     repeated = 1e-11  # it is solved again, from where it was
 
 
@@ -66,9 +61,6 @@ class TestContractOfGaussianLatent(RuleContract):
 class TestContractWithoutExpert(RuleContract):
     def make(self) -> ExpertAugmentedLCB:
         return ExpertAugmentedLCB(with_standardize(), None, 1.0, 0.0)
-
-
-# ------------------------------------------------------------ the value, and its units
 
 
 @torch.no_grad()
@@ -129,9 +121,6 @@ def test_printed_bounds_enter_negated(options: Any, lower: list[float]) -> None:
     torch.testing.assert_close(found, -torch.tensor(lower).double(), atol=5e-5, rtol=0)
 
 
-# ------------------------------------------------------------ the gradient
-
-
 @pytest.mark.parametrize(("dim", "box"), [(1, None), (2, 3.0), (4, None)])
 def test_gradient_is_the_envelopes(dim: int, box: float | None) -> None:
     items, at = rand(8, dim, seed=dim), rand(60, dim, seed=9)
@@ -162,41 +151,6 @@ def test_gradient_is_the_envelopes(dim: int, box: float | None) -> None:
     assert (gradient - without).norm() > 0.1 * gradient.norm()
 
 
-def test_gradient_through_input_transforms() -> None:
-    box = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)
-    width = box[1] - box[0]
-    labels = LikelihoodRatioModel.from_labels(
-        box[0] + width * LABELLED,
-        ACCEPT,
-        covar_module=unit_kernel(2),
-        norm_bound=3.0,
-        slack=0.5,
-        input_transform=Normalize(2, bounds=box),
-    )
-    inner = by_hand()
-    gp = SingleTaskGP(
-        box[0] + width * X,
-        Y.unsqueeze(-1),
-        covar_module=inner.covar_module,
-        likelihood=inner.likelihood,
-        mean_module=inner.mean_module,
-        outcome_transform=Standardize(1),
-        input_transform=Normalize(2, bounds=box),
-    ).eval()
-    unit = AT[:5].clone().requires_grad_()
-    raw = (box[0] + width * unit.detach()).requires_grad_()
-    values = ExpertAugmentedLCB(gp, labels, 1.0, 0.5)(raw)
-    expected = ExpertAugmentedLCB(inner, label_set(), 1.0, 0.5)(unit)
-    torch.testing.assert_close(values, expected, atol=1e-8, rtol=0)
-    (gradient,), (other,) = (
-        torch.autograd.grad(v.sum(), x) for v, x in ((values, raw), (expected, unit))
-    )
-    torch.testing.assert_close(gradient * width, other, atol=1e-6, rtol=0)
-
-
-# ------------------------------------------------------------ without a weight
-
-
 @torch.no_grad()
 def test_without_a_weight_nothing_is_solved() -> None:
     labels = label_set()
@@ -214,25 +168,9 @@ def best(rule: Any, **options: Any) -> Any:
     return SearchSpace(BOUNDS).maximize(rule, **{"raw_samples": 256, **options})
 
 
-# ------------------------------------------------------------ what is found
-
-
 def grid(side: int = 61) -> Tensor:
     axis = torch.linspace(0.0, 1.0, side, dtype=torch.float64)
     return torch.cartesian_prod(axis, axis)
-
-
-@pytest.mark.parametrize("weight", [0.3, 2.0])
-def test_maximum_is_that_of_a_grid(weight: float) -> None:
-    rule = ExpertAugmentedLCB(with_standardize(), label_set(box=2.0), 1.0, weight)
-    torch.manual_seed(0)
-    item, value = optimize_acqf(
-        rule, BOUNDS, q=1, num_restarts=6, raw_samples=128, retry_on_optimization_warning=False
-    )
-    with torch.no_grad():
-        largest = float(rule(grid().unsqueeze(-2)).max())
-        assert float(rule(item.unsqueeze(0))) == pytest.approx(float(value), abs=1e-8)
-    assert largest - 1e-6 <= float(value) <= largest + 0.05
 
 
 def test_constrained_maximum_is_that_of_a_grid() -> None:
@@ -256,29 +194,6 @@ def test_constrained_maximum_is_that_of_a_grid() -> None:
         best(rule, feasible=rule.feasibility)
 
 
-def test_warm_starts_change_nothing_but_the_time() -> None:
-    labels, steps = label_set(box=2.0), {"cold": 0, "warm": 0}
-    rule = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 1.0)
-
-    def cold(at: Tensor) -> Tensor:
-        return ExpertAugmentedLCB(rule.model, labels, 1.0, 1.0)(at)
-
-    for k in range(5):
-        warm = rule(AT + 1e-3 * k)
-        assert labels.status is not None
-        steps["warm"] += labels.status.num_steps
-        torch.testing.assert_close(warm, cold(AT + 1e-3 * k), atol=1e-8, rtol=0)
-        steps["cold"] += labels.status.num_steps
-    assert steps["warm"] < steps["cold"]
-    for at in (rand(4, 1, 2, seed=8), rand(2, 3, 1, 2, seed=5), AT):
-        torch.testing.assert_close(rule(at), cold(at), atol=1e-8, rtol=0)
-    labels.covar_module.lengthscale = 0.2
-    torch.testing.assert_close(rule(AT), cold(AT), atol=1e-8, rtol=0)
-
-
-# ------------------------------------------------------------ pairs, batches, prior, copies
-
-
 def test_pairs_are_judged_up_to_a_constant() -> None:
     """The latent is that over a reference, where it is 0 in both ways of asking."""
     items, rows = rand(6, 2, seed=3), torch.tensor([[0, 1], [2, 3], [4, 0], [5, 1]])
@@ -299,34 +214,6 @@ def test_pairs_are_judged_up_to_a_constant() -> None:
         assert float(rules[0].feasibility(x_ref)) == 0.0
         pairs = torch.stack([POINTS, x_ref.expand_as(POINTS)], dim=-2)
         torch.testing.assert_close(found, 0.6 * asked.advantage(pairs), atol=1e-8, rtol=0)
-    # A constant is no part of what was judged.
-    block = asked.blocks[0]
-    values = rand(len(asked.items), seed=2)
-    likelihoods = [
-        block.likelihood.log_prob(z[block.items[:, 0]] - z[block.items[:, 1]], block.answer).sum()
-        for z in (values, values + 17.0)
-    ]
-    torch.testing.assert_close(likelihoods[0], likelihoods[1], atol=1e-9, rtol=0)
-
-
-@torch.no_grad()
-def test_preferences_with_a_gaussian_latent() -> None:
-    model = make_model()
-    rule = ExpertAugmentedLCB(by_hand(), model, 1.0, 0.5, label_beta=2.0, x_ref=REF)
-    pairs = torch.stack([POINTS, REF.expand_as(POINTS)], dim=-2)
-    mean, variance = model.difference_moments(pairs)
-    torch.testing.assert_close(rule.feasibility(POINTS), mean + 2.0 * variance.sqrt())
-
-
-@torch.no_grad()
-def test_without_labels_the_expert_may_accept_anything() -> None:
-    for box, upper in ((None, 3.0), (1.2, 1.2)):
-        labels = LikelihoodRatioModel.from_labels(
-            LABELLED[:0], ACCEPT[:0], covar_module=unit_kernel(2), norm_bound=3.0, box=box
-        )
-        rule = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 2.0)
-        alone = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 0.0)
-        torch.testing.assert_close(rule(AT), alone(AT) + 2.0 * upper, atol=1e-6, rtol=0)
 
 
 @torch.no_grad()
@@ -348,20 +235,6 @@ def test_batched_and_ensemble_objectives() -> None:
     optimistic = (posterior.mean - Y.mean()) / scale + posterior.variance.sqrt() / scale
     expected = optimistic.flatten(1).mean(-1) + 0.5 * label_set().upper(POINTS)
     torch.testing.assert_close(values, expected, atol=1e-8, rtol=0)
-
-
-@pytest.mark.filterwarnings("ignore:The model inputs are of type")
-@pytest.mark.filterwarnings("ignore:.*is of type torch.float32")
-def test_single_precision_objective() -> None:
-    """The labels stay in double precision."""
-    y = standardised(Y).float().unsqueeze(-1)
-    gp = SingleTaskGP(X.float(), y, outcome_transform=Standardize(1)).eval()
-    exact = SingleTaskGP(X, y.double(), outcome_transform=Standardize(1)).eval()
-    at = AT.float().requires_grad_()
-    values = ExpertAugmentedLCB(gp, label_set(), 1.0, 0.5)(at)
-    expected = ExpertAugmentedLCB(exact, label_set(), 1.0, 0.5)(AT)
-    torch.testing.assert_close(values.double(), expected, atol=1e-3, rtol=0)
-    assert torch.autograd.grad(values.sum(), at)[0].isfinite().all()
 
 
 def test_other_models_are_refused() -> None:

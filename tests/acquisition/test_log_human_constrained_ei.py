@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models import EnsembleMapSaasSingleTaskGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from scipy.stats import norm
 
 from botorch_pref.acquisition import LogHumanConstrainedEI
@@ -33,16 +33,12 @@ AT = POINTS.unsqueeze(-2)
 REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 
 
-class RuleContract(ItemAcquisitionContract):
-    instead = "conditioned on what is pending"
-
-
-class TestContract(RuleContract):
+class TestContract(ItemAcquisitionContract):
     def make(self) -> LogHumanConstrainedEI:
         return LogHumanConstrainedEI(with_standardize(), label_set(), Y.max())
 
 
-class TestContractOfTheLargest(RuleContract):
+class TestContractOfTheLargest(ItemAcquisitionContract):
     repeated = 1e-11
 
     def make(self) -> LogHumanConstrainedEI:
@@ -50,7 +46,7 @@ class TestContractOfTheLargest(RuleContract):
         return LogHumanConstrainedEI(by_hand(), make_set(slack=0.5), 0.5, **options)
 
 
-class TestContractOfGaussianLatent(RuleContract):
+class TestContractOfGaussianLatent(ItemAcquisitionContract):
     def make(self) -> LogHumanConstrainedEI:
         return LogHumanConstrainedEI(by_hand(), label_gp(), 0.5)
 
@@ -106,19 +102,6 @@ def test_hopeless_items_still_have_a_gradient() -> None:
     assert values.isfinite().all()
     assert gradient.isfinite().all()
     assert (gradient.norm(dim=-1) > 0).all()
-
-
-@torch.no_grad()
-def test_ensembles() -> None:
-    gp = EnsembleMapSaasSingleTaskGP(X, Y.unsqueeze(-1), num_taus=3).eval()
-    rule = LogHumanConstrainedEI(gp, label_set(), Y.max())
-    assert rule(AT).shape == (20,)
-    parts = gp.posterior(AT)
-    mean, deviation = parts.mean.flatten(1), parts.variance.flatten(1).sqrt()
-    u = (mean - Y.max()) / deviation
-    improvement = deviation * (torch.from_numpy(norm.pdf(u)) + u * torch.from_numpy(norm.cdf(u)))
-    expected = (improvement.mean(-1) / Y.std()).log() - (-label_set().mle(POINTS)).exp().log1p()
-    torch.testing.assert_close(rule(AT), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_bad_arguments() -> None:

@@ -17,7 +17,6 @@ REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 
 
 class TestContract(ItemAcquisitionContract):
-    instead = "conditioned on what is pending"
     repeated = 1e-11
 
     def make(self) -> OptimisticAcceptance:
@@ -32,8 +31,6 @@ class TestContract(ItemAcquisitionContract):
 
 
 class TestContractOfGaussianLatent(ItemAcquisitionContract):
-    instead = "conditioned on what is pending"
-
     def make(self) -> OptimisticAcceptance:
         return OptimisticAcceptance(label_gp(), label_beta=0.5)
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import pytest
 import torch
 from botorch.models.transforms.input import Normalize
-from botorch.optim import optimize_acqf
-from torch import Tensor
 
 from botorch_pref.acquisition import OptimisticAdvantage
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio import FINAL, SCREENING
+from botorch_pref.likelihood_ratio import FINAL
 from botorch_pref.models import LikelihoodRatioModel
 from tests.acquisition.common import make_botorch_model, make_model
 from tests.contracts.acquisition import ItemAcquisitionContract
@@ -143,40 +140,6 @@ def test_warm_starts_do_not_outlive_the_rank_of_the_items() -> None:
     assert model.confidence_set.program.root.shape[-1] < 12
     expected = OptimisticAdvantage(model, items[2])(X)
     torch.testing.assert_close(rule(X), expected, atol=1e-8, rtol=0)
-
-
-@torch.no_grad()
-def test_tolerance() -> None:
-    model, X = make_set(20, 40), rand(64, 1, 2, seed=8)
-    exact = OptimisticAdvantage(model, REF)(X)
-    rough = OptimisticAdvantage(model, REF, tolerance=SCREENING)(X)
-    assert (rough <= exact + 1e-9).all()
-    assert (rough >= exact - SCREENING - 1e-9).all()
-    assert not torch.equal(rough, exact)
-
-
-def problems() -> dict[str, tuple[LikelihoodRatioModel, Tensor]]:
-    noisy, few = make_set(15, 30, seed=1), make_set(5, 4, seed=2, slack=0.3)
-    return {"noisy": (noisy, noisy.items[4]), "few": (few, few.items[0]), "off": (noisy, REF)}
-
-
-@pytest.mark.parametrize("name", problems())
-def test_maximum_is_that_of_a_grid(name: str) -> None:
-    model, reference = problems()[name]
-    rule = OptimisticAdvantage(model, reference)
-    side = torch.linspace(0.0, 1.0, 61, dtype=torch.float64)
-    grid = torch.cartesian_prod(side, side).unsqueeze(-2)
-    torch.manual_seed(0)
-    with warnings.catch_warnings():
-        # L-BFGS-B is now and then unhappy at a kink, and BoTorch tries again.
-        warnings.simplefilter("ignore")
-        best, value = optimize_acqf(rule, BOUNDS, q=1, num_restarts=6, raw_samples=128)
-    with torch.no_grad():
-        largest = float(rule(grid).max())
-        again = float(rule(best.unsqueeze(0)))
-    assert float(value) >= largest - 1e-6
-    assert float(value) <= largest + 0.05
-    assert float(value) == pytest.approx(again, abs=1e-8)
 
 
 def test_first_step_is_far_away() -> None:
