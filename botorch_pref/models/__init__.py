@@ -8,7 +8,7 @@ from botorch_pref.models.cross_validation import (
     pairwise_cross_validation,
 )
 from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
-from botorch_pref.models.likelihood_ratio import LikelihoodRatioModel
+from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.models.preference_gp import PreferenceGP
 
 __all__ = [

@@ -2,7 +2,6 @@ r"""A Gaussian process with binary labels, under any kernel."""
 
 from __future__ import annotations
 
-import torch
 from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean
@@ -10,7 +9,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.data import Labels
-from botorch_pref.inference import Block, Observations
+from botorch_pref.inference import Observations
 from botorch_pref.models.base import LaplaceGP, Observed
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.transforms import num_columns
@@ -86,10 +85,7 @@ class BernoulliGP(LaplaceGP):
 
     def observed(self) -> Observed:
         """See the base class: one block of labels, one an item."""
-        answer = self.train_targets
-        rows = torch.arange(self.num_observations, device=answer.device).unsqueeze(-1)
-        block = Block(rows, (1.0,), answer, torch.ones_like(answer), self.likelihood)
-        return Observed(Observations([block], self.num_observations))
+        return Observed(Observations([self.labels.block(self.likelihood)], self.num_observations))
 
     def probability(self, X: Tensor) -> Tensor:
         r"""``E[mu(f(x))]`` under the posterior.

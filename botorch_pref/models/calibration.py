@@ -21,8 +21,6 @@ from torch.nn import Parameter
 from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference import Block, StandardNormal
-from botorch_pref.likelihoods import BernoulliLikelihood
 
 _ITEM = (1.0,)
 
@@ -133,17 +131,3 @@ def calibration_of(
 
 def _read_link_scale(module: Calibration) -> Tensor:
     return module.link_scale
-
-
-def values_block(values: Values, first: int) -> Block:
-    """One row a measurement, whose items are numbered from ``first``."""
-    weight = torch.ones_like(values.targets.squeeze(-1))
-    rows = torch.arange(first, first + values.num_values, device=weight.device)
-    rows = rows.expand(weight.shape).unsqueeze(-1)
-    return Block(rows, _ITEM, torch.zeros_like(weight), weight, StandardNormal())
-
-
-def duels_block(data: Comparisons, likelihood: BernoulliLikelihood) -> Block:
-    """One row a pair."""
-    answer = torch.where(data.count > 0, data.wins / data.count.clamp_min(1.0), 0.5)
-    return Block(data.pairs, (1.0, -1.0), answer, data.count, likelihood)

@@ -38,7 +38,7 @@ from botorch_pref.inference import InducingSystem, Observations, System
 from botorch_pref.kernels import dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.base import LaplaceGP, Observed
-from botorch_pref.models.calibration import calibration_of, duels_block, values_block
+from botorch_pref.models.calibration import calibration_of
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.inducing import InducingKernel, most_varied
 from botorch_pref.models.transforms import num_columns, transformed_items
@@ -479,10 +479,10 @@ class PreferenceGP(LaplaceGP):
         """See the base class: a block of duels, a block of values, or both."""
         data, values, blocks, first = self.merged_data, self.values, [], 0
         if data is not None:
-            blocks.append(duels_block(data, self.likelihood))
+            blocks.append(data.block(self.likelihood))
             first = data.num_items
         if values is not None:
-            blocks.append(values_block(values, first))
+            blocks.append(values.block(first))
         observations, scaling = Observations(blocks, self.items.shape[-2]), self.scaling()
         if values is None or scaling is None:
             return Observed(observations, scaling)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from botorch_pref.models import BernoulliGP, LikelihoodRatioModel
 from tests.models.common import make_kernel, rand, utility
-from tests.models.judged import unit_kernel
+from tests.models.confidence_sets import unit_kernel
 
 X = rand(9, 2, seed=11)
 Y = 3.0 + 2.0 * utility(X)

@@ -31,7 +31,7 @@ from tests.acquisition.expert import (
 )
 from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
-from tests.models.judged import make_set, rbf, unit_kernel
+from tests.models.confidence_sets import make_set, rbf, unit_kernel
 
 POINTS = rand(20, 2, seed=4)
 AT = POINTS.unsqueeze(-2)

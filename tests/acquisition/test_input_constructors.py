@@ -46,7 +46,7 @@ from tests.acquisition.common import (
 from tests.acquisition.expert import X, Y, label_gp, label_set, with_standardize
 from tests.contracts.generators import global_states
 from tests.models.common import make_kernel, rand
-from tests.models.judged import make_set
+from tests.models.confidence_sets import make_set
 
 Rule = type[AcquisitionFunction]
 BOX = [(0.0, 1.0), (-1.0, 3.0)]  # as BoTorch's other constructors take it

@@ -26,7 +26,7 @@ from tests.acquisition.expert import (
 )
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import rand
-from tests.models.judged import make_set
+from tests.models.confidence_sets import make_set
 
 POINTS = rand(20, 2, seed=4)
 AT = POINTS.unsqueeze(-2)

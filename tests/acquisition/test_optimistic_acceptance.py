@@ -10,7 +10,7 @@ from botorch_pref.space import SearchSpace
 from tests.acquisition.expert import label_gp, label_set, with_standardize
 from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
 from tests.models.common import rand
-from tests.models.judged import make_set, rbf
+from tests.models.confidence_sets import make_set, rbf
 
 POINTS = rand(20, 2, seed=4)
 REF = torch.tensor([0.35, 0.6], dtype=torch.float64)

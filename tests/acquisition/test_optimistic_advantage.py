@@ -16,7 +16,7 @@ from botorch_pref.models import LikelihoodRatioModel
 from tests.acquisition.common import make_botorch_model, make_model
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
-from tests.models.judged import make_set, rbf, unit_kernel
+from tests.models.confidence_sets import make_set, rbf, unit_kernel
 
 REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)

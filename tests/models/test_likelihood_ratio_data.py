@@ -20,7 +20,7 @@ from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from tests.common import same
 from tests.models.common import make_duels, rand
-from tests.models.judged import make_set, rbf, unit_kernel
+from tests.models.confidence_sets import make_set, rbf, unit_kernel
 
 POINTS = rand(5, 2, seed=9)
 X, DUELS = make_duels(8, 12, 2)

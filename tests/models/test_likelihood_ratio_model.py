@@ -22,8 +22,9 @@ from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models import LikelihoodRatioModel, PreferenceGP
 from experiments.problems import GPSample
 from tests._reference import likelihood_ratio as reference
+from tests.inference.common import matern
 from tests.models.common import make_duels, numerical_gradient, rand
-from tests.models.judged import (
+from tests.models.confidence_sets import (
     JITTER,
     answers_of,
     lengthscales,
@@ -125,7 +126,7 @@ def test_maximum_likelihood_is_that_of_the_printed_program(name: str) -> None:
     assert -total <= expected.value <= 0
     # The likelihood is not affected by what all items have in common, labels aside.
     if name != "labels":
-        shifted = model.functionals().whitening.inverse @ torch.from_numpy(values + 0.7)
+        shifted = model._solved().functionals.whitening.inverse @ torch.from_numpy(values + 0.7)
         again = model.confidence_set.program.log_likelihood(shifted)
         assert float(again) == pytest.approx(float(found.log_likelihood), abs=1e-8)
     at_zero = model.confidence_set.program.log_likelihood(0.0 * found.coordinates)
@@ -284,7 +285,10 @@ def test_an_item_meets_itself(name: str) -> None:
 def test_a_point_equal_to_an_item_is_that_item() -> None:
     model = make_set(slack=0.5)
     first, second = model.items[:2]
-    apart = model.functionals().whitening.root[0] - model.functionals().whitening.root[1]
+    apart = (
+        model._solved().functionals.whitening.root[0]
+        - model._solved().functionals.whitening.root[1]
+    )
     bound = model.confidence_set.upper(apart, torch.zeros(()).double())
     value = model.advantage(torch.stack([first, second]))
     assert float(value) == pytest.approx(float(bound.value), abs=1e-9)
@@ -370,17 +374,17 @@ def test_status_and_accuracy() -> None:
 def test_a_bound_that_is_not_certified_is_told() -> None:
     model = make_set(20, 40)
     pairs = rand(4, 2, 2, seed=8)
-    functional = model.functionals().difference(pairs, pairs)
+    functional = model._solved().functionals.difference(pairs, pairs)
     early = model.confidence_set.upper(*functional, max_steps=1)
     with pytest.warns(BoundConvergenceWarning, match="certified to"):
-        assert model.certified(early) is early
+        assert model._certified(early) is early
     status = model.status
     assert status is not None
     assert not status.converged
     assert status.gap == float(early.gap.amax())
     assert status.num_steps == 1
     # Not quite, but close enough for any purpose: no warning.
-    model.certified(early._replace(gap=1e-7 * torch.ones(4).double()))
+    model._certified(early._replace(gap=1e-7 * torch.ones(4).double()))
     assert model.status == (False, pytest.approx(1e-7), 1)
 
 
@@ -401,19 +405,23 @@ def test_there_is_no_posterior() -> None:
 
 
 def test_widths() -> None:
-    model = make_set()
-    pairs = POINTS.view(3, 2, 2)
-    assert model.duel_sigma(pairs).shape == (3,)
-    for kind in ("additive", "difference"):
-        asked = model.asked_duel_sigma(kernel=kind, penalty=0.3)  # type: ignore[arg-type]
-        assert asked.shape == (12,)
-        rows = model.blocks[0].items
-        for t in (0, 5, 11):
-            before = make_set(0, 0).condition_on_pairs(
-                model.items[rows[:t]], torch.ones(t).double()
-            )
-            alone = before.duel_sigma(model.items[rows[t]], kernel=kind, penalty=0.3)  # type: ignore[arg-type]
-            assert float(asked[t]) == pytest.approx(float(alone), abs=1e-9)
+    """Eq. (16) of Xu et al. (2024) by dense matrices."""
+    model, pairs = make_set(), POINTS.view(3, 2, 2)
+
+    def covariance(first: Tensor, second: Tensor) -> Tensor:
+        arms = zip(first.unbind(1), second.unbind(1), strict=True)
+        return sum(matern(a, b, lengthscale=lengthscales(2), outputscale=1.0) for a, b in arms)
+
+    asked = model.items[model.blocks[0].items]
+    inner = covariance(asked, asked) + torch.eye(12, dtype=torch.float64)
+    cross = covariance(pairs, asked)
+    explained = (cross * torch.linalg.solve(inner, cross.T).T).sum(-1)
+    expected = (covariance(pairs, pairs).diagonal() - explained).sqrt()
+    torch.testing.assert_close(model.duel_sigma(pairs), expected, atol=1e-9, rtol=0)
+    sequence = model.asked_duel_sigma()
+    for t in (0, 5, 11):
+        before = make_set(0, 0).condition_on_pairs(asked[:t], torch.ones(t).double())
+        assert float(sequence[t]) == pytest.approx(float(before.duel_sigma(asked[t])), abs=1e-9)
     # Answers do not matter, ties and repetitions do not either, but how often it was asked.
     tie = model.condition_on_pairs(pairs, torch.tensor([0.5, 0.0, 1.0]).double())
     win = model.condition_on_pairs(pairs, torch.ones(3).double())
@@ -446,10 +454,6 @@ def test_bad_points_are_named() -> None:
         for name in ("advantage", "duel_sigma"):
             with pytest.raises(ComparisonDataError, match="`X` row 3 is"):
                 getattr(model, name)(X.view(3, 2, 2))
-    with pytest.raises(ComparisonDataError, match="`kernel`"):
-        model.duel_sigma(POINTS.view(3, 2, 2), kernel="product")  # type: ignore[arg-type]
-    with pytest.raises(ComparisonDataError, match="`penalty`"):
-        model.asked_duel_sigma(penalty=0.0)
 
 
 # --------------------------------------------------------------- the norm bound
