@@ -24,7 +24,7 @@ from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.budgeted import Chosen, QueryRecord, exact
 from botorch_pref.study import Study
 from tests.contracts.strategy import StrategyContract, stored
-from tests.strategies.oracle import BOX, TABLE, answer, play
+from tests.strategies.budget import BOX, TABLE, answer, play
 
 ALL = (CompGPUCB, CostAwareKG)
 DESIGN: dict[str, Any] = {"num_initial_duels": 6, "num_initial_values": 3}

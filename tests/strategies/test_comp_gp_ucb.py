@@ -34,7 +34,7 @@ from botorch_pref.strategies.comp_gp_ucb import (
 from experiments.baselines import GPUCB, MFGPUCB
 from tests.contracts.strategy import stored
 from tests.models.common import rand
-from tests.strategies import oracle
+from tests.strategies import budget
 
 BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
 QUICK: dict[str, Any] = {"num_initial_duels": 6, "num_initial_values": 3, "budget": 6}
@@ -50,7 +50,7 @@ def on_items(**kwargs: Any) -> CompGPUCB:
 
 def on_table(**kwargs: Any) -> CompGPUCB:
     """Judged by the oracle's noisy judge, without a budget."""
-    design = {"choices": oracle.TABLE, "num_initial_duels": 8, "num_initial_values": 3}
+    design = {"choices": budget.TABLE, "num_initial_duels": 8, "num_initial_values": 3}
     return CompGPUCB(**{**design, **kwargs})
 
 
@@ -74,14 +74,7 @@ def answer(query: Query) -> float:
 
 
 def play(strategy: CompGPUCB, most: int = 1000) -> list[Query]:
-    queries: list[Query] = []
-    while not strategy.finished and len(queries) < most:
-        try:
-            queries.append(strategy.ask())
-        except UnsupportedError:
-            break
-        strategy.tell(queries[-1], answer(queries[-1]))
-    return queries
+    return budget.play(strategy, most, answer)
 
 
 def later(strategy: CompGPUCB) -> list[FilterRecord]:
@@ -149,7 +142,7 @@ def test_a_wide_gamma_and_a_wide_slack() -> None:
 def test_without_a_duel_the_prior_says_how_wide() -> None:
     """Property 12: above its width, one duel is asked, then values alone."""
     strategy = on_table(gamma=math.inf, num_initial_duels=0)
-    oracle.play(strategy, 3 + 4)
+    budget.play(strategy, 3 + 4)
     assert [record.kind for record in later(strategy)] == ["duel", "value", "value", "value"]
     assert later(strategy)[0].width == pytest.approx(0.5 * math.log(2) * math.sqrt(1 / 12))
 
@@ -305,7 +298,7 @@ def test_an_interrupted_choice_moves_nothing_on(monkeypatch: pytest.MonkeyPatch)
 def test_gamma_doubles_after_every_ten_duels() -> None:
     """Property 15."""
     strategy = on_table(gamma=1e-9, borda_slack=0.0, covar_module=known_kernel())
-    oracle.play(strategy, 11 + 25)
+    budget.play(strategy, 11 + 25)
     assert [record.kind for record in later(strategy)] == ["duel"] * 25
     for number, record in enumerate(later(strategy)):
         assert record.gamma == 1e-9 * 2 ** (number // 10)
@@ -316,7 +309,7 @@ def test_a_value_begins_the_count_again() -> None:
     strategy = on_table(
         gamma=0.12, gamma_streak=4, borda_slack=0.05, covar_module=known_kernel(0.3, 0.3)
     )
-    oracle.play(strategy, 11 + 36)
+    budget.play(strategy, 11 + 36)
     gamma, streak = 0.12, 0
     for record in later(strategy):
         assert record.gamma == gamma
@@ -331,7 +324,7 @@ def test_a_value_begins_the_count_again() -> None:
 
 def test_the_last_duel_of_phase_1_does_not_count_where_none_of_these_does() -> None:
     strategy = on_table(gamma=9.0, gamma_in_phase_1=False, gamma_streak=1)
-    oracle.play(strategy, 11 + 1)
+    budget.play(strategy, 11 + 1)
     assert strategy.schedule.phase == 2
     assert (strategy.schedule.gamma, strategy.schedule.streak) == (9.0, 0)
 
@@ -344,8 +337,9 @@ def test_gamma_follows_from_the_slack() -> None:
 
 def test_sets_are_nested_in_the_slack() -> None:
     """Property 16."""
-    strategy = on_table(bounds=oracle.BOX, choices=None)
-    oracle.play(strategy, 13)
+    domain: dict[str, Any] = {"bounds": budget.BOX, "choices": None}
+    strategy = on_table(**domain, num_initial_duels=80, covar_module=known_kernel())
+    budget.play(strategy, 85)
     step = strategy._step()
     bound, at = strategy._lower_bound(step, strategy.schedule), strategy.space.sample(2048, 0)
     with torch.no_grad():
@@ -362,7 +356,7 @@ def test_an_unknown_slack_grows_within_the_budget(ratio: int) -> None:
     """Property 16; with a limit that is reached at once it ends all the same."""
     options = {"borda_slack": 0.05, "slack_limit": 0.05 * ratio, "slack_factor": 2.0}
     strategy = on_table(gamma=1.0, budget="15.8", **options)
-    oracle.play(strategy)
+    budget.play(strategy)
     assert strategy.finished
     slacks = [record.slack for record in later(strategy) if record.kind == "value"]
     share = math.ceil(15 / (2 * max(1, math.ceil(math.log2(ratio)))))
@@ -391,13 +385,13 @@ def test_slack_doubles_after_its_share_of_values(ratio: int) -> None:
 def test_a_state_is_json_and_a_snapshot() -> None:
     """Infinite options and bounds have words; what is learnt later is not in it."""
     strategy = on_table(gamma=math.inf, borda_slack=math.inf)
-    oracle.play(strategy, 13)
+    budget.play(strategy, 13)
     state = strategy.state_dict()
     text = json.dumps(state, allow_nan=False)
     read: Any = stored(strategy)
     assert (read.gamma, read.borda_slack) == (math.inf, math.inf)
     assert repr(read.records) == repr(strategy.records)
-    assert oracle.play(read, 2) == oracle.play(strategy, 2)
+    assert budget.play(read, 2) == budget.play(strategy, 2)
     assert json.dumps(state, allow_nan=False) == text
 
 
@@ -457,13 +451,13 @@ def regression(items: Any, targets: Any, at: Any, fit: dict[str, Any], noise: fl
 
     def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         gap = ((a[:, None] - b[None]) ** 2).sum(-1)
-        return float(fit["outputscale"]) * np.exp(-0.5 * gap / np.squeeze(fit["lengthscale"]) ** 2)
+        return fit["outputscale"] * np.exp(-0.5 * gap / fit["lengthscale"] ** 2)
 
     noisy = covariance(items, items) + noise * np.eye(len(items))
     cross = covariance(items, at)
     solved = np.linalg.solve(noisy, cross)
-    mean = float(fit["mean"]) + solved.T @ (targets - float(fit["mean"]))
-    return mean, float(fit["outputscale"]) - (cross * solved).sum(0)
+    mean = fit["mean"] + solved.T @ (targets - fit["mean"])
+    return mean, fit["outputscale"] - (cross * solved).sum(0)
 
 
 def unit(items: Tensor) -> np.ndarray:
@@ -478,7 +472,14 @@ def told(queries: list[Query], kind: type) -> tuple[np.ndarray, np.ndarray]:
 
 
 def learnt(strategy: CompGPUCB) -> dict[str, Any]:
-    return {kind: oracle.fitted(strategy, kind) for kind in ("duels", "values")}
+    """The hyperparameters of both models."""
+    fits = {}
+    for kind, model in (("duels", strategy.duels.model()), ("values", strategy.values.model())):
+        kernel = model.covar_module
+        found = (kernel.base_kernel.lengthscale, kernel.outputscale, model.mean_module.constant)
+        numbers = [float(number.detach()) for number in found]
+        fits[kind] = dict(zip(("lengthscale", "outputscale", "mean"), numbers, strict=True))
+    return fits
 
 
 def test_values_are_learnt_as_the_formula_has_it() -> None:

@@ -16,7 +16,7 @@ from botorch_pref.queries import Evaluate
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.regression import Regression, fit_exactly, standardised_gp
 from tests.models.common import rand
-from tests.strategies.oracle import BOX
+from tests.strategies.budget import BOX
 
 SPACE = SearchSpace(BOX)
 

@@ -1,0 +1,47 @@
+"""A noisy judge of two hills, and a run until nothing can be paid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.queries import Evaluate, Query
+from botorch_pref.randomness import derive_uniform
+from botorch_pref.strategies import BudgetedStrategy
+from tests.models.common import rand
+
+TABLE = rand(40, 2, seed=8)
+BOX = torch.tensor([[0.0, -0.2], [1.2, 1.0]], dtype=torch.float64)
+
+
+def worth(items: Tensor) -> Tensor:
+    """Two hills, the higher one, of about 1, near (0.7, 0.3)."""
+    first = torch.exp(-(items - torch.tensor([0.7, 0.3])).square().sum(-1) / 0.1)
+    second = torch.exp(-(items - torch.tensor([0.2, 0.8])).square().sum(-1) / 0.05)
+    return first + 0.8 * second
+
+
+def answer(query: Query) -> float:
+    """Values without noise; duels that err by chance, the same at every call."""
+    values = worth(query.items)
+    if isinstance(query, Evaluate):
+        return float(values)
+    chance = derive_uniform(0, "judge", query.id)
+    return float(chance < torch.sigmoid(6 * (values[0] - values[1])))
+
+
+def play(
+    strategy: BudgetedStrategy, most: int = 1000, judge: Callable[[Query], float] = answer
+) -> list[Query]:
+    """Ask and answer until nothing can be paid, or so often."""
+    queries: list[Query] = []
+    while not strategy.finished and len(queries) < most:
+        try:
+            queries.append(strategy.ask())
+        except UnsupportedError:
+            break
+        strategy.tell(queries[-1], judge(queries[-1]))
+    return queries
