@@ -13,7 +13,7 @@ from botorch_pref.acquisition.base import (
     checked_item,
     difference_moments,
 )
-from botorch_pref.models.moments import safe_deviation
+from botorch_pref.kernels.evaluation import safe_deviation
 
 
 class AdvantageUCB(ItemAcquisitionFunction):

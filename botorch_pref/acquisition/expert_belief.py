@@ -21,7 +21,7 @@ from botorch_pref.acquisition.base import (
 )
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.models.moments import safe_deviation
+from botorch_pref.kernels.evaluation import safe_deviation
 
 
 class ExpertBelief(Module):

@@ -21,8 +21,7 @@ from botorch_pref.acquisition.base import (
     link_of,
 )
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.kernels.dense import dense_covariance
-from botorch_pref.models.moments import safe_deviation
+from botorch_pref.kernels.evaluation import dense_covariance, safe_deviation
 
 _CHUNK = 128  # leaders whose joint posterior with the followers is worth a call
 

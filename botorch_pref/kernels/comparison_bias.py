@@ -1,4 +1,4 @@
-r"""A utility and what judges of duels see of it, which may not be the same."""
+r"""A utility and the biased view of it by which duels are decided."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.kernels.base import WrappingKernel
+from botorch_pref.kernels.pairs import WrappingKernel
 
 DEFAULT_BIAS = 0.01
 _PRIOR_DEVIATION = 1.0
@@ -82,19 +82,9 @@ class ComparisonBiasKernel(WrappingKernel):
         value = torch.as_tensor(value, dtype=like.dtype, device=like.device).expand_as(like)
         self.initialize(raw_bias=self.raw_bias_constraint.inverse_transform(value))
 
-    def forward(
-        self,
-        x1: Tensor,
-        x2: Tensor,
-        diag: bool = False,
-        last_dim_is_batch: bool = False,
-        **params: Any,
-    ) -> Tensor:
-        r"""The covariance of ``x1: ... x n x (d + 1)`` and ``x2: ... x m x (d + 1)``.
-
-        Returns:
-            ``... x n x m`` covariances, or ``... x n`` with ``diag``.
-        """
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """``... x n x m`` covariances of ``... x (d + 1)`` inputs; ``... x n`` with ``diag``."""
+        params.pop("last_dim_is_batch", None)
         covariance = to_dense(self.base_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params))
         fixed = self.fixed_bias  # which is not sent to a device
         bias = self.bias.to(covariance) if fixed is None else covariance.new_full((), fixed)

@@ -28,7 +28,7 @@ from botorch_pref.data.checks import (
     refuse,
 )
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.models.moments import safe_deviation
+from botorch_pref.kernels.evaluation import safe_deviation
 
 ANSWER_VARIANCE = 0.25  # what no answer of 0 or 1 exceeds
 _PRIOR_MEAN = 0.5  # of the wins of random items against each other, whatever the judge

@@ -18,8 +18,9 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 from torch.nn import Parameter
 
-from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import checked_positive
+from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError
 
 _ITEM = (1.0,)

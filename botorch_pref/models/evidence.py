@@ -12,7 +12,7 @@ from torch.autograd import Function
 
 from botorch_pref.inference import Observations, System, choose_system, log_evidence
 from botorch_pref.inference.evidence import refuse_second_derivatives
-from botorch_pref.kernels.dense import KernelFunction
+from botorch_pref.kernels.evaluation import KernelFunction
 
 _CACHED_ENTRIES = 2**20  # of a batch of matrices on a CPU: beyond these 8 MiB a loop is faster
 # Kernels that are functions of inputs and parameters alone; others look at the batch shape

@@ -13,7 +13,7 @@ from torch import Size, Tensor
 from torch.nn import Parameter
 
 from botorch_pref.data.blocks import match_items
-from botorch_pref.kernels.dense import KernelFunction
+from botorch_pref.kernels.evaluation import KernelFunction
 from botorch_pref.randomness import derive_seed
 
 _CANDIDATES = 4096  # of which the inducing items are chosen

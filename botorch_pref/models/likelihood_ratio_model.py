@@ -31,7 +31,7 @@ from botorch_pref.data.checks import (
 from botorch_pref.exceptions import BoundConvergenceWarning, ComparisonDataError, UnsupportedError
 from botorch_pref.inference import Observations
 from botorch_pref.kernels import AdditivePairKernel, dueling_variance
-from botorch_pref.kernels.dense import dense_covariance
+from botorch_pref.kernels.evaluation import dense_covariance
 from botorch_pref.likelihood_ratio import (
     FINAL,
     Bound,
@@ -47,8 +47,7 @@ from botorch_pref.likelihood_ratio.program import FLOOR
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule
 from botorch_pref.likelihood_ratio.theory import sequential_deviations
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.models.base import map_tensors
-from botorch_pref.models.cache import HyperparameterCache
+from botorch_pref.models.base import HyperparameterCache, map_tensors
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.links import checked_link
 from botorch_pref.models.preference_gp import as_comparisons

@@ -21,7 +21,6 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
 from torch.nn import Module
 
-from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import (
     check_count,
     check_items,
@@ -32,10 +31,11 @@ from botorch_pref.data.checks import (
     finite,
     refuse,
 )
-from botorch_pref.data.comparisons import expanded
+from botorch_pref.data.comparisons import Comparisons, expanded
+from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import InducingSystem, Observations, System
-from botorch_pref.kernels import dueling_variance
+from botorch_pref.kernels.evaluation import dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.base import LaplaceGP, Observed
 from botorch_pref.models.calibration import calibration_of

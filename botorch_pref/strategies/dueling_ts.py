@@ -15,8 +15,8 @@ from botorch_pref.acquisition.base import (
     difference_moments,
     link_of,
 )
+from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.moments import safe_deviation
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.utility import (
     ArmPath,

@@ -17,8 +17,8 @@ from botorch_pref.acquisition.base import (
     link_of,
 )
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.models import PreferenceGP
-from botorch_pref.models.moments import safe_deviation
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.utility import (
     ModelOptions,

@@ -32,9 +32,9 @@ from botorch_pref.inference.finite import (
     argmax_with_random_ties,
     checked_regularizer,
 )
+from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models import PreferenceGP
-from botorch_pref.models.moments import safe_deviation
 from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space import SearchSpace

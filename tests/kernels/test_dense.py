@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.kernels.dense import KernelFunction, dense_covariance
+from botorch_pref.kernels.evaluation import KernelFunction, dense_covariance
 
 SIZES = (5, 4)
 

@@ -1,9 +1,11 @@
-r"""Kernels evaluated at once."""
+r"""Kernels as plain tensors: covariances, variances of differences, functions of parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import torch
 from gpytorch import settings
 from gpytorch.kernels import Kernel
 from linear_operator import to_dense
@@ -17,8 +19,7 @@ def dense_covariance(
 ) -> Tensor:
     r"""The covariance of points as a plain tensor.
 
-    A lazily evaluated kernel, GPyTorch's default, costs a fifth more where points are few, and
-    serves nothing where all of it is wanted.
+    A lazily evaluated kernel, GPyTorch's default, costs a fifth more where points are few.
 
     Args:
         kernel: Any kernel.
@@ -32,6 +33,30 @@ def dense_covariance(
     with settings.lazily_evaluate_kernels(False):
         covariance: Tensor = to_dense(kernel(left, right, diag=diag))
         return covariance
+
+
+def dueling_variance(base_kernel: Kernel, first: Tensor, second: Tensor, **params: Any) -> Tensor:
+    r"""``k(z, z)``, the prior variance of ``f(x) - f(x')``, with all its digits.
+
+    Args:
+        base_kernel: A kernel over items.
+        first: ``... x n x d``-dim first items.
+        second: ``... x n x d``-dim second items.
+        **params: Passed to the base kernel.
+
+    Returns:
+        ``... x n``-dim variances, from distances that are not expanded into squares.
+    """
+    own = to_dense(base_kernel(first, first, diag=True, **params))
+    own = own + to_dense(base_kernel(second, second, diag=True, **params))
+    cross = to_dense(base_kernel(first, second, diag=True, **params))
+    return (own - 2.0 * cross).clamp_min(0.0)
+
+
+def safe_deviation(variance: Tensor) -> Tensor:
+    r"""The square root of ``...``-dim variances, of gradient zero where they are zero."""
+    positive = variance > 0
+    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
 
 
 class KernelFunction:

@@ -1,0 +1,234 @@
+r"""Kernels over pairs of items: the dueling kernel and POP-BO's additive one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
+from gpytorch.kernels import Kernel
+from linear_operator import to_dense
+from torch import Size, Tensor
+
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.kernels.evaluation import dueling_variance
+
+
+class WrappingKernel(Kernel):
+    r"""A kernel built from one other, without a batch of its own."""
+
+    has_lengthscale = False
+
+    def __init__(
+        self,
+        base_kernel: Kernel,
+        active_dims: Sequence[int] | Tensor | None = None,
+    ) -> None:
+        super().__init__(active_dims=active_dims)
+        self.base_kernel = base_kernel
+
+    @property
+    def is_stationary(self) -> bool:
+        """False, as the value at an input and itself depends on the input."""
+        return False
+
+    # One set apart from the base kernel's would go stale under ``expand_batch`` and indexing;
+    # and GPyTorch asks many times a call, and would search all modules each time.
+    @property
+    def batch_shape(self) -> Size:
+        """The batch shape of the base kernel."""
+        return self.base_kernel.batch_shape
+
+    @batch_shape.setter
+    def batch_shape(self, val: Size) -> None:
+        self.base_kernel.batch_shape = val
+
+    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
+        """The base kernel alone; it recurses into its own sub-kernels itself."""
+        yield "base_kernel", self.base_kernel
+
+
+class PairKernel(WrappingKernel):
+    r"""A kernel over pairs ``[x, x']`` built from a base kernel over items.
+
+    Inputs are ``... x n x 2d``: the ``d`` columns of the first item, then those of
+    the second. ``active_dims`` of this kernel index the ``2d`` pair columns, those of
+    the base kernel the ``d`` item dimensions. The batch shape is the base kernel's.
+    """
+
+    def expand_batch(self, *sizes: Size | tuple[int, ...] | int) -> Kernel:
+        """This kernel with its parameters expanded to a batch shape."""
+        new_kernel = self._without_active_dims()
+        new_kernel.base_kernel = new_kernel.base_kernel.expand_batch(*sizes)
+        return self._with_my_active_dims(new_kernel)
+
+    def __getitem__(self, index: Any) -> Kernel:
+        """This kernel for a part of its batch."""
+        if len(self.batch_shape) == 0:
+            return self
+        new_kernel = self._without_active_dims()
+        new_kernel.base_kernel = new_kernel.base_kernel[index]
+        return self._with_my_active_dims(new_kernel)
+
+    def __call__(
+        self,
+        x1: Tensor,
+        x2: Tensor | None = None,
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
+    ) -> Any:
+        """See :meth:`gpytorch.kernels.Kernel.__call__`.
+
+        Raises:
+            UnsupportedError: If ``last_dim_is_batch`` is set.
+        """
+        self._refuse_last_dim_is_batch(last_dim_is_batch)
+        return super().__call__(x1, x2, diag=diag, **params)
+
+    def _without_active_dims(self) -> PairKernel:
+        # GPyTorch indexes and expands every buffer as if it were a parameter, and
+        # ``active_dims`` is a buffer without a batch.
+        new_kernel = deepcopy(self)
+        for module in new_kernel.modules():
+            if isinstance(module, Kernel):
+                module.active_dims = None
+        return new_kernel
+
+    def _with_my_active_dims(self, new_kernel: PairKernel) -> PairKernel:
+        # By name: modules that two constraints share are no longer shared in a copy.
+        for name, module in new_kernel.named_modules(remove_duplicate=False):
+            if isinstance(module, Kernel):
+                module.active_dims = self.get_submodule(name).active_dims
+        return new_kernel
+
+    def _refuse_last_dim_is_batch(self, asked: bool) -> None:
+        if asked:
+            raise UnsupportedError(
+                f"{type(self).__name__} does not support last_dim_is_batch: a single "
+                "column is not a pair. Give the base kernel additive structure instead."
+            )
+
+
+class AdditivePairKernel(PairKernel):
+    r"""``k((x, x'), (w, w')) = k(x, w) + k(x', w')``.
+
+    The covariance of ``f(x) + g(x')`` for independent ``f, g ~ GP(0, k)``: a function
+    of the pair without antisymmetry, so it models order effects (which slot is
+    favoured), but not cycles. See Xu et al., *Principled Preferential Bayesian
+    Optimization* (ICML 2024).
+
+    Example:
+        >>> kernel = AdditivePairKernel(MaternKernel(ard_num_dims=3))
+        >>> covariance = kernel(torch.rand(10, 6, dtype=torch.float64))
+    """
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """``... x n x m`` covariances of pairs, or ``... x n`` with ``diag``."""
+        self._refuse_last_dim_is_batch(params.pop("last_dim_is_batch", False))
+        first1, second1 = split_pair(x1)
+        first2, second2 = split_pair(x2)
+        k = self.base_kernel
+        first = to_dense(k(first1, first2, diag=diag, **params))
+        return first + to_dense(k(second1, second2, diag=diag, **params))
+
+
+class DuelingKernel(PairKernel):
+    r"""``k((x,x'),(w,w')) = k(x,w) + k(x',w') - k(x,w') - k(x',w)``.
+
+    The covariance of ``h(x, x') = f(x) - f(x')`` for ``f ~ GP(0, k)``: eq. (4) of
+    Lazzaro et al., *A Finite Time Analysis of Thompson Sampling for Bayesian
+    Optimization with Preferential Feedback* (2026). Swapping the items of a pair flips
+    the sign exactly, and ``k(z, z)`` keeps its digits for near-identical items.
+
+    Example:
+        >>> kernel = DuelingKernel(MaternKernel(ard_num_dims=3))
+        >>> covariance = kernel(torch.rand(10, 6, dtype=torch.float64))
+    """
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """``... x n x m`` covariances of pairs, or ``... x n`` with ``diag``."""
+        self._refuse_last_dim_is_batch(params.pop("last_dim_is_batch", False))
+        same = same_inputs(x1, x2)
+        pairs1, sign1 = _ordered(x1)
+        pairs2, sign2 = (pairs1, sign1) if same else _ordered(x2)
+        if not diag:
+            return self._full(pairs1, sign1, pairs2, sign2, **params)
+        if same or same_inputs(pairs1, pairs2):
+            return sign1 * sign2 * dueling_variance(self.base_kernel, *split_pair(pairs1), **params)
+        first1, second1 = split_pair(pairs1)
+        first2, second2 = split_pair(pairs2)
+        k = self.base_kernel
+        near = to_dense(k(first1, first2, diag=True, **params)) - to_dense(
+            k(first1, second2, diag=True, **params)
+        )
+        far = to_dense(k(second1, first2, diag=True, **params)) - to_dense(
+            k(second1, second2, diag=True, **params)
+        )
+        return sign1 * sign2 * (near - far)
+
+    def _full(
+        self,
+        pairs1: Tensor,
+        sign1: Tensor,
+        pairs2: Tensor,
+        sign2: Tensor,
+        **params: Any,
+    ) -> Tensor:
+        items1 = torch.cat(split_pair(pairs1), dim=-2)  # shape: (..., 2n, d)
+        same = same_inputs(pairs1, pairs2)
+        items2 = items1 if same else torch.cat(split_pair(pairs2), dim=-2)
+        covar = to_dense(self.base_kernel(items1, items2, **params))
+        # Distances come from a quadratic expansion, which takes an item for a near
+        # neighbour of its equal in another row: a kernel with a kink at zero shows it.
+        equal = (items1.unsqueeze(-2) == items2.unsqueeze(-3)).all(dim=-1)
+        own = to_dense(self.base_kernel(items1, items1, diag=True, **params))
+        covar = torch.where(equal, own.unsqueeze(-1), covar)
+        near = covar[..., : pairs1.shape[-2], :] - covar[..., pairs1.shape[-2] :, :]
+        covar = near[..., : pairs2.shape[-2]] - near[..., pairs2.shape[-2] :]
+        if same:
+            # That expansion also loses the digits of a small distance, which is all
+            # that is left on the diagonal.
+            diagonal = dueling_variance(self.base_kernel, *split_pair(pairs1), **params)
+            covar = torch.diagonal_scatter(
+                covar, diagonal.expand(covar.shape[:-1]), dim1=-2, dim2=-1
+            )
+        return sign1.unsqueeze(-1) * sign2.unsqueeze(-2) * covar
+
+
+def _ordered(pairs: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Each pair with its lexicographically smaller item first, and the sign of that.
+
+    Evaluating the base kernel on ordered pairs alone makes the antisymmetry exact:
+    both orders of a pair go through the very same floating-point operations.
+    """
+    first, second = split_pair(pairs)
+    differs = (first != second).to(pairs.dtype)
+    leading = differs.argmax(dim=-1, keepdim=True)  # the first column that differs
+    swap = first.gather(-1, leading) > second.gather(-1, leading)  # shape: (..., n, 1)
+    ordered = torch.where(swap, torch.cat([second, first], dim=-1), pairs)
+    sign = torch.ones_like(pairs[..., 0]).masked_fill(swap.squeeze(-1), -1.0)
+    return ordered, sign
+
+
+def split_pair(pairs: Tensor) -> tuple[Tensor, Tensor]:
+    r"""The first and the second items of ``pairs: ... x n x 2d``, each ``... x n x d``.
+
+    Raises:
+        BotorchTensorDimensionError: If the number of columns is odd.
+    """
+    columns = pairs.shape[-1]
+    if columns % 2:
+        raise BotorchTensorDimensionError(
+            "A kernel over pairs needs an even number of columns, the first item's and "
+            f"then the second's, but got {columns}."
+        )
+    first, second = pairs.split(columns // 2, dim=-1)
+    return first, second
+
+
+def same_inputs(x1: Tensor, x2: Tensor) -> bool:
+    """Whether both arguments of a kernel are one and the same set of pairs."""
+    return x1 is x2 or (x1.shape == x2.shape and torch.equal(x1, x2))
