@@ -146,8 +146,8 @@ class ThermalComfort(PreferenceProblem):
     clo, the fixed values, the utility and its scale are this package's own choice.
 
     The best items, of utility ``-5 / standard_deviation``, are those with a vote of 0. They
-    are a whole surface (in two dimensions a curve), so a recommendation is to be judged by
-    its utility, never by its distance to one of ``optimizers``, which are examples.
+    are a whole surface (in two dimensions a curve), so a recommendation is as good as
+    its utility, never as its distance to one of ``optimizers``, which are examples.
 
     Attributes:
         variables: The names of an item's entries.

@@ -12,6 +12,7 @@ and no space if it sets ``bounds`` or ``choices``.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,10 +23,16 @@ import torch
 from tqdm import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import PreferenceProblem
+from botorch_pref.problems import LogisticJudge, PreferenceProblem
 from botorch_pref.runner.history import typed
-from botorch_pref.runner.run import JudgeFactory, ProblemFactory, Run, StrategyFactory, planned_runs
-from botorch_pref.runner.simulation import Link, Record
+from botorch_pref.runner.run import (
+    JudgeFactory,
+    ProblemFactory,
+    Run,
+    StrategyFactory,
+    unwrapped,
+)
+from botorch_pref.runner.simulation import Link, Record, checked_count
 from botorch_pref.runner.store import Store, shared_settings
 
 _FIRST = [
@@ -89,8 +96,22 @@ def run_experiment(
             another experiment.
         RunError: If a run failed; names strategy and seed. Finished runs stay in the folder.
     """
-    options = (recommend_every, link, evaluations, record)
-    runs = planned_runs(problem, strategies, horizon, seeds, judge, *options)
+    horizon = checked_count("horizon", horizon)
+    recommend_every = checked_count("recommend_every", recommend_every)
+    if evaluations is not None:
+        evaluations = checked_count("evaluations", evaluations)
+    if not callable(problem):
+        raise UnsupportedError(f"problem must be a problem, or make one, got {problem!r}.")
+    if judge is not None and not callable(judge):
+        raise UnsupportedError(f"judge must make a judge, or be None, got {judge!r}.")
+    judge = LogisticJudge if judge is None else judge
+    further = (horizon, recommend_every, judge, link, evaluations, record)
+    numbers = _checked_seeds(seeds)
+    runs = [
+        Run(problem, name, factory, seed, *further)
+        for name, factory in _named(strategies).items()
+        for seed in numbers
+    ]
     if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs == 0):
         raise UnsupportedError(f"n_jobs must be a whole number but 0, or None, got {n_jobs!r}.")
     settings = shared_settings(runs[0])
@@ -133,6 +154,42 @@ def _simulate(number: int, run: Run, store: Store | None) -> _Finished:
     if store is not None and saved:
         store.save(run, table)
     return number, table, saved
+
+
+def _named(strategies: object) -> dict[str, StrategyFactory]:
+    """The factories by name."""
+    if isinstance(strategies, Mapping):
+        named = dict(strategies)
+    else:
+        factories = [*strategies] if isinstance(strategies, Iterable) else []
+        names = [getattr(unwrapped(factory)[0], "__name__", None) for factory in factories]
+        named = dict(zip(names, factories, strict=True))
+        if len(named) < len(names):
+            raise UnsupportedError(f"strategies: {names} are not different; give a mapping.")
+    known = all(isinstance(name, str) and name for name in named)
+    if not named or not known or not all(map(callable, named.values())):
+        raise UnsupportedError(
+            "strategies must make strategies, at least one, by name or in a row and with names of "
+            f"their own, got {strategies!r}."
+        )
+    return named
+
+
+def _checked_seeds(seeds: object) -> list[int]:
+    """The seeds, in rising order."""
+    try:
+        if isinstance(seeds, Iterable):
+            numbers = sorted(map(operator.index, seeds))
+        else:
+            numbers = [*range(operator.index(seeds))]  # type: ignore[arg-type]
+    except TypeError:
+        numbers = []
+    if not numbers or numbers[0] < 0 or len({*numbers}) < len(numbers):
+        raise UnsupportedError(
+            "seeds must be different whole numbers, at least 0, or how many of them, at least 1, "
+            f"got {seeds!r}."
+        )
+    return numbers
 
 
 def _tidy(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -1,12 +1,11 @@
-r"""The runs of an experiment: one strategy under one seed each, on one thread."""
+r"""One run of an experiment: one strategy under one seed, on one thread."""
 
 from __future__ import annotations
 
 import inspect
 import math
-import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,14 +16,12 @@ import torch
 from botorch.exceptions.errors import BotorchError
 from threadpoolctl import threadpool_limits
 
-from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import LogisticJudge, PreferenceProblem
+from botorch_pref.problems import PreferenceProblem
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.simulation import (
     Judge,
     Link,
     Record,
-    checked_count,
     simulate,
 )
 from botorch_pref.space import SearchSpace
@@ -138,7 +135,7 @@ def build_strategy(
     """
     given = {"seed": seed, "horizon": horizon}
     options: dict[str, Any] = {name: x for name, x in given.items() if _takes(factory, name)}
-    bound = _unwrapped(factory)[1]
+    bound = unwrapped(factory)[1]
     if _takes(factory, "space") and not {"bounds", "choices"} & bound:
         options["space"] = SearchSpace(problem.bounds, problem.choices)
     if "problem" in inspect.signature(factory).parameters and "problem" not in bound:
@@ -146,80 +143,7 @@ def build_strategy(
     return factory(**options)
 
 
-def planned_runs(
-    problem: PreferenceProblem | ProblemFactory,
-    strategies: Mapping[str, StrategyFactory] | Iterable[StrategyFactory],
-    horizon: int,
-    seeds: int | Iterable[int],
-    judge: JudgeFactory | None,
-    recommend_every: int,
-    link: Link,
-    evaluations: int | None = None,
-    record: Record | None = None,
-) -> list[Run]:
-    """All runs of the first strategy, by rising seed, then those of the next; checked."""
-    horizon = checked_count("horizon", horizon)
-    recommend_every = checked_count("recommend_every", recommend_every)
-    if not callable(problem):
-        raise UnsupportedError(f"problem must be a problem, or make one, got {problem!r}.")
-    if judge is not None and not callable(judge):
-        raise UnsupportedError(f"judge must make a judge, or be None, got {judge!r}.")
-    judge = LogisticJudge if judge is None else judge
-    counted = (None if evaluations is None else checked_count("evaluations", evaluations), record)
-    numbers = _checked_seeds(seeds)
-    return [
-        Run(problem, name, factory, seed, horizon, recommend_every, judge, link, *counted)
-        for name, factory in _named(strategies).items()
-        for seed in numbers
-    ]
-
-
-def _named(strategies: object) -> dict[str, StrategyFactory]:
-    """The factories by name."""
-    named: dict[Any, Any] = {}
-    if isinstance(strategies, Mapping):
-        named = dict(strategies)
-    elif isinstance(strategies, Iterable):
-        for factory in strategies:
-            name = getattr(_unwrapped(factory)[0], "__name__", None)
-            if name is None or name in named:
-                why = "has no name" if name is None else f"is not the only {name!r}"
-                raise UnsupportedError(
-                    f"strategies: {factory!r} {why}; give a mapping of names to factories."
-                )
-            named[name] = factory
-    if not named:
-        raise UnsupportedError(
-            f"strategies must be factories, at least one, by name or in a row, got {strategies!r}."
-        )
-    for name, factory in named.items():
-        if not isinstance(name, str) or not name:
-            raise UnsupportedError(f"strategies: a name must be a string, got {name!r}.")
-        if not callable(factory):
-            raise UnsupportedError(
-                f"strategies: {name!r} must make a strategy, not be one, got {factory!r}."
-            )
-    return named
-
-
-def _checked_seeds(seeds: object) -> list[int]:
-    """The seeds, in rising order."""
-    try:
-        if isinstance(seeds, Iterable):
-            numbers = sorted(map(operator.index, seeds))
-        else:
-            numbers = [*range(operator.index(seeds))]  # type: ignore[arg-type]
-    except TypeError:
-        numbers = []
-    if not numbers or numbers[0] < 0 or len({*numbers}) < len(numbers):
-        raise UnsupportedError(
-            "seeds must be different whole numbers, at least 0, or how many of them, at least 1, "
-            f"got {seeds!r}."
-        )
-    return numbers
-
-
-def _unwrapped(factory: StrategyFactory) -> tuple[Callable[..., Any], set[str]]:
+def unwrapped(factory: StrategyFactory) -> tuple[Callable[..., Any], set[str]]:
     """What a partial calls, and the arguments that it sets."""
     if not isinstance(factory, partial):
         return factory, set()
@@ -229,7 +153,7 @@ def _unwrapped(factory: StrategyFactory) -> tuple[Callable[..., Any], set[str]]:
 
 def _takes(factory: StrategyFactory, name: str) -> bool:
     """Whether an argument is to be given to a factory."""
-    function, bound = _unwrapped(factory)
+    function, bound = unwrapped(factory)
     if name in bound:
         return False
     signatures = [inspect.signature(factory)]

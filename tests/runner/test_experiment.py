@@ -11,7 +11,7 @@ import torch
 from joblib.parallel import ThreadingBackend
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import Ackley, PreferenceProblem
+from botorch_pref.problems import Ackley, PreferenceProblem, get_problem
 from botorch_pref.queries import Duel
 from botorch_pref.runner import RunError, run_experiment
 from botorch_pref.strategies import PFTS
@@ -168,10 +168,37 @@ def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("n_jobs", [0, 1.5, "2"])
-def test_bad_n_jobs(n_jobs: Any) -> None:
-    with pytest.raises(UnsupportedError, match="n_jobs must be a whole number but 0, or None"):
-        play(n_jobs=n_jobs)
+def test_seeds_come_in_any_form_and_names_from_factories() -> None:
+    for seeds in ((1, 0), torch.arange(2), iter([0, 1]), pd.Series([0, 1]), 2):
+        table = play([RandomPairs, partial(RandomValues, seed=1)], 1, seeds)
+        assert table["seed"].tolist() == [0, 1, 0, 1]
+        assert table["strategy"].unique().tolist() == ["RandomPairs", "RandomValues"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"horizon": 0}, "horizon must be a whole number"),
+        ({"recommend_every": 0}, "recommend_every must be"),
+        ({"n_jobs": 0}, "n_jobs must be a whole number but 0, or None"),
+        ({"n_jobs": 1.5}, "n_jobs must be a whole number but 0, or None"),
+        ({"seeds": 0}, "seeds must be different whole numbers"),
+        ({"seeds": [1, 1]}, "seeds must be"),
+        ({"seeds": [0, -1]}, "seeds must be"),
+        ({"seeds": None}, "seeds must be"),
+        ({"strategies": 3}, "strategies must make strategies"),
+        ({"strategies": "pf-ts"}, "strategies: .* are not different"),
+        ({"strategies": [RandomPairs, RandomPairs]}, "strategies: .* are not different"),
+        ({"strategies": {"": PFTS}}, "strategies must make strategies"),
+        ({"strategies": {"a": PFTS(choices=torch.rand(3, 1))}}, "strategies must make strategies"),
+        ({"problem": "ackley"}, "problem must be a problem"),
+        ({"problem": get_problem("michalewicz", dim=3)}, "michalewicz with dim=3 does not know"),
+        ({"judge": 3}, "judge must make a judge"),
+    ],
+)
+def test_bad_arguments(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        play(**wrong)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

@@ -8,20 +8,17 @@ import pandas as pd
 import pytest
 import torch
 
-from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import (
     Ackley,
     Catalyst,
     LogisticJudge,
     PreferenceProblem,
-    get_problem,
 )
 from botorch_pref.runner import RunError, num_threads, run, simulate
-from botorch_pref.runner.run import Run, build_strategy, planned_runs
-from botorch_pref.runner.store import shared_settings
+from botorch_pref.runner.run import Run, build_strategy
 from botorch_pref.strategies import PFTS
 from tests.models.common import ONE_THREAD, Limits
-from tests.runner.common import Failing, RandomPairs, catalyst_of
+from tests.runner.common import Failing, RandomPairs
 
 
 class Base:
@@ -170,77 +167,3 @@ def test_a_run_uses_one_thread_and_gives_the_others_back(monkeypatch: pytest.Mon
     finally:
         torch.set_num_threads(before)
     assert {*used} == {1}
-
-
-# The runs of an experiment.
-
-
-def planned(**options: Any) -> list[Run]:
-    defaults = {
-        "problem": Ackley(num_choices=12),
-        "strategies": {"pf-ts": PFTS, "random": RandomPairs},
-        "horizon": 6,
-        "seeds": 3,
-        "judge": None,
-        "recommend_every": 1,
-        "link": torch.sigmoid,
-    }
-    return planned_runs(**(defaults | options))
-
-
-def test_every_strategy_runs_under_every_seed() -> None:
-    runs = planned(seeds=[5, 0])
-    keys = [(run.strategy, run.seed) for run in runs]
-    assert keys == [("pf-ts", 0), ("pf-ts", 5), ("random", 0), ("random", 5)]
-    assert {run.judge for run in runs} == {LogisticJudge}
-    assert {run.factory for run in runs} == {PFTS, RandomPairs}
-
-
-def test_settings_tell_experiments_apart() -> None:
-    settings = [
-        shared_settings(planned(**options)[0])
-        for options in (
-            {},
-            {"horizon": 7},
-            {"recommend_every": 2},
-            {"problem": Ackley(num_choices=13)},
-            {"problem": Ackley(num_choices=12, utility_scale=3.0)},
-            {"problem": catalyst_of},
-            {"judge": partial(LogisticJudge, value_noise=2.0)},
-            {"link": torch.special.ndtr},
-        )
-    ]
-    assert all(settings.count(one) == 1 for one in settings)
-    assert shared_settings(planned(seeds=[8])[0]) == settings[0]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"horizon": 0}, "horizon must be a whole number"),
-        ({"recommend_every": 0}, "recommend_every must be"),
-        ({"seeds": 0}, "seeds must be different whole numbers"),
-        ({"seeds": [1, 1]}, "seeds must be"),
-        ({"seeds": [0, -1]}, "seeds must be"),
-        ({"seeds": None}, "seeds must be"),
-        ({"strategies": {}}, "strategies must be factories"),
-        ({"strategies": 3}, "strategies must be factories"),
-        (
-            {"strategies": [RandomPairs, RandomPairs]},
-            "strategies: .* is not the only 'RandomPairs'",
-        ),
-        ({"strategies": "pf-ts"}, "strategies: 'p' has no name"),
-        ({"strategies": {"": PFTS}}, "strategies: a name must be a string"),
-        ({"strategies": {"a": PFTS(choices=torch.rand(3, 1))}}, "'a' must make a strategy"),
-        ({"problem": "ackley"}, "problem must be a problem"),
-        ({"judge": 3}, "judge must make a judge"),
-    ],
-)
-def test_bad_arguments(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(UnsupportedError, match=message):
-        planned(**wrong)
-
-
-def test_a_problem_that_does_not_know_its_maximum() -> None:
-    with pytest.raises(UnsupportedError, match="michalewicz with dim=3 does not know"):
-        shared_settings(planned(problem=get_problem("michalewicz", dim=3))[0])
