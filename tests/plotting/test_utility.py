@@ -110,15 +110,6 @@ def test_relative_to_what() -> None:
     assert len(lines(drawn)["asked items"]) == 8 + 3
 
 
-def test_items_out_of_bounds_are_not_marked() -> None:
-    recommended = torch.tensor([0.5], dtype=torch.float64)
-    asked = torch.tensor([[0.5], [2.0]], dtype=torch.float64)
-    figure = plot_utility(model_of(1), box(1), recommended=recommended, asked=asked)
-    drawn = lines(figure.axes[0])
-    np.testing.assert_allclose(drawn["recommended item"], [[0.5, 0.0]])
-    np.testing.assert_allclose(drawn["asked items"], [[0.5, 0.0]])
-
-
 def test_on_a_plane() -> None:
     model = model_of(2)
     bounds = torch.tensor([[0.0, 0.1], [1.0, 0.8]], dtype=torch.float64)
@@ -203,14 +194,6 @@ def test_a_mixed_space_is_drawn_as_it_is() -> None:
         items[:, dimension] = torch.tensor(expected, dtype=torch.float64)
         assert drawn[:, 1] == pytest.approx(difference(model, items, best)[0], abs=1e-6)
     assert [axes.get_xscale() for axes in panels[:4]] == ["linear", "linear", "log", "linear"]
-
-
-def test_many_whole_numbers_are_thinned_out() -> None:
-    wide = SearchSpace(torch.tensor([[0.0], [1000.0]], dtype=torch.float64), integer=[0])
-    items, comparisons = wide.sample(8, 0), make_duels(8, 12, 1)[1]
-    model = PreferenceGP(items, comparisons, covar_module=make_kernel(1))
-    x = lines(plot_utility(model, wide).axes[0])["mean"][:, 0]
-    assert x.tolist() == [5.0 * k for k in range(201)]
 
 
 def test_models_of_botorch() -> None:

@@ -81,14 +81,6 @@ def test_repeated_measurements_go_by_index() -> None:
     assert torch.equal(problem.utility(indices), problem.utilities)
 
 
-def test_unmeasured_compositions() -> None:
-    problem = Catalyst()
-    with pytest.raises(ItemError, match=r"not a measured composition in row \[1\]"):
-        problem(torch.tensor([[0.0, 0.6, 0.4], [0.0, 0.61, 0.39]], dtype=torch.double))
-    with pytest.raises(ItemError, match="within the bounds"):
-        problem(torch.tensor([0.0, 0.6, 1.4], dtype=torch.double))
-
-
 def test_attribution_is_shipped() -> None:
     notes = resources.files("botorch_pref.problems") / "data" / "README.md"
     text = notes.read_text(encoding="utf-8")

@@ -73,12 +73,6 @@ def test_ackley_scale_on_the_grid(unit_cube: bool) -> None:
     assert torch.allclose(scaled(X), ratio[0] * plain(X))
 
 
-def test_ackley_range_of_the_box() -> None:
-    line = torch.linspace(0.0, 1.0, 200_001, dtype=torch.double).unsqueeze(-1)
-    values = Ackley()(line)
-    assert (values.max() - values.min()).item() == pytest.approx(ACKLEY_BOX_RANGE, abs=1e-7)
-
-
 @given(
     st.integers(2, 5).flatmap(lambda dim: st.lists(st.floats(0.0, 1.0), min_size=dim, max_size=dim))
 )
@@ -200,13 +194,6 @@ def test_synthetic_single_precision_input_leaves_the_problem_alone() -> None:
     double = problem(X.double())
     assert double.dtype == torch.double
     assert torch.equal(double.float(), single)
-
-
-def test_synthetic_without_a_known_optimum() -> None:
-    problem = SyntheticProblem(botorch_synthetic.Michalewicz(dim=3))
-    assert problem(torch.rand(4, 3)).shape == (4,)
-    with pytest.raises(NotImplementedError, match="optimal value"):
-        _ = problem.optimal_value
 
 
 def test_synthetic_refuses_what_is_no_box_of_real_variables() -> None:

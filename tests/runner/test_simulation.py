@@ -198,21 +198,6 @@ def test_choices() -> None:
     assert table["utility_regret"].tolist() == pytest.approx(expected)
     expected = [float(gap.sigmoid().mean()) - 0.5 for gap in gaps]
     assert table["dueling_regret"].tolist() == pytest.approx(expected)
-    box = Ackley(dim=2)
-    items = torch.tensor([[0.5, 0.5], [0.1, 0.9], [0.5, 0.5]], dtype=torch.double)
-
-    class OnABox(Fixed):
-        def ask(self) -> Choice:  # type: ignore[override]
-            return Choice(len(self.answers), items)
-
-        def recommend(self) -> Tensor:
-            return items[0]
-
-    row = simulate(OnABox(items), box, LogisticJudge(box), 1, progress=False).table.iloc[0]
-    assert not row["identical"]
-    assert "item3_index" not in row
-    assert row["item3_x1"] == 0.5
-    assert row["utility_regret"] == pytest.approx(-float(box(items).mean()))
 
 
 def labels_and_values(answers: Sequence[float | None], **options: Any) -> History:
@@ -270,9 +255,10 @@ def test_a_run_may_end_after_so_many_evaluations() -> None:
     history = labels_and_values(answers[:5], evaluations=2, recommend_every=4)
     assert len(history.table) == 5
     assert history.table["recommendation_regret"].notna().tolist()[-2:] == [True, True]
-    for wrong in (0, 1.5, "2"):
-        with pytest.raises(UnsupportedError, match="evaluations must be a whole number"):
-            labels_and_values(answers, evaluations=wrong)
+    for name in ("evaluations", "horizon", "recommend_every"):
+        for wrong in (0, 1.5, "2"):
+            with pytest.raises(UnsupportedError, match=f"{name} must be a whole number"):
+                labels_and_values(answers, **{name: wrong})
 
 
 def budgeted(budget: int, horizon: int = 20, **options: Any) -> pd.DataFrame:
@@ -296,22 +282,6 @@ def test_a_run_ends_when_its_budget_is_spent() -> None:
     assert budgeted(100, evaluations=2)["cost"].tolist()[-1] == 10.0
     ended = budgeted(9, evaluations=2)
     assert (ended["cost"].tolist()[-1], len(ended)) == (7.0, 5)
-
-
-class Spent:
-    """Says before it is asked that its budget is spent."""
-
-    spent, finished = 0, True
-
-    def ask(self) -> Query:
-        raise AssertionError
-
-    tell = recommend = recommend_index = ask
-
-
-def test_nothing_is_asked_of_what_is_finished() -> None:
-    history = simulate(Spent(), Catalyst(), first_wins, 5, progress=False)
-    assert history.num_duels == 0
 
 
 def test_errors_of_asking_are_not_taken_for_a_spent_budget() -> None:
@@ -348,15 +318,6 @@ def test_random_play() -> None:
 
 def problem_mean(problem: PreferenceProblem, items: Tensor) -> float:
     return float((problem.optimal_value - problem(items)).sigmoid().mean()) - 0.5
-
-
-@pytest.mark.parametrize("wrong", [0, 2.0])
-def test_a_bad_horizon(wrong: object) -> None:
-    problem = Catalyst()
-    with pytest.raises(UnsupportedError, match=r"horizon must be a whole number, at least 1"):
-        simulate(Fixed([]), problem, first_wins, wrong)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match="recommend_every must be"):
-        simulate(Fixed([]), problem, first_wins, 1, recommend_every=wrong)  # type: ignore[arg-type]
 
 
 def test_an_interrupt_keeps_what_was_done() -> None:
