@@ -1,4 +1,4 @@
-r"""Rules that choose what to ask, as BoTorch acquisition functions."""
+r"""Rules for the next query, as BoTorch acquisition functions."""
 
 from botorch_pref.acquisition import input_constructors  # noqa: F401 (registers the rules)
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB

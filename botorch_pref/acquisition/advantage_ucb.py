@@ -30,7 +30,7 @@ class AdvantageUCB(ItemAcquisitionFunction):
     x_ref: Tensor
 
     def __init__(self, model: Model, x_ref: Tensor, beta: float) -> None:
-        r"""Fix the other arm.
+        r"""Set the other arm.
 
         Args:
             model: A model of the utility; :class:`~botorch_pref.models.PreferenceGP`, or any

@@ -1,4 +1,4 @@
-r"""What the rules share: base classes, what they ask of models, moments of a difference, links."""
+r"""Base classes of the rules, protocols of the models they need, moments of a difference, links."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class IntervalModel(Protocol):
 
 @runtime_checkable
 class LaplaceUtility(Protocol):
-    r"""What is behind the posterior of a :class:`~botorch_pref.models.PreferenceGP`."""
+    r"""The parts of the posterior of a :class:`~botorch_pref.models.PreferenceGP`."""
 
     @property
     def num_observations(self) -> int:
@@ -80,7 +80,7 @@ class LaplaceUtility(Protocol):
 
 
 class _NoPendingPoints(AcquisitionFunction):
-    """A rule for which pending points have no meaning; ``pending_hint`` says what does."""
+    """A rule without pending points; ``pending_hint`` names the alternative for its error."""
 
     pending_hint: ClassVar[str]
 
@@ -106,9 +106,8 @@ class _NoPendingPoints(AcquisitionFunction):
 class PairAcquisitionFunction(_NoPendingPoints):
     r"""A rule whose value belongs to a pair, ``b x 2 x d``, maximised with ``q=2``.
 
-    The two items of a pair are one query, so BoTorch's pending *points* mean nothing
-    here; pending *pairs* do, and reach a rule through
-    :class:`~botorch_pref.acquisition.PairAsPoint`.
+    The two items of a pair are one query, so BoTorch's pending *points* do not apply;
+    pending *pairs* reach a rule through :class:`~botorch_pref.acquisition.PairAsPoint`.
     """
 
     pending_hint = (
@@ -139,8 +138,8 @@ class PairAcquisitionFunction(_NoPendingPoints):
 class ItemAcquisitionFunction(_NoPendingPoints):
     r"""A rule whose value belongs to a single item, ``b x 1 x d``, maximised with ``q=1``.
 
-    A pending query may be a duel, of which an item is one half, so pending points mean
-    nothing here either.
+    A pending query may be a duel, of which an item is one half, so pending points do not apply
+    here either.
     """
 
     pending_hint = (
@@ -169,7 +168,7 @@ def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
         covariance = joint.covariance_matrix
         mean = first - second
         variance = covariance[..., 0, 0] + covariance[..., 1, 1] - 2 * covariance[..., 0, 1]
-    # Rounding and jitter leave a variance even to an item minus itself.
+    # By rounding and jitter, an item minus itself has a variance.
     same = (X[..., 0, :] == X[..., 1, :]).all(dim=-1)
     # GPyTorch's distance of an item from itself is a constant: this zero has a gradient.
     zero = 0.0 * (X[..., 0, :] - X[..., 1, :]).sum(dim=-1)

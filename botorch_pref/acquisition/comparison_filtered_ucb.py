@@ -23,9 +23,9 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
     r"""``mean(x) + beta sd(x)`` of measured values, maximised where duels do not rule out an item.
 
     The filter is :meth:`feasibility`, lines 8 and 9 of Algorithm 1 of Xu, Joshi, Singh and
-    Dubrawski (2020): an item may be measured if the upper bound of how often it wins against a
-    random item is not further below what the best item surely reaches than values and duels may
-    disagree,
+    Dubrawski (2020): an item may be measured if the upper bound on its probability to win against
+    a random item is at least the lower bound that the best item reaches, minus a slack for the
+    disagreement of values and duels,
 
         ``phi(x) = mean_r(x) + beta_r sd_r(x) - lower_bound + slack >= 0``.
 
@@ -54,7 +54,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         borda_beta: float | None = None,
         lower_bound: float | None = None,
     ) -> None:
-        r"""Fix both models and the filter.
+        r"""Set both models and the filter.
 
         Args:
             value_model: A BoTorch model of measured values with one output and a Gaussian
@@ -66,7 +66,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
                 value may fall short of the best by duels.
             borda_beta: Multiplies the standard deviation of the Borda function; ``beta`` by
                 default.
-            lower_bound: What the best item surely reaches, as a probability; by default the
+            lower_bound: A lower bound on the probability of the best item; by default the
                 largest lower bound of all items in ``borda_model``.
 
         Raises:
@@ -95,7 +95,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The optimistic value, whether the filter lets an item pass or not.
+        r"""The optimistic value, of feasible and of other items.
 
         Args:
             X: ``b x 1 x d``-dim items.
@@ -119,11 +119,11 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
 
     @torch.no_grad()
     def starts(self) -> Tensor:
-        r"""Where a search may start: a sample of the domain may hold no feasible item.
+        r"""Feasible items to start a search from, as a sample of the domain may have none.
 
         Returns:
-            ``k x 1 x d``-dim items of ``borda_model`` that are feasible, the one that surely
-            reaches most first; with the default lower bound there is at least one.
+            ``k x 1 x d``-dim items of ``borda_model`` that are feasible, the one of the largest
+            lower bound first; with the default lower bound there is at least one.
         """
         items = self.borda_model.items
         feasible = items[self.feasibility(items) >= 0]
@@ -133,12 +133,12 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
 
 @torch.no_grad()
 def largest_lower_bound(model: IntervalModel, beta: float, X: Tensor | None = None) -> Tensor:
-    r"""What the best item surely reaches: the largest ``mean - beta sd``.
+    r"""A lower bound on the probability of the best item: the largest ``mean - beta sd``.
 
     Args:
         model: The model of duels.
         beta: The multiple of the standard deviation.
-        X: ``k x d``-dim further items to look at, beside those of the model.
+        X: ``k x d``-dim further items, beside those of the model.
 
     Returns:
         A scalar, as a probability.

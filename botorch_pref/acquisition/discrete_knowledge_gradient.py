@@ -48,7 +48,7 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
         project: Project | None = None,
         repeats: Sequence[int] = REPEATS,
     ) -> None:
-        r"""Fix what may be best, and the noise.
+        r"""Set the candidates for the best item, and the noise.
 
         Args:
             model: See :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`.

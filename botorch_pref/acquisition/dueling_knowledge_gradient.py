@@ -51,7 +51,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
     the same duel again.
 
     Swapping both items changes nothing, and an item against itself has no value. The value is
-    continuous with kinks, and 0 where no answer would change what is best.
+    continuous with kinks, and 0 where no answer would change which item is best.
 
     Example:
         >>> rule = DuelingKnowledgeGradient(model, reference)
@@ -69,7 +69,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         project: Project | None = None,
         repeats: Sequence[int] = REPEATS,
     ) -> None:
-        r"""Fix what may be best, and the link.
+        r"""Set the candidates for the best item, and the link.
 
         Args:
             model: See :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`.
@@ -114,7 +114,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         self.conditioned, self.law = conditioned, _law(conditioned)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What moves a module also moves what :class:`DifferenceLaw` was computed from."""
+        """Moving a module moves the model, so the law is computed again."""
         super()._apply(fn, recurse)
         self.law = _law(self.conditioned)
         return self

@@ -70,7 +70,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         self.redraw(0 if pairs is None else max(len(pairs), self._draw + 1))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What moves a module; paths cannot be moved and are drawn again."""
+        """Moving a module cannot move paths, which are drawn again."""
         super()._apply(fn, recurse)
         self.redraw(self._draw)
         return self

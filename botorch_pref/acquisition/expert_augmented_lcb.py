@@ -52,7 +52,7 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         x_ref: Tensor | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
-        r"""Fix both models and the trade-off.
+        r"""Set both models and the trade-off.
 
         Args:
             objective_model: A BoTorch model of measured values with one output.

@@ -42,7 +42,7 @@ class ExpertBelief(Module):
         x_ref: Tensor | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
-        r"""Fix the model and the width of its bound.
+        r"""Set the model and the width of its bound.
 
         Args:
             model: A :class:`~botorch_pref.models.LikelihoodRatioModel`, or one with a
@@ -81,7 +81,7 @@ class ExpertBelief(Module):
             X: ``... x d``-dim items.
 
         Returns:
-            ``...``-dim latents in logits (or what the link's scale makes of them), once
+            ``...``-dim latents in logits (divided by the link's scale), once
             differentiable in ``X`` with the maximising function held fixed.
         """
         model = self.model

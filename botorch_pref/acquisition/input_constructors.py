@@ -5,7 +5,7 @@ of a rule over measured values it is the model of the objective. A constructor t
 of its rule, and those named in its signature from which it derives an argument. As everywhere in
 that registry, ``training_data``, ``objective``, ``posterior_transform`` and their like may be
 given and are ignored unless they are in the signature; any other word is a ``TypeError``.
-``X_pending`` must be ``None``, else an ``UnsupportedError`` says what to do instead.
+``X_pending`` must be ``None``, else an ``UnsupportedError`` names the alternative.
 """
 
 from __future__ import annotations

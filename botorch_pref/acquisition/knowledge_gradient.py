@@ -1,4 +1,4 @@
-r"""What both knowledge gradients share: joint moments of what is asked and what may be best."""
+r"""The base of both knowledge gradients: joint moments of the items asked and of the candidates."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 
 REPEATS = (1, 2, 4, 8, 16)
-NO_VARIANCE = 1e-16  # of what is asked: below it, nothing can be learnt
+NO_VARIANCE = 1e-16  # of an item or a difference: below it, an answer has no effect
 _CHUNK = 256  # rows of a joint posterior beside the reference
 
 Project = Callable[[Tensor], Tensor]
 
 
 class Moments(NamedTuple):
-    r"""The joint posterior of ``q`` items that are asked, and of ``M + q`` that may be best.
+    r"""The joint posterior of ``q`` items that are asked, and of ``M + q`` candidates for the best.
 
     Attributes:
         mean: ``b x (M + q)``-dim means of the latter, the reference first.
@@ -42,8 +42,8 @@ class KnowledgeGradient(AcquisitionFunction):
     r"""Expected growth of the largest posterior mean, per answer, at the best number of answers.
 
     ``max_n gain(n) / n``, with ``gain(n) = E[max_j E[f_j | n answers]] - max_j E[f_j]`` over a
-    table of items ``j`` and those that are asked. One answer alone may be worth nothing where it
-    takes several to change what is best: the KG(*) policy of Frazier and Powell, *Paradoxes in
+    table of items ``j`` and those that are asked. One answer may have no value where it takes
+    several to change which item is best: the KG(*) policy of Frazier and Powell, *Paradoxes in
     Learning and the Marginal Value of Information* (2010). The unit is that of the utility, for
     values and duels alike, so that the query with the larger gain per cost is the better one.
     """
@@ -58,7 +58,7 @@ class KnowledgeGradient(AcquisitionFunction):
         project: Project | None = None,
         repeats: Sequence[int] = REPEATS,
     ) -> None:
-        r"""Fix what may be best.
+        r"""Set the candidates for the best item.
 
         Args:
             model: A model of the utility with a Gaussian joint ``posterior`` and one output.

@@ -40,7 +40,7 @@ class LogHumanConstrainedEI(ItemAcquisitionFunction):
         x_ref: Tensor | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
-        r"""Fix both models and the value to improve on.
+        r"""Set both models and the value to improve on.
 
         Args:
             objective_model: A BoTorch model of measured values with one output.

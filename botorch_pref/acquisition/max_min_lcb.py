@@ -37,7 +37,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
 
     The value is continuous with kinks where the follower changes, and its maximum is often
     at one. There L-BFGS-B ends in a failed line search; the point it has by then is good,
-    but BoTorch warns and starts anew unless told not to, as in the example.
+    but BoTorch warns and starts again unless it is told not to, as in the example.
 
     Example:
         >>> rule = MaxMinLCB(model, beta=1.0, followers=candidates)
@@ -58,7 +58,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
         likelihood: Module | None = None,
         diagonal: Literal["keep", "exclude"] = "keep",
     ) -> None:
-        r"""Fix the game.
+        r"""Set the model and the followers.
 
         Args:
             model: A model of the utility with a joint ``posterior``;
@@ -68,8 +68,8 @@ class MaxMinLCB(ItemAcquisitionFunction):
                 ``lambda`` is one over the output scale.
             followers: ``w x d``-dim items that the follower chooses from.
             likelihood: The link; by default the model's.
-            diagonal: What a follower equal to the leader counts for: ``"keep"`` exactly 1/2,
-                ``"exclude"`` nothing, unless it is the only one.
+            diagonal: The bound of a follower equal to the leader: ``"keep"`` for exactly 1/2,
+                ``"exclude"`` to leave it out unless it is the only one.
 
         Raises:
             ComparisonDataError: If ``followers`` is not a table of items of one row at least,

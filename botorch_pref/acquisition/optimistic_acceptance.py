@@ -29,7 +29,7 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
         x_ref: Tensor | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
-        r"""Fix the model; arguments and errors as of :class:`ExpertAugmentedLCB`."""
+        r"""Set the model; arguments and errors as of :class:`ExpertAugmentedLCB`."""
         super().__init__(model=label_model)
         self.belief = ExpertBelief(
             label_model, label_beta=label_beta, x_ref=x_ref, tolerance=tolerance

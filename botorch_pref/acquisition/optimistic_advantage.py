@@ -38,7 +38,7 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
     x_ref: Tensor
 
     def __init__(self, model: Model, x_ref: Tensor, *, tolerance: float = TOLERANCE) -> None:
-        r"""Fix the other arm.
+        r"""Set the other arm.
 
         Args:
             model: A :class:`~botorch_pref.models.LikelihoodRatioModel`.

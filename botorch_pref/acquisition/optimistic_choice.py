@@ -32,7 +32,7 @@ class OptimisticChoice(ItemAcquisitionFunction):
     opponents: Tensor
 
     def __init__(self, model: Model, opponents: Tensor, *, tolerance: float = TOLERANCE) -> None:
-        r"""Fix the opponents.
+        r"""Set the opponents.
 
         Args:
             model: A :class:`~botorch_pref.models.LikelihoodRatioModel`.

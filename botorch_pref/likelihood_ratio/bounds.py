@@ -209,10 +209,9 @@ class ConfidenceSet:
         """Points strictly inside, and multipliers of the ball and the level."""
         size = len(objective.linear)
         cold = torch.nn.functional.pad(self.centre, (0, 1)).expand(size, -1)
-        known = None if start is None else start.coordinates
-        if start is None or known.shape != (*shape, self.program.root.shape[-1]):
+        if start is None or start.coordinates.device != cold.device:
             return cold, None
-        if known.device != cold.device:
+        if start.coordinates.shape != (*shape, self.program.root.shape[-1]):
             return cold, None
         v = self.program.reduced(start.coordinates.reshape(size, -1))
         v = self.constraints.pull(v, self.centre, _WARM)

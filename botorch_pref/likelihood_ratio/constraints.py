@@ -48,7 +48,7 @@ class Constraints:
         observations: The answers; None where there are none.
         rows: ``(m + b) x q``-dim map ``Z``.
         box: The bound ``M`` on the absolute utilities; None where there is no box.
-        level: The 0-dim smallest log likelihood ``c``; None where any will do.
+        level: The 0-dim smallest log likelihood ``c``; None where there is no level.
     """
 
     observations: Observations | None

@@ -34,7 +34,7 @@ _LAG = 0.001  # of the gap: products below it are far ahead of the point
 _RECENTRE = 0.03  # of the gap: where such products are put back to
 _RESERVE = 0.1  # of the tolerance: products below it are rounding
 _FIRST_MULTIPLIER = 0.7  # of the ball; a linear function alone has 1
-_DUAL_LEAD = 5.0  # multipliers that run ahead of a blocked point leave the central path
+_DUAL_LEAD = 5.0  # of the primal step: the longest dual step, to stay near the central path
 _CENTRED = 0.1  # of ``mu``: the promised gain below which a point is near the central one
 _SHRINK = 0.1  # of ``mu`` there
 _SHARE = 0.1  # of the tolerance: the smallest sum of products
@@ -321,7 +321,7 @@ class InteriorPoint:
         return best, torch.where(inside, length[:, 0], nothing), length[:, 0]
 
     def _certify(self, state: State) -> None:
-        """Both bounds at the iterate, kept where they are better than before."""
+        """Both bounds at the iterate, where they are better than before."""
         v = state.point[:, :-1]
         last = (1.0 - v.square().sum(-1, keepdim=True)).clamp_min(0.0).sqrt()
         point = torch.cat([v, last], dim=-1)
@@ -405,10 +405,10 @@ class InteriorPoint:
 
 
 class Barrier(InteriorPoint):
-    r"""Path following in the primal alone, for bounds: slower, and sure.
+    r"""A barrier method in the primal alone, for bounds: slower, but it does not get stuck.
 
-    Where the answers are explained so well that the log likelihood is flat, its tangent says
-    nothing of where the level is reached, and a primal-dual method's multipliers run away. With
+    Where the answers are explained so well that the log likelihood is flat, its tangent does not
+    reach the level, and a primal-dual method's multipliers diverge. With
     every multiplier at ``mu`` over its margin, the same linear system is that of Newton's method
     for ``c^T p + mu sum log margins``, which allows a line search. Arguments as of the base class.
     """
@@ -443,7 +443,7 @@ class Barrier(InteriorPoint):
         linear, mu, slope = (x.unsqueeze(-2) for x in (state.linear, mu, slope))
         gain = self._height(linear, point, margins, mu) - before.unsqueeze(-2)
         inside = (margins > _LEAST_LEFT * state.margins.unsqueeze(-2)).all(-1, keepdim=True)
-        # A comparison with what is not a number, outside, fails.
+        # Outside, the height is not a number, and the comparison fails.
         risen = inside & (gain >= _ARMIJO * lengths * slope)
         state.land(self.constraints, move, lengths, risen.squeeze(-1))
 

@@ -28,7 +28,7 @@ from botorch_pref.likelihood_ratio.program import FINAL
 
 MAX_ROUNDS = 40
 _INNER = 0.01  # of the tolerance: the gap of each round's own maximum
-_TINY = 1e-12  # what rounding leaves of a curvature, or of a value
+_TINY = 1e-12  # relative rounding of a curvature or a value
 _STEPS, _CENTRING, _INSIDE = 25, 0.1, 0.99  # of the quadratic programs
 _TRUSTED, _GOOD = 0.1, 0.7  # of the promised descent: enough to go, and to damp less
 _DAMPING = (0.1, 4.0, 1e-6)  # of the curvature: where it starts, how it grows, and ends
@@ -108,7 +108,7 @@ def least_advantage(
 
 
 class _Found(NamedTuple):
-    """What is known of all elements."""
+    """Bounds, points and weights of all elements so far."""
 
     lower: Tensor
     upper: Tensor
@@ -179,7 +179,7 @@ class _Descent:
         return bound, payoffs
 
     def _advance(self) -> None:
-        """One round: to the minimum of the quadratic model, if it keeps what it promises."""
+        """One round: to the minimum of the quadratic model, if the actual descent is near to it."""
         combined = (self.weights.unsqueeze(-1) * self.functions).sum(-2)
         # Weights sum to one, so what the functions have in common does not matter.
         centred = (self.functions - self.functions.mean(-2, keepdim=True))[..., :-1]
@@ -286,7 +286,7 @@ def upper_curvature(
 
 
 class _Level(NamedTuple):
-    """The level at some points: nothing where there is none."""
+    """The level at some points, without rows where there is none."""
 
     rows: Tensor
     curvature: Curvature

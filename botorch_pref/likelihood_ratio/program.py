@@ -136,7 +136,7 @@ class LikelihoodProgram:
         if self.box is not None:
             rows.append(self.root)
         stacked = torch.cat([self.root[:0], *rows])
-        #: ``r x q``-dim orthonormal basis of what answers and box see of ``u``.
+        #: ``r x q``-dim orthonormal basis of the part of ``u`` that answers and box depend on.
         self.basis = _row_space(stacked)
         self.constraints = Constraints(
             self.observations, self.norm_bound * stacked @ self.basis, self.box
@@ -148,7 +148,7 @@ class LikelihoodProgram:
         return self.constraints.log_likelihood(values)
 
     def reduced(self, coordinates: Tensor) -> Tensor:
-        """``v: ... x q``, the part of ``u: ... x r`` that is seen, in units of ``B``."""
+        """``v: ... x q`` in units of ``B``: the part of ``u: ... x r`` in the basis."""
         return coordinates @ self.basis / self.norm_bound
 
     def maximum_likelihood(

@@ -1,4 +1,4 @@
-r"""How far below the largest log likelihood a set reaches, by the number of answers."""
+r"""Slacks: how far a set reaches below the largest log likelihood, by the number of answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SlackRule(Protocol):
 
         Args:
             num_answers: The number of answers so far.
-            value_bound: What no function of the ball exceeds: ``kappa B``.
+            value_bound: ``kappa B``, a bound on the values of all functions of the ball.
         """
 
 
@@ -29,8 +29,8 @@ class SqrtSlack:
     r"""``scale sqrt(t + offset)``, times ``kappa B`` if wanted.
 
     Xu et al. (2024), App. P, with the scale 1. Their scale is ``beta_0``. It is no confidence
-    bound: under the true kernel and norm it held the truth in about 7 runs of 10 up to 40
-    random duels, and twice of it in nearly all.
+    bound: under the true kernel and norm the set contained the truth in about 7 runs of 10 up
+    to 40 random duels, and with twice the slack in nearly all.
 
     Args:
         scale: The slack of one answer, at least 0.
@@ -105,7 +105,7 @@ _RULES: dict[str, Any] = {
 
 
 def slack_rule(slack: float | str | Mapping[str, Any] | SlackRule) -> SlackRule:
-    r"""The rule that a user means.
+    r"""The slack rule of an argument.
 
     Args:
         slack: A number, at least 0, for a constant slack; ``"sqrt"``, ``"constant"``,
