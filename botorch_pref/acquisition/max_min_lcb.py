@@ -157,24 +157,24 @@ class MaxMinLCB(ItemAcquisitionFunction):
         return mean[..., :num, None] - mean[..., None, num:], variance
 
     def _laplace_differences(self, model: Any, leaders: Tensor) -> tuple[Tensor, Tensor]:
-        """The same without the followers' own covariance, of which the diagonal is enough."""
+        """The same without the followers' covariance, whose diagonal is computed once."""
         model.eval()
         items, found = model.representer()
-        shape = (*leaders.shape[:-2], *self.followers.shape)
-        if self._cache[0] is not found or self._cache[1] != (self.followers.device, shape):
-            inputs = model.transform_rows(self.followers.expand(shape))
+
+        def moments(X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+            inputs = model.transform_rows(X)
             columns = found.system.columns(model.cross_covariance(inputs, items))
-            weights = found.gamma @ columns.mT
             mean = model.mean_module(inputs) + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)
             variance = to_dense(model.covar_module(inputs, diag=True))
-            variance = variance - (columns * weights.mT).sum(-1)
+            return inputs, columns, mean, variance - ((columns @ found.gamma) * columns).sum(-1)
+
+        shape = (*leaders.shape[:-2], *self.followers.shape)
+        if self._cache[0] is not found or self._cache[1] != (self.followers.device, shape):
+            inputs, columns, mean, variance = moments(self.followers.expand(shape))
+            weights = found.gamma @ columns.mT
             self._cache = found, (self.followers.device, shape), inputs, mean, variance, weights
         followers, follower_mean, follower_variance, weights = self._cache[2:]
-        inputs = model.transform_rows(leaders)
-        columns = found.system.columns(model.cross_covariance(inputs, items))
-        mean = model.mean_module(inputs) + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)
-        variance = to_dense(model.covar_module(inputs, diag=True))
-        variance = variance - ((columns @ found.gamma) * columns).sum(-1)
+        inputs, columns, mean, variance = moments(leaders)
         shared = dense_covariance(model.covar_module, inputs, followers) - columns @ weights
         variance = variance.unsqueeze(-1) + follower_variance.unsqueeze(-2) - 2.0 * shared
         return mean.unsqueeze(-1) - follower_mean.unsqueeze(-2), variance
