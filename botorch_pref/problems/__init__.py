@@ -10,7 +10,6 @@ from botorch_pref.problems.fidelities import (
     FidelityProblem,
 )
 from botorch_pref.problems.judges import (
-    BordaConstants,
     DuelingChoiceJudge,
     DuelLink,
     LogisticJudge,
@@ -32,7 +31,6 @@ from botorch_pref.problems.thermal_comfort import (
 
 __all__ = [
     "Ackley",
-    "BordaConstants",
     "Catalyst",
     "CurrinExp",
     "DuelLink",

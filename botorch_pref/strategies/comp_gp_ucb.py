@@ -5,8 +5,9 @@ Dueling-Choice Bandits* (2020), cited as Xu et al. (2020).
 
 In the constants of the theory at the end of this file, ``Phi`` is
 :func:`~botorch_pref.likelihood_ratio.theory.information_gain` of the prior covariance of the
-items and the variance of the noise, ``eta^2``; that of an answer is at most 1/4. ``L_1`` comes
-from :meth:`~botorch_pref.problems.DuelLink.constants`.
+items and the variance of the noise, ``eta^2``; that of an answer is at most 1/4. ``L_1`` is
+the inverse of the least slope of a duel's probability in the difference of two values, and ``L_2``
+the steepest slope (Proposition 1): ``1 / (4 s)`` for the logistic link of scale ``s``.
 """
 
 from __future__ import annotations
@@ -328,8 +329,7 @@ class CompGPUCB(BudgetedStrategy):
                 For a bias ``zeta`` (Assumption 1; of a test problem see
                 :meth:`~botorch_pref.problems.FidelityProblem.zeta`) and logistic duels it is a
                 quarter of ``zeta`` over the range of the objective, which the paper's formulas
-                take to be 1: ``range(f) zeta``, their ``gamma``, is no probability otherwise. See
-                also :meth:`~botorch_pref.problems.DuelLink.constants`.
+                take to be 1: ``range(f) zeta``, their ``gamma``, is no probability otherwise.
             slack_limit: Algorithm 2: ``L_2 zeta_max``, up to which the slack is doubled; None for
                 Algorithm 1, which takes the slack for known. Needs a ``budget``.
             slack_factor: What Algorithm 2 multiplies each slack by; 2 in the paper, 1 is enough.

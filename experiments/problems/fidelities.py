@@ -10,6 +10,7 @@ References:
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch.quasirandom import SobolEngine
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.fidelities import TwoFormulas
-from botorch_pref.problems.judges import BordaConstants, DuelingChoiceJudge
+from botorch_pref.problems.judges import DuelingChoiceJudge
 from botorch_pref.randomness import SEED_BITS, derive_seed
 
 _BOX = (
@@ -93,6 +94,21 @@ def uniform_items(problem: PreferenceProblem, number: int = NUM_OPPONENTS, seed:
     scrambling = derive_seed(seed, "problem", 0) >> (SEED_BITS - 31)
     sobol = SobolEngine(problem.dim, scramble=True, seed=scrambling)
     return torch.lerp(lower, upper, sobol.draw(number, dtype=torch.double).to(lower))
+
+
+class BordaConstants(NamedTuple):
+    r"""``L_1`` and ``L_2`` of Assumption 2 of [Xu2020].
+
+    They bound the gaps of the Borda function ``f_r`` by those of the values ``f_c``:
+    ``(f_c* - f_c(x)) / L_1 <= f_r* - f_r(x) <= L_2 (f_c* - f_c(x))``.
+
+    Attributes:
+        l1: ``L_1``, in units of ``f_c``; infinite if there is no bound.
+        l2: ``L_2``, in units of 1 over ``f_c``.
+    """
+
+    l1: float
+    l2: float
 
 
 class BordaFunction:
@@ -179,17 +195,6 @@ class BordaFunction:
             return 0.5 * (below + not_above).to(values) / len(against)
         rows = values.reshape(-1, 1).split(max(1, _CHUNK // len(against)))
         return torch.cat([link(part - against).mean(dim=-1) for part in rows]).view(values.shape)
-
-    def analytic_constants(self) -> BordaConstants:
-        r"""``L_1`` and ``L_2`` by the link alone (Proposition 1 of [Xu2020]).
-
-        They are valid for all items with values between the smallest of the opponents and the
-        largest of the problem.
-
-        Raises:
-            UnsupportedError: If the link is deterministic.
-        """
-        return self.judge.link.constants(self._highest - float(self._sorted[0]))
 
     def empirical_constants(self, items: Tensor | None = None) -> BordaConstants:
         r"""The smallest ``L_1`` and ``L_2`` with which Assumption 2 of [Xu2020] holds for items.
