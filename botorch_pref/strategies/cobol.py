@@ -589,9 +589,7 @@ class COBOL(Strategy):
             "unanswered": self._unanswered,
             "named": self._named and self._named.to_json(),
             "from_values": known
-            and endless_to_json(
-                {**known._asdict(), "vanilla": known.vanilla.to_json()},
-            ),
+            and endless_to_json({**known._asdict(), "vanilla": known.vanilla.to_json()}),
         }
 
     def _restore(self, progress: dict[str, Any]) -> None:
@@ -647,13 +645,11 @@ class _Step:
         self.objective = strategy.objective(self.pending)
         self.beta = strategy.beta_of(self.objective)
         self.optimism = ExpertAugmentedLCB(self.objective, None, self.beta, 0.0)
-        self.asked, like = strategy.asked_items(), self.space.bounds
-        avoid = [query.items.unsqueeze(0).to(like) for query in self.pending]
-        self.avoid = torch.cat([like[:0], *avoid])
+        self.asked, self.avoid = strategy.asked_items(), strategy._items_of(self.pending)
         self.incumbent, self.x_ref = None, None
         if strategy.feedback == "compare":
             self.incumbent = strategy.values.best()
-            self.x_ref = self.incumbent.items.to(like)
+            self.x_ref = self.incumbent.items.to(self.asked)
         known, number = strategy._from_values, len(strategy.values.answers)
         fits = known is not None and known.num_values == number and not self.pending
         self.from_values = known if fits else None
@@ -745,7 +741,7 @@ class _Step:
     def best_of_labels(
         self, rule: Callable[..., AcquisitionFunction], stream: str, starts: Tensor
     ) -> Candidate:
-        """Where a rule is largest, which is made for a tolerance of the expert's bounds."""
+        """Where a rule is largest; ``rule`` makes it for a tolerance of the expert's bounds."""
         seed = derive_seed(self.strategy.seed, stream, self.strategy.round)
         made = [
             rule(x_ref=self.x_ref, tolerance=tolerance)
@@ -754,12 +750,12 @@ class _Step:
         return best(self.space, made[0], seed, starts, made[1:], self.avoid)
 
     def best_of_values(self, rule: AcquisitionFunction, stream: str, starts: Tensor) -> Candidate:
-        """Where a rule is largest that follows from the values alone."""
+        """Where a rule of the values alone is largest."""
         seed = derive_seed(self.strategy.seed, stream, len(self.strategy.values.answers))
         return best(self.space, rule, seed, starts, avoid=self.avoid)
 
     def known(self, vanilla: Candidate, augmented: Candidate) -> tuple[Candidate, Decision]:
-        """The vanilla candidate, repaired, and all that the tests look at."""
+        """The vanilla candidate, or a better one, and all numbers of the tests."""
         strategy, objective, beta = self.strategy, self.objective, self.beta
         (mean, sd), (vanilla_mean, vanilla_sd) = moments_at(objective, augmented.item, vanilla.item)
         best_lower = lower = upper = math.nan

@@ -123,6 +123,7 @@ class OptimisticStep:
     def __init__(self, strategy: CompGPUCB, number: int) -> None:
         self.duels, self.values, self.space = strategy.duels, strategy.values, strategy.space
         self.pending = strategy._unmeasured()
+        self.avoid = strategy._items_of(self.pending)
         self.seed = derive_seed(strategy.seed, "optimizer", number)
         self.beta = beta_at(strategy.beta, number, self.space.dim)
 
@@ -155,11 +156,7 @@ class OptimisticStep:
     ) -> Maximum:
         """Where a rule is largest, but for pending items; ``known`` ones are feasible."""
         found = self.searched(rule, feasible, known)
-        like = self.space.bounds
-        avoid = [query.items.unsqueeze(0).to(like) for query in self.pending]
-        return next_best(
-            found, self.space, rule, self.seed, torch.cat([like[:0], *avoid]), feasible
-        )
+        return next_best(found, self.space, rule, self.seed, self.avoid, feasible)
 
     def to_duel(self) -> Maximum:
         """Where the upper bound of how often an item wins is largest."""

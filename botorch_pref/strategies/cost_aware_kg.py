@@ -264,7 +264,7 @@ class CostAwareKG(BudgetedStrategy):
         model = PreferenceGP(
             data.datapoints,
             data,
-            self.likelihood,
+            likelihood=self.likelihood,
             values=self._measured(values),
             covar_module=ComparisonBiasKernel(base, bias=bias).to(like),
             mean_module=mean,
