@@ -44,6 +44,7 @@ from botorch_pref.data.checks import (
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule, slack_to_json
 from botorch_pref.likelihood_ratio.theory import objective_beta
+from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
@@ -52,6 +53,7 @@ from botorch_pref.strategies.base import (
     Answered,
     KernelArgument,
     Strategy,
+    as_likelihood,
     next_best,
     own_kernel,
     same_item,
@@ -219,6 +221,7 @@ class COBOL(Strategy):
         num_initial_labels: int = 10,
         noise: float = 1e-4,
         lengthscale_prior: bool = True,
+        likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
     ) -> None:
         r"""Set up a strategy without data; the defaults are the practical preset.
@@ -262,6 +265,8 @@ class COBOL(Strategy):
             num_initial_labels: Labels of another.
             noise: The variance of the noise of a value, in squared standard deviations of all.
             lengthscale_prior: Whether BoTorch's prior is put on lengthscales.
+            likelihood: The link of labels or duels; logit by default. Of another link the latent
+                takes the place of logits here.
             covar_module: The prior covariance of standardised values, or what makes one of ``d``;
                 by default squared exponential with ARD and unit variance. The belief has a copy,
                 without an output scale, of what the values have taught it.
@@ -284,7 +289,7 @@ class COBOL(Strategy):
         self.num_initial_labels = check_count("num_initial_labels", num_initial_labels, 0)
         self.noise = checked_positive("noise", noise)
         self.lengthscale_prior = checked_flag("lengthscale_prior", lengthscale_prior)
-        self.covar_module = covar_module
+        self.likelihood, self.covar_module = as_likelihood(likelihood), covar_module
         self._check_options()
         self.values = Regression(self.space, self._values_model, refit=1)
         self.labelled: list[Answered] = []
@@ -421,6 +426,7 @@ class COBOL(Strategy):
         if self._expert is None:
             self._expert = LikelihoodRatioModel.from_labels(
                 *self._last_labels(Label),
+                likelihood=self.likelihood,
                 covar_module=self._label_kernel(),
                 norm_bound=self.current_norm_bound,
                 slack=self.slack,
@@ -685,7 +691,8 @@ class _Step:
     def handed_over(self, known: Decision, augmented: Candidate) -> tuple[Decision, Tensor, Rows]:
         """Line 8: the augmented candidate, after the expert was asked or at once."""
         strategy, known = self.strategy, replace(known, source="augmented")
-        if not is_wide(known.lower, known.upper, strategy.threshold, strategy.threshold_scale):
+        link = strategy.likelihood if strategy.threshold_scale == "probability" else None
+        if not is_wide(known.lower, known.upper, strategy.threshold, link):
             return replace(known, reason="the belief is known there"), *augmented
         known = replace(known, asks=True, reason="the belief is uncertain there")
         if self.incumbent is None or self.x_ref is None:
@@ -809,10 +816,12 @@ def doubt(known: Decision, trust: float) -> str | None:
     return None
 
 
-def is_wide(lower: float, upper: float, threshold: float, scale: Scale) -> bool:
-    """Line 8: whether the interval of logits, or of probabilities, exceeds the threshold."""
-    if scale == "probability":
-        lower, upper = (0.5 * (1.0 + math.tanh(0.5 * end)) for end in (lower, upper))
+def is_wide(
+    lower: float, upper: float, threshold: float, link: BernoulliLikelihood | None = None
+) -> bool:
+    """Line 8: whether the interval of logits, or with a link of probabilities, is wider."""
+    if link is not None:
+        lower, upper = link(torch.tensor([lower, upper], dtype=torch.double)).tolist()
     return upper - lower > threshold
 
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
+from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.problems import SyntheticExpert, SyntheticProblem
 from botorch_pref.queries import Duel, Evaluate, Label, Query
@@ -407,6 +408,22 @@ def test_values_that_repeat_themselves() -> None:
     assert strategy.objective().posterior(SPACE.bounds).mean.isfinite().all()
 
 
+@pytest.mark.parametrize("feedback", ["accept", "compare"])
+def test_another_link(feedback: Any) -> None:
+    """Bounds and rules are those of the probit link, and a state has it."""
+    strategy = on_items(likelihood=ProbitLikelihood(0.5), feedback=feedback, seed=1)
+    play(strategy, 12)
+    model, plain = strategy.expert(), stored(strategy)
+    assert (type(model.likelihood), model.likelihood.scale) == (ProbitLikelihood, 0.5)
+    assert plain.ask() == strategy.ask()
+    plain.likelihood, plain._expert = LogitLikelihood(), None
+    X = (
+        SPACE.sample(3, seed=0).view(3, 1, 2).expand(3, 2, 2)
+        + torch.tensor([[0.0], [0.3]]).double()
+    )
+    assert not torch.allclose(plain.expert().advantage(X), model.advantage(X))
+
+
 # Duels with the best measured item in place of labels.
 
 
@@ -521,18 +538,21 @@ def test_equality_is_trusted_and_not_asked() -> None:
     assert doubt(known(1.0, 1.0, 1.0, 3.0), 3.0) is None
     assert "certain elsewhere" in str(doubt(known(1.0, 1.0 + 1e-12, 1.0, 3.0), 3.0))
     assert "too well known" in str(doubt(known(1.0, 1.0, 1.0, 3.0 + 1e-12), 3.0))
-    assert not is_wide(0.0, 0.5, 0.5, "logit")
-    assert is_wide(0.0, 0.5 + 1e-12, 0.5, "logit")
+    assert not is_wide(0.0, 0.5, 0.5)
+    assert is_wide(0.0, 0.5 + 1e-12, 0.5)
 
 
 def test_widths_of_probabilities() -> None:
-    """The link is a quarter steep at most."""
-    assert is_wide(-0.5, 0.5, 0.2, "probability")
-    assert not is_wide(-0.2, 0.2, 0.1, "probability")
-    assert not is_wide(4.0, 8.0, 0.1, "probability")
+    """The logistic link is a quarter steep at most."""
+    logit, probit = LogitLikelihood(), ProbitLikelihood()
+    assert is_wide(-0.5, 0.5, 0.2, logit)
+    assert not is_wide(-0.2, 0.2, 0.1, logit)
+    assert not is_wide(4.0, 8.0, 0.1, logit)
     expected = 1 / (1 + math.exp(-1.3)) - 1 / (1 + math.exp(0.4))
-    assert is_wide(-0.4, 1.3, expected - 1e-9, "probability")
-    assert not is_wide(-0.4, 1.3, expected + 1e-9, "probability")
+    assert is_wide(-0.4, 1.3, expected - 1e-9, logit)
+    assert not is_wide(-0.4, 1.3, expected + 1e-9, logit)
+    assert is_wide(-1.0, 1.0, 0.6826, probit)
+    assert not is_wide(-1.0, 1.0, 0.6828, probit)
 
 
 @given(NUMBER, NUMBER)
@@ -540,9 +560,9 @@ def test_without_a_threshold_it_is_always_asked_and_with_an_infinite_one_never(
     lower: float, width: float
 ) -> None:
     upper = lower + abs(width)
-    assert is_wide(lower, upper, 0.0, "logit") == (upper > lower)
-    for scale in ("logit", "probability"):
-        assert not is_wide(lower, upper, math.inf, scale)  # type: ignore[arg-type]
+    assert is_wide(lower, upper, 0.0) == (upper > lower)
+    for link in (None, LogitLikelihood()):
+        assert not is_wide(lower, upper, math.inf, link)
 
 
 # Items that a person names.
