@@ -68,18 +68,6 @@ def test_a_first_session(typed: Type, capsys: Capture) -> None:
     assert [file.name for file in Path().iterdir()] == ["study.json"]
 
 
-def test_it_goes_on(typed: Type, capsys: Capture) -> None:
-    """The same command, or the file alone; the same next item in either case."""
-    assert typed("1 q", "--bounds", BOUNDS, "--seed", "4", "--preset", "practical") == 0
-    following = capsys.readouterr().out.partition("[2]")[2].splitlines()[0]
-    assert typed("2 q", "--bounds", BOUNDS, "--seed", "4", "--preset", "practical") == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("study.json: 1 answers so far. Large values are good.\n")
-    assert shown.partition("[2]")[2].splitlines()[0] == following
-    assert typed("3 q") == 0
-    assert saved().history["answer"].tolist() == [1.0, 2.0, 3.0]
-
-
 def test_the_papers_preset(typed: Type) -> None:
     assert typed("q", "--bounds", BOUNDS, "--preset", "paper") == 0
     strategy = saved().strategy
@@ -115,17 +103,6 @@ def test_skipping(typed: Type, capsys: Capture) -> None:
     assert saved().history["answer"].isna().tolist() == [False, True, True, False]
 
 
-def test_taking_back(typed: Type, capsys: Capture) -> None:
-    assert typed("u 1 2 u undo 3 q", "--bounds", BOUNDS) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("There is no answer yet that could be taken back.") == 1
-    assert shown.count("The last answer is taken back.") == 2
-    assert re.findall(r"\[(\d+)\]", shown) == ["1", "1", "2", "3", "2", "1", "2"]
-    items = re.findall(r"\[(\d+)\] (.*)", shown)
-    assert len(set(items)) == 3
-    assert saved().history["answer"].tolist() == [3.0]
-
-
 def test_what_is_no_answer_is_asked_again(typed: Type, capsys: Capture) -> None:
     assert typed("y 1,5 nan inf -inf 1e999 1 2 3 1 maybe Y q", "--bounds", BOUNDS) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -148,33 +125,11 @@ def test_an_empty_line_is_no_answer(
     assert saved().history["answer"].tolist() == [2.0]
 
 
-def test_the_end_of_the_input(typed: Type, capsys: Capture) -> None:
-    assert typed("1 2", "--bounds", BOUNDS) == 0
-    assert report(capsys.readouterr().out)["answers"] == "2 values, 0 labels, 0 skipped"
-    assert len(saved().history) == 2
-
-
 def test_nothing_was_measured(typed: Type, capsys: Capture) -> None:
     assert typed("", "--bounds", BOUNDS) == 0
     last = report(capsys.readouterr().out)
     assert last["recommended item"] == "none, as no value was given yet"
     assert last["answers"] == "0 values, 0 labels, 0 skipped"
-
-
-def test_ctrl_c(typed: Type, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert typed("1 q", "--bounds", BOUNDS) == 0
-    capsys.readouterr()
-
-    def interrupted(prompt: str) -> str:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as context:
-        context.setattr("builtins.input", interrupted)
-        assert main(["advise", "study.json"]) == 130
-    shown = capsys.readouterr()
-    assert shown.err == f"\ninterrupted; 1 answers are saved in {Path('study.json').resolve()}\n"
-    assert "recommended" not in shown.out
-    assert typed("2 q") == 0
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
@@ -229,25 +184,6 @@ def test_wrong_arguments(arguments: list[str], message: str, typed: Type, capsys
     assert not [*Path().iterdir()]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--bounds", "milk (ml):0:80,temperature (C):60:97"], "begun with other --bounds"),
-        (["--bounds", "milk:0:80,temperature (C):60:96"], "begun with other --bounds"),
-        (["--seed", "1"], "was begun with --seed 0, not 1."),
-        (["--preset", "paper"], "was not begun with --preset paper."),
-    ],
-)
-def test_another_study_than_the_one_that_is_there(
-    arguments: list[str], message: str, typed: Type, capsys: Capture
-) -> None:
-    typed("1 q", "--bounds", BOUNDS)
-    content = Path("study.json").read_bytes()
-    assert message in failure(capsys, typed, "2 q", *arguments)
-    assert Path("study.json").read_bytes() == content
-    assert [file.name for file in Path().iterdir()] == ["study.json"]
-
-
 def test_files_that_are_no_such_study(typed: Type, capsys: Capture) -> None:
     Path("other.json").write_text('{"a": 1}')
     Study.create("pairs.json", BOX, partial(RandomPairs, seed=1)).close()
@@ -272,3 +208,12 @@ def test_a_disk_that_fills_up(
     monkeypatch.setattr("os.fsync", full_disk)
     assert "cannot be saved: No space left on device." in failure(capsys, typed, "2 3")
     assert len(saved().history) == 1
+
+
+def test_another_preset_than_it_was_begun_with(typed: Type, capsys: Capture) -> None:
+    typed("1 q", "--bounds", BOUNDS)
+    content = Path("study.json").read_bytes()
+    message = "was not begun with --preset paper."
+    assert message in failure(capsys, typed, "2 q", "--preset", "paper")
+    assert Path("study.json").read_bytes() == content
+    assert typed("2 q", "--preset", "practical") == 0

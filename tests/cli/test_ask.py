@@ -85,14 +85,6 @@ def test_it_goes_on(typed: Type, capsys: Capture) -> None:
     assert len(saved().history) == 1
 
 
-def test_nothing_to_undo_or_recommend(typed: Type, capsys: Capture) -> None:
-    assert typed("u q", *BEGIN) == 0
-    shown = capsys.readouterr().out
-    assert "There is no answer yet that could be taken back." in shown
-    assert shown.rstrip().endswith("Nothing is recommended, as nothing was answered yet.")
-    assert not Path("study.json.png").exists()
-
-
 def test_choices(typed: Type, capsys: Capture) -> None:
     """A table, by the numbers of its rows; text is a category; a plan has an end."""
     rows = "".join(f"{place},{number},{2 * number}\n" for number, place in enumerate("bdac"))
@@ -230,14 +222,6 @@ def test_a_second_writer(typed: Type, capsys: Capture) -> None:
         assert "is open for writing in this very process" in failure(capsys, typed, "1")
     assert typed("1") == 0
     assert len(saved().history) == 1
-
-
-def test_names_are_read_as_the_study_reads_them(typed: Type) -> None:
-    """The same command goes on, however a unit was written."""
-    again = ("--bounds", "milk(ml):0:80, heat ():0:1", "--strategy", "random")
-    assert typed("1", *again) == 0
-    assert typed("1", *again) == 0
-    assert len(saved().history) == 2
 
 
 def test_choices_are_shown_as_they_were_given(typed: Type, tmp_path: Path, capsys: Capture) -> None:
