@@ -1,26 +1,23 @@
-r"""The two systems of one model: the same posterior in ``m`` answers or in ``n`` items.
+r"""The dual and the primal system: one posterior in ``M`` latent values or in ``n`` items.
 
-Notation: ``K: ... x n x n`` prior covariance of the items, ``H`` the sparse map,
-``P = H K H^T: ... x m x m``, ``W = diag(w): ... x m`` curvature, ``S = W^1/2``,
-``C`` the covariance of a system's coordinates (``P`` or ``K``), ``G`` the system's own map
-(the identity or ``H``), so that ``P = G C G^T`` on both systems.
+Notation: ``K: ... x n x n`` prior covariance of the items, ``H: M x n`` the incidence matrix,
+``P = H K H^T: ... x M x M``, ``W = S S^T`` the curvature, ``C`` the covariance of a system's
+coordinates (``P`` or ``K``), ``G`` the system's own map to the latent values (the identity or
+``H``), so that ``P = G C G^T`` in both systems.
 
-* answer system: ``B = I + S P S``, whose eigenvalues are at least 1;
-* item system: ``M = I + R^T L_W R`` with ``K = R R^T`` and ``L_W = H^T W H``.
+* dual: ``B = I + S^T P S``, whose eigenvalues are at least 1;
+* primal: ``I + R^T L_W R`` with ``K = R R^T`` and ``L_W = H^T W H``.
 
-Everything that the evidence and its gradient need is one of three quantities:
-``log det(I + W P)``, ``Gamma = G^T S B^-1 S G = (C + L_W^-1)^-1`` and the solution of
-``(I + W P) t = x``. No gradient is ever taken through a root.
+All that the evidence and its gradient need of a factored Hessian is ``log det(I + W P)``,
+``Gamma = G^T S B^-1 S^T G = (C + L_W^-1)^-1``, the solution of ``(I + W P) t = x`` and the
+posterior variances of the latent values. No gradient is ever taken through a root.
 """
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import torch
 from torch import Size, Tensor
@@ -30,7 +27,6 @@ from botorch_pref.inference.incidence import IdentityIncidence, Incidence, broad
 from botorch_pref.inference.observations import (
     BlockCurvature,
     Curvature,
-    DiagonalCurvature,
     Marginals,
     Observations,
     as_curvature,
@@ -41,18 +37,18 @@ _SMALL = 64  # roots of the rounding unit
 
 @dataclass(frozen=True, eq=False)
 class NewtonState:
-    r"""What Newton's iteration sees at one point.
+    r"""What a step of Newton's method needs of one point.
 
     Attributes:
-        latent: ``... x m``-dim latent values ``eta``.
+        latent: ``... x M``-dim latent values ``eta``.
         weights: What :attr:`LaplaceMode.weights` would be, were this the mode.
         objective: ``...``-dim log joint density.
-        curvature: The curvature; through inducing items its ``m``-dim diagonal.
+        curvature: The curvature of the log likelihood.
         gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
         distance: ``...``-dim size of the gradient, in the system's own measure.
         cholesky: ``... x r x r``-dim factor of the Hessian, or of one near by, if known.
-        is_slow: ``...``-dim booleans: whether a Hessian that the system kept has become a poor one,
-            and a step is to be taken by a new one; ``None`` if it kept none.
+        is_slow: ``...``-dim booleans: whether steps by a former Hessian have become slow, so that
+            a new one is due; ``None`` if every step has its own.
     """
 
     latent: Tensor
@@ -66,13 +62,14 @@ class NewtonState:
 
 
 class System(ABC):
-    r"""A prior and observations, as the search for the mode and predictions see them.
+    r"""A prior and observations, as the search for the mode and predictions use them.
 
     Attributes:
         covariance: ``... x s x s``-dim prior covariance of the system's coordinates.
-        prior_latent: ``... x m``-dim prior mean of the latent values.
+        prior_latent: ``... x M``-dim prior mean of the latent values.
         observations: The observations.
-        is_expensive: Whether a state is so dear that the first good enough one ends the search.
+        is_expensive: Whether an evaluation costs so much that the first state within the
+            tolerance ends the search.
     """
 
     is_expensive = False
@@ -95,10 +92,6 @@ class System(ABC):
     def tolerance(self) -> float:
         """The :attr:`NewtonState.distance` below which an element counts as converged."""
         return float(0.5 * torch.finfo(self.covariance.dtype).eps ** 0.5)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The tensors, beside the observations, that the system consists of."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     @abstractmethod
     def columns(self, cross_covariance: Tensor) -> Tensor:
@@ -129,28 +122,16 @@ class ExactSystem(System):
     r"""A system that loses nothing of the prior.
 
     Attributes:
-        map: The map from the system's coordinates to the latent values.
-        patience: What share of the gradient a step may leave for another by the same Hessian,
-            which saves most factorisations from a start that is close by; 0 to keep none.
+        incidence: The map ``G`` from the system's coordinates to the latent values.
     """
 
-    map: Incidence | IdentityIncidence
-    patience = 0.0
-    _kept: tuple[ExactFactor, Tensor] | None = None  # a Hessian, and the distance of the last step
+    incidence: Incidence | IdentityIncidence
     _scale: Tensor  # of the gradient, in this search
-
-    def replaced(self, observations: Observations, tensors: Mapping[str, Tensor]) -> Self:
-        """The same kind of system with other observations and tensors."""
-        system = copy.copy(self)
-        system.__dict__.update(tensors, observations=observations)
-        if isinstance(self.map, Incidence):
-            system.map = observations.map
-        return system
 
     def begin(self, start: Tensor | None) -> Tensor:
         """See the base class."""
-        self._scale, self._kept = self.gradient_scale(), None
-        zero = self.covariance.new_zeros(*self.shape, self.num_coordinates)
+        self._scale = self.gradient_scale()
+        zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
         if start is None:
             return zero
         # Weights of another prior can be far off, and zero never is.
@@ -164,9 +145,7 @@ class ExactSystem(System):
         score, curvature = self.observations.derivatives(latent)
         gradient = self.gradient(score, z)
         distance = gradient.abs().amax(-1) / self._scale
-        kept = self._kept
-        slow = None if kept is None else distance > self.patience * kept[1]
-        return NewtonState(latent, score, objective, curvature, gradient, distance, is_slow=slow)
+        return NewtonState(latent, score, objective, curvature, gradient, distance)
 
     def is_small(self, state: NewtonState, z: Tensor) -> Tensor:
         """See the base class; ``z`` is one of the two terms."""
@@ -178,26 +157,9 @@ class ExactSystem(System):
         latent = self.prior_latent + shift
         return latent, self.observations.log_prob(latent).sum(-1) - self.penalty(z, shift)
 
-    def forget(self) -> None:
-        """Let go of the Hessian that was kept, and keep none from now on."""
-        self.patience, self._kept = 0.0, None
-
-    def _hessian(self, state: NewtonState, slow: bool) -> ExactFactor:
-        """What a step is taken by: the factored Hessian here, or a kept one while it serves."""
-        kept = self._kept
-        factor = self.factor(state.curvature) if kept is None or slow else kept[0]
-        if self.patience:
-            self._kept = factor, state.distance
-        return factor
-
-    @property
-    def num_coordinates(self) -> int:
-        """The number of Newton's coordinates."""
-        return self.covariance.shape[-1]
-
     @abstractmethod
     def coordinates(self, weights: Tensor) -> Tensor:
-        """Newton's coordinates ``z`` of ``... x m`` representer weights."""
+        """Newton's coordinates ``z`` of ``... x M`` representer weights."""
 
     @abstractmethod
     def latent(self, z: Tensor) -> Tensor:
@@ -209,31 +171,32 @@ class ExactSystem(System):
 
     @abstractmethod
     def gradient(self, score: Tensor, z: Tensor) -> Tensor:
-        """What vanishes at the mode, in Newton's coordinates."""
+        """The gradient in Newton's coordinates, or for the dual system ``P^-1`` times it."""
 
     @abstractmethod
     def gradient_scale(self) -> Tensor:
         """The size of the terms whose difference :meth:`gradient` is, one an element."""
 
     @abstractmethod
-    def factor(self, curvature: Tensor | Curvature) -> ExactFactor:
+    def factor(self, curvature: Tensor | Curvature) -> DualFactor | PrimalFactor:
         """See the base class."""
 
 
 class DualSystem(ExactSystem):
     """Coordinates are the latent values; the representer weights are one a row."""
 
-    map: IdentityIncidence
+    incidence: IdentityIncidence
 
     def __init__(
         self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
     ) -> None:
-        super().__init__(observations.map.gram(item_covariance), prior_latent, observations)
-        self.map = IdentityIncidence()
+        covariance = observations.incidence.gram(item_covariance)
+        super().__init__(covariance, prior_latent, observations)
+        self.incidence = IdentityIncidence()
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
         """See the base class."""
-        return self.observations.map.columns(cross_covariance)
+        return self.observations.incidence.columns(cross_covariance)
 
     def coordinates(self, weights: Tensor) -> Tensor:
         """See the base class."""
@@ -257,34 +220,29 @@ class DualSystem(ExactSystem):
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        direction = self._hessian(state, slow).solve_adjoint(state.gradient)
+        direction = self.factor(state.curvature).solve_adjoint(state.gradient)
         return direction, (state.gradient * self.latent(direction)).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> DualFactor:
         """See the base class."""
-        return DualFactor(self.covariance, curvature)
+        return DualFactor(self.covariance, as_curvature(curvature))
 
 
 class PrimalSystem(ExactSystem):
     """Coordinates are the utilities; the representer weights are one an item."""
 
-    map: Incidence
+    incidence: Incidence
 
     def __init__(
         self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
     ) -> None:
         super().__init__(item_covariance, prior_latent, observations)
-        self.map = observations.map
+        self.incidence = observations.incidence
 
     @cached_property
     def root(self) -> Tensor:
         """The ``... x n x n``-dim root of the covariance."""
         return prior_root(self.covariance.detach())
-
-    @property
-    def num_coordinates(self) -> int:
-        """See the base class; it is the rank of the root."""
-        return self.root.shape[-1]
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
         """See the base class."""
@@ -292,11 +250,11 @@ class PrimalSystem(ExactSystem):
 
     def coordinates(self, weights: Tensor) -> Tensor:
         """See the base class."""
-        return matvec(self.root.transpose(-1, -2), self.map.adjoint(weights))
+        return matvec(self.root.mT, self.incidence.adjoint(weights))
 
     def latent(self, z: Tensor) -> Tensor:
         """See the base class."""
-        return self.map.apply(matvec(self.root, z))
+        return self.incidence.apply(matvec(self.root, z))
 
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
         """See the base class."""
@@ -313,13 +271,12 @@ class PrimalSystem(ExactSystem):
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        gradient, cholesky = state.gradient, self._hessian(state, slow).cholesky
-        direction = solve_vector(cholesky, gradient)
-        return direction, (gradient * direction).sum(-1)
+        direction = solve_vector(self.factor(state.curvature).cholesky, state.gradient)
+        return direction, (state.gradient * direction).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> PrimalFactor:
         """See the base class."""
-        return PrimalFactor(self, curvature)
+        return PrimalFactor(self, as_curvature(curvature))
 
 
 def choose_system(
@@ -330,14 +287,14 @@ def choose_system(
     system: type[ExactSystem] | None = None,
     jitter: float = 0.0,
 ) -> DualSystem | PrimalSystem:
-    r"""The cheaper system: answers where there are no more rows than items.
+    r"""The smaller system: the dual one where there are no more latent values than items.
 
     Args:
         item_covariance: ``... x n x n``-dim prior covariance of the items.
-        prior_latent: ``... x m``-dim prior mean of the latent values.
+        prior_latent: ``... x M``-dim prior mean of the latent values.
         observations: The observations.
         system: ``DualSystem`` or ``PrimalSystem`` to force one.
-        jitter: Added to the diagonal of ``item_covariance``, on either system alike. A
+        jitter: Added to the diagonal of ``item_covariance``, in either system alike. A
             singular covariance needs none.
 
     Returns:
@@ -396,87 +353,67 @@ class Factor(ABC):
         """``Gamma: ... x s x s``."""
 
 
-class ExactFactor(Factor):
-    """That of a system which loses nothing of the prior."""
-
-    curvature: Curvature
-
-    @abstractmethod
-    def solve_adjoint(self, x: Tensor) -> Tensor:
-        """``t: ... x M`` with ``(I + W P) t = x``."""
-
-    @abstractmethod
-    def marginals(self, gamma: Tensor) -> Marginals:
-        """Posterior variances of the latent values, or their covariances where ``W`` has any."""
-
-
-class DualFactor(ExactFactor):
+class DualFactor(Factor):
     """Cholesky of ``B = I + S^T P S``."""
 
-    def __init__(self, covariance: Tensor, curvature: Tensor | Curvature) -> None:
-        self.covariance = covariance
-        self.curvature = as_curvature(curvature)
-        scaled = self.curvature.scale(covariance)
+    def __init__(self, covariance: Tensor, curvature: Curvature) -> None:
+        self.covariance, self.curvature = covariance, curvature
+        scaled = curvature.scale(covariance)
         scaled.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(scaled).L
 
     def gamma(self) -> Tensor:
         """See the base class."""
-        # All of ``S B^{-1} S^T`` is wanted, and LAPACK makes no full products of triangles for it;
+        # All of ``S B^-1 S^T`` is wanted, and LAPACK makes no full products of triangles for it;
         # the smallest eigenvalue of ``B`` is 1 or more.
         return self.curvature.unscale(torch.cholesky_inverse(self.cholesky))
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
-        """See the base class."""
+        """``t: ... x M`` with ``(I + W P) t = x``."""
         right = self.curvature.root_adjoint(matvec(self.covariance, x))
         return x - self.curvature.root(solve_vector(self.cholesky, right))
 
     def marginals(self, gamma: Tensor) -> Marginals:
-        """See the base class."""
+        """Posterior variances of the latent values, or covariances within an observation."""
         curvature = self.curvature
-        if isinstance(curvature, DiagonalCurvature):
-            weight = curvature.weight.clamp_min(torch.finfo(gamma.dtype).tiny)
-            return (1.0 - gamma.diagonal(dim1=-2, dim2=-1) / weight) / weight
-        assert isinstance(curvature, BlockCurvature)  # its blocks may be singular
-        right = curvature.adjoint_rows(self.covariance)
-        half = solve_triangular(self.cholesky, right, upper=False).mT
-        identity = IdentityIncidence()
-        parts = (
-            curvature.marginals_of(identity, self.covariance),
-            curvature.marginals(half, half),
-        )
-        return [prior - explained for prior, explained in zip(*parts, strict=True)]
+        if isinstance(curvature, BlockCurvature):  # whose blocks may be singular
+            right = curvature.adjoint_rows(self.covariance)
+            half = solve_triangular(self.cholesky, right, upper=False).mT
+            prior = curvature.marginals_of(IdentityIncidence(), self.covariance)
+            explained = curvature.marginals(half, half)
+            return [p - e for p, e in zip(prior, explained, strict=True)]
+        weight = curvature.weight.clamp_min(torch.finfo(gamma.dtype).tiny)
+        return (1.0 - gamma.diagonal(dim1=-2, dim2=-1) / weight) / weight
 
 
-class PrimalFactor(ExactFactor):
-    """Cholesky of ``M = I + R^T L_W R``."""
+class PrimalFactor(Factor):
+    """Cholesky of ``I + R^T L_W R``."""
 
-    def __init__(self, system: PrimalSystem, curvature: Tensor | Curvature) -> None:
-        self.system = system
-        self.curvature = as_curvature(curvature)
-        self.laplacian = self.curvature.laplacian(system.map)
-        hessian = system.root.transpose(-1, -2) @ self.laplacian @ system.root
+    def __init__(self, system: PrimalSystem, curvature: Curvature) -> None:
+        self.system, self.curvature = system, curvature
+        self.laplacian = curvature.laplacian(system.incidence)
+        hessian = system.root.mT @ self.laplacian @ system.root
         hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
         self.cholesky = torch.linalg.cholesky_ex(hessian).L
 
     def gamma(self) -> Tensor:
         """See the base class."""
         half = self._half() @ self.laplacian
-        return self.laplacian - half.transpose(-1, -2) @ half
+        return self.laplacian - half.mT @ half
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
-        """See the base class."""
+        """``t: ... x M`` with ``(I + W P) t = x``."""
         solution = solve_vector(self.cholesky, self.system.coordinates(x))
         return x - self.curvature.apply(self.system.latent(solution))
 
     def marginals(self, gamma: Tensor) -> Marginals:
-        """See the base class."""
-        half = self.system.map.columns(self._half()).mT
+        """Posterior variances of the latent values, or covariances within an observation."""
+        half = self.system.incidence.columns(self._half()).mT
         return self.curvature.marginals(half, half)
 
     def _half(self) -> Tensor:
         # The posterior covariance of the utilities is the square of this.
-        return solve_triangular(self.cholesky, self.system.root.transpose(-1, -2), upper=False)
+        return solve_triangular(self.cholesky, self.system.root.mT, upper=False)
 
 
 def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
