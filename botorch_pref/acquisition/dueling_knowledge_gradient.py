@@ -255,7 +255,7 @@ class DifferenceLaw:
         inputs = self.model.transform_rows(X)
         cross = self.model.cross_covariance(inputs, self.items)
         columns = self.system.columns(cross[..., 0, :] - cross[..., 1, :])
-        return self.system.map.apply(columns @ self.rest)[..., self.rows]
+        return self.system.incidence.apply(columns @ self.rest)[..., self.rows]
 
 
 def _law(model: Model) -> DifferenceLaw | None:

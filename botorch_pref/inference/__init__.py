@@ -1,4 +1,4 @@
-r"""Laplace inference over blocks of judgements: functions of tensors that know no model."""
+r"""Laplace inference over blocks of observations: functions of tensors that know no model."""
 
 from botorch_pref.data.blocks import Block
 from botorch_pref.inference.evidence import log_evidence

@@ -24,9 +24,6 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.mode import LaplaceMode, find_mode
 from botorch_pref.inference.systems import ExactSystem, System
 
-_LARGE = 256  # coordinates
-_PATIENCE = 0.1
-
 
 @singledispatch
 def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
@@ -41,12 +38,7 @@ def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor
         ``covariance`` and ``prior_latent``, and the mode.
     """
     assert isinstance(system, ExactSystem)  # other kinds are registered
-    # From a start that is close by most steps can go by one Hessian; a state more is cheaper than
-    # another factorisation only where matrices are large.
-    near = start is not None and system.covariance.shape[-1] >= _LARGE
-    system.patience = _PATIENCE if near else 0.0
     mode = find_mode(system, start=start)
-    system.forget()
     return _Evidence.apply(system.covariance, system.prior_latent, system, mode), mode
 
 
@@ -69,10 +61,10 @@ class _Evidence(Function):
         gamma = factor.gamma()
         slope = 0.5 * factor.curvature.contract(factor.marginals(gamma))
         moved = factor.solve_adjoint(slope)
-        alpha = system.map.adjoint(mode.weights)
-        grad_covariance = symmetric_outer(0.5 * alpha + system.map.adjoint(moved), alpha).sub_(
-            gamma, alpha=0.5
-        )
+        alpha = system.incidence.adjoint(mode.weights)
+        grad_covariance = symmetric_outer(
+            0.5 * alpha + system.incidence.adjoint(moved), alpha
+        ).sub_(gamma, alpha=0.5)
         covariance_shape, latent_shape = ctx.shapes
         return (
             (grad[..., None, None] * grad_covariance).sum_to_size(covariance_shape),

@@ -13,10 +13,20 @@ from typing import Literal, NamedTuple, cast, get_args
 import torch
 from torch import Size, Tensor
 
+from botorch_pref.data.blocks import DUEL, Block
 from botorch_pref.data.checks import checked_kappa, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference import Block, Observations, System, choose_system, find_mode
-from botorch_pref.inference.systems import ExactFactor, prior_root
+from botorch_pref.inference.mode import find_mode
+from botorch_pref.inference.observations import Observations, as_curvature
+from botorch_pref.inference.systems import (
+    DualFactor,
+    DualSystem,
+    PrimalFactor,
+    PrimalSystem,
+    choose_system,
+    matvec,
+    prior_root,
+)
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 
 _TIE = 1e-9
@@ -30,19 +40,22 @@ class FinitePosterior(NamedTuple):
 
     Attributes:
         mean: ``... x n``-dim utilities at the mode.
-        system: The answers' or the items' system of the covariance.
-        curvature: ``... x r``-dim curvature that the covariance is built on.
-        factor: The factored Hessian at that curvature.
-        covariance_items: ``... x n x n``-dim prior covariance ``K / lambda``.
+        system: The dual or the primal system of the covariance.
+        factor: The factored Hessian that the covariance is built on.
+        prior_covariance: ``... x n x n``-dim prior covariance ``K / lambda``.
         root: ``... x n x n``-dim root of it.
     """
 
     mean: Tensor
-    system: System
-    curvature: Tensor
-    factor: ExactFactor
-    covariance_items: Tensor
+    system: DualSystem | PrimalSystem
+    factor: DualFactor | PrimalFactor
+    prior_covariance: Tensor
     root: Tensor
+
+    @property
+    def curvature(self) -> Tensor:
+        """The ``... x r``-dim curvature that the covariance is built on."""
+        return self.factor.curvature.weight
 
     @property
     def covariance(self) -> Tensor:
@@ -51,8 +64,8 @@ class FinitePosterior(NamedTuple):
         ``(lambda K^-1 + H^T W H)^-1``; times ``lambda`` it is the unit-kernel ``k_t`` of
         Lazzaro et al. (2026), eq. (19).
         """
-        columns = self.system.columns(self.covariance_items)
-        return self.covariance_items - columns @ self.factor.gamma() @ columns.transpose(-1, -2)
+        columns = self.system.columns(self.prior_covariance)
+        return self.prior_covariance - columns @ self.factor.gamma() @ columns.mT
 
     def sample(self, prior_noise: Tensor, answer_noise: Tensor, scale: Tensor | float) -> Tensor:
         r"""Draws from ``N(mean, scale^2 covariance)``, by Matheron's rule.
@@ -65,12 +78,11 @@ class FinitePosterior(NamedTuple):
         Returns:
             ``S x ... x n``-dim utilities.
         """
-        sparse = self.system.observations.map
-        prior = (self.root @ prior_noise.unsqueeze(-1)).squeeze(-1)
-        curvature = self.factor.curvature
-        right = curvature.apply(sparse.apply(prior)) + curvature.root(answer_noise)
-        weights = sparse.adjoint(self.factor.solve_adjoint(right))
-        draw = prior - (self.covariance_items @ weights.unsqueeze(-1)).squeeze(-1)
+        incidence, curvature = self.system.observations.incidence, self.factor.curvature
+        prior = matvec(self.root, prior_noise)
+        right = curvature.apply(incidence.apply(prior)) + curvature.root(answer_noise)
+        weights = incidence.adjoint(self.factor.solve_adjoint(right))
+        draw = prior - matvec(self.prior_covariance, weights)
         if isinstance(scale, Tensor):
             scale = scale.unsqueeze(-1)
         return self.mean + scale * draw
@@ -163,40 +175,34 @@ class FiniteEngine:
         return self._posterior
 
     def _find(self) -> FinitePosterior:
-        observations = self._observations()
-        none = torch.zeros_like(self.count)
-        if not none.shape[-1]:
-            system = choose_system(self.prior_covariance, none, observations)
-            mean = self.prior_covariance.new_zeros(*self.batch_shape, self.num_items)
-            return FinitePosterior(
-                mean, system, none, system.factor(none), self.prior_covariance, self.root
-            )
-        prior = self._mean_covariance()
-        system = choose_system(prior, none, observations)
-        mode = find_mode(system, start=self._weights)
-        self._weights = mode.weights
-        weights = observations.map.adjoint(mode.weights)
-        mean = (prior @ weights.unsqueeze(-1)).squeeze(-1)
-        if self.kappa == "laplace":
-            curvature = observations.derivatives(mode.latent)[1].weight
+        observations, zero = self._observations(), torch.zeros_like(self.count)
+        if zero.shape[-1]:
+            prior = self._mean_covariance(observations)
+            system = choose_system(prior, zero, observations)
+            mode = find_mode(system, start=self._weights)
+            self._weights = mode.weights
+            mean = matvec(prior, observations.incidence.adjoint(mode.weights))
+            curvature = observations.derivatives(mode.latent)[1]
         else:
-            curvature = self.count / self.kappa
-        if self.regularizer != "rkhs":
-            system = choose_system(self.prior_covariance, none, observations)
-        return FinitePosterior(
-            mean, system, curvature, system.factor(curvature), self.prior_covariance, self.root
-        )
+            mean = self.prior_covariance.new_zeros(*self.batch_shape, self.num_items)
+            curvature = as_curvature(zero)
+        if self.kappa != "laplace":
+            curvature = as_curvature(self.count / self.kappa)
+        if self.regularizer != "rkhs" or not zero.shape[-1]:
+            system = choose_system(self.prior_covariance, zero, observations)
+        factor = system.factor(curvature)
+        return FinitePosterior(mean, system, factor, self.prior_covariance, self.root)
 
     def _observations(self) -> Observations:
         answer = torch.where(self.count > 0, self.wins / self.count.clamp_min(1.0), 0.5)
-        block = Block(self.pairs, (1.0, -1.0), answer, self.count, self.likelihood)
+        block = Block(self.pairs, DUEL, answer, self.count, self.likelihood)
         return Observations([block], self.num_items)
 
-    def _mean_covariance(self) -> Tensor:
+    def _mean_covariance(self, observations: Observations) -> Tensor:
         """The prior covariance of the mean's own penalty: ``K L_N K / lambda`` for theta."""
         if self.regularizer == "rkhs":
             return self.prior_covariance
-        laplacian = self._observations().map.laplacian(self.count)
+        laplacian = observations.incidence.laplacian(self.count)
         covariance = self.penalty * self.prior_covariance @ laplacian @ self.prior_covariance
         if self.regularizer == "theta_mean":
             covariance = covariance / self.num_asked[..., None, None]

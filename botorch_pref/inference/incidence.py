@@ -149,13 +149,13 @@ class _Gram(Function):
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, rows: Incidence) -> Tensor:
-        ctx.map, ctx.shape = rows, covariance.shape
+        ctx.incidence, ctx.shape = rows, covariance.shape
         return rows.columns(rows.rows(covariance))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (grad,) = grads
-        return ctx.map.spread(ctx.map.spread_columns(grad)).sum_to_size(ctx.shape), None
+        return ctx.incidence.spread(ctx.incidence.spread_columns(grad)).sum_to_size(ctx.shape), None
 
 
 def _tall_index(index: Tensor, shape: Size, height: int) -> Tensor:

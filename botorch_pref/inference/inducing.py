@@ -4,16 +4,16 @@ Notation: ``Z`` inducing items (``p``), ``L L^T = K_zz``, ``C = H K_xz: m x p``,
 ``D = C L^-T``, so that ``Q = D D^T`` stands for ``P = H K_xx H^T`` (Quinonero-Candela and
 Rasmussen 2005); ``rho = diag(P - Q)`` is the prior variance that is lost. Newton's
 coordinates are ``z ~ N(0, I_p)`` with ``eta = prior_latent + D z``, the Hessian is
-``M = I + D^T W D``. Where there are many rows neither ``C`` nor ``D`` is stored: every state at the
-objective is a pass over the data, a Hessian another, and memory grows by vectors of length ``m``
-alone. As a state then costs a fraction of a Hessian, several steps are taken by the same one.
+``M = I + D^T W D``. Where there are many rows neither ``C`` nor ``D`` is stored: an evaluation of
+the objective is a pass over the data, a Hessian another, and memory grows by vectors of length
+``m`` alone. As an evaluation then costs a fraction of a Hessian, several steps share one.
 
 The utility itself keeps the variance that inducing items do not explain,
 ``cov(x, w) = k(x, w) - a(x)^T (I - M^-1) a(w)`` with ``a(x) = L^-1 k(Z, x)``.
 
-The evidence is Laplace's under the prior
-covariance ``Q`` of the rows, less half the prior variance that ``Q`` lacks, weighted by the
-curvature (the trace term of Titsias 2009, *Variational Learning of Inducing Variables*):
+The evidence is Laplace's under the prior covariance ``Q`` of the rows, less half the prior variance
+that ``Q`` lacks, weighted by the curvature (the trace term of Titsias 2009, *Variational Learning
+of Inducing Variables*):
 
     log Z = log p(y | eta) - 1/2 |z|^2 - 1/2 log det M - 1/2 sum_i w_i rho_i
 
@@ -133,7 +133,7 @@ class InducingRows:
     def cross(self, block: RowBlock) -> Tensor:
         """``b x p``-dim rows of ``C``, without a graph."""
         if self.kept is not None:
-            return block.observations.map.rows(self.kept)
+            return block.observations.incidence.rows(self.kept)
         found = block.observations.weight.new_empty(block.size, self.kernel.num_inducing)
         for rows, sparse in self.chunks(block):
             found[rows] = cross_rows(self.kernel, sparse)
@@ -141,7 +141,7 @@ class InducingRows:
 
     def chunks(self, block: RowBlock) -> Iterator[tuple[slice, Incidence]]:
         """The parts of a block, as slices of its rows and of its map."""
-        whole = block.observations.map
+        whole = block.observations.incidence
         for rows in spans(block.size, self.chunk):
             factors = [f[rows] if isinstance(f, Tensor) else f for f in whole.coefficients]
             yield rows, Incidence(whole.items[rows], factors, whole.num_items)
@@ -301,13 +301,13 @@ class InducingSystem(System):
         return InducingFactor(torch.linalg.cholesky_ex(hessian).L)
 
     def factor_at(self, state: NewtonState) -> InducingFactor:
-        """That of the Hessian where a state was taken."""
+        """That of the Hessian at a state."""
         if self._is_stored and state.cholesky is not None:
             return InducingFactor(state.cholesky)
         return self.factor(state.curvature)
 
     def forget(self) -> None:
-        """Let go of what can be computed anew from the kernel."""
+        """Drop what can be computed again from the kernel."""
         self._whitened = self._held = None
 
     def _part(self) -> InducingSystem:
@@ -477,7 +477,7 @@ class _Slope:
             latent, curvature = state.latent[rows], state.curvature.weight[rows]
             _, own = observations.derivatives(latent)
             explained = design.square().sum(-1)
-            lost = variance_rows(system.kernel, observations.map) - explained
+            lost = variance_rows(system.kernel, observations.incidence) - explained
             left = explained - ((design @ self.shrink) * design).sum(-1)
             self.lost += curvature @ lost
             self.latent_slope[rows] = slope = 0.5 * own.contract(left + lost)
@@ -526,7 +526,7 @@ class _Adjoint:
     def add(self, block: RowBlock, slope: Tensor, variance_slope: Tensor) -> None:
         """Adds the share of a block: slopes with respect to its rows of ``C`` and ``P_ii``."""
         if self.kept is not None:
-            sparse = block.observations.map
+            sparse = block.observations.incidence
             for i, factor in enumerate(sparse.coefficients):
                 share = (factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor) * slope
                 self.kept.index_add_(0, sparse.items[:, i], share)

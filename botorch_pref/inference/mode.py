@@ -45,8 +45,8 @@ def find_mode(
 
     Every batch element takes full Newton steps and halves one that does not increase
     the objective enough. An element that has converged is frozen; the only value that
-    leaves the device is one number a step, which says whether all are done, whether any
-    aims anew, and whether a Hessian that was kept is too old for that.
+    leaves the device is one number a step, which says whether all are done, whether any needs
+    a new direction, and whether that needs a new Hessian.
 
     Args:
         system: The prior and the observations.
@@ -63,7 +63,7 @@ def find_mode(
 def find_mode_and_state(
     system: System, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
 ) -> tuple[LaplaceMode, NewtonState]:
-    """The same as :func:`find_mode`, and the last state that was taken, which is one there."""
+    """The same as :func:`find_mode`, and the state at the mode."""
     newton = _Newton(system, start, max_steps)
     newton.run()
     mode = newton.result()
@@ -120,7 +120,7 @@ class _Newton:
         least = self.base_objective + torch.where(falling, -(self.eps**0.5) * size, gain)
         self.rising = (objective >= least) | (self.step < self.eps)
         # Newton converges quadratically: below the tolerance it goes on for as long as the
-        # gradient still falls, that is to the rounding floor, unless a state is dear.
+        # gradient still falls, that is to the rounding floor, unless an evaluation is expensive.
         floor = self.tolerance if self.system.is_expensive else 100 * self.eps
         settled = distance <= torch.where(falling, floor, self.tolerance)
         spent = self.num_steps >= self.max_steps
@@ -128,14 +128,14 @@ class _Newton:
         self.done = self.done | (self.rising & (settled | spent)) | lost
 
     def progress(self) -> Tensor:
-        """A scalar: whether all are :data:`_DONE`, any is :data:`_RISING`, the state is slow."""
+        """A scalar: the sum of the flags that hold for all (done) or any (rising, slow) elements."""
         self.moving = self.rising & ~self.done
         flags = torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
         slow = self.state.is_slow
         return flags if slow is None else flags + _SLOW * (slow & self.moving).any()
 
     def aim(self, slow: bool) -> None:
-        """Aim anew from the candidates that rose."""
+        """A new direction from the candidates that rose."""
         direction, slope = self.system.newton(self.state, slow)
         move = self.moving.unsqueeze(-1)
         self.base = torch.where(move, self.z, self.base)
@@ -188,7 +188,9 @@ def _with_solved_weights(system: ExactSystem, mode: LaplaceMode) -> LaplaceMode:
     precision; predictions and gradients would amplify it once more. A Newton step for the
     weights themselves damps it.
     """
-    shift = system.map.apply(matvec(system.covariance, system.map.adjoint(mode.weights)))
+    shift = system.incidence.apply(
+        matvec(system.covariance, system.incidence.adjoint(mode.weights))
+    )
     score, curvature = system.observations.derivatives(system.prior_latent + shift)
     step = system.factor(curvature).solve_adjoint(score - mode.weights)
     return mode._replace(weights=mode.weights + step)

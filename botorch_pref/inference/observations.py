@@ -8,7 +8,6 @@ observation has one latent value; else block diagonal.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -21,135 +20,81 @@ from botorch_pref.inference.incidence import IdentityIncidence, Incidence
 Marginals = Tensor | list[Tensor]
 
 
-class Curvature(ABC):
-    """``W = S S^T``, its derivatives, and what inference does with them.
+class Curvature:
+    r"""``W = S S^T``, here diagonal: every observation has one latent value.
 
     Marginals are the entries of an ``M x M`` matrix at which ``W`` may differ from zero: ``... x
     M``-dim, or for each block ``... x m x r x r``-dim.
-    """
-
-    @property
-    @abstractmethod
-    def weight(self) -> Tensor:
-        """The ``... x M``-dim diagonal of ``W``."""
-
-    @abstractmethod
-    def __getitem__(self, elements: Tensor) -> Curvature:
-        """Some elements of the batch."""
-
-    @abstractmethod
-    def apply(self, vector: Tensor) -> Tensor:
-        """``W v`` for ``v: ... x M``."""
-
-    @abstractmethod
-    def root(self, vector: Tensor) -> Tensor:
-        """``S v`` for ``v: ... x M``."""
-
-    @abstractmethod
-    def root_adjoint(self, vector: Tensor) -> Tensor:
-        """``S^T v`` for ``v: ... x M``."""
-
-    @abstractmethod
-    def scale(self, matrix: Tensor) -> Tensor:
-        """``S^T P S`` for a symmetric ``P: ... x M x M``."""
-
-    @abstractmethod
-    def unscale(self, matrix: Tensor) -> Tensor:
-        """``S G S^T`` for a symmetric ``G: ... x M x M``."""
-
-    @abstractmethod
-    def quadratic(self, rows: Tensor) -> Tensor:
-        """``Z^T W Z: ... x q x q`` for ``Z: M x q``."""
-
-    @abstractmethod
-    def laplacian(self, incidence: Incidence) -> Tensor:
-        """``H^T W H: ... x n x n``."""
-
-    @abstractmethod
-    def marginals(self, left: Tensor, right: Tensor) -> Marginals:
-        """Those of ``X Y^T`` for ``X, Y: ... x M x q``."""
-
-    @abstractmethod
-    def marginals_of(self, incidence: Incidence | IdentityIncidence, matrix: Tensor) -> Marginals:
-        """Those of ``H G H^T`` for ``G: ... x n x n``."""
-
-    @abstractmethod
-    def contract(self, marginals: Marginals) -> Tensor:
-        """``sum_bc T_abc V_bc: ... x M`` of third derivatives ``T`` and marginals ``V``."""
-
-
-class DiagonalCurvature(Curvature):
-    r"""Where every observation has one latent value.
 
     Args:
-        weight: ``... x M``-dim diagonal.
+        weight: ``... x M``-dim diagonal of ``W``.
         third: ``... x M``-dim third derivatives of the log likelihood, if they are needed.
     """
 
     def __init__(self, weight: Tensor, third: Tensor | None = None) -> None:
-        self._weight, self.third = weight, third
+        self._weight, self._third = weight, third
 
     @property
     def weight(self) -> Tensor:
-        """See the base class."""
+        """The ``... x M``-dim diagonal of ``W``."""
         return self._weight
 
-    def __getitem__(self, elements: Tensor) -> DiagonalCurvature:
-        """See the base class; third derivatives are left out."""
-        return DiagonalCurvature(self.weight[elements])
+    def __getitem__(self, elements: Tensor) -> Curvature:
+        """That of some elements of the batch, without third derivatives."""
+        return Curvature(self.weight[elements])
 
     @cached_property
     def _root(self) -> Tensor:
         return self.weight.sqrt()
 
     def apply(self, vector: Tensor) -> Tensor:
-        """See the base class."""
+        """``W v`` for ``v: ... x M``."""
         return self.weight * vector
 
     def root(self, vector: Tensor) -> Tensor:
-        """See the base class."""
+        """``S v`` for ``v: ... x M``."""
         return self._root * vector
 
     def root_adjoint(self, vector: Tensor) -> Tensor:
-        """See the base class."""
+        """``S^T v`` for ``v: ... x M``."""
         return self._root * vector
 
     def scale(self, matrix: Tensor) -> Tensor:
-        """See the base class."""
+        """``S^T P S`` for a symmetric ``P: ... x M x M``."""
         return self._root.unsqueeze(-1) * matrix * self._root.unsqueeze(-2)
 
     def unscale(self, matrix: Tensor) -> Tensor:
-        """See the base class."""
-        return self.scale(matrix)
+        """``S G S^T`` for a symmetric ``G: ... x M x M``."""
+        return self._root.unsqueeze(-1) * matrix * self._root.unsqueeze(-2)
 
     def quadratic(self, rows: Tensor) -> Tensor:
-        """See the base class."""
+        """``Z^T W Z: ... x q x q`` for ``Z: M x q``."""
         # One tall product is far cheaper than a batch of small ones.
         scaled = rows.mT * self.weight.unsqueeze(-2)
         product = scaled.flatten(end_dim=-2) @ rows
         return product.view(*scaled.shape[:-1], rows.shape[-1])
 
     def laplacian(self, incidence: Incidence) -> Tensor:
-        """See the base class."""
+        """``H^T W H: ... x n x n``."""
         return incidence.laplacian(self.weight)
 
-    def marginals(self, left: Tensor, right: Tensor) -> Tensor:
-        """See the base class."""
+    def marginals(self, left: Tensor, right: Tensor) -> Marginals:
+        """Those of ``X Y^T`` for ``X, Y: ... x M x q``."""
         return (left * right).sum(-1)
 
-    def marginals_of(self, incidence: Incidence | IdentityIncidence, matrix: Tensor) -> Tensor:
-        """See the base class."""
+    def marginals_of(self, incidence: Incidence | IdentityIncidence, matrix: Tensor) -> Marginals:
+        """Those of ``H G H^T`` for ``G: ... x n x n``."""
         return incidence.diagonal(matrix)
 
     def contract(self, marginals: Marginals) -> Tensor:
-        """See the base class."""
-        assert self.third is not None
+        """``sum_bc T_abc V_bc: ... x M`` of third derivatives ``T`` and marginals ``V``."""
+        assert self._third is not None
         assert isinstance(marginals, Tensor)
-        return self.third * marginals
+        return self._third * marginals
 
 
 class BlockCurvature(Curvature):
-    r"""Where some observations have several latent values.
+    r"""A block diagonal ``W``: some observations have several latent values.
 
     Args:
         roots: For each block, in order, ``... x m x r x r``-dim roots of the curvatures.
@@ -235,7 +180,7 @@ class BlockCurvature(Curvature):
 
 def as_curvature(curvature: Curvature | Tensor) -> Curvature:
     """A curvature, of which a tensor is the diagonal."""
-    return DiagonalCurvature(curvature) if isinstance(curvature, Tensor) else curvature
+    return Curvature(curvature) if isinstance(curvature, Tensor) else curvature
 
 
 class Observations:
@@ -250,7 +195,7 @@ class Observations:
         self.blocks = tuple(blocks)
         self.num_items = num_items
         self.is_elementwise = all(block.latent_dim == 1 for block in self.blocks)
-        self.map = self._stack_incidence()
+        self.incidence = self._stack_incidence()
         weights = [block.weight for block in self.blocks]
         if not self.is_elementwise:
             weights = [b.weight.repeat_interleave(b.latent_dim, dim=-1) for b in self.blocks]
@@ -319,7 +264,7 @@ class Observations:
             score, curvature, third = parts[0]
         else:
             score, curvature, third = (torch.cat(p, dim=-1) for p in zip(*parts, strict=True))
-        return score, DiagonalCurvature(curvature, third)
+        return score, Curvature(curvature, third)
 
     def _block_derivatives(
         self, parts: Sequence[tuple[Tensor, Tensor, Tensor]]

@@ -14,7 +14,6 @@ which needs no derivative of a root or of a Newton step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ from torch.autograd import Function
 
 from botorch_pref.inference.evidence import refuse_second_derivatives, symmetric_outer
 from botorch_pref.inference.mode import LaplaceMode, find_mode
-from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import ExactSystem, System
 
 
@@ -41,33 +39,6 @@ class LaplacePosterior(NamedTuple):
     weights: Tensor
     gamma: Tensor
     mode: LaplaceMode
-
-    @classmethod
-    def stacked(
-        cls, parts: Iterable[LaplacePosterior], observations: Observations
-    ) -> LaplacePosterior:
-        r"""That of a batch from those of its parts, which are let go of one by one.
-
-        Args:
-            parts: In the order of the batch; a part of one element may have no batch.
-            observations: Those of the whole batch, of one batch dimension.
-        """
-        whole: dict[str, Tensor] = {}
-        done = 0
-        for part in parts:
-            tensors = {"alpha": part.weights, "gamma": part.gamma}
-            tensors |= part.mode._asdict() | part.system.tensors()
-            stop = done + part.mode.converged.numel()
-            for name, value in tensors.items():
-                if name not in whole:
-                    core = value.shape[part.mode.converged.dim() :]
-                    whole[name] = value.new_empty(len(observations.weight), *core)
-                whole[name][done:stop] = value
-            done = stop
-        mode = LaplaceMode(*(whole.pop(name) for name in LaplaceMode._fields))
-        alpha, gamma = whole.pop("alpha"), whole.pop("gamma")
-        assert isinstance(part.system, ExactSystem)  # others have no batch
-        return cls(part.system.replaced(observations, whole), alpha, gamma, mode)
 
     def predict(
         self, prior_mean: Tensor, prior_covariance: Tensor, cross_covariance: Tensor
@@ -149,7 +120,7 @@ class _Posterior(Function):
         ctx.curvature, ctx.factor = curvature, factor
         ctx.answer_free = variance_weight is not None
         ctx.shapes = covariance.shape, prior_latent.shape
-        return system.map.adjoint(mode.weights).clone(), gamma
+        return system.incidence.adjoint(mode.weights).clone(), gamma
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -159,16 +130,16 @@ class _Posterior(Function):
         factor = system.factor(ctx.curvature) if ctx.answer_free else ctx.factor
         grad_gamma = 0.5 * (grad_gamma + grad_gamma.transpose(-1, -2))
         curvature = ctx.curvature
-        moved = -curvature.apply(system.map.apply(grad_weights))
+        moved = -curvature.apply(system.incidence.apply(grad_weights))
         if not ctx.answer_free:
             shrink = -system.covariance @ gamma
             shrink.diagonal(dim1=-2, dim2=-1).add_(1.0)
             inner = shrink @ grad_gamma @ shrink.transpose(-1, -2)
-            marginals = curvature.marginals_of(system.map, inner)
+            marginals = curvature.marginals_of(system.incidence, inner)
             moved = moved - curvature.contract(marginals)
         moved = factor.solve_adjoint(moved)
-        alpha = system.map.adjoint(ctx.mode.weights)
-        grad_covariance = symmetric_outer(system.map.adjoint(moved), alpha)
+        alpha = system.incidence.adjoint(ctx.mode.weights)
+        grad_covariance = symmetric_outer(system.incidence.adjoint(moved), alpha)
         grad_covariance = grad_covariance - gamma @ grad_gamma @ gamma
         covariance_shape, latent_shape = ctx.shapes
         return (

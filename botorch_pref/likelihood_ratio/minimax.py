@@ -299,7 +299,7 @@ def _level_at(confidence: ConfidenceSet, u: Tensor) -> _Level:
     if level is None or program.observations is None:
         none = as_curvature(u[:, :0])
         return _Level(program.root[:0], none, torch.zeros_like(u), torch.ones_like(u[:, 0]))
-    rows = program.observations.map.rows(program.root)
+    rows = program.observations.incidence.rows(program.root)
     latent = u @ rows.T
     score, curvature = program.observations.derivatives(latent)
     margin = program.observations.log_prob(latent).sum(-1) - level

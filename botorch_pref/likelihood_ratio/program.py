@@ -132,7 +132,7 @@ class LikelihoodProgram:
         self.observations = _checked_observations(observations, len(root))
         self.norm_bound = checked_positive("norm_bound", norm_bound)
         self.box = None if box is None else checked_positive("box", box)
-        rows = [] if self.observations is None else [self.observations.map.rows(self.root)]
+        rows = [] if self.observations is None else [self.observations.incidence.rows(self.root)]
         if self.box is not None:
             rows.append(self.root)
         stacked = torch.cat([self.root[:0], *rows])

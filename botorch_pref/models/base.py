@@ -135,7 +135,7 @@ class Observed(NamedTuple):
     def prior_latent(self, mean: Tensor) -> Tensor:
         """The prior mean ``... x m`` of the latent values, from ``... x n`` of the items."""
         mean = mean if self.scaling is None else self.scaling * mean
-        latent = self.observations.map.apply(mean)
+        latent = self.observations.incidence.apply(mean)
         return latent if self.shift is None else latent - self.shift
 
 

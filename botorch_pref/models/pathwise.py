@@ -128,10 +128,10 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
     if (answer_free := model.variance_weight()) is not None:
         curvature = as_curvature(answer_free)
     scaling = model.node_scaling()
-    latent = observations.map.apply(deviation if scaling is None else scaling * deviation)
+    latent = observations.incidence.apply(deviation if scaling is None else scaling * deviation)
     noise = curvature.root(_normal(latent.shape, latent))
     moved = side.factor(curvature).solve_adjoint(curvature.apply(latent) + noise)
-    weight = observations.map.adjoint(found.mode.weights - moved)
+    weight = observations.incidence.adjoint(found.mode.weights - moved)
     return weight if scaling is None else scaling * weight
 
 

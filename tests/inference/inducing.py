@@ -57,7 +57,7 @@ def inducing_side(
     inputs = kernel_inputs(X, Z, factors)
     mean = torch.zeros_like(X[:, 0]) if mean is None else mean
     return InducingSystem(
-        MaternItems(inputs), observations.map.apply(inputs[-1] * mean), observations
+        MaternItems(inputs), observations.incidence.apply(inputs[-1] * mean), observations
     )
 
 

@@ -69,7 +69,7 @@ every_system = pytest.mark.parametrize("system", SIDES)
 def system_of(theta: Tensor, observations: Observations, wanted: type[ExactSystem]) -> ExactSystem:
     """Of lengthscale, output scale and a shift of the mean."""
     covariance = matern(X, None, theta[0], theta[1])
-    latent = observations.map.apply(MEAN + theta[2] * X[:, 0])
+    latent = observations.incidence.apply(MEAN + theta[2] * X[:, 0])
     return choose_system(covariance, latent, observations, system=wanted)
 
 
@@ -88,9 +88,9 @@ def test_derivatives_are_those_of_autograd(case: str) -> None:
     assert_equal(curvature.unscale(identity), expected, 1e-13)
     assert_equal(curvature.weight, expected.diagonal(), 1e-13)
     assert_equal(curvature.apply(score), expected @ score, 1e-13)
-    H = observations.map.dense(latent)
-    assert_equal(observations.map.apply(X[:, 0]), H @ X[:, 0], 1e-13)
-    assert_equal(curvature.laplacian(observations.map), H.T @ expected @ H, 1e-12)
+    H = observations.incidence.dense(latent)
+    assert_equal(observations.incidence.apply(X[:, 0]), H @ X[:, 0], 1e-13)
+    assert_equal(curvature.laplacian(observations.incidence), H.T @ expected @ H, 1e-12)
     Z = randn(len(latent), 2, seed=3)
     assert_equal(curvature.quadratic(Z), Z.T @ expected @ Z, 1e-12)
     moment = Z @ Z.T
@@ -124,7 +124,7 @@ def test_evidence_against_dense_algebra(case: str, system: type[ExactSystem]) ->
     observations = CASES[case]()
     theta = torch.tensor([0.4, 4.0, 0.3], dtype=torch.float64)
     value, mode = log_evidence(system_of(theta, observations, system))
-    K, H = matern(X), observations.map.dense(X)
+    K, H = matern(X), observations.incidence.dense(X)
     assert mode.converged
     latent = H @ (MEAN + 0.3 * X[:, 0]) + H @ K @ H.T @ mode.weights
 
@@ -206,7 +206,7 @@ def test_evidence_against_quadrature() -> None:
 def test_a_batch_is_a_loop_over_it() -> None:
     observations = mixed(5)
     scales = torch.tensor([0.5, 2.0, 8.0], dtype=torch.float64)
-    latent = observations.map.apply(MEAN)
+    latent = observations.incidence.apply(MEAN)
     for wanted in (DualSystem, PrimalSystem):
         together = scales.clone().requires_grad_()
         covariance = matern(X, None, 0.4, together[:, None, None])

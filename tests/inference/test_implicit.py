@@ -75,7 +75,7 @@ def posterior(
     def kernel(x: Tensor, z: Tensor) -> Tensor:
         return matern(x, z, lengthscale, outputscale)
 
-    latent = observations.map.apply(mean(items))
+    latent = observations.incidence.apply(mean(items))
     system = choose_system(kernel(items, items), latent, observations, system=wanted)
     fitted = laplace_posterior(system, weight(observations, kappa))
     predicted = fitted.predict(mean(points), kernel(points, points), kernel(points, items))

@@ -114,7 +114,7 @@ class TestExact:
         values = Block(rows, LABEL, zero, one, StandardNormal())
         observations = Observations([duels(X, M), values], N)
         factors = 1e3 * one
-        latent = observations.map.apply(factors * MEAN)
+        latent = observations.incidence.apply(factors * MEAN)
         system = inducing_side(X, X, observations, MEAN, factors)
         K = factors.unsqueeze(-1) * matern(X) * factors
         exact = laplace_posterior(choose_system(K, latent, observations))
@@ -176,7 +176,7 @@ class TestBlocks:
         inputs[3] = torch.tensor(100.0, dtype=torch.float64)
 
         def system() -> InducingSystem:
-            mean = observations.map.apply(torch.zeros_like(items[:, 0]))
+            mean = observations.incidence.apply(torch.zeros_like(items[:, 0]))
             return InducingSystem(MaternItems(inputs), mean, observations)
 
         value, mode = log_evidence(system())
@@ -221,7 +221,7 @@ def test_some_rows() -> None:
         part = observations.rows(chosen)
         assert_equal(part.log_prob(latent[chosen]), observations.log_prob(latent)[chosen], 0.0)
         f = randn(N, seed=2)
-        assert_equal(part.map.apply(f), observations.map.apply(f)[chosen], 0.0)
+        assert_equal(part.incidence.apply(f), observations.incidence.apply(f)[chosen], 0.0)
 
 
 def test_draws_have_the_posterior_of_the_weights() -> None:

@@ -27,7 +27,7 @@ NAMES = ["items", "inducing items", "lengthscale", "outputscale", "factors", "me
 def evidence(arguments: list[Tensor], link: str) -> Tensor:
     *inputs, mean = arguments
     observations = make(X, M, 4, link=likelihood(link))
-    latent = observations.map.apply(inputs[-1] * mean)
+    latent = observations.incidence.apply(inputs[-1] * mean)
     return log_evidence(InducingSystem(MaternItems(inputs), latent, observations))[0]
 
 
@@ -58,11 +58,11 @@ def test_all_gradients_at_once_and_with_no_data_lost() -> None:
     observations = make(X, M, 4)
     leaves = [t.clone().requires_grad_() for t in (*kernel_inputs(X, X)[2:4], MEAN)]
     lengthscale, outputscale, mean = leaves
-    latent = observations.map.apply(mean)
+    latent = observations.incidence.apply(mean)
     inputs = [X, X, lengthscale, outputscale, torch.ones_like(X[:, 0])]
     value, _ = log_evidence(InducingSystem(MaternItems(inputs), latent, observations))
     K = matern(X, None, lengthscale, outputscale)
-    exact, _ = log_evidence(choose_system(K, observations.map.apply(mean), observations))
+    exact, _ = log_evidence(choose_system(K, observations.incidence.apply(mean), observations))
     assert_equal(value, exact, 1e-8)
     found, expected = torch.autograd.grad(value, leaves), torch.autograd.grad(exact, leaves)
     for one, other in zip(found, expected, strict=True):
@@ -87,7 +87,7 @@ def test_the_posterior_is_not_differentiated() -> None:
     inputs = kernel_inputs(X, Z)
     inputs[2].requires_grad_()
     observations = make(X, M)
-    system = InducingSystem(MaternItems(inputs), observations.map.apply(MEAN), observations)
+    system = InducingSystem(MaternItems(inputs), observations.incidence.apply(MEAN), observations)
     with pytest.raises(UnsupportedError, match="cannot be differentiated"):
         laplace_posterior(system)
     with torch.no_grad():

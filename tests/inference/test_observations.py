@@ -122,13 +122,13 @@ class TestStackedBlocks:
         H = torch.from_numpy(design(observations))
         K, w = self.X @ self.X.T, rand(13)
         assert observations.num_rows == 13
-        assert_equal(observations.map.apply(self.X[:, 0]), H @ self.X[:, 0], 1e-14)
-        assert_equal(observations.map.gram(K), H @ K @ H.T, 1e-13)
-        assert_equal(observations.map.adjoint(w), H.T @ w, 1e-13)
-        assert_equal(observations.map.laplacian(w), H.T @ (w[:, None] * H), 1e-13)
-        assert_equal(observations.map.diagonal(K), (H @ K @ H.T).diagonal(), 1e-13)
+        assert_equal(observations.incidence.apply(self.X[:, 0]), H @ self.X[:, 0], 1e-14)
+        assert_equal(observations.incidence.gram(K), H @ K @ H.T, 1e-13)
+        assert_equal(observations.incidence.adjoint(w), H.T @ w, 1e-13)
+        assert_equal(observations.incidence.laplacian(w), H.T @ (w[:, None] * H), 1e-13)
+        assert_equal(observations.incidence.diagonal(K), (H @ K @ H.T).diagonal(), 1e-13)
         C = rand(13, 2, seed=2)
-        assert_equal(observations.map.spread(C), H.T @ C, 1e-13)
+        assert_equal(observations.incidence.spread(C), H.T @ C, 1e-13)
 
     def test_every_block_keeps_its_own_likelihood(self) -> None:
         first = duels(self.X, 6, link=ProbitLikelihood(2.0))
@@ -191,10 +191,10 @@ class TestStackedBlocks:
         )
         assert torch.equal(together, whole.log_prob(latent))
         f = randn(5, 2, N)
-        applied = [p.map.apply(part) for p, part in zip(pieces, f.split(2), strict=True)]
-        assert torch.equal(torch.cat(applied), whole.map.apply(f))
+        applied = [p.incidence.apply(part) for p, part in zip(pieces, f.split(2), strict=True)]
+        assert torch.equal(torch.cat(applied), whole.incidence.apply(f))
         some, one = whole.select(torch.tensor([3, 1])), whole.select(3)
-        assert torch.equal(some.map.apply(f[[3, 1]]), whole.map.apply(f)[[3, 1]])
+        assert torch.equal(some.incidence.apply(f[[3, 1]]), whole.incidence.apply(f)[[3, 1]])
         assert one.batch_shape == (2,)
         assert torch.equal(one.log_prob(latent[3]), whole.log_prob(latent)[3])
 
@@ -203,5 +203,5 @@ def test_a_label_is_a_row_of_one_item() -> None:
     X = rand(N, 2)
     block = labels(X, 4)
     assert block.coefficients == LABEL
-    found = Observations([block], N).map.apply(X[:, 0])
+    found = Observations([block], N).incidence.apply(X[:, 0])
     assert torch.equal(found, X[block.items[:, 0], 0])

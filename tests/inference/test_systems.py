@@ -105,7 +105,7 @@ class TestChooseSide:
         zero = torch.zeros(4, dtype=torch.float64)
         system = choose_system(K, zero, make(X, 4), system=wanted, jitter=0.1)
         (grad,) = torch.autograd.grad(system.covariance.sum(), K)
-        H = system.map.apply(torch.eye(system.covariance.shape[-1], dtype=torch.float64))
+        H = system.incidence.apply(torch.eye(system.covariance.shape[-1], dtype=torch.float64))
         assert system.covariance.requires_grad
         assert grad.shape == K.shape
         assert not H.requires_grad

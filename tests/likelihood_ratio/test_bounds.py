@@ -271,7 +271,7 @@ def test_multipliers_are_the_printed_conditions() -> None:
     u = high.coordinates.clone().requires_grad_()
     observations = program.observations
     assert observations is not None
-    latent = observations.map.apply(u @ program.root.T)
+    latent = observations.incidence.apply(u @ program.root.T)
     (score,) = torch.autograd.grad(observations.log_prob(latent).sum(), u)
     residual = g + mu.unsqueeze(-1) * score - nu.unsqueeze(-1) * high.coordinates
     assert float(residual.abs().max()) <= 1e-4

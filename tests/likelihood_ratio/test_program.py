@@ -46,8 +46,8 @@ def test_stationary_in_the_ball(problem: Case) -> None:
     found = program.maximum_likelihood()
     u, observations = found.coordinates, program.observations
     assert observations is not None
-    latent = observations.map.apply(program.root @ u)
-    gradient = program.root.T @ observations.map.adjoint(observations.derivatives(latent)[0])
+    latent = observations.incidence.apply(program.root @ u)
+    gradient = program.root.T @ observations.incidence.adjoint(observations.derivatives(latent)[0])
     assert float((gradient - found.norm_multiplier * u).norm()) <= 1e-6
     assert float(u.norm()) <= problem.norm_bound * (1 + 1e-9)
     assert observations.log_prob(latent).sum() == pytest.approx(float(found.log_likelihood))
