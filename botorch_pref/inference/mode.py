@@ -128,7 +128,7 @@ class _Newton:
         self.done = self.done | (self.rising & (settled | spent)) | lost
 
     def progress(self) -> Tensor:
-        """A scalar: the sum of the flags that hold for all (done) or any (rising, slow) elements."""
+        """A scalar: the flags of all (done) or any (rising, slow) elements, summed up."""
         self.moving = self.rising & ~self.done
         flags = torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
         slow = self.state.is_slow
