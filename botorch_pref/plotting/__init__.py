@@ -1,8 +1,7 @@
 r"""Figures for print, drawn without pyplot.
 
 Every function returns a :class:`matplotlib.figure.Figure`, which
-:func:`~botorch_pref.plotting.save_figure` writes. Those that take ``ax=None``, the axes to draw on,
-return the figure that these are in.
+:func:`~botorch_pref.plotting.save_figure` writes.
 """
 
 from botorch_pref.plotting.predictions import plot_calibration, plot_cross_validation

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from botorch_pref.data.checks import check_count
@@ -17,19 +16,16 @@ from botorch_pref.plotting.style import (
     GREY,
     SMALL,
     VERMILION,
-    figure_of,
-    given_or_new,
     grid,
     heading,
     legend,
+    new_panels,
 )
 
 _NORMAL_95 = 1.959964
 
 
-def plot_calibration(
-    predictions: PairwisePredictions, *, bins: int = 5, ax: Axes | None = None
-) -> Figure:
+def plot_calibration(predictions: PairwisePredictions, *, bins: int = 5) -> Figure:
     r"""How often favourites won, against how often they were predicted to.
 
     The favourite of a pair is the item whose predicted probability is above 1/2, so it does not
@@ -41,7 +37,6 @@ def plot_calibration(
         predictions: Those of answers that the model has not seen; see
             :func:`~botorch_pref.models.pairwise_cross_validation`.
         bins: The number of bins between 1/2 and 1.
-        ax: The axes to draw on; those of a new figure if omitted.
 
     Returns:
         The figure.
@@ -52,7 +47,7 @@ def plot_calibration(
     check_count("bins", bins, 1)
     predicted, observed, answers = _binned(predictions, bins)
     lower, upper = _wilson_interval(observed, answers)
-    axes = given_or_new(ax, height=3.0)
+    figure, (axes,) = new_panels(1, 1, height=3.0)
     axes.plot([0.5, 1.0], [0.5, 1.0], color=GREY, ls="--", lw=1.2, label="calibrated")
     bars: dict[str, Any] = {"ms": 5.0, "lw": 1.2, "capsize": 2.5, "label": "share, 95 % interval"}
     errors = observed - lower, upper - observed
@@ -68,17 +63,16 @@ def plot_calibration(
     grid(axes)
     heading(axes, f"Brier score {_text(predictions.brier_score)}\n{_log_score(predictions)}")
     legend(axes, loc="lower right", bbox_to_anchor=(1.0, 0.07))
-    return figure_of(axes)
+    return figure
 
 
-def plot_cross_validation(predictions: PairwisePredictions, *, ax: Axes | None = None) -> Figure:
+def plot_cross_validation(predictions: PairwisePredictions) -> Figure:
     r"""The probabilities that were given to the answers that came.
 
     Right of 1/2 are answers that were predicted; the title has their share, the accuracy.
 
     Args:
         predictions: See :func:`~botorch_pref.models.pairwise_cross_validation`.
-        ax: The axes to draw on; those of a new figure if omitted.
 
     Returns:
         The figure.
@@ -88,7 +82,7 @@ def plot_cross_validation(predictions: PairwisePredictions, *, ax: Axes | None =
     edges = np.linspace(0.0, 1.0, 11)
     given, weights = np.concatenate([chance, 1.0 - chance]), np.concatenate([wins, losses])
     counts = np.histogram(given, edges, weights=weights)[0]
-    axes = given_or_new(ax)
+    figure, (axes,) = new_panels(1, 1)
     middle = len(counts) // 2
     even = 0.5 * weights[given == 0.5].sum()  # is right as often as wrong
     counts[middle - 1 : middle + 1] += even, -even
@@ -105,7 +99,7 @@ def plot_cross_validation(predictions: PairwisePredictions, *, ax: Axes | None =
     share = f"Accuracy {_text(accuracy)} of {predictions.num_answers} answers"
     heading(axes, f"{share}\n{_log_score(predictions)}")
     legend(axes, loc="upper left")
-    return figure_of(axes)
+    return figure
 
 
 def _binned(predictions: PairwisePredictions, bins: int) -> tuple[Array, Array, Array]:

@@ -69,16 +69,11 @@ def new_panels(
     return figure, panels
 
 
-def given_or_new(ax: Axes | None, *, width: float = COLUMN, height: float = 2.6) -> Axes:
-    """The axes that a caller gave, or the only ones of a new figure."""
-    return new_panels(1, 1, width=width, height=height)[1][0] if ax is None else ax
-
-
 def figure_of(axes: Axes) -> Figure:
-    """The figure, the outermost one, that axes are in."""
+    """The figure that axes are in."""
     figure = axes.get_figure()
-    assert figure is not None
-    return figure if isinstance(figure, Figure) else figure.figure
+    assert isinstance(figure, Figure)
+    return figure
 
 
 def grid(axes: Axes) -> None:
@@ -88,21 +83,20 @@ def grid(axes: Axes) -> None:
 
 
 def heading(axes: Axes, text: str) -> None:
-    """Set a title at the left, of the size of the axes' labels, in lines that fit."""
-    size = float(axes.xaxis.label.get_fontsize())
+    """Set a title at the left, in lines that fit."""
     place, figure = axes.get_subplotspec(), figure_of(axes)
+    assert place is not None
     # The layout is known only when the figure is drawn.
-    rows, columns = (1, 1) if place is None else place.get_gridspec().get_geometry()
+    rows, columns = place.get_gridspec().get_geometry()
     width = figure.get_figwidth() / columns
     if axes.get_aspect() == 1.0:
         width = min(width, figure.get_figheight() / rows)
-    axes.set_title(wrapped(text, width - _BESIDE, size), fontsize=size, loc="left")
+    axes.set_title(wrapped(text, width - _BESIDE, FONT), fontsize=FONT, loc="left")
 
 
 def legend(axes: Axes, **options: Any) -> None:
-    """Add a legend within axes, its letters a little smaller than their labels'."""
-    size = float(axes.xaxis.label.get_fontsize()) * SMALL / FONT
-    axes.legend(fontsize=size, framealpha=0.8, edgecolor="none", title_fontsize=size, **options)
+    """Add a legend within axes."""
+    axes.legend(fontsize=SMALL, framealpha=0.8, edgecolor="none", title_fontsize=SMALL, **options)
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int, title: str | None = None) -> None:

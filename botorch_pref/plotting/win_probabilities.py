@@ -34,9 +34,9 @@ from botorch_pref.plotting.style import (
     SMALL,
     escaped,
     figure_of,
-    given_or_new,
     heading,
     label_size,
+    new_panels,
     text_width,
 )
 
@@ -60,7 +60,6 @@ def plot_win_probabilities(
     top: int = 8,
     labels: Sequence[str] | None = None,
     kind: Literal["duel", "utility"] | None = None,
-    ax: Axes | None = None,
 ) -> Figure:
     r"""The matrix of win probabilities of the items whose posterior mean is largest.
 
@@ -74,7 +73,6 @@ def plot_win_probabilities(
             is part of and for which the model must be a
             :class:`~botorch_pref.models.PreferenceGP`, its default; ``"utility"`` for the
             posterior probability that its utility is larger, the default of all others.
-        ax: The axes to draw on; those of a new figure if omitted.
 
     Returns:
         The figure; cells are in percent.
@@ -98,10 +96,10 @@ def plot_win_probabilities(
     names = [f"#{row}" if labels is None else labels[row] for row in order]
     chances = _chances(model, items[torch.from_numpy(order).to(items.device)], kind)
     width = COLUMN if _are_short(names) else 1.4 * COLUMN
-    axes = given_or_new(ax, width=width, height=0.92 * COLUMN)
+    figure, (axes,) = new_panels(1, 1, width=width, height=0.92 * COLUMN)
     _draw_matrix(axes, chances, names)
     heading(axes, _TITLES[kind])
-    return figure_of(axes)
+    return figure
 
 
 @torch.no_grad()

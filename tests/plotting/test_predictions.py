@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from botorch_pref.exceptions import ComparisonDataError
@@ -63,11 +62,3 @@ def test_what_was_given_to_the_answers(predictions: PairwisePredictions) -> None
     assert f"Accuracy {predictions.accuracy.value:.3f} ± " in title
     assert f"of {predictions.num_answers} answers" in title
     assert f"−{-predictions.log_score.value:.3f}" in title
-
-
-def test_on_given_axes(predictions: PairwisePredictions) -> None:
-    own = Figure()
-    panels = own.subplots(1, 2)
-    assert plot_calibration(predictions, ax=panels[0]) is own
-    assert plot_cross_validation(predictions, ax=panels[1]) is own
-    assert all(axes.get_lines() for axes in panels)

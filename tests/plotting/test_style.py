@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 from matplotlib import rcParams
-from matplotlib.figure import Figure
 
 from botorch_pref.plotting import COLOURS, DASHES, MARKERS, save_figure
 from botorch_pref.plotting.style import (
     COLUMN,
-    figure_of,
-    given_or_new,
     heading,
-    legend,
     new_panels,
     wrapped,
 )
@@ -61,22 +57,6 @@ def test_no_title_is_cut_off() -> None:
     heading(axes, title)
     assert axes._left_title.get_text().count("\n") > 3
     assert wrapped("one\ntwo", 3.0, 8.0) == "one\ntwo"
-
-
-def test_given_axes_keep_their_look() -> None:
-    own = Figure()
-    axes = own.subplots()
-    axes.xaxis.label.set_size(20)
-    assert given_or_new(axes) is axes
-    assert figure_of(axes) is own
-    heading(axes, "title")
-    assert axes.title.get_text() == ""
-    assert axes._left_title.get_size() == 20
-    axes.plot([0, 1], label="line")
-    legend(axes)
-    assert axes.get_legend().get_texts()[0].get_size() == pytest.approx(17.5)
-    inner = own.subfigures(1, 2)[0].subplots()
-    assert figure_of(inner) is own
 
 
 def test_saved_whole_and_alone(tmp_path: Path) -> None:

@@ -115,13 +115,6 @@ def test_certainty_is_not_claimed(model: PreferenceGP) -> None:
     assert {*texts(plot_win_probabilities(model, same, kind="utility")).values()} == {"50"}
 
 
-def test_on_given_axes(model: PreferenceGP) -> None:
-    own = Figure()
-    axes = own.subplots()
-    assert plot_win_probabilities(model, X, ax=axes) is own
-    assert axes.get_images()
-
-
 def test_what_cannot_be_drawn(model: PreferenceGP) -> None:
     with pytest.raises(UnsupportedError, match="kind='wins' is not known of a PreferenceGP"):
         plot_win_probabilities(model, X, kind="wins")
