@@ -9,7 +9,6 @@ from botorch.models.likelihoods.pairwise import (
     PairwiseLogitLikelihood,
     PairwiseProbitLikelihood,
 )
-from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_pref.acquisition import AdvantageUCB, MaxMinLCB, PairAsPoint, PairVariance
 from botorch_pref.acquisition.base import checked_beta, difference_moments, link_of
@@ -17,7 +16,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import botorch_model, make_model, tables
-from tests.models.common import LinearMean, make_duels, oracle, rand
+from tests.models.common import LinearMean, oracle, rand
 
 
 def model_of_values() -> SingleTaskGP:
@@ -73,18 +72,6 @@ def test_beta() -> None:
     for beta in (-1.0, float("nan"), float("inf"), "one", None):
         with pytest.raises(ComparisonDataError, match="`beta`"):
             checked_beta(beta)  # type: ignore[arg-type]
-
-
-def test_items_that_the_kernel_cannot_tell_apart_do_not_differ() -> None:
-    """GPyTorch's floor under variances would make it a deviation of 1e-5."""
-    items, duels = make_duels(6, 9, 3)
-    kernel = ScaleKernel(RBFKernel(ard_num_dims=2, active_dims=[0, 1])).double()
-    model = PreferenceGP(items, duels, covar_module=kernel)
-    pair = items[:1].repeat(2, 1)
-    pair[1, 2] += 0.25
-    mean, variance = difference_moments(model, pair.unsqueeze(0))
-    assert mean.abs().max() < 1e-12
-    assert variance.max() < 1e-14
 
 
 def test_other_columns_than_the_models_are_refused_by_name() -> None:

@@ -95,22 +95,6 @@ def test_value_is_that_of_conditioning(link: type, scale: float, number: int) ->
 
 
 @torch.no_grad()
-def test_value_is_that_of_simulated_answers() -> None:
-    """Without answers: utilities drawn jointly, three duels answered, averaged by their wins."""
-    prior = PreferenceGP(None, None, covar_module=make_kernel(2))
-    items, number, rng = torch.cat([REFERENCE, rand(2, 2, seed=6)]), 3, np.random.default_rng(0)
-    covariance = make_kernel(2)(items).to_dense().numpy()
-    f = rng.multivariate_normal(np.zeros(8), covariance, 200_000, method="cholesky")
-    wins = rng.binomial(number, special.expit(2.0 * (f[:, -2] - f[:, -1])))
-    gain = 0.0
-    for k in range(number + 1):
-        gain += (wins == k).mean() * f[wins == k].mean(0).max()
-    rule = make(prior, likelihood=LogitLikelihood(2.0), repeats=(number,))
-    assert float(rule(items[-2:].unsqueeze(0))) * number == pytest.approx(gain, abs=0.01)
-    assert gain > 0.3
-
-
-@torch.no_grad()
 def test_swapping_the_items_changes_nothing() -> None:
     X = rand(12, 2, 2, seed=2)
     torch.testing.assert_close(make()(X.flip(-2)), make()(X), atol=1e-12, rtol=0)

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
@@ -22,15 +21,6 @@ from tests.models.common import make_duels, make_kernel, rand
 class TestContract(PairAcquisitionContract):
     def make(self) -> DuelingThompsonSampling:
         return DuelingThompsonSampling(make_model(), seed=3)
-
-
-class TestContractScaled(PairAcquisitionContract):
-    """The same for other scales, whose value needs the posterior mean as well."""
-
-    def make(self) -> DuelingThompsonSampling:
-        transform = Normalize(2, bounds=torch.tensor([[-1.0, 0.0], [2.0, 1.5]]).double())
-        model = make_model(variance=4.0, input_transform=transform)
-        return DuelingThompsonSampling(model, scale=2.5, seed=3)
 
 
 def test_value_is_a_sum_over_the_arms() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
-from botorch.models import EnsembleMapSaasSingleTaskGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
@@ -194,7 +194,7 @@ def test_constrained_maximum_is_that_of_a_grid() -> None:
         best(rule, feasible=rule.feasibility)
 
 
-def test_pairs_are_judged_up_to_a_constant() -> None:
+def test_pairs_determine_the_latent_up_to_a_constant() -> None:
     """The latent is that over a reference, where it is 0 in both ways of asking."""
     items, rows = rand(6, 2, seed=3), torch.tensor([[0, 1], [2, 3], [4, 0], [5, 1]])
     options: dict[str, Any] = {"covar_module": unit_kernel(2), "norm_bound": 2.0, "slack": 0.3}
@@ -214,27 +214,6 @@ def test_pairs_are_judged_up_to_a_constant() -> None:
         assert float(rules[0].feasibility(x_ref)) == 0.0
         pairs = torch.stack([POINTS, x_ref.expand_as(POINTS)], dim=-2)
         torch.testing.assert_close(found, 0.6 * asked.advantage(pairs), atol=1e-8, rtol=0)
-
-
-@torch.no_grad()
-def test_batched_and_ensemble_objectives() -> None:
-    y = torch.stack([Y, 5 * Y.flip(0)]).unsqueeze(-1)
-    batch = SingleTaskGP(X.expand(2, -1, -1), y, outcome_transform=Standardize(1, batch_shape=(2,)))
-    rule = ExpertAugmentedLCB(batch.eval(), label_set(), 1.0, 0.5)
-    found = rule(AT.unsqueeze(1).expand(-1, 2, -1, -1))
-    assert found.shape == (20, 2)
-    for k in (0, 1):
-        alone = SingleTaskGP(X, y[k], outcome_transform=Standardize(1)).eval()
-        expected = ExpertAugmentedLCB(alone, label_set(), 1.0, 0.5)(AT)
-        torch.testing.assert_close(found[:, k], expected, atol=1e-8, rtol=0)
-    ensemble = EnsembleMapSaasSingleTaskGP(X, y[0], num_taus=3).eval()
-    values = ExpertAugmentedLCB(ensemble, label_set(), 1.0, 0.5)(AT)
-    assert values.shape == (20,)
-    posterior = ensemble.posterior(AT)
-    scale = Y.std()
-    optimistic = (posterior.mean - Y.mean()) / scale + posterior.variance.sqrt() / scale
-    expected = optimistic.flatten(1).mean(-1) + 0.5 * label_set().upper(POINTS)
-    torch.testing.assert_close(values, expected, atol=1e-8, rtol=0)
 
 
 def test_other_models_are_refused() -> None:

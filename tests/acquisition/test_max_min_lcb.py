@@ -109,16 +109,6 @@ def test_diagonal() -> None:
     assert float(near) == pytest.approx(0.5, abs=2e-5)
 
 
-@torch.no_grad()
-def test_without_bonus_the_follower_is_the_best_item() -> None:
-    model, items = make_model(), rand(30, 2, seed=4)
-    rule = MaxMinLCB(model, 0.0, items)
-    best = model.posterior(items).mean.argmax().expand(5, 4)
-    assert torch.equal(rule.follower_index(rand(5, 4, 2)), best)
-    assert rule.follower(rand(5, 4, 2)).shape == (5, 4, 2)
-    assert rule.follower(rand(2)).shape == (2,)
-
-
 def test_gradient_of_the_envelope() -> None:
     """Follower fixed, against finite differences of the exhaustive minimum itself."""
     model, followers, beta = make_model(variance=4.0), rand(25, 2, seed=11), 0.3

@@ -8,7 +8,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
@@ -31,14 +30,6 @@ from tests.models.common import make_duels, make_kernel, oracle, rand
 class TestContract(PairAcquisitionContract):
     def make(self) -> PairVariance:
         return PairVariance(make_model(variance=4.0))
-
-
-class TestContractLaplace(PairAcquisitionContract):
-    """The same for the other variance, and behind an input transform."""
-
-    def make(self) -> PairVariance:
-        transform = Normalize(2, bounds=torch.tensor([[-1.0, 0.0], [2.0, 1.5]]).double())
-        return PairVariance(make_model(input_transform=transform))
 
 
 @torch.no_grad()
@@ -165,18 +156,6 @@ def test_gradient(make: object, base: torch.nn.Module) -> None:
     (gradient,) = torch.autograd.grad(value.sum(), same)
     assert torch.equal(value, torch.zeros_like(value))
     assert torch.equal(gradient, torch.zeros_like(gradient))
-
-
-@torch.no_grad()
-def test_digits_of_close_items() -> None:
-    """A variance of 1e-8 of the prior's, which the joint posterior has lost half of."""
-    empty = torch.empty(0, 1).double()
-    model = PreferenceGP(empty, torch.empty(0, 2).long(), covar_module=make_kernel(1))
-    pair = torch.tensor([[[0.3], [0.3 + 3e-5]]], dtype=torch.float64)
-    exact = 4 * reference_kernels.dueling_variance(
-        "matern52", pair[0, 0].tolist(), pair[0, 1].tolist(), 0.4
-    )
-    assert float(PairVariance(model)(pair)) == pytest.approx(float(exact), rel=1e-6)
 
 
 def test_pending_pairs_are_asked_pairs() -> None:

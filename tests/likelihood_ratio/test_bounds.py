@@ -127,17 +127,6 @@ def test_gradient_is_the_envelopes(box: float | None) -> None:
     torch.testing.assert_close(gradient, expected)
 
 
-def test_gradient_sums_over_what_was_broadcast() -> None:
-    problem = case()
-    confidence = ConfidenceSet(problem.program(), 1.0)
-    g = problem.advantage()[0].requires_grad_()
-    s = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
-    bound = confidence.upper(g, s)
-    of_g, of_s = torch.autograd.grad(bound.value.sum(), [g, s])
-    torch.testing.assert_close(of_g, bound.coordinates)
-    torch.testing.assert_close(of_s, bound.beyond.sum())
-
-
 def test_between_the_estimate_and_the_ball() -> None:
     problem = case(n=12, m=20, num_points=16)
     confidence, low, high = bounds(problem, 1.0)

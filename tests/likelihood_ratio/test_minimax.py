@@ -235,11 +235,3 @@ def test_curvature_equals_differences_of_the_gradient(problem: Case, slack: floa
     along = torch.cat([g.unsqueeze(-2), directions], dim=-2)
     still = upper_curvature(confidence, bound, g, torch.zeros_like(s), along)
     assert still.isfinite().all()
-
-
-def test_curvature_of_a_function_that_vanishes_says_nothing() -> None:
-    problem = case(num_points=2)
-    confidence = ConfidenceSet(problem.program(), 1.0)
-    g, s = torch.zeros(2, 8, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    found = upper_curvature(confidence, confidence.upper(g, s), g, s, randn(2, 3, 8))
-    assert found.isfinite().all()
