@@ -245,14 +245,15 @@ class COBOL(Strategy):
             rate: ``zeta``, of the dual step.
             trust: ``eta``, at least 1.
             beta: Multiplies the standard deviation of the objective; None for Lemma 3.1 with the
-                paper's constants, which is 1 to two digits, and with what the values have told.
+                paper's constants and the information gain of the values, which is 1 to two digits.
             threshold: ``g_thr``: the expert is asked where their interval is wider.
             threshold_scale: Whether widths are of probabilities or of logits.
             norm_bound: The bound on the norm of the belief to begin with, of unit kernels.
             norm_bound_limit: What it may be doubled to; None for no limit.
-            value_bound: The largest absolute logit, where items are compared of either side of the
+            value_bound: The largest absolute logit, with ``"compare"`` of either side of the
                 difference; None for no bound.
-            label_window: Only so many last labels count, of experts who change; None for all.
+            label_window: The number of last labels that count, for experts who change their
+                minds; None for all.
             label_lengthscale: The lengthscales of the belief, in those of the objective.
             label_intercept: The share of a constant in the variance of the belief, at least 0 and
                 below 1. With one, rejections all over the domain also speak of items far from

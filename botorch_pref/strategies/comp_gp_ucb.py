@@ -510,7 +510,7 @@ class CompGPUCB(BudgetedStrategy):
         """The item of the largest posterior mean in one kind of data, and its row."""
         if not regression.answers:
             return None
-        query = regression.best(pairs=regression is self.duels)
+        query = regression.best(skip_variances=regression is self.duels)
         if isinstance(query, Duel):
             return query.items[0], None if query.indices is None else query.indices[0]
         return query.items, query.indices

@@ -102,13 +102,14 @@ class Regression:
         return self._built(self._hyperparameters, expected).eval()
 
     @torch.no_grad()
-    def best(self, pairs: bool = False) -> Query:
+    def best(self, skip_variances: bool = False) -> Query:
         """The query of the largest posterior mean among those answered.
 
         Args:
-            pairs: Whether variances are skipped, of which thousands of duels have many.
+            skip_variances: Whether the posterior leaves out variances, which take long for
+                thousands of duels.
         """
-        with skip_posterior_variances(pairs):
+        with skip_posterior_variances(skip_variances):
             mean = self.model().posterior(self.items).mean
         return self.answers[int(mean.argmax())][0]
 

@@ -24,7 +24,6 @@ from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.comp_gp_ucb import (
     FilterRecord,
     OptimisticStep,
-    Schedule,
     beta_at,
     beta_theory,
     duel_budget_rule,
@@ -366,22 +365,6 @@ def test_an_unknown_slack_grows_within_the_budget(ratio: int) -> None:
     assert max(slacks) == pytest.approx(0.1 * ratio)
 
 
-@pytest.mark.parametrize("ratio", [1, 4, 5])
-def test_slack_doubles_after_its_share_of_values(ratio: int) -> None:
-    """Property 16: half of all values, equally over the slacks up to the limit."""
-    strategy = on_table(borda_slack=0.1, slack_limit=0.1 * ratio, slack_factor=1.0, budget=60)
-    schedule, record = Schedule(0.02, 0.1, phase=2), FilterRecord("value", "filtered")
-    seen = []
-    for _ in range(60):
-        seen.append(strategy._slack(schedule))
-        strategy._advance(schedule, record, 0.0)
-    share = math.ceil(30 / max(1, math.ceil(math.log2(ratio))))
-    levels = math.floor(math.log2(ratio))
-    for level in range(levels):
-        assert seen.count(0.1 * 2**level) == share
-    assert seen[-1] == pytest.approx(0.1 * 2**levels)
-
-
 def test_a_state_is_json_and_a_snapshot() -> None:
     """Infinite options and bounds have words; what is learnt later is not in it."""
     strategy = on_table(gamma=math.inf, borda_slack=math.inf)
@@ -681,12 +664,6 @@ def test_the_gain_bounds_the_sum_of_variances(noise: float, lengthscale: float) 
     assert float(0.5 * (variances / noise).log1p().sum()) == pytest.approx(gain, abs=1e-8)
     bound = 2.0 * gain / math.log(1.0 + 1.0 / noise)
     assert float(variances.sum()) <= bound + 1e-10
-
-
-def test_the_bound_is_reached_by_items_far_apart() -> None:
-    covariance = torch.eye(20, dtype=torch.float64)
-    gain = float(information_gain(covariance, 0.25))
-    assert 2 * gain / math.log1p(4.0) == pytest.approx(20.0)
 
 
 @torch.no_grad()
