@@ -183,7 +183,7 @@ class UtilityLearner:
             scale = self.values["outputscale"] if self.values else DEFAULT_MODES[0][1]
             return 1.0 / float(scale)
         kernel = self.covar_module()
-        return 1.0 / float(kernel.outputscale) if isinstance(kernel, ScaleKernel) else 1.0
+        return 1.0 / float(kernel.outputscale.detach()) if isinstance(kernel, ScaleKernel) else 1.0
 
     def refit(self, at_once: bool = False) -> bool:
         r"""Fit the hyperparameters if they are learnt and the data have grown enough.
@@ -207,7 +207,7 @@ class UtilityLearner:
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         if self._kernel is None:
             self.values = fitted_values(cast(ScaleKernel, kernel), self.kind)
-        else:
+        elif all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
             self.values = {name: one.tolist() for name, one in kernel.named_parameters()}
         self.num_fitted = size
         return True

@@ -251,6 +251,18 @@ class StrategyContract(ABC):
             cls(space=space, bounds=space.bounds)
 
 
+def shorten_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches of a box end after a few steps."""
+    full = SearchSpace.maximize
+
+    def short(space: SearchSpace, rule: AcquisitionFunction, **kwargs: Any) -> Maximum:
+        fewer = min(16, kwargs.pop("raw_samples", 16))
+        options = {**(kwargs.pop("options", None) or {}), "maxiter": 4}
+        return full(space, rule, raw_samples=fewer, options=options, **kwargs)
+
+    monkeypatch.setattr(SearchSpace, "maximize", short)
+
+
 class BoxContract(StrategyContract):
     """On a box, with searches cut short: none of the promises depends on how far they go."""
 
@@ -258,11 +270,4 @@ class BoxContract(StrategyContract):
 
     @pytest.fixture(autouse=True)
     def _short_searches(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        full = SearchSpace.maximize
-
-        def short(space: SearchSpace, rule: AcquisitionFunction, **kwargs: Any) -> Maximum:
-            fewer = min(16, kwargs.pop("raw_samples", 16))
-            options = {**(kwargs.pop("options", None) or {}), "maxiter": 4}
-            return full(space, rule, raw_samples=fewer, options=options, **kwargs)
-
-        monkeypatch.setattr(SearchSpace, "maximize", short)
+        shorten_searches(monkeypatch)
