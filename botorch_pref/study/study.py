@@ -60,8 +60,7 @@ class Content:
 
     def with_state(self, state: dict[str, Any]) -> Self:
         """With the strategy of another state, on the same device."""
-        device = self.strategy.space.bounds.device
-        return replace(self, strategy=type(self.strategy).from_state_dict(state, device))
+        return replace(self, strategy=self.strategy.with_state(state))
 
     def to_json(self) -> dict[str, Any]:
         """The entries of the file."""
