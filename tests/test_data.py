@@ -1,3 +1,5 @@
+"""What was told: stored as it was given, matched, merged, and refused with argument and row."""
+
 import copy
 import pickle
 import warnings
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from botorch_pref.data import UNKNOWN_ANNOTATOR, Comparisons
+from botorch_pref.data import UNKNOWN_ANNOTATOR, Choices, Comparisons, Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 
 DTYPES = (torch.float64, torch.float32)
@@ -59,52 +61,27 @@ def quiet(dtype: torch.dtype) -> warnings.catch_warnings:
     return warnings.catch_warnings()
 
 
-# ------------------------------------------------------------------ construction
-
-
-def test_the_constructor_keeps_what_it_is_given() -> None:
+def test_what_is_given_is_kept() -> None:
     data = build(annotator=torch.tensor([0, 4, UNKNOWN_ANNOTATOR]))
     assert data.datapoints.data_ptr() == X.data_ptr()
     torch.testing.assert_close(data.wins, WINS)
-    torch.testing.assert_close(data.count, COUNT)
-    assert data.annotator is not None
-    assert data.annotator.tolist() == [0, 4, -1]
     assert (data.num_items, data.num_comparisons, data.batch_shape) == (4, 5, torch.Size())
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_indices_of_any_integer_type_become_long(dtype: torch.dtype) -> None:
-    assert build(pairs=PAIRS.to(dtype)).pairs.dtype == torch.long
-    data = Comparisons.from_comparisons(X, PAIRS.to(dtype))
-    assert data.pairs.dtype == torch.long
-    assert data.append_indices(PAIRS.to(dtype), torch.ones(3)).pairs.dtype == torch.long
-
-
-def test_it_is_frozen_and_copies_keep_everything() -> None:
-    data = build(annotator=torch.tensor([0, 1, 2]))
     with pytest.raises(AttributeError):
         data.wins = WINS  # type: ignore[misc]
     assert_same(copy.deepcopy(data), data)
     assert_same(pickle.loads(pickle.dumps(data)), data)
+    for dtype in (torch.uint8, torch.int32):
+        assert build(pairs=PAIRS.to(dtype)).pairs.dtype == torch.long
+        assert data.append_indices(PAIRS.to(dtype), ANSWERS).pairs.dtype == torch.long
 
 
-def test_unchecked_takes_the_fields_as_they_are() -> None:
-    bad = PAIRS - 5
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        data = Comparisons.unchecked(X.float(), bad, WINS, COUNT)
-    assert data.pairs is bad
-    assert data.annotator is None
-
-
-@pytest.mark.parametrize("shape", [(0, 2), (3, 2)])
-def test_a_model_of_the_prior_alone_has_no_rows(shape: tuple[int, int]) -> None:
-    items, none = X[: shape[0]], torch.empty(0, 2, dtype=torch.long)
-    data = Comparisons.from_comparisons(items, none)
-    assert (data.num_items, data.num_comparisons) == (shape[0], 0)
+@pytest.mark.parametrize("num_items", [0, 3])
+def test_the_prior_alone_has_no_rows(num_items: int) -> None:
+    none = torch.empty(0, 2, dtype=torch.long)
+    data = Comparisons.from_comparisons(X[:num_items], none)
+    assert (data.num_items, data.num_comparisons) == (num_items, 0)
     assert data.comparisons.shape == (0, 2)
     assert_same(data.merged(), data)
-    assert_same(Comparisons(*(getattr(data, name) for name in FIELDS)), data)
     assert data.append(X[None, :2], torch.ones(1)).num_comparisons == 1
 
 
@@ -126,39 +103,30 @@ def test_padding_adds_nothing_and_may_name_one_item_twice() -> None:
     assert_same(data.merged(), build().merged())
 
 
-# -------------------------------------------------------------------- bad input
-
-BAD_FIELDS = [
+ITEMS = X[PAIRS]
+ANSWERS = torch.tensor([1.0, 0.0, 0.5])
+BAD_FIELDS: list[tuple[dict[str, object], str]] = [
     ({"datapoints": replaced(X, (2, 1), NAN)}, r"`datapoints` row 2 is \[0.7, nan\]: NaN or inf"),
-    ({"datapoints": replaced(X, (1, 0), -INF)}, r"`datapoints` row 1 is \[-inf"),
-    ({"datapoints": X.long()}, r"`datapoints` must be floating point .* torch.int64"),
-    ({"datapoints": X.half()}, r"`datapoints` must be floating point .* torch.float16"),
-    ({"datapoints": X[:, :0]}, r"`datapoints` has items without dimensions"),
-    ({"datapoints": X[0]}, r"`datapoints` must have shape \.\.\. x n x d, but has shape \(2,\)"),
-    ({"datapoints": X.tolist()}, r"`datapoints` must be a tensor, not list"),
-    ({"datapoints": X[:0]}, r"`pairs` row 0 is \[0, 1\]: .* out of range for 0 items"),
-    ({"pairs": replaced(PAIRS, (1, 0), 4)}, r"`pairs` row 1 is \[4, 1\]: .* out of range for 4"),
-    ({"pairs": replaced(PAIRS, (2, 1), -1)}, r"`pairs` row 2 is \[3, -1\]: .* out of range"),
+    ({"datapoints": X.long()}, "`datapoints` must be floating point"),
+    ({"datapoints": X[:, :0]}, "`datapoints` has items without dimensions"),
+    ({"datapoints": X[0]}, "`datapoints` must have shape"),
+    ({"datapoints": X.tolist()}, "`datapoints` must be a tensor"),
+    ({"datapoints": X[:0]}, r"`pairs` row 0 is \[0, 1\]"),
+    ({"pairs": replaced(PAIRS, (2, 1), -1)}, r"`pairs` row 2 is \[3, -1\]"),
     ({"pairs": replaced(PAIRS, (1, 0), 1)}, r"`pairs` row 1 is \[1, 1\]: .* with itself"),
-    ({"pairs": PAIRS.double()}, r"`pairs` must be of an integer type, but is torch.float64"),
-    ({"pairs": PAIRS > 0}, r"`pairs` must be of an integer type, but is torch.bool"),
-    ({"pairs": PAIRS[:, [0, 1, 1]]}, r"`pairs` must have shape \.\.\. x m x 2"),
-    ({"pairs": PAIRS[0]}, r"`pairs` must have shape"),
-    ({"wins": replaced(WINS, 2, 2.5)}, r"`wins` row 2 is 2.5"),
-    ({"wins": replaced(WINS, 1, -0.5)}, r"`wins` row 1 is -0.5"),
-    ({"wins": replaced(WINS, 1, 0.25)}, r"`wins` row 1 is 0.25: .* multiple of 0.5"),
-    ({"wins": replaced(WINS, 0, NAN)}, r"`wins` row 0 is nan"),
-    ({"wins": WINS[:2]}, r"`wins` must have shape \.\.\. x 3, but has shape \(2,\)"),
-    ({"wins": WINS.float()}, r"`wins` is of type torch.float32, but the items are torch.f"),
-    ({"wins": WINS.to("meta")}, r"`wins` is on meta, but the items are on cpu"),
-    ({"count": replaced(COUNT, 1, 1.5)}, r"`count` row 1 is 1.5: .* whole number"),
-    ({"count": replaced(COUNT, 1, -1.0)}, r"`count` row 1 is -1.0"),
-    ({"count": replaced(COUNT, 1, INF)}, r"`count` row 1 is inf"),
-    ({"count": COUNT.long()}, r"`count` is of type torch.int64"),
-    ({"annotator": torch.tensor([0, 1])}, r"`annotator` must have shape \.\.\. x 3"),
-    ({"annotator": torch.tensor([0, -2, 1])}, r"`annotator` row 1 is -2"),
-    ({"annotator": torch.ones(3)}, r"`annotator` must be of an integer type"),
-    ({"pairs": PAIRS.expand(2, 3, 2), "wins": WINS.expand(3, 3)}, r"do not broadcast: .*`wins` "),
+    ({"pairs": PAIRS.double()}, "`pairs` must be of an integer type"),
+    ({"pairs": PAIRS > 0}, "`pairs` must be of an integer type"),
+    ({"pairs": PAIRS[:, [0, 1, 1]]}, "`pairs` must have shape"),
+    ({"wins": replaced(WINS, 2, 2.5)}, "`wins` row 2 is 2.5"),
+    ({"wins": replaced(WINS, 1, 0.25)}, "`wins` row 1 is 0.25"),
+    ({"wins": replaced(WINS, 0, NAN)}, "`wins` row 0 is nan"),
+    ({"wins": WINS.float()}, "`wins` is of type torch.float32"),
+    ({"wins": WINS.to("meta")}, "`wins` is on meta"),
+    ({"count": replaced(COUNT, 1, 1.5)}, "`count` row 1 is 1.5"),
+    ({"count": replaced(COUNT, 1, INF)}, "`count` row 1 is inf"),
+    ({"annotator": torch.tensor([0, 1])}, "`annotator` must have shape"),
+    ({"annotator": torch.tensor([0, -2, 1])}, "`annotator` row 1 is -2"),
+    ({"pairs": PAIRS.expand(2, 3, 2), "wins": WINS.expand(3, 3)}, "do not broadcast: .*`wins` "),
 ]
 
 
@@ -169,15 +137,10 @@ def test_the_constructor_names_argument_and_row(changes: dict[str, Tensor], mess
     assert isinstance(caught.value, InputDataError)
 
 
-def test_errors_in_batched_data_name_the_batch_element() -> None:
+def test_errors_name_the_batch_element_and_abbreviate_long_rows() -> None:
     pairs = replaced(PAIRS.expand(2, 3, 3, 2), (1, 2, 0, 1), 9)
-    with pytest.raises(ComparisonDataError, match=r"`pairs` batch \(1, 2\) row 0 is \[0, 9\]"):
-        build(pairs=pairs)
-    with pytest.raises(ComparisonDataError, match=r"`comparisons` batch \(1, 2\) row 0"):
+    with pytest.raises(ComparisonDataError, match=r"`comparisons` batch \(1, 2\) row 0 is \[0, 9"):
         Comparisons.from_comparisons(X, pairs)
-
-
-def test_long_rows_are_abbreviated() -> None:
     wide = torch.full((3, 200), NAN, dtype=torch.float64)
     with pytest.raises(ComparisonDataError, match=r"`datapoints` row 0 is .*\.\.\.: NaN") as caught:
         Comparisons.from_comparisons(wide, PAIRS[:2])
@@ -185,48 +148,46 @@ def test_long_rows_are_abbreviated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "comparisons", "message"),
+    ("pairs", "answers", "message"),
     [
-        (replaced(X, (3, 0), INF), PAIRS, r"`datapoints` row 3"),
-        (X, replaced(PAIRS, (2, 0), -4), r"`comparisons` row 2 is \[-4, 0\]"),
-        (X, replaced(PAIRS, (0, 1), 0), r"`comparisons` row 0 is \[0, 0\]: .* with itself"),
-        (X, PAIRS * 0.9, r"`comparisons` must be of an integer type"),
-        (X, PAIRS.flatten(), r"`comparisons` must have shape"),
-        (X, PAIRS.to("meta"), r"`comparisons` is on meta"),
-        (X.expand(2, 4, 2), PAIRS.expand(3, 3, 2), r"`datapoints` \(2,\), `comparisons` \(3,\)"),
-        (X.int(), PAIRS, r"`datapoints` must be floating point"),
+        (replaced(ITEMS, (1, 0, 1), NAN), ANSWERS, "`pairs` row 1 is .*: NaN or infinite"),
+        (replaced(ITEMS, 2, ITEMS[2, :1]), ANSWERS, "`pairs` row 2 is .*compared with itself"),
+        (ITEMS[None], ANSWERS[None], "`pairs` must have shape"),
+        (ITEMS, ANSWERS[:2], "`answers` must have shape"),
+        (ITEMS, [1, 0, 1], "`answers` must be a tensor"),
+        (ITEMS, ANSWERS.to("meta"), "`answers` is on meta"),
+        (ITEMS, torch.tensor([1.0, 0.0, 0.7]), "`answers` row 2 is 0.69"),
+        (ITEMS, torch.tensor([NAN, 0.0, 1.0]), "`answers` row 0 is nan"),
     ],
 )
-def test_from_comparisons_names_argument_and_row(
-    items: Tensor, comparisons: Tensor, message: str
-) -> None:
-    with pytest.raises(ComparisonDataError, match=message):
-        Comparisons.from_comparisons(items, comparisons)
-
-
-ITEMS = X[PAIRS]
-ANSWERS = torch.tensor([1.0, 0.0, 0.5])
-BAD_PAIRS = [
-    (replaced(ITEMS, (1, 0, 1), NAN), ANSWERS, r"`pairs` row 1 is .*: NaN or infinite"),
-    (replaced(ITEMS, 2, ITEMS[2, :1]), ANSWERS, r"`pairs` row 2 is .*compared with itself"),
-    (ITEMS[:, :1], ANSWERS, r"`pairs` must have shape m x 2 x "),
-    (ITEMS[None], ANSWERS[None], r"`pairs` must have shape m x 2 x "),
-    (ITEMS, ANSWERS[:2], r"`answers` must have shape 3, but has shape \(2,\)"),
-    (ITEMS, ANSWERS[None], r"`answers` must have shape 3"),
-    (ITEMS, [1, 0, 1], r"`answers` must be a tensor, not list"),
-    (ITEMS, ANSWERS.to("meta"), r"`answers` is on meta"),
-    (ITEMS, torch.tensor([1.0, 0.0, 0.7]), r"`answers` row 2 is 0.69.*: an answer is 1"),
-    (ITEMS, torch.tensor([1, -1, 0]), r"`answers` row 1 is -1"),
-    (ITEMS, torch.tensor([NAN, 0.0, 1.0]), r"`answers` row 0 is nan"),
-]
-
-
-@pytest.mark.parametrize(("pairs", "answers", "message"), BAD_PAIRS)
 def test_pairs_of_items_name_argument_and_row(pairs: Tensor, answers: Tensor, message: str) -> None:
     with pytest.raises(ComparisonDataError, match=message):
         Comparisons.from_pairs(pairs, answers)
     with pytest.raises(ComparisonDataError, match=message):
         build().append(pairs, answers)
+
+
+def test_what_is_added_must_be_like_what_is_stored() -> None:
+    data, rows, one = build(), torch.tensor([[0, 1]]), torch.ones(())
+    batched = build(datapoints=X.expand(2, 4, 2))
+    for add, arguments, message in (
+        (data.append, (ITEMS.float(), ANSWERS), "`pairs` is of type torch.float32"),
+        (data.append, (ITEMS[..., :1], ANSWERS), "`pairs` must have shape m x 2 x 2"),
+        (data.append_indices, (PAIRS + 1, ANSWERS), r"`pairs` row 2 is \[4, 1\]"),
+        (data.append_indices, (PAIRS * 0, ANSWERS), "with itself"),
+        (data.append_indices, (PAIRS, 2 * ANSWERS), "`answers` row 0 is 2.0"),
+        (data.append_indices, (PAIRS, ANSWERS, torch.tensor([-3, 0, 0])), "`annotator` row 0"),
+        (data.with_fresh, (replaced(X[:2], (1, 1), NAN), rows), "`X` row 1"),
+        (data.with_fresh, (X[:2], rows + 1), r"`Y` row 0 is \[1, 2\]"),
+        (data.with_fresh, (X[:2].float(), rows), "`X` is of type torch.float32"),
+        (data.append_fresh, (X[:3], one), "`items` must have shape"),
+        (data.append_fresh, (X[:2], 1.0), "`answers` must be a tensor"),
+        (batched.append_fresh, (X[:2], torch.ones(3)), "do not broadcast"),
+    ):
+        with pytest.raises(ComparisonDataError, match=message):
+            add(*arguments)  # type: ignore[operator]
+    with pytest.raises(UnsupportedError, match="append_indices"):
+        batched.append(ITEMS, ANSWERS)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -243,65 +204,6 @@ def test_signed_zeros_do_not_make_two_items(d: int, device: torch.device) -> Non
     assert data.num_items == 2
 
 
-def test_appended_items_must_be_like_the_stored_ones() -> None:
-    with pytest.raises(ComparisonDataError, match=r"`pairs` is of type torch.float32, but"):
-        build().append(ITEMS.float(), ANSWERS)
-    with pytest.raises(ComparisonDataError, match="`pairs` is on meta"):
-        build().append(ITEMS.to("meta"), ANSWERS)
-    with pytest.raises(ComparisonDataError, match="`pairs` must have shape m x 2 x 2"):
-        build().append(ITEMS[..., :1], ANSWERS)
-    with pytest.raises(ComparisonDataError, match="`pairs` must be floating point"):
-        Comparisons.from_pairs(ITEMS.long(), ANSWERS)
-    with pytest.raises(ComparisonDataError, match="without dimensions"):
-        Comparisons.from_pairs(ITEMS[..., :0], ANSWERS)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "answers", "message"),
-    [
-        (replaced(PAIRS, (0, 0), 4), ANSWERS, r"`pairs` row 0 is \[4, 1\]"),
-        (replaced(PAIRS, (2, 0), -1), ANSWERS, r"`pairs` row 2 is \[-1, 0\]"),
-        (replaced(PAIRS, (1, 1), 2), ANSWERS, r"`pairs` row 1 is \[2, 2\]: .* with itself"),
-        (PAIRS.float(), ANSWERS, r"`pairs` must be of an integer type"),
-        (PAIRS, replaced(ANSWERS, 1, 2.0), r"`answers` row 1 is 2.0"),
-        (PAIRS, ANSWERS[:1], r"`answers` must have shape \.\.\. x 3"),
-        (PAIRS, ANSWERS.to("meta"), r"`answers` is on meta"),
-        (PAIRS.expand(3, 3, 2), ANSWERS.expand(2, 3), r"`pairs` \(3,\), `answers` \(2,\)"),
-    ],
-)
-def test_append_indices_names_argument_and_row(
-    pairs: Tensor, answers: Tensor, message: str
-) -> None:
-    with pytest.raises(ComparisonDataError, match=message):
-        build().append_indices(pairs, answers)
-
-
-def test_new_items_are_checked() -> None:
-    data, rows = build(), torch.tensor([[0, 1]])
-    for items, comparisons, message in (
-        (replaced(X[:2], (1, 1), NAN), rows, r"`X` row 1"),
-        (X[:2], rows + 1, r"`Y` row 0 is \[1, 2\]: .* out of range for 2 items"),
-        (X[:2], rows * 0, r"`Y` row 0 is \[0, 0\]: .* with itself"),
-        (X[:2], rows.double(), r"`Y` must be of an integer type"),
-        (X[:2, :1], rows, r"`X` must have shape \.\.\. x k x 2"),
-        (X[:2].float(), rows, r"`X` is of type torch.float32"),
-    ):
-        with pytest.raises(ComparisonDataError, match=message):
-            data.with_fresh(items, comparisons)
-    for items, answers, message in (
-        (X[:3], torch.ones(()), r"`items` must have shape \.\.\. x 2 x 2"),
-        (X[:2].float(), torch.ones(()), r"`items` is of type torch.float32"),
-        (X[:2], 1.0, r"`answers` must be a tensor, not float"),
-        (X[:2], torch.ones((), device="meta"), r"`answers` is on meta"),
-        (X[:2].expand(3, 2, 2), torch.ones(2), r"`items` \(3,\).*`answers` \(2,\)"),
-    ):
-        with pytest.raises(ComparisonDataError, match=message):
-            data.append_fresh(items, answers)
-
-
-# ---------------------------------------------------------------- matching items
-
-
 def test_from_pairs_numbers_equal_items_once_as_they_appear() -> None:
     a, b, c = X[2], X[0], X[1]
     pairs = torch.stack([torch.stack(p) for p in [(a, b), (c, a), (b, c), (a, b)]])
@@ -312,11 +214,6 @@ def test_from_pairs_numbers_equal_items_once_as_they_appear() -> None:
     assert data.count.tolist() == [1, 1, 1, 1]
     assert data.annotator is not None
     assert data.annotator.tolist() == [5, 5, 6, 6]
-
-
-def test_nearly_equal_items_are_two() -> None:
-    pair = torch.tensor([[[0.5], [0.5 + 1e-15]]], dtype=torch.float64)
-    assert Comparisons.from_pairs(pair, torch.ones(1)).num_items == 2
 
 
 def test_append_matches_the_first_of_equal_datapoints() -> None:
@@ -354,43 +251,25 @@ def test_matching_agrees_with_a_dictionary(stored: list[int], pairs: list[tuple[
     torch.testing.assert_close(grown.datapoints, values[expected_items])
 
 
-# ------------------------------------------------------------------------ growth
-
-
-def test_append_indices_adds_rows_only() -> None:
+def test_growth() -> None:
     data = build().append_indices(torch.tensor([[1, 3]]), torch.tensor([0.5]))
     torch.testing.assert_close(data.datapoints, X)
     assert data.pairs.tolist() == [*PAIRS.tolist(), [1, 3]]
     assert data.wins.tolist() == [*WINS.tolist(), 0.5]
     assert data.count.tolist() == [*COUNT.tolist(), 1.0]
-    assert build().pairs.shape == (3, 2)
-
-
-def test_annotators_of_rows_added_without_one_are_unknown() -> None:
-    row, one = torch.tensor([[1, 3]]), torch.ones(1)
-    before = build(annotator=torch.tensor([2, 1, 0]))
-    for grown in (before.append_indices(row, one), before.append_fresh(X[:2], one[0])):
-        assert grown.annotator is not None
-        assert grown.annotator.tolist() == [2, 1, 0, UNKNOWN_ANNOTATOR]
-    after = build().append(X[None, :2], one, torch.tensor([7]))
-    assert after.annotator is not None
-    assert after.annotator.tolist() == [UNKNOWN_ANNOTATOR] * 3 + [7]
-    with pytest.raises(ComparisonDataError, match="`annotator` row 0 is -3"):
-        build().append_indices(row, one, torch.tensor([-3]))
-
-
-def test_with_fresh_never_matches_and_shifts_indices() -> None:
     data = build().with_fresh(X[:3], torch.tensor([[2, 0], [1, 0]]))
     torch.testing.assert_close(data.datapoints, torch.cat([X, X[:3]]))
     assert data.pairs[3:].tolist() == [[6, 4], [5, 4]]
     assert data.wins[3:].tolist() == [1, 1]
-
-
-def test_append_fresh_adds_two_items_and_one_row() -> None:
-    data = build().append_fresh(X[1:3], torch.tensor(0.0))
+    data = build(annotator=torch.tensor([2, 1, 0])).append_fresh(X[1:3], torch.tensor(0.0))
     torch.testing.assert_close(data.datapoints, torch.cat([X, X[1:3]]))
     assert data.pairs[3:].tolist() == [[4, 5]]
     assert (data.wins[3:].tolist(), data.count[3:].tolist()) == ([0.0], [1.0])
+    assert data.annotator is not None
+    assert data.annotator.tolist() == [2, 1, 0, UNKNOWN_ANNOTATOR]
+    after = build().append(X[None, :2], torch.ones(1), torch.tensor([7]))
+    assert after.annotator is not None
+    assert after.annotator.tolist() == [UNKNOWN_ANNOTATOR] * 3 + [7]
 
 
 @pytest.mark.parametrize("stored", [(), (3,), (2, 1)])
@@ -419,54 +298,21 @@ def element(data: Comparisons, index: tuple[int, ...]) -> Comparisons:
     return Comparisons.unchecked(*(None if value is None else value[index] for value in found))
 
 
-# ------------------------------------------------------------------------ batches
-
-
 def test_batch_shapes_are_broadcast() -> None:
     data = build(datapoints=X.expand(2, 1, 4, 2), wins=WINS.expand(3, 3))
-    assert data.batch_shape == (2, 3)
     for name, size in (("datapoints", (4, 2)), ("pairs", (3, 2)), ("wins", (3,)), ("count", (3,))):
         assert getattr(data, name).shape == (2, 3, *size)
-    assert data.num_comparisons == 5
-    assert data.num_items == 4
+    assert (data.num_comparisons, data.num_items) == (5, 4)
     assert data.merged() is data
-    assert Comparisons.from_comparisons(X, PAIRS.expand(3, 3, 2)).datapoints.shape == (3, 4, 2)
-
-
-def test_batched_comparisons_need_equal_numbers_of_answers() -> None:
+    empty = build(datapoints=X.expand(0, 4, 2), wins=WINS.round())
+    assert (empty.num_comparisons, empty.comparisons.shape) == (0, (0, 0, 2))
     pairs = torch.stack([PAIRS, PAIRS.flip(0)])
-    data = Comparisons.from_comparisons(X, pairs)
-    torch.testing.assert_close(data.comparisons, pairs)
+    torch.testing.assert_close(Comparisons.from_comparisons(X, pairs).comparisons, pairs)
     count = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
     ragged = build(pairs=pairs, wins=count, count=count)
     assert ragged.num_comparisons == 3
     with pytest.raises(UnsupportedError, match="differ in their numbers of answers"):
         _ = ragged.comparisons
-
-
-def test_an_empty_batch_is_allowed() -> None:
-    data = build(datapoints=X.expand(0, 4, 2), wins=WINS.round())
-    assert data.num_comparisons == 0
-    assert data.comparisons.shape == (0, 0, 2)
-
-
-def test_batched_data_do_not_match_items() -> None:
-    with pytest.raises(UnsupportedError, match="append_indices"):
-        build(datapoints=X.expand(2, 4, 2)).append(ITEMS, ANSWERS)
-
-
-# ------------------------------------------------------------------------ merging
-
-
-def test_merging_sums_wins_and_counts() -> None:
-    rows = torch.tensor([[3, 1], [0, 2], [1, 3], [3, 1], [2, 0]])
-    data = Comparisons.from_comparisons(X, torch.empty(0, 2, dtype=torch.long))
-    data = data.append_indices(rows, torch.tensor([1.0, 0.5, 1.0, 1.0, 0.0])).merged()
-    assert data.pairs.tolist() == [[0, 2], [1, 3]]
-    assert data.wins.tolist() == [1.5, 1.0]
-    assert data.count.tolist() == [2.0, 3.0]
-    assert data.wins.dtype == X.dtype
-    torch.testing.assert_close(data.datapoints, X)
 
 
 def test_merging_keeps_annotators_apart() -> None:
@@ -543,9 +389,6 @@ def test_merging_agrees_with_a_dictionary_and_is_idempotent(rows: list[Row]) -> 
     assert_same(Comparisons(*(getattr(merged, name) for name in FIELDS)), merged)
 
 
-# --------------------------------------------------------- gradients, types, device
-
-
 def test_gradients_flow_to_stored_and_new_items() -> None:
     stored, new = X.clone().requires_grad_(), ITEMS.clone().add(2.0).requires_grad_()
     data = Comparisons.from_comparisons(stored, PAIRS).append(new, ANSWERS)
@@ -558,12 +401,6 @@ def test_gradients_flow_to_stored_and_new_items() -> None:
     expected = 2 * new.detach()
     expected[1, 1] = expected[2, 1] = 0.0
     torch.testing.assert_close(new.grad, expected)
-
-
-def test_from_pairs_and_the_constructor_keep_the_graph() -> None:
-    items = ITEMS.clone().requires_grad_()
-    assert Comparisons.from_pairs(items, ANSWERS).datapoints.requires_grad
-    assert build(datapoints=items[:, 0], pairs=torch.tensor([[0, 1]] * 3)).datapoints.requires_grad
 
 
 def test_gradients_flow_through_fresh_items() -> None:
@@ -613,3 +450,75 @@ def test_everything_stays_on_the_device(device: torch.device) -> None:
     torch.testing.assert_close(found.comparisons.cpu(), PAIRS)
     with pytest.raises(ComparisonDataError, match="`comparisons` row 0"):
         Comparisons.from_comparisons(x, pairs * 0)
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_values_are_broadcast_and_appended() -> None:
+    items = rand(4, 2).requires_grad_()
+    values = Values(items, rand(3, 4, 1).requires_grad_(), rand(2, 1, 4, 1) + 1)
+    assert (values.batch_shape, values.num_values) == ((2, 3), 4)
+    assert values.items.shape == (2, 3, 4, 2)
+    assert values.items.requires_grad
+    assert not values.targets.requires_grad
+    old, new = Values(rand(4, 2), rand(4, 1)), Values(rand(3, 1, 2), rand(3, 1, 1))
+    both = old.append(new)
+    assert torch.equal(both.items, torch.cat([old.items.expand(3, 4, 2), new.items], dim=-2))
+    assert torch.equal(both.targets, torch.cat([old.targets.expand(3, 4, 1), new.targets], dim=-2))
+    known = Values(rand(4, 2), rand(4, 1), rand(4, 1) + 1)
+    twice = known.append(known)
+    assert twice.variances is not None
+    assert twice.variances.shape == (8, 1)
+    for first, second, message in (
+        (known, old, "`Yvar` was not given"),
+        (old, known, "`Yvar` is not"),
+        (old, Values(rand(4, 3), rand(4, 1)), "`X` must have shape"),
+    ):
+        with pytest.raises(ComparisonDataError, match=message):
+            first.append(second)
+
+
+def test_bad_values_are_named() -> None:
+    items, targets = rand(2, 3, 2), rand(2, 3, 1)
+    bad = replaced(targets, (1, 2), INF)
+    for arguments, message in (
+        ((items, bad), r"`Y` batch \(1,\) row 2 is \[inf\]"),
+        ((items, targets, bad), r"`Yvar` batch \(1,\) row 2 .*NaN or infinite"),
+        ((items, targets, 0 * targets), "a variance is positive"),
+        ((items, None), "`Y` must be a tensor"),
+    ):
+        with pytest.raises(ComparisonDataError, match=message):
+            Values(*arguments)
+    with pytest.warns(InputDataWarning, match="double precision"):
+        Values(items.float(), targets.float())
+
+
+def test_choices_are_broadcast_and_match_equal_items() -> None:
+    shown, favourite = torch.tensor([[0, 1, 2], [3, 1, 0]]), torch.tensor([2, 0])
+    data = Choices(X.expand(5, 4, 2), shown, favourite)
+    assert data.batch_shape == (5,)
+    assert data.weight is not None
+    assert data.weight.shape == data.favourite.shape == (5, 2)
+    block = Choices.from_items(X[shown], favourite).block(first=4)
+    assert block.items.tolist() == [[4, 5, 6], [7, 5, 4]]
+    assert (block.latent_dim, block.num_rows) == (3, 6)
+    assert block.answer.tolist() == [2.0, 0.0]
+
+
+def test_bad_choices_are_named() -> None:
+    shown, favourite = torch.tensor([[0, 1, 2], [3, 1, 0]]), torch.tensor([2, 0])
+    weight = torch.ones(2, dtype=torch.float64)
+    for arguments, message in (
+        ((shown[0], favourite), "`items` must have shape"),
+        ((shown.double(), favourite), "`items` must be of an integer type"),
+        ((shown[:, :1], favourite), "at least 2 items a question, not 1"),
+        ((shown - 2, favourite), "`items` row 0 .* out of range"),
+        ((shown, favourite[:1]), "`favourite` must have shape"),
+        ((shown, favourite + 1), "`favourite` row 0 is 3: .* 0 to 2"),
+        ((shown, favourite, -weight), "`weight` row 0"),
+        ((shown, favourite, weight[:1]), "`weight` must have shape"),
+    ):
+        with pytest.raises(ComparisonDataError, match=message):
+            Choices(X, *arguments)

@@ -1,4 +1,8 @@
-r"""Checks of judgement data and of options: each error names the argument, and the row."""
+r"""Checks of data and of options.
+
+Each raises a :class:`~botorch_pref.exceptions.ComparisonDataError` that names the argument, and for
+data the row.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +35,7 @@ class Check(NamedTuple):
 
 
 def refuse(*checks: Check) -> None:
-    """Raises for the first bad row of the first check that has one; else costs one transfer.
-
-    Raises:
-        ComparisonDataError: If there is a bad row; names argument, batch index and row.
-    """
+    """Raises for the first bad row of the first check that has one; else costs one transfer."""
     if not torch.stack([check.bad.any() for check in checks]).any():
         return
     for argument, values, bad, reason in checks:
@@ -48,11 +48,7 @@ def refuse(*checks: Check) -> None:
 
 
 def check_shape(argument: str, value: object, *sizes: int | str, batch: bool = True) -> None:
-    """Checks the trailing dimensions, of which those given by a letter may have any size.
-
-    Raises:
-        ComparisonDataError: If ``value`` is no tensor, or has another shape.
-    """
+    """Checks the trailing dimensions, of which those given by a letter may have any size."""
     if not isinstance(value, Tensor):
         raise ComparisonDataError(f"`{argument}` must be a tensor, not {type(value).__name__}.")
     depth = len(sizes)
@@ -68,11 +64,7 @@ def check_shape(argument: str, value: object, *sizes: int | str, batch: bool = T
 
 
 def check_device(argument: str, value: Tensor, like: Tensor) -> None:
-    """Checks that ``value`` is on the datapoints' device.
-
-    Raises:
-        ComparisonDataError: If it is not.
-    """
+    """Checks that ``value`` is on the datapoints' device."""
     if value.device != like.device:
         raise ComparisonDataError(
             f"`{argument}` is on {value.device}, but the items are on {like.device}."
@@ -80,11 +72,7 @@ def check_device(argument: str, value: Tensor, like: Tensor) -> None:
 
 
 def check_like(argument: str, value: Tensor, like: Tensor) -> None:
-    """Checks that ``value`` has the datapoints' type and device.
-
-    Raises:
-        ComparisonDataError: If it does not.
-    """
+    """Checks that ``value`` has the datapoints' type and device."""
     if value.dtype != like.dtype:
         raise ComparisonDataError(
             f"`{argument}` is of type {value.dtype}, but the items are {like.dtype}."
@@ -93,11 +81,7 @@ def check_like(argument: str, value: Tensor, like: Tensor) -> None:
 
 
 def check_items(argument: str, value: Tensor, *sizes: int | str, batch: bool = True) -> None:
-    """Checks shape and type of a caller's items; the only place to warn of single precision.
-
-    Raises:
-        ComparisonDataError: If the shape is another, ``d`` is 0 or the type is not a float.
-    """
+    """Checks shape and type of a caller's items; the only place to warn of single precision."""
     check_shape(argument, value, *sizes, batch=batch)
     if value.shape[-1] == 0:
         raise ComparisonDataError(f"`{argument}` has items without dimensions (d = 0).")
@@ -112,11 +96,7 @@ def check_items(argument: str, value: Tensor, *sizes: int | str, batch: bool = T
 
 
 def as_indices(argument: str, value: Tensor, like: Tensor, *sizes: int | str) -> Tensor:
-    """Casts indices of any integer type to long; floats and booleans are refused.
-
-    Raises:
-        ComparisonDataError: If shape, type or device are others.
-    """
+    """Casts indices of any integer type to long; floats and booleans are refused."""
     check_shape(argument, value, *sizes)
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         raise ComparisonDataError(f"`{argument}` must be of an integer type, but is {value.dtype}.")
@@ -125,11 +105,7 @@ def as_indices(argument: str, value: Tensor, like: Tensor, *sizes: int | str) ->
 
 
 def common_batch_shape(**shapes: torch.Size) -> torch.Size:
-    """Broadcasts batch shapes, given by the names of the arguments.
-
-    Raises:
-        ComparisonDataError: If they do not broadcast.
-    """
+    """Broadcasts batch shapes, given by the names of the arguments."""
     try:
         return torch.Size(torch.broadcast_shapes(*shapes.values()))
     except RuntimeError as error:
@@ -155,89 +131,6 @@ def distinct(argument: str, pairs: Tensor) -> Check:
     return Check(argument, pairs, bad, "an item cannot be compared with itself")
 
 
-def check_answers(answers: Tensor, like: Tensor, num_rows: int) -> Check:
-    """Checks shape and device now; the returned check is that each row is an answer.
-
-    Raises:
-        ComparisonDataError: If shape, type or device are others.
-    """
-    check_shape("answers", answers, num_rows)
-    check_device("answers", answers, like)
-    bad = (answers != 0) & (answers != 0.5) & (answers != 1)
-    reason = "an answer is 1 (the first wins), 0 (the second) or 0.5 (no preference)"
-    return Check("answers", answers, bad, reason)
-
-
-def check_pairs(pairs: Tensor, answers: Tensor, like: Tensor) -> None:
-    """Checks ``m x 2 x d``-dim pairs of items, and their ``m`` answers.
-
-    Raises:
-        ComparisonDataError: If shape, type or device are others than the datapoints', or a row
-            is not finite, has two equal items, or another answer.
-    """
-    check_shape("pairs", pairs, "m", 2, like.shape[-1], batch=False)
-    check_like("pairs", pairs, like)
-    check_shape("answers", answers, pairs.shape[0], batch=False)
-    itself = distinct("pairs", pairs.transpose(-1, -2))
-    refuse(
-        finite("pairs", pairs, item_dims=2),
-        itself._replace(values=pairs, bad=itself.bad.all(dim=-1)),
-        check_answers(answers, like, pairs.shape[0]),
-    )
-
-
-def as_annotators(annotator: Tensor, like: Tensor, num_rows: int) -> Tensor:
-    """Casts annotator numbers of any integer type to long.
-
-    Raises:
-        ComparisonDataError: If shape, type or device are others, or a number is negative.
-    """
-    annotator = as_indices("annotator", annotator, like, num_rows)
-    reason = f"an annotator is at least 0, or {UNKNOWN_ANNOTATOR} if unknown"
-    refuse(Check("annotator", annotator, annotator < UNKNOWN_ANNOTATOR, reason))
-    return annotator
-
-
-def checked_fields(
-    datapoints: Tensor, pairs: Tensor, wins: Tensor, count: Tensor, annotator: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Checks the fields of ``Comparisons`` and broadcasts their batch shapes.
-
-    Raises:
-        ComparisonDataError: As the class says.
-    """
-    check_items("datapoints", datapoints, "n", "d")
-    n, d = datapoints.shape[-2:]
-    pairs = as_indices("pairs", pairs, datapoints, "m", 2)
-    m = pairs.shape[-2]
-    for name, value in (("wins", wins), ("count", count)):
-        check_shape(name, value, m)
-        check_like(name, value, datapoints)
-    shapes = {"datapoints": datapoints.shape[:-2], "pairs": pairs.shape[:-2]}
-    shapes |= {"wins": wins.shape[:-1], "count": count.shape[:-1]}
-    if annotator is not None:
-        annotator = as_annotators(annotator, datapoints, m)
-        shapes["annotator"] = annotator.shape[:-1]
-    batch = common_batch_shape(**shapes)
-    datapoints, pairs = datapoints.expand(*batch, n, d), pairs.expand(*batch, m, 2)
-    wins, count = wins.expand(*batch, m), count.expand(*batch, m)
-    itself = distinct("pairs", pairs)
-    whole = count.isfinite() & (count >= 0) & (count == count.round())
-    halves = (wins >= 0) & (wins <= count) & (2 * wins == (2 * wins).round())
-    refuse(
-        finite("datapoints", datapoints),
-        in_range("pairs", pairs, n),
-        itself._replace(bad=itself.bad & (count > 0)),
-        Check("count", count, ~whole, "a count is a whole number, at least 0"),
-        Check("wins", wins, ~halves, "wins are a multiple of 0.5 between 0 and `count`"),
-    )
-    annotator = None if annotator is None else annotator.expand(*batch, m)
-    return datapoints, pairs, wins, count, annotator
-
-
-_NO_NUMBERS = ("inf", "-inf", "nan")
-
-
 def is_positive(value: object) -> TypeGuard[float]:
     """Whether it is a positive, finite number."""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -246,22 +139,14 @@ def is_positive(value: object) -> TypeGuard[float]:
 
 
 def checked_positive(argument: str, value: object) -> float:
-    """A positive, finite number as a float.
-
-    Raises:
-        ComparisonDataError: If it is anything else; names the argument.
-    """
+    """A positive, finite number as a float."""
     if is_positive(value):
         return float(value)
     raise ComparisonDataError(f"`{argument}` must be a positive finite number, not {value!r}.")
 
 
 def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:
-    """``"laplace"``, or ``kappa``, the inverse of an answer-free curvature.
-
-    Raises:
-        ComparisonDataError: If it is neither; names the argument.
-    """
+    """``"laplace"``, or ``kappa``, the inverse of an answer-free curvature."""
     if isinstance(value, str):
         if value == "laplace":
             return "laplace"
@@ -272,11 +157,7 @@ def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:
 
 
 def check_count(argument: str, value: object, least: int) -> int:
-    """A whole number, also of NumPy's, as an ``int``.
-
-    Raises:
-        ComparisonDataError: If it is none, or less than ``least``; names the argument.
-    """
+    """A whole number, also of NumPy's, as an ``int``."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -289,22 +170,14 @@ def check_count(argument: str, value: object, least: int) -> int:
 
 
 def checked_flag(argument: str, value: object) -> bool:
-    """True or False.
-
-    Raises:
-        ComparisonDataError: If it is anything else; names the argument.
-    """
+    """True or False."""
     if not isinstance(value, bool):
         raise ComparisonDataError(f"`{argument}` must be True or False, not {value!r}.")
     return value
 
 
 def check_word(argument: str, value: object, words: Any) -> None:
-    """Checks one of the words of a ``Literal``.
-
-    Raises:
-        ComparisonDataError: If it is none; names the argument and the words.
-    """
+    """Checks one of the words of a ``Literal``."""
     if value not in get_args(words):
         raise ComparisonDataError(
             f"`{argument}` must be one of {', '.join(get_args(words))}, not {value!r}."
@@ -312,11 +185,7 @@ def check_word(argument: str, value: object, words: Any) -> None:
 
 
 def checked_seed(value: object) -> int:
-    """A whole number, also of NumPy's, as an ``int``.
-
-    Raises:
-        ComparisonDataError: If it is none.
-    """
+    """A whole number, also of NumPy's, as an ``int``."""
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError as error:
@@ -345,6 +214,6 @@ def endless_to_json(options: Mapping[str, Any]) -> dict[str, Any]:
 def endless_from_json(options: Mapping[str, Any]) -> dict[str, Any]:
     """Reads what :func:`endless_to_json` wrote."""
     return {
-        name: float(value) if isinstance(value, str) and value in _NO_NUMBERS else value
+        name: float(value) if isinstance(value, str) and value in ("inf", "-inf", "nan") else value
         for name, value in options.items()
     }

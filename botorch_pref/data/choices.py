@@ -22,8 +22,6 @@ from botorch_pref.data.checks import (
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import SoftmaxLikelihood
 
-__all__ = ["Choices"]
-
 
 @dataclass(frozen=True, eq=False)
 class Choices:

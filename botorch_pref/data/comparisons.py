@@ -22,15 +22,12 @@ from botorch_pref.data.blocks import (
 )
 from botorch_pref.data.checks import (
     UNKNOWN_ANNOTATOR,
-    as_annotators,
+    Check,
     as_indices,
-    check_answers,
     check_device,
     check_items,
     check_like,
-    check_pairs,
     check_shape,
-    checked_fields,
     common_batch_shape,
     distinct,
     finite,
@@ -38,8 +35,6 @@ from botorch_pref.data.checks import (
     refuse,
 )
 from botorch_pref.exceptions import UnsupportedError
-
-__all__ = ["Comparisons", "expanded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +71,7 @@ class Comparisons:
 
     def __post_init__(self) -> None:
         given = (getattr(self, field.name) for field in fields(self))
-        for field, value in zip(fields(self), checked_fields(*given), strict=True):
+        for field, value in zip(fields(self), _checked_fields(*given), strict=True):
             object.__setattr__(self, field.name, value)
 
     @classmethod
@@ -149,7 +144,7 @@ class Comparisons:
         """
         if self.batch_shape:
             raise UnsupportedError("`append` needs unbatched data; see append_indices, with_fresh.")
-        check_pairs(pairs, answers, self.datapoints)
+        _check_pairs(pairs, answers, self.datapoints)
         indices, fresh = match_items(self.datapoints, items := pairs.flatten(end_dim=1))
         return _extended(self, items[fresh], indices.reshape(-1, 2), answers, annotator)
 
@@ -168,7 +163,7 @@ class Comparisons:
         """
         X = self.datapoints
         pairs = as_indices("pairs", pairs, X, "m", 2)
-        answered = check_answers(answers, X, pairs.shape[-2])
+        answered = _check_answers(answers, X, pairs.shape[-2])
         refuse(in_range("pairs", pairs, self.num_items), distinct("pairs", pairs), answered)
         return _extended(self, X[..., :0, :], pairs, answers, annotator)
 
@@ -289,7 +284,7 @@ def _extended(
     shapes = {"datapoints": X.shape[:-2], "items": items.shape[:-2]}
     shapes |= {"pairs": pairs.shape[:-2], "answers": wins.shape[:-1]}
     if annotator is not None:
-        annotator = as_annotators(annotator, X, m)
+        annotator = _as_annotators(annotator, X, m)
         shapes["annotator"] = annotator.shape[:-1]
     batch = common_batch_shape(**shapes)
     who = None
@@ -305,3 +300,66 @@ def _extended(
         _joined(data.count, torch.ones_like(wins), batch, 1),
         who,
     )
+
+
+def _check_answers(answers: Tensor, like: Tensor, num_rows: int) -> Check:
+    """Checks shape and device now; the returned check is that each row is an answer."""
+    check_shape("answers", answers, num_rows)
+    check_device("answers", answers, like)
+    bad = (answers != 0) & (answers != 0.5) & (answers != 1)
+    reason = "an answer is 1 (the first wins), 0 (the second) or 0.5 (no preference)"
+    return Check("answers", answers, bad, reason)
+
+
+def _check_pairs(pairs: Tensor, answers: Tensor, like: Tensor) -> None:
+    """Checks ``m x 2 x d``-dim pairs of items, and their ``m`` answers."""
+    check_shape("pairs", pairs, "m", 2, like.shape[-1], batch=False)
+    check_like("pairs", pairs, like)
+    check_shape("answers", answers, pairs.shape[0], batch=False)
+    itself = distinct("pairs", pairs.transpose(-1, -2))
+    refuse(
+        finite("pairs", pairs, item_dims=2),
+        itself._replace(values=pairs, bad=itself.bad.all(dim=-1)),
+        _check_answers(answers, like, pairs.shape[0]),
+    )
+
+
+def _as_annotators(annotator: Tensor, like: Tensor, num_rows: int) -> Tensor:
+    """Casts annotator numbers of any integer type to long."""
+    annotator = as_indices("annotator", annotator, like, num_rows)
+    reason = f"an annotator is at least 0, or {UNKNOWN_ANNOTATOR} if unknown"
+    refuse(Check("annotator", annotator, annotator < UNKNOWN_ANNOTATOR, reason))
+    return annotator
+
+
+def _checked_fields(
+    datapoints: Tensor, pairs: Tensor, wins: Tensor, count: Tensor, annotator: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Checks the fields of ``Comparisons`` and broadcasts their batch shapes."""
+    check_items("datapoints", datapoints, "n", "d")
+    n, d = datapoints.shape[-2:]
+    pairs = as_indices("pairs", pairs, datapoints, "m", 2)
+    m = pairs.shape[-2]
+    for name, value in (("wins", wins), ("count", count)):
+        check_shape(name, value, m)
+        check_like(name, value, datapoints)
+    shapes = {"datapoints": datapoints.shape[:-2], "pairs": pairs.shape[:-2]}
+    shapes |= {"wins": wins.shape[:-1], "count": count.shape[:-1]}
+    if annotator is not None:
+        annotator = _as_annotators(annotator, datapoints, m)
+        shapes["annotator"] = annotator.shape[:-1]
+    batch = common_batch_shape(**shapes)
+    datapoints, pairs = datapoints.expand(*batch, n, d), pairs.expand(*batch, m, 2)
+    wins, count = wins.expand(*batch, m), count.expand(*batch, m)
+    itself = distinct("pairs", pairs)
+    whole = count.isfinite() & (count >= 0) & (count == count.round())
+    halves = (wins >= 0) & (wins <= count) & (2 * wins == (2 * wins).round())
+    refuse(
+        finite("datapoints", datapoints),
+        in_range("pairs", pairs, n),
+        itself._replace(bad=itself.bad & (count > 0)),
+        Check("count", count, ~whole, "a count is a whole number, at least 0"),
+        Check("wins", wins, ~halves, "wins are a multiple of 0.5 between 0 and `count`"),
+    )
+    annotator = None if annotator is None else annotator.expand(*batch, m)
+    return datapoints, pairs, wins, count, annotator

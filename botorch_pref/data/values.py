@@ -21,8 +21,6 @@ from botorch_pref.data.checks import (
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import StandardNormal
 
-__all__ = ["Values"]
-
 _ROW_NAMES = ("X", "Y", "Yvar")
 _ARGUMENT_NAMES = ("values[0]", "values[1]", "values[2]")
 
