@@ -142,16 +142,6 @@ class TestGradient:
             )
         assert_equal(grads[0], grads[1])
 
-    def test_gradcheck(self, wanted: type[System]) -> None:
-        observations = make(X, M, LABELS)
-
-        def evidence(root: Tensor, latent: Tensor) -> Tensor:
-            K = matern(X) + root @ root.mT
-            return log_evidence(choose_system(K, latent, observations, system=wanted))[0]
-
-        inputs = 0.3 * randn(2, N, N), randn(2, M + LABELS, seed=1)
-        assert torch.autograd.gradcheck(evidence, tuple(i.requires_grad_() for i in inputs))
-
     def test_a_start_changes_nothing(self, wanted: type[System]) -> None:
         observations = make(X, M, LABELS)
         theta = parameters(10.0).requires_grad_()
@@ -245,19 +235,6 @@ class TestInvariances:
         assert_equal(values[1], values[0])
         assert_equal(slopes[1], slopes[0])
 
-    def test_wins_and_losses_of_one_pair_are_a_share(self, wanted: type[System]) -> None:
-        block = duels(X, M)
-        both = Block(
-            block.items.repeat(2, 1),
-            DUEL,
-            torch.cat([torch.ones(M), torch.zeros(M)]).double(),
-            torch.cat([block.weight * block.answer, block.weight * (1 - block.answer)]),
-            block.likelihood,
-        )
-        values, slopes = zip(*(evaluate(b, wanted) for b in (block, both)), strict=True)
-        assert_equal(values[1], values[0])
-        assert_equal(slopes[1], slopes[0])
-
     def test_padding_rows_change_nothing(self, wanted: type[System]) -> None:
         padded = duels(X, M, padding=4)
         keep = slice(0, M - 4)
@@ -323,25 +300,6 @@ def test_gaps_of_a_thousand_are_finite(wanted: type[System], link: str, scale: f
     assert_equal(found, oracle(K, mean, observations, link, scale).log_evidence)
     for grad in torch.autograd.grad(found, (K, latent)):
         assert torch.isfinite(grad).all()
-
-
-@both_sides
-def test_single_precision(wanted: type[System]) -> None:
-    exact = make(X, M, LABELS)
-    blocks = [
-        Block(b.items, b.coefficients, b.answer.float(), b.weight.float(), b.likelihood)
-        for b in exact.blocks
-    ]
-    theta = parameters(4.0).requires_grad_()
-    single = theta.detach().float().requires_grad_()
-    expected, _ = log_evidence(system_of(theta, exact, wanted))
-    found, mode = log_evidence(system_of(single, Observations(blocks, N), wanted))
-    (slope,) = torch.autograd.grad(expected, theta)
-    (grad,) = torch.autograd.grad(found, single)
-    assert bool(mode.converged)
-    assert found.dtype == grad.dtype == torch.float32
-    assert_equal(found.double(), expected, 1e-5)
-    assert_equal(grad.double(), slope, 1e-3)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.finite import FiniteEngine, FinitePosterior, argmax_with_random_ties
 from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.models import PreferenceGP
-from botorch_pref.problems import Ackley, Catalyst, dueling_regret
+from botorch_pref.problems import Catalyst
 from tests._reference import finite as reference
 from tests._reference import kernels, laplace
 
@@ -83,24 +83,6 @@ def test_mean_is_that_of_the_dual_form(regularizer: str, identical: bool, num_du
     np.testing.assert_allclose(h[:, :, None] + h[None], h[:, None] + 0 * h[None], atol=1e-10)
 
 
-@regularizers
-@numbers
-def test_mean_is_stationary(regularizer: str, num_duels: int) -> None:
-    pairs, answers = make_duels(num_duels, seed=1)
-    mean = make_engine(pairs, answers, regularizer=regularizer).posterior().mean.numpy()
-    D = laplace.incidence(pairs, NUM_ITEMS)
-    residual = answers - special.expit(D @ mean)
-    theta = residual / PENALTY
-    if regularizer == "rkhs":
-        assert np.abs(theta).max() <= 1 / PENALTY
-        assert (np.sign(theta) == np.sign(2 * answers - 1))[answers != 0.5].all()
-    else:
-        theta = D @ KERNEL @ D.T @ theta
-    if regularizer == "theta_mean":
-        theta = theta / num_duels
-    np.testing.assert_allclose(mean, KERNEL @ D.T @ theta, atol=1e-8)
-
-
 def test_one_duel_solves_a_scalar_equation() -> None:
     gram = reference.dueling_gram(KERNEL, [[1, 4]], [[1, 4]])[0, 0]
     theta = optimize.brentq(lambda a: PENALTY * a - special.expit(-a * gram), 0.0, 1 / PENALTY)
@@ -123,18 +105,6 @@ def test_order_and_orientation_do_not_matter(regularizer: str, seed: int, num_du
     torch.testing.assert_close(one.covariance, two.covariance, atol=1e-8, rtol=0.0)
     negated = make_engine(pairs, 1 - answers, regularizer=regularizer).posterior()
     torch.testing.assert_close(negated.mean, -one.mean, atol=1e-8, rtol=0.0)
-
-
-@regularizers
-def test_two_ties_are_a_win_and_a_loss(regularizer: str) -> None:
-    pairs, answers = make_duels(12, seed=3)
-    pairs = np.concatenate([pairs, [[2, 5], [2, 5]]])
-    tied, split = (
-        make_engine(pairs, np.append(answers, last), regularizer=regularizer).posterior()
-        for last in ([0.5, 0.5], [0.0, 1.0])
-    )
-    torch.testing.assert_close(tied.mean, split.mean, atol=1e-10, rtol=0.0)
-    torch.testing.assert_close(tied.covariance, split.covariance, atol=1e-10, rtol=0.0)
 
 
 def test_theta_mean_is_theta_whose_penalty_grows() -> None:
@@ -230,15 +200,6 @@ def test_information_gain_is_the_sum_of_the_steps() -> None:
     assert float(engine.posterior().factor.log_det) / 2 == pytest.approx(gain, abs=1e-9)
 
 
-@pytest.mark.parametrize("times", [1, 7, 60])
-def test_a_duel_repeated(times: int) -> None:
-    engine = make_engine(np.array([[2, 6]] * times), np.ones(times), kappa=4.0)
-    covariance = PENALTY * engine.posterior().covariance
-    variance = covariance[2, 2] + covariance[6, 6] - 2 * covariance[2, 6]
-    prior, ridge = 2 - 2 * KERNEL[2, 6], 4.0 * PENALTY
-    assert float(variance) == pytest.approx(prior * ridge / (ridge + times * prior), abs=1e-12)
-
-
 def test_answers_reach_only_the_laplace_covariance() -> None:
     pairs, answers = make_duels(12, seed=10)
     free, other = (make_engine(pairs, y, kappa=2.0).posterior() for y in (answers, 1 - answers**2))
@@ -246,12 +207,6 @@ def test_answers_reach_only_the_laplace_covariance() -> None:
     assert not torch.allclose(free.mean, other.mean, atol=1e-2)
     exact, other = (make_engine(pairs, y).posterior() for y in (answers, 1 - answers**2))
     assert not torch.allclose(exact.covariance, other.covariance, atol=1e-3)
-
-
-def test_ridge_grows_the_variance() -> None:
-    pairs, answers = make_duels(12, seed=11)
-    small, large = (make_engine(pairs, answers, kappa=k).posterior().covariance for k in (1.0, 4.0))
-    assert torch.linalg.eigvalsh(large - small).min() > -1e-10
 
 
 def test_worked_fixture() -> None:
@@ -316,13 +271,6 @@ def test_moments_of_draws(num_duels: int, kappa: str | float) -> None:
     spread = differences(torch.cov(draws.T)).diagonal()
     exact = differences(covariance).diagonal()
     np.testing.assert_allclose(spread, exact, rtol=5 * math.sqrt(2 / num), atol=1e-12)
-
-
-def test_scale_moves_draws_away_from_the_mean_alone() -> None:
-    posterior = make_engine(*make_duels(10, seed=15)).posterior()
-    one, three = draw(posterior, 4, 1.0), draw(posterior, 4, 3.0)
-    torch.testing.assert_close(three - posterior.mean, 3.0 * (one - posterior.mean))
-    assert torch.equal(draw(posterior, 2, 0.0), posterior.mean.expand(2, NUM_ITEMS))
 
 
 def test_the_anchor_does_not_change_the_law_of_the_best_item() -> None:
@@ -402,22 +350,6 @@ def test_batch_equals_loop(regularizer: str, kappa: str | float) -> None:
             torch.testing.assert_close(draws[:, *where], expected, atol=1e-7, rtol=0.0)
 
 
-@pytest.mark.parametrize("kernel_batch", [(), (3,)])
-def test_batch_before_any_answer(kernel_batch: tuple[int, ...]) -> None:
-    gram = torch.from_numpy(KERNEL).expand(*kernel_batch, NUM_ITEMS, NUM_ITEMS)
-    engine = FiniteEngine(gram, penalty=PENALTY, batch_shape=(3,))
-    posterior = engine.posterior()
-    assert posterior.mean.shape == (3, NUM_ITEMS)
-    assert not posterior.mean.any()
-    noise = torch.randn(4, 3, NUM_ITEMS, dtype=torch.float64, generator=torch.Generator())
-    draws = posterior.sample(noise, noise[..., :0], 2.0)
-    alone = FiniteEngine(torch.from_numpy(KERNEL), penalty=PENALTY).posterior()
-    torch.testing.assert_close(draws, alone.sample(noise.flatten(0, 1), noise[0, 0, :0], 2.0)
-                               .view_as(draws))  # fmt: skip
-    expected = (torch.from_numpy(KERNEL) / PENALTY).expand(3, NUM_ITEMS, NUM_ITEMS)
-    torch.testing.assert_close(posterior.covariance.expand_as(expected), expected)
-
-
 def test_posterior_is_found_once_and_warm_starts_change_nothing() -> None:
     pairs, answers = make_duels(30, seed=17)
     engine = make_engine(pairs[:0], answers[:0])
@@ -473,26 +405,3 @@ def test_ties_are_broken_uniformly() -> None:
 
 
 # End to end.
-
-
-@pytest.mark.slow
-def test_regret_on_ackley_in_raw_units() -> None:
-    """Sec. 5.7: lengthscale 0.1 on ``[-5, 5]``, ridge 0.2, 30 runs of 300 duels, in seconds."""
-    problem, runs, horizon = Ackley(num_choices=40, unit_cube=False), 30, 300
-    items = problem.choices.numpy()
-    gram = torch.from_numpy(kernels.gram("matern52", items, items, 0.1))
-    engine = FiniteEngine(gram, penalty=0.05, kappa=4.0, batch_shape=(runs,))
-    generator = torch.Generator().manual_seed(0)
-    options = {"generator": generator, "dtype": torch.float64}
-    f, regret = problem.utilities, torch.zeros(runs, dtype=torch.float64)
-    for t in range(1, horizon + 1):
-        posterior = engine.posterior()
-        scale = math.sqrt(0.05) * (t + 1 + math.log(40)) ** 0.25
-        rows = posterior.curvature.shape[-1]
-        noise = torch.randn(2, runs, 40, **options), torch.randn(2, runs, rows, **options)
-        draws = posterior.sample(*noise, scale)
-        first, second = argmax_with_random_ties(draws, torch.rand(2, runs, 40, **options))
-        chance = torch.sigmoid(f[first] - f[second])
-        engine.append(torch.stack([first, second], -1), torch.rand(runs, **options) < chance)
-        regret += dueling_regret(problem.optimal_value, f[first], f[second])
-    assert 14.0 <= float(regret.mean()) <= 25.0

@@ -83,14 +83,6 @@ def test_properties(seed: int, num: int) -> None:
     assert (sd[:, None] <= sd[:, :, None] + sd.T[None] + 1e-6).all()
 
 
-@pytest.mark.parametrize("times", [1, 7, 60])
-def test_a_pair_repeated(times: int) -> None:
-    table, before = make_table(np.array([[2, 6]] * times))
-    prior = 2 - 2 * KERNEL[2, 6]
-    assert float(table.variance[2, 6]) == pytest.approx(prior * RIDGE / (RIDGE + times * prior))
-    assert before[0] == pytest.approx(prior)
-
-
 def test_an_identical_pair_changes_nothing() -> None:
     table, _ = make_table(make_pairs(5))
     covariance, gain = table.covariance, table.gain

@@ -123,18 +123,6 @@ class TestGradients:
 @both_sides
 @both_variances
 class TestGradcheck:
-    def test_of_covariance_and_prior_mean(self, wanted: type[System], kappa: float | None) -> None:
-        observations = make(X, M, LABELS)
-
-        def function(root: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
-            K = matern(X) + root @ root.mT
-            system = choose_system(K, latent, observations, system=wanted)
-            fitted = laplace_posterior(system, weight(observations, kappa))
-            return fitted.weights, fitted.gamma
-
-        inputs = 0.3 * randn(2, N, N), randn(2, M + LABELS, seed=1)
-        assert torch.autograd.gradcheck(function, tuple(i.requires_grad_() for i in inputs))
-
     def test_one_output_alone(self, wanted: type[System], kappa: float | None) -> None:
         observations = make(X, M, LABELS)
         latent = torch.zeros(M + LABELS, dtype=torch.float64)

@@ -11,21 +11,18 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning
 from botorch_pref.inference import Block, DualSystem, Observations, System, choose_system, find_mode
 from botorch_pref.inference.mode import LaplaceMode, _Newton
-from botorch_pref.likelihoods import LogitLikelihood
 from tests.inference.common import (
     DUEL,
     LINKS,
     SIDES,
     assert_equal,
-    duels,
     likelihood,
     make,
     matern,
@@ -222,22 +219,6 @@ class TestStart:
 
 class TestStatus:
     @both_sides
-    @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
-    def test_shapes_and_types(self, wanted: type[System], batch: tuple[int, ...]) -> None:
-        items = rand(*batch, N, 2)
-        zero = torch.zeros(*batch, M, dtype=torch.float64)
-        found = find_mode(choose_system(matern(items), zero, make(items, M), system=wanted))
-        assert found.latent.shape == found.weights.shape == (*batch, M)
-        for name in ("log_joint", "gradient", "converged", "num_steps"):
-            assert getattr(found, name).shape == batch
-        assert found.converged.dtype == torch.bool
-        assert found.num_steps.dtype == torch.long
-        assert found.converged.all()
-        assert (found.gradient < 1e-8).all()
-        assert (found.num_steps >= 1).all()
-        assert not any(part.requires_grad for part in found)
-
-    @both_sides
     def test_running_out_of_steps_warns(self, wanted: type[System]) -> None:
         with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models within 1 Newton"):
             found = find_mode(build(make(X, M), wanted), max_steps=1)
@@ -376,56 +357,3 @@ class TestRandomness:
         assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
         assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
         assert torch.equal(torch.get_rng_state(), torch_before)
-
-
-@both_sides
-class TestInvariances:
-    @QUICK
-    @given(seed=st.integers(0, 10**6), data=st.data())
-    def test_the_order_of_rows_and_of_items(
-        self, wanted: type[System], seed: int, data: st.DataObject
-    ) -> None:
-        block = duels(X, M, seed=seed)
-        order = torch.tensor(data.draw(st.permutations(range(M))))
-        flip = torch.tensor(data.draw(st.lists(st.booleans(), min_size=M, max_size=M)))
-        moved = Block(
-            torch.where(flip[:, None], block.items.flip(-1), block.items)[order],
-            DUEL,
-            torch.where(flip, 1.0 - block.answer, block.answer)[order],
-            block.weight[order],
-            block.likelihood,
-        )
-        first, second = (find_mode(build(Observations([b], N), wanted)) for b in (block, moved))
-        sign = torch.where(flip, -1.0, 1.0).double()
-        assert_equal(second.log_joint, first.log_joint, 1e-10)
-        assert_equal(second.latent, (sign * first.latent)[order])
-        assert_equal(second.weights, (sign * first.weights)[order])
-
-    def test_repeated_rows_are_a_weight(self, wanted: type[System]) -> None:
-        block = duels(X, M)
-        times = block.weight.long()
-        assert times.max() > 2
-        repeated = Block(
-            block.items.repeat_interleave(times, 0),
-            DUEL,
-            block.answer.repeat_interleave(times),
-            torch.ones(int(times.sum()), dtype=torch.float64),
-            block.likelihood,
-        )
-        merged, long = (find_mode(build(Observations([b], N), wanted)) for b in (block, repeated))
-        assert_equal(long.log_joint, merged.log_joint)
-        assert_equal(long.latent, merged.latent.repeat_interleave(times))
-
-    def test_half_a_win_is_a_win_and_a_loss_at_half_weight(self, wanted: type[System]) -> None:
-        items, one = torch.tensor([[0, 1], [2, 1]]), torch.ones(1, dtype=torch.float64)
-        tie = Block(items, DUEL, one * torch.tensor([0.5, 1.0]), one.expand(2), LogitLikelihood())
-        both = Block(
-            items[[0, 0, 1]],
-            DUEL,
-            torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64),
-            torch.tensor([0.5, 0.5, 1.0], dtype=torch.float64),
-            LogitLikelihood(),
-        )
-        first, second = (find_mode(build(Observations([b], N), wanted)) for b in (tie, both))
-        assert_equal(second.latent[1:], first.latent, 1e-12)
-        assert_equal(second.log_joint, first.log_joint, 1e-12)

@@ -9,7 +9,7 @@ from torch import Tensor
 from botorch_pref.inference.incidence import IdentityIncidence, Incidence
 from botorch_pref.inference.observations import Block, Observations
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from tests.inference.common import DUEL, LABEL, assert_equal, design, duels, labels, rand, randn
+from tests.inference.common import DUEL, assert_equal, design, duels, labels, rand, randn
 
 N, M = 5, 7
 COEFFICIENTS: dict[str, list[float | Tensor]] = {
@@ -78,15 +78,6 @@ class TestSparseMap:
         assert_equal(found.diagonal(G), (H @ G @ H.mT).diagonal(dim1=-2, dim2=-1), 1e-13)
 
 
-def test_the_products_are_differentiable() -> None:
-    found = Incidence(indices(M, 2), DUEL, N)
-    K = randn(N, N).requires_grad_()
-    assert torch.autograd.gradcheck(found.gram, (K,))
-    assert torch.autograd.gradgradcheck(found.gram, (K,))
-    assert torch.autograd.gradcheck(found.diagonal, (K,))
-    assert torch.autograd.gradcheck(found.adjoint, (randn(M).requires_grad_(),))
-
-
 def test_no_rows() -> None:
     """In a batch, too, whose matrices then have no entries."""
     empty = Incidence(torch.empty(2, 0, 2, dtype=torch.long), DUEL, N)
@@ -130,17 +121,6 @@ class TestStackedBlocks:
         C = rand(13, 2, seed=2)
         assert_equal(observations.incidence.spread(C), H.T @ C, 1e-13)
 
-    def test_every_block_keeps_its_own_likelihood(self) -> None:
-        first = duels(self.X, 6, link=ProbitLikelihood(2.0))
-        second = labels(self.X, 4, link=LogitLikelihood(0.5))
-        observations = Observations([first, second], N)
-        latent = 3 * randn(10)
-        expected = [
-            block.likelihood.log_prob(part, block.answer, block.weight)
-            for block, part in zip((first, second), (latent[:6], latent[6:]), strict=True)
-        ]
-        assert torch.equal(observations.log_prob(latent), torch.cat(expected))
-
     def test_derivatives_are_those_of_the_log_probability(self) -> None:
         observations = Observations(
             [
@@ -167,13 +147,6 @@ class TestStackedBlocks:
             assert (values[-2:] == 0).all()
             assert (values[:-2] != 0).any()
 
-    def test_batch_shape_is_that_of_the_rows(self) -> None:
-        X = rand(2, 3, N, 2)
-        observations = Observations([duels(X, 6), labels(X, 4)], N)
-        assert observations.batch_shape == (2, 3)
-        assert observations.log_prob(randn(2, 3, 10)).shape == (2, 3, 10)
-        assert Observations([labels(self.X, 4)], N).batch_shape == ()
-
     @pytest.mark.parametrize("shared_items", [False, True])
     def test_select(self, shared_items: bool) -> None:
         X = rand(5, 2, N, 2)
@@ -197,11 +170,3 @@ class TestStackedBlocks:
         assert torch.equal(some.incidence.apply(f[[3, 1]]), whole.incidence.apply(f)[[3, 1]])
         assert one.batch_shape == (2,)
         assert torch.equal(one.log_prob(latent[3]), whole.log_prob(latent)[3])
-
-
-def test_a_label_is_a_row_of_one_item() -> None:
-    X = rand(N, 2)
-    block = labels(X, 4)
-    assert block.coefficients == LABEL
-    found = Observations([block], N).incidence.apply(X[:, 0])
-    assert torch.equal(found, X[block.items[:, 0], 0])

@@ -130,13 +130,6 @@ class TestAnswerFreeVariance:
         assert_equal(covariance, expected)
         assert torch.equal(mean, predict(fit(observations, wanted, outputscale), outputscale)[0])
 
-    def test_does_not_depend_on_the_answers(self, wanted: type[System]) -> None:
-        first, second = (make(X, M, judge=judge) for judge in ("noisy", "consistent"))
-        weight = torch.ones(M, dtype=torch.float64)
-        fitted = [fit(data, wanted, variance_weight=weight) for data in (first, second)]
-        assert torch.equal(fitted[0].gamma, fitted[1].gamma)
-        assert (fitted[0].weights - fitted[1].weights).abs().max() > 0.1
-
     @pytest.mark.parametrize(
         ("kappa", "utility", "difference"), [(1.0, 9.807, 0.48614), (None, None, 5.88105)]
     )
@@ -213,17 +206,6 @@ class TestCombinations:
             assert_equal(mean[i], expected[0], 1e-12)
             assert_equal(covariance[i], expected[1], 1e-12)
 
-    def test_far_away_is_the_prior(self, wanted: type[System]) -> None:
-        points = POINTS + 100.0
-        mean, covariance = predict(fit(make(X, M, LABELS), wanted), points=points)
-        assert_equal(mean, prior_mean(points), 1e-12)
-        assert_equal(covariance, matern(points), 1e-12)
-
-    def test_nothing_seen_is_the_prior(self, wanted: type[System]) -> None:
-        mean, covariance = predict(fit(make(X, M, padding=M), wanted))
-        assert_equal(mean, prior_mean(POINTS), 1e-15)
-        assert_equal(covariance, matern(POINTS), 1e-15)
-
 
 @both_sides
 @pytest.mark.parametrize("outputscale", [0.5, 4.0, 50.0])
@@ -251,22 +233,3 @@ def test_against_scikit_learn(wanted: type[System], outputscale: float) -> None:
     expected = classifier.latent_mean_and_variance(POINTS.numpy())
     assert_equal(mean, expected[0], 1e-6, scale=1.0)
     assert_equal(covariance.diagonal(), expected[1], 1e-6, scale=1.0)
-
-
-@both_sides
-def test_single_precision(wanted: type[System]) -> None:
-    exact = make(X, M, LABELS)
-    blocks = [
-        Block(b.items, b.coefficients, b.answer.float(), b.weight.float(), b.likelihood)
-        for b in exact.blocks
-    ]
-    latent = prior_latent(exact, prior_mean(X)).float()
-    system = choose_system(matern(X.float()), latent, Observations(blocks, N), system=wanted)
-    points = POINTS.float()
-    mean, covariance = laplace_posterior(system).predict(
-        prior_mean(points), matern(points), matern(points, X.float())
-    )
-    expected = predict(fit(exact, wanted))
-    assert mean.dtype == covariance.dtype == torch.float32
-    assert_equal(mean.double(), expected[0], 1e-4)
-    assert_equal(covariance.double(), expected[1], 1e-4)
