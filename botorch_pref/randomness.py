@@ -1,8 +1,8 @@
 r"""Seeds that follow from what is drawn, so that no generator state is ever stored.
 
 Every draw takes its seed from ``(seed, stream, step, annotator)``. A study that is
-resumed, or taken one step back, then draws what it drew before, and two strategies that
-run under the same seed meet the same judge.
+resumed, or taken one step back, then draws what it drew before, and judges with one seed
+draw the same numbers whichever strategy asks them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from botorch_pref.strategies.utility import UtilityStrategy
 from botorch_pref.study import Recommendation, Study
 
 _HORIZON = 50
-_NO_DOUBT = 1e-9  # a certificate that is reached with a single choice alone
+_NO_DOUBT = 1e-9  # an epsilon that is reached only once a single item is left
 _BAR = 20
 _WIDTH = 88
 _TOP = 8  # items in the figure
@@ -50,11 +50,12 @@ class _Ask(Session):
         if name not in (names := strategy_names(UtilityStrategy)):
             raise UsageError(f"--strategy: {name!r} is none of {', '.join(names)}.")
         options: dict[str, Any] = {"seed": args.seed or 0, "horizon": args.horizon or _HORIZON}
-        if name == "mr-lpf":  # a choice that is left alone would meet itself up to the horizon
+        # With one candidate left, either would ask for duels of an item with itself.
+        if name == "mr-lpf":
             return MRLPF(space=space, epsilon=_NO_DOUBT, **options)
         if args.horizon is not None:
             raise UsageError(f"--horizon: {name} does not plan for a number of duels.")
-        if name == "max-min-lcb":  # and a candidate that is left alone, for ever
+        if name == "max-min-lcb":
             return MaxMinLCBStrategy(space=space, seed=options["seed"], candidate_filter=False)
         return get_strategy(name, space, **options)
 
@@ -115,7 +116,7 @@ class _Ask(Session):
         figure = _figure(study, found)
         if figure is None:
             return
-        path = study.path.with_name(study.path.name + ".png")  # nobody else's, nor the study
+        path = study.path.with_name(study.path.name + ".png")  # a name that no other study has
         try:
             saved = save_figure(figure, path)
         except OSError as error:
@@ -146,7 +147,7 @@ def _progress_bar(study: Study, found: Recommendation | None) -> str:
 
 
 def _figure(study: Study, found: Recommendation) -> Figure | None:
-    """How likely the best items, of those that are alike one, win against each other."""
+    """How likely the best items win against each other; of items that hardly differ, one."""
     beliefs = study.beliefs()
     if beliefs is None:
         return None

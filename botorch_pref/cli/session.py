@@ -176,7 +176,7 @@ def _reply(prompt: str, read: Callable[[str], float | None], again: str) -> floa
     """
     while True:
         try:
-            if sys.stdin is None:  # closed, as in a program of the background
+            if sys.stdin is None:  # closed, as in the background
                 raise EOFError
             text = input(prompt).strip()
         except EOFError:

@@ -1,7 +1,7 @@
 r"""The file of a study: JSON, with a version, read whole or refused, and written whole or not.
 
 The right to write it is a lock that the operating system holds, so what ends a process, SIGKILL
-included, frees it: a file ``NAME.lock`` that is left over blocks nobody. It says who the holder is.
+included, frees it: a file ``NAME.lock`` that is left over blocks no one. It says who the holder is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""What a strategy was before each answer, kept as what it takes to get back there.
+r"""The states of a strategy before each answer, stored as differences.
 
 The state of a strategy says all that its next query depends on, so that an answer is taken back
 by putting the state before it in place. To ask everything once more would take a search for every
