@@ -425,9 +425,11 @@ class LaplaceGP(Model, GP):
 
 
 def map_tensors(data: Any, fn: Callable[[Tensor], Tensor]) -> Any:
-    """A tensor, or a frozen dataclass, with a function applied to all its tensors."""
+    """A tensor, a frozen dataclass or several, with a function applied to all tensors."""
     if data is None or isinstance(data, Tensor):
         return None if data is None else fn(data)
+    if isinstance(data, tuple):
+        return tuple(map_tensors(part, fn) for part in data)
     new = copy.copy(data)
     for field in fields(data):
         if isinstance(value := getattr(data, field.name), Tensor):

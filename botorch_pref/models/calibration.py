@@ -19,7 +19,6 @@ from torch import Size, Tensor
 from torch.nn import Parameter
 
 from botorch_pref.data.checks import checked_positive
-from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError
 
@@ -116,18 +115,6 @@ class Calibration(Module):
             raise ComparisonDataError(f"`{name}` must be given: this model learns no noise.")
         if values.variances is not None and self.learns_noise:
             raise ComparisonDataError(f"`{name}` must be None: this model learns the noise.")
-
-
-def calibration_of(
-    data: Comparisons | None, values: Values | None, batch_shape: Size, link_scale: float | None
-) -> Calibration:
-    """What is to be learnt from data: a scale only if both kinds are there."""
-    if link_scale is None and (
-        data is None or values is None or not data.pairs.shape[-2] or not values.num_values
-    ):
-        link_scale = 1.0
-    learns_noise = values is not None and values.variances is None
-    return Calibration(batch_shape, link_scale, learns_noise)
 
 
 def _read_link_scale(module: Calibration) -> Tensor:

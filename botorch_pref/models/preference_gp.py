@@ -3,7 +3,7 @@ r"""A Gaussian process over utilities, from comparisons, choices and measured va
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 import torch
@@ -20,6 +20,7 @@ from gpytorch.means import ConstantMean, Mean, ZeroMean
 from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
 from torch.nn import Module
+from torch.nn.functional import pad
 
 from botorch_pref.data.checks import (
     check_count,
@@ -31,14 +32,15 @@ from botorch_pref.data.checks import (
     finite,
     refuse,
 )
+from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons, expanded
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import InducingSystem, Observations, System
 from botorch_pref.kernels.evaluation import dueling_variance
-from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, SoftmaxLikelihood
 from botorch_pref.models.base import LaplaceGP, Observed
-from botorch_pref.models.calibration import calibration_of
+from botorch_pref.models.calibration import Calibration
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.inducing import InducingKernel, most_varied
 from botorch_pref.models.transforms import num_columns, transformed_items
@@ -78,8 +80,9 @@ class PreferenceGP(LaplaceGP):
     Attributes:
         data: The comparisons in the order in which they were given; ``None`` without.
         values: The measured values in the order in which they were given; ``None`` without.
-        merged_data: The rows that inference sees; repeated pairs are one, annotators are not told
-            apart.
+        choices: The choices of the best of several items.
+        merged_data: The comparisons that inference sees; repeated pairs are one, annotators are
+            not told apart.
         variance: ``"laplace"`` or ``kappa``.
         calibration: The scale of the link and the noise of the values.
 
@@ -90,9 +93,10 @@ class PreferenceGP(LaplaceGP):
         >>> model.win_probability(datapoints[:2])
     """
 
-    _data_names = ("data", "values", "merged_data", "_inducing")
+    _data_names = ("data", "values", "choices", "merged_data", "_inducing")
     data: Comparisons | None
     values: Values | None
+    choices: tuple[Choices, ...]
     merged_data: Comparisons | None
     _num_inducing: int | None = None
     _inducing: Tensor | None
@@ -106,6 +110,7 @@ class PreferenceGP(LaplaceGP):
         input_transform: InputTransform | None = None,
         *,
         values: ValuesArgument = None,
+        choices: Choices | Sequence[Choices] = (),
         mean_module: Mean | None = None,
         variance: str | float = "laplace",
         link_scale: float | None = None,
@@ -130,6 +135,8 @@ class PreferenceGP(LaplaceGP):
             input_transform: Applied where items meet the kernel, with gradients.
             values: ``(X, Y)`` or ``(X, Y, Yvar)``, ``batch_shape x k x d`` and twice ``... x 1``:
                 items, values, variances of noise; ``Y`` standardised under the default prior.
+            choices: Questions for the best of several items, of any numbers of items: the chance of
+                each is its softmax, with the scales of the link.
             mean_module: The prior mean; by default zero, or a learnt constant with values.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
@@ -145,9 +152,12 @@ class PreferenceGP(LaplaceGP):
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
+            UnsupportedError: If there are choices and ``variance`` is a number.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
-        batch_shape, items = shape_of(data, measured)
+        asked = (choices,) if isinstance(choices, Choices) else tuple(choices)
+        batch_shape = _batch_shape(data, measured, asked)
+        items = next(iter(_item_parts(data, measured, asked)), None)
         dim = num_columns(items, input_transform)
         super().__init__(
             covar_module=covar_module or default_covar_module(dim, batch_shape),
@@ -156,12 +166,16 @@ class PreferenceGP(LaplaceGP):
             input_transform=input_transform,
         )
         self.variance = checked_kappa("variance", variance)
-        self.calibration = calibration_of(data, measured, batch_shape, link_scale)
+        has_answers = bool(asked) or (data is not None and data.pairs.shape[-2] > 0)
+        if link_scale is None and not (has_answers and measured and measured.num_values):
+            link_scale = 1.0  # one kind of data has one unit
+        learns_noise = measured is not None and measured.variances is None
+        self.calibration = Calibration(batch_shape, link_scale, learns_noise)
         if inducing_points is not None and not isinstance(inducing_points, Tensor):
             check_count("inducing_points", inducing_points, 1)
             self._num_inducing, inducing_points = int(inducing_points), None
         self._inducing = inducing_points
-        self._set_data(data, measured)
+        self._set_data(data, measured, asked)
         if items is not None:
             self.to(self.items)
             self._learn_transform()
@@ -222,25 +236,21 @@ class PreferenceGP(LaplaceGP):
 
     @property
     def items(self) -> Tensor:
-        """The ``batch_shape x n x d``-dim items: compared ones, and then measured ones.
+        """The ``batch_shape x n x d``-dim items: compared, measured and chosen from.
 
         Without data there are none, of the kernel's type.
         """
-        parts = self._item_parts()
+        parts = _item_parts(self.data, self.values, self.choices)
         if parts:
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         dims = (k.ard_num_dims for k in self.covar_module.modules() if isinstance(k, Kernel))
         dim = next((d for d in dims if d is not None), 1)
         return next(self.covar_module.parameters(), torch.empty(0)).new_empty(0, dim)
 
-    def _item_parts(self) -> list[Tensor]:
-        parts = [] if self.data is None else [self.data.datapoints]
-        return parts if self.values is None else [*parts, self.values.items]
-
     @property
     def dim(self) -> int | None:
         """The number of dimensions ``d`` of an item as it was given; ``None`` without data."""
-        parts = self._item_parts()
+        parts = _item_parts(self.data, self.values, self.choices)
         return parts[0].shape[-1] if parts else None
 
     @property
@@ -264,9 +274,10 @@ class PreferenceGP(LaplaceGP):
 
     @property
     def num_observations(self) -> int:
-        """The number of rows after merging, those of comparisons and of values."""
+        """The number of rows after merging: comparisons, values and choices."""
         rows = 0 if self.merged_data is None else self.merged_data.pairs.shape[-2]
-        return rows if self.values is None else rows + self.values.num_values
+        rows += 0 if self.values is None else self.values.num_values
+        return rows + sum(asked.items.shape[-2] for asked in self.choices)
 
     def set_train_data(
         self,
@@ -296,9 +307,9 @@ class PreferenceGP(LaplaceGP):
             _check_alike("datapoints", self.datapoints, datapoints)
             if not isinstance(comparisons, Comparisons):
                 _check_alike("comparisons", self.comparisons, comparisons)
-        if (items := shape_of(data, measured)[1]) is None:
+        if not (parts := _item_parts(data, measured, ())):
             raise ComparisonDataError("`datapoints` must be given.")
-        self.check_dimension("values" if data is None else "datapoints", items)
+        self.check_dimension("values" if data is None else "datapoints", parts[0])
         self._set_data(data, measured)
         self._learn_transform()
 
@@ -309,14 +320,26 @@ class PreferenceGP(LaplaceGP):
         strict = strict and bool(state_dict)
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
-    def _set_data(self, data: Comparisons | None, values: Values | None) -> None:
-        self._check_inducing(data, values)
+    def _set_data(
+        self, data: Comparisons | None, values: Values | None, choices: tuple[Choices, ...] = ()
+    ) -> None:
+        batch, parts = _batch_shape(data, values, choices), _item_parts(data, values, choices)
+        self._check_inducing(batch, parts)
         self.calibration.check(values)
+        if choices and not isinstance(self.variance, str):
+            raise UnsupportedError('`variance` must be "laplace" where there are choices.')
+        for asked in choices:
+            check_shape("choices", asked.datapoints, "n", parts[0].shape[-1])
+            check_like("choices", asked.datapoints, parts[0])
+            if asked.batch_shape != batch:
+                raise UnsupportedError(f"`choices` must have the data's batch shape {batch}.")
         if data is not None and values is not None:
             values.check_items_like(data.datapoints)
-            batch, _ = shape_of(data, values)
-            data, values = expanded(data, batch), values.expand(batch)
-        self.data, self.values, self.merged_data = data, values, None
+        if data is not None and data.batch_shape != batch:
+            data = expanded(data, batch)
+        if values is not None and values.batch_shape != batch:
+            values = values.expand(batch)
+        self.data, self.values, self.choices, self.merged_data = data, values, choices, None
         if data is not None:
             plain = Comparisons.unchecked(data.datapoints, data.pairs, data.wins, data.count)
             self.merged_data = plain.merged()
@@ -324,15 +347,21 @@ class PreferenceGP(LaplaceGP):
             self._inducing = None
         self._forget()
 
-    def with_data(self, data: Comparisons | None, values: Values | None = None) -> Self:
+    def with_data(
+        self,
+        data: Comparisons | None,
+        values: Values | None = None,
+        choices: Sequence[Choices] = (),
+    ) -> Self:
         r"""A copy with other data, and the same hyperparameters and transforms.
 
         Args:
             data: All comparisons.
             values: All measured values.
+            choices: All choices.
         """
         new = copy.deepcopy(self)
-        new._set_data(data, values)
+        new._set_data(data, values, tuple(choices))
         if not self.items.shape[-2]:
             new._learn_transform()  # from the first data, as a constructor does
         return new
@@ -348,8 +377,8 @@ class PreferenceGP(LaplaceGP):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         if self.data is None:
-            return self.with_data(Comparisons.from_pairs(pairs, answers), self.values)
-        return self.with_data(self.data.append(pairs, answers), self.values)
+            return self.with_data(Comparisons.from_pairs(pairs, answers), self.values, self.choices)
+        return self.with_data(self.data.append(pairs, answers), self.values, self.choices)
 
     def condition_on_values(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
         r"""A copy that has also seen more measured values, with the same hyperparameters.
@@ -366,7 +395,8 @@ class PreferenceGP(LaplaceGP):
         values = Values(X, Y, Yvar)
         self.calibration.check(values)
         stored = self.values
-        return self.with_data(self.data, values if stored is None else stored.append(values))
+        values = values if stored is None else stored.append(values)
+        return self.with_data(self.data, values, self.choices)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Self:
         r"""A copy that has also seen comparisons among new items.
@@ -388,8 +418,8 @@ class PreferenceGP(LaplaceGP):
         if kwargs.get("noise") is not None:
             raise UnsupportedError("`noise` does not apply to comparisons.")
         if self.data is None:
-            return self.with_data(Comparisons.from_comparisons(X, Y), self.values)
-        return self.with_data(self.data.with_fresh(X, Y), self.values)
+            return self.with_data(Comparisons.from_comparisons(X, Y), self.values, self.choices)
+        return self.with_data(self.data.with_fresh(X, Y), self.values, self.choices)
 
     def fantasize(
         self,
@@ -443,7 +473,7 @@ class PreferenceGP(LaplaceGP):
             data = Comparisons.from_comparisons(
                 X.new_empty(0, X.shape[-1]), X.new_empty(0, 2, dtype=torch.long)
             )
-        return self.with_data(data.append_fresh(X, answers), self.values)
+        return self.with_data(data.append_fresh(X, answers), self.values, self.choices)
 
     @property
     def link_scale(self) -> Tensor:
@@ -476,37 +506,43 @@ class PreferenceGP(LaplaceGP):
         return type(self.likelihood)(self.likelihood.scale * float(scale[0]))
 
     def observed(self) -> Observed:
-        """See the base class: a block of duels, a block of values, or both."""
+        """See the base class: a block of duels, one of values, and one for each of the choices."""
         data, values, blocks, first = self.merged_data, self.values, [], 0
+        scaling, shift, log_units = self.scaling(), None, None
         if data is not None:
             blocks.append(data.block(self.likelihood))
             first = data.num_items
         if values is not None:
             blocks.append(values.block(first))
-        observations, scaling = Observations(blocks, self.items.shape[-2]), self.scaling()
-        if values is None or scaling is None:
-            return Observed(observations, scaling)
-        factors = scaling[..., first:]
-        measured = values.targets.squeeze(-1) * factors
-        duels = measured.new_zeros(*measured.shape[:-1], observations.num_rows - values.num_values)
-        log_units = -factors.log().sum(-1).expand(self.batch_shape)
-        return Observed(observations, scaling, torch.cat([duels, measured], dim=-1), log_units)
+            assert scaling is not None  # as there are values
+            factors = scaling[..., first : first + values.num_values]
+            log_units = -factors.log().sum(-1).expand(self.batch_shape)
+            shift = values.targets.squeeze(-1) * factors
+            first += values.num_values
+        for asked in self.choices:
+            blocks.append(asked.block(SoftmaxLikelihood(self.likelihood.scale), first))
+            first += asked.datapoints.shape[-2]
+        observations = Observations(blocks, first)
+        if shift is not None:
+            before = 0 if data is None else data.pairs.shape[-2]
+            after = sum(block.num_rows for block in blocks) - before - shift.shape[-1]
+            shift = pad(shift, (before, after))
+        return Observed(observations, scaling, shift, log_units)
 
     def scaling(self) -> Tensor | None:
-        """Factors of the items' utilities: ``s`` if compared, ``1 / sigma`` if measured.
+        """Factors of the items' utilities: ``1 / sigma`` if measured, else ``s``.
 
         ``None`` where all are one.
         """
-        values, datapoints = self.values, self.datapoints
-        if values is None and self.calibration.fixed_scale == 1.0:
+        if self.values is None and self.calibration.fixed_scale == 1.0:
             return None
         parts = []
-        if datapoints is not None:
-            scale = self.calibration.link_scale_like(datapoints)
-            parts.append(scale.expand(*self.batch_shape, datapoints.shape[-2]))
-        if values is not None:
-            inverse = self.calibration.deviations(values).reciprocal()
-            parts.append(inverse.expand(*self.batch_shape, values.num_values))
+        for part in _item_parts(self.data, self.values, self.choices):
+            if self.values is not None and part is self.values.items:
+                own = self.calibration.deviations(self.values).reciprocal()
+            else:
+                own = self.calibration.link_scale_like(part)
+            parts.append(own.expand(*self.batch_shape, part.shape[-2]))
         return torch.cat(parts, dim=-1)
 
     def constants(self) -> tuple[object, ...]:
@@ -571,21 +607,19 @@ class PreferenceGP(LaplaceGP):
         chosen = most_varied(self.covar_module, items, self._num_inducing)
         self._inducing = self.items.detach()[chosen]
 
-    def _check_inducing(self, data: Comparisons | None, values: Values | None) -> None:
+    def _check_inducing(self, batch: Size, parts: Sequence[Tensor]) -> None:
         number, given = self._num_inducing, self._inducing
-        batch, items = shape_of(data, values)
-        if given is not None:
-            dim = "d" if items is None else items.shape[-1]
+        if given is not None and number is None:
+            dim = parts[0].shape[-1] if parts else "d"
             check_items("inducing_points", given, "p", dim, batch=False)
             refuse(finite("inducing_points", given))
             if not len(given):
                 raise ComparisonDataError("`inducing_points` must hold one item at least.")
-            if items is not None:
-                check_like("inducing_points", given, items)
-        size = 0 if data is None else data.datapoints.shape[-2]
-        size += 0 if values is None else values.num_values
+            if parts:
+                check_like("inducing_points", given, parts[0])
         batch = torch.broadcast_shapes(batch, self.covar_module.batch_shape)
-        if batch and (given is not None or (number is not None and number < size)):
+        size = sum(part.shape[-2] for part in parts)
+        if batch and (number < size if number is not None else given is not None):
             raise UnsupportedError(
                 f"`inducing_points` are for one model, not for a batch of {tuple(batch)}."
             )
@@ -646,18 +680,25 @@ class PreferenceGP(LaplaceGP):
         return mean.squeeze(-1), variance.squeeze(-1)
 
 
-def shape_of(data: Comparisons | None, values: Values | None) -> tuple[Size, Tensor | None]:
-    """The batch shape of all data, and some of the items, if there are any.
+def _item_parts(
+    data: Comparisons | None, values: Values | None, choices: Sequence[Choices]
+) -> list[Tensor]:
+    """The items of each kind of data."""
+    parts = [] if data is None else [data.datapoints]
+    parts += [] if values is None else [values.items]
+    return [*parts, *(asked.datapoints for asked in choices)]
 
-    Raises:
-        ComparisonDataError: If the batch shapes do not broadcast.
-    """
-    shapes, items = {}, None
+
+def _batch_shape(
+    data: Comparisons | None, values: Values | None, choices: Sequence[Choices]
+) -> Size:
+    """The batch shape of all data; raises ``ComparisonDataError`` if they do not broadcast."""
+    shapes = {f"choices[{i}]": asked.batch_shape for i, asked in enumerate(choices)}
     if values is not None:
-        shapes[values.names[0]], items = values.batch_shape, values.items
+        shapes[values.names[0]] = values.batch_shape
     if data is not None:
-        shapes["datapoints"], items = data.batch_shape, data.datapoints
-    return common_batch_shape(**shapes), items
+        shapes["datapoints"] = data.batch_shape
+    return common_batch_shape(**shapes)
 
 
 def as_comparisons(
