@@ -155,6 +155,7 @@ class LaplaceGP(Model, GP):
     """
 
     _data_names: tuple[str, ...] = ()  # attributes that hold data
+    _start: Tensor | None  # the weights of the last mode of the evidence
 
     def __init__(
         self,
@@ -409,7 +410,7 @@ class LaplaceGP(Model, GP):
     def _forget(self) -> None:
         """Drop all that was derived from data."""
         self._cache = HyperparameterCache[tuple[Tensor, LaplacePosterior]]()
-        self._start: Tensor | None = None  # the weights of the last mode of the evidence
+        self._start = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Torch's, of what moves a module: data move, too."""

@@ -289,11 +289,8 @@ def fit_by_element(
             return loss, [grad[i] for grad in grads]
 
         limits = {
-            name: tuple(
-                end[i] if isinstance(end, Tensor) and end.dim() == known[name].dim() else end
-                for end in ends
-            )
-            for name, ends in bounds.items()
+            name: (_of(lower, known[name], i), _of(upper, known[name], i))
+            for name, (lower, upper) in bounds.items()
         }
         results.append(scipy_minimize(evaluate, own, limits, **kwargs))
         evaluate()  # the last evaluation of a search need not be its best
@@ -309,6 +306,11 @@ def fit_by_element(
         fval=sum(float(result.fval) for result in results),
         status=failed[0].status if failed else OptimizationStatus.SUCCESS,
     )
+
+
+def _of(bound: Any, parameter: Tensor, i: int) -> Any:
+    """The bound of one element of a batch; all may have one."""
+    return bound[i] if isinstance(bound, Tensor) and bound.dim() == parameter.dim() else bound
 
 
 def default_covar_module(

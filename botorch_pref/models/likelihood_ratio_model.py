@@ -105,6 +105,7 @@ class LikelihoodRatioModel(Model):
     """
 
     _items: Tensor
+    _last_bound: Bound | None
 
     def __init__(
         self,
@@ -577,7 +578,7 @@ class LikelihoodRatioModel(Model):
     def _forget(self) -> None:
         """Drop all that was derived from data and options, and how the last bounds were found."""
         self._cache = HyperparameterCache[_Solution]()
-        self._last_bound: Bound | None = None
+        self._last_bound = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Torch's, of what moves a module: observations move, too."""

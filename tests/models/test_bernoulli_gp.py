@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import Normalize, Warp
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, ZeroMean
@@ -21,7 +20,7 @@ from torch import Size, Tensor
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels import AdditivePairKernel, DuelingKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models import BernoulliGP, PreferenceGP
 from tests._reference import laplace as reference
 from tests.common import same
 from tests.models.common import (
@@ -148,17 +147,6 @@ def test_the_mode_of_repeated_inputs_is_found(
     assert mode.num_steps < 20
 
 
-def test_an_additive_model_predicts_sums_of_two_slots() -> None:
-    pairs, labels = make_labels(30, 4)
-    model = BernoulliGP(
-        pairs, labels, covar_module=AdditivePairKernel(make_kernel(2)), mean_module=ZeroMean()
-    )
-    a, b, c, d = rand(4, 2, seed=9)
-    corners = torch.stack([torch.cat(p) for p in ((a, b), (a, d), (c, b), (c, d))])
-    mean = model.posterior(corners).mean.flatten()
-    torch.testing.assert_close(mean[0] - mean[1], mean[2] - mean[3])
-
-
 # ---------------------------------------------------------------- classification
 
 
@@ -253,14 +241,6 @@ def test_evidence_gradients_against_finite_differences(
         torch.testing.assert_close(exact, numerical, atol=1e-7, rtol=1e-6, msg=parameter)
 
 
-def test_the_mean_is_learnt() -> None:
-    X = rand(60, 2)
-    model = BernoulliGP(X, (rand(60, 1, seed=3) < 0.85).double())
-    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-    assert model.mean_module.constant.item() > 0.5
-    assert 0.7 < model.probability(X).mean() < 0.95
-
-
 # ------------------------------------------------------------- shapes and copies
 
 
@@ -313,25 +293,6 @@ def test_copies_carry_data_and_posterior(duplicate: Any) -> None:
 GOOD_X, GOOD_Y = make_labels(4)
 
 
-@pytest.mark.parametrize(
-    ("X", "Y", "message"),
-    [
-        (GOOD_X.index_fill(0, torch.tensor([2]), torch.nan), GOOD_Y, "row 2"),
-        (GOOD_X.index_fill(0, torch.tensor([0]), torch.inf), GOOD_Y, "row 0"),
-        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([3]), 2.0), "`train_Y` row 3"),
-        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([1]), -1.0), "`train_Y` row 1"),
-        (GOOD_X, GOOD_Y.index_fill(0, torch.tensor([1]), torch.nan), "`train_Y` row 1"),
-        (GOOD_X, GOOD_Y.squeeze(-1), "`train_Y` .* shape"),
-        (GOOD_X, GOOD_Y[:3], "`train_Y` .* shape"),
-        (GOOD_X, GOOD_Y.float(), "`train_Y` is of type"),
-        (GOOD_X.long(), GOOD_Y, "`train_X`"),
-    ],
-)
-def test_bad_input_is_refused_by_argument_and_row(X: Tensor, Y: Tensor, message: str) -> None:
-    with pytest.raises(ComparisonDataError, match=message):
-        BernoulliGP(X, Y)
-
-
 def test_points_of_other_dimensions_noise_and_other_outputs_are_refused() -> None:
     model = make_model()
     with pytest.raises(ComparisonDataError, match="`X` has 3 columns, but the items have 2"):
@@ -348,12 +309,3 @@ def test_the_same_posterior_on_a_device(device: torch.device) -> None:
     moved = copy.deepcopy(model).to(device)
     same(moved.posterior(Z.to(device)).mean, model.posterior(Z).mean)
     same(moved.log_evidence(), model.log_evidence())
-
-
-def test_items_and_labels_are_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, Y = rand(3, 10, 2), (rand(10, 1, seed=1) > 0.5).double()
-    model = BernoulliGP(X, Y)
-    assert model.train_targets.shape == (3, 10)
-    alone = BernoulliGP(X[1], Y)
-    torch.testing.assert_close(model.element_evidence(torch.tensor([1]))[0], alone.log_evidence())
-    assert BernoulliGP(X[0], Y.expand(3, -1, -1)).posterior(X[0, :2]).mean.shape == (3, 2, 1)

@@ -134,16 +134,6 @@ def test_bounds_have_gradients() -> None:
     assert gradient.isfinite().all()
 
 
-def test_bounds_have_gradients_after_a_posterior() -> None:
-    """What GPyTorch keeps of a posterior belongs to a graph, of which nothing may be left."""
-    model = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel())
-    model.posterior(AT[:2].unsqueeze(-2).requires_grad_()).mean.sum().backward()
-    for _ in range(2):
-        at = AT[:2].clone().requires_grad_()
-        model.interval(at, 1.0)[1].sum().backward()
-        assert at.grad is not None
-
-
 def test_bounds_have_gradients_where_nothing_is_left_to_learn() -> None:
     """At items that were asked without noise, in the corners among them, nothing is NaN."""
     items = torch.cat([X, torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])])
@@ -199,18 +189,6 @@ def test_on_a_device(dtype: torch.dtype, tolerance: float, device: torch.device)
 def test_bad_data(arguments: Any, match: str) -> None:
     with pytest.raises(ComparisonDataError, match=match):
         BordaGP(*arguments)
-
-
-def test_bad_options() -> None:
-    Y = WON.unsqueeze(-1)
-    with pytest.raises(ComparisonDataError, match="`noise`"):
-        BordaGP(X, Y, noise=0.0)
-    with pytest.raises(ComparisonDataError, match="`counts` row 0"):
-        BordaGP(X, Y, counts=torch.zeros_like(Y))
-    with pytest.raises(ComparisonDataError, match=r"`answers` row 3.*0, 0\.5 or 1"):
-        BordaGP.from_duels(X, torch.tensor([1.0, 0, 0.5, 0.7, 1, 1, 1, 1, 1, 1, 1, 1]))
-    with pytest.raises(ComparisonDataError, match="3 columns"):
-        BordaGP(X, Y).interval(rand(2, 3), 1.0)
 
 
 def test_a_model_that_was_used_can_be_cast() -> None:

@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import ScaleKernel
 
 from botorch_pref.data import Comparisons
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import PairwisePredictions, PreferenceGP, pairwise_cross_validation
 from tests.models.common import make_duels, make_kernel, rand
 
@@ -162,18 +162,3 @@ def test_what_cannot_be_scored() -> None:
         PairwisePredictions(0.5 * ones, torch.ones(3), ones)
     with pytest.raises(ComparisonDataError, match="`probability` has no rows"):
         PairwisePredictions(ones[:0], ones[:0], ones[:0])
-
-
-def test_what_cannot_be_validated(data: Comparisons) -> None:
-    with pytest.raises(ComparisonDataError, match="`folds` must be a whole number, at least 2"):
-        pairwise_cross_validation(model_of(data), 1)
-    X = rand(3, 2)
-    values_only = PreferenceGP(None, None, values=(X, X[:, :1], torch.ones_like(X[:, :1])))
-    with pytest.raises(ComparisonDataError, match="`model` has no comparisons"):
-        pairwise_cross_validation(values_only)
-    repeated = PreferenceGP(X, torch.tensor([[0, 1], [1, 0]]))
-    with pytest.raises(ComparisonDataError, match="answers to 1 pairs, not to 2"):
-        pairwise_cross_validation(repeated)
-    batch = PreferenceGP(rand(2, 3, 2), torch.tensor([[[0, 1]], [[1, 2]]]))
-    with pytest.raises(UnsupportedError, match=r"a batch of \(2,\) models"):
-        pairwise_cross_validation(batch)

@@ -136,14 +136,6 @@ def test_answers_choose_the_start(mode: tuple[float, float]) -> None:
     assert right >= 6
 
 
-def test_values_that_are_better_than_all_modes_stay() -> None:
-    model = PreferenceGP(*duels((0.5, 4.0)))
-    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-    fitted = read_scales(model.covar_module)
-    start_at_best_mode(model, model.log_evidence)
-    assert torch.equal(read_scales(model.covar_module), fitted)
-
-
 def test_each_model_of_a_batch_has_its_own_start() -> None:
     data = [duels(mode, seed) for mode in ((0.1, 1.5), (2.0, 16.0)) for seed in (0, 1)]
     batch = PreferenceGP(*(torch.stack(parts) for parts in zip(*data, strict=True)))
@@ -160,23 +152,6 @@ def test_each_model_of_a_batch_has_its_own_start() -> None:
             rtol=1e-2,
             atol=0.0,
         )
-
-
-def test_shared_hyperparameters_have_one_start() -> None:
-    data = [duels(mode) for mode in MODES]
-    parts = [torch.stack(part) for part in zip(*data, strict=True)]
-    batch = PreferenceGP(*parts, covar_module=default_covar_module(2, Size()).double())
-    values = torch.stack([log_objective(batch, mode).sum() for mode in MODES])
-    start_at_best_mode(batch, batch.log_evidence)
-    torch.testing.assert_close(read_scales(batch.covar_module), best_mode(values))
-
-
-def test_labels_are_fitted_from_the_best_start_too() -> None:
-    X = rand(40, 2)
-    model = BernoulliGP(X, (X.sum(-1, keepdim=True) > 1.0).double())
-    values = torch.stack([log_objective(model, mode) for mode in MODES])
-    start_at_best_mode(model, model.log_evidence)
-    torch.testing.assert_close(read_scales(model.covar_module), best_mode(values))
 
 
 def test_scales_that_are_not_learnt_are_left_alone() -> None:

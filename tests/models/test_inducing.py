@@ -27,15 +27,6 @@ def test_covariances(scaling: torch.Tensor | None) -> None:
     torch.testing.assert_close(found.covariance(rows, others), K[rows, others])
 
 
-def test_other_inputs() -> None:
-    found = InducingKernel(make_kernel(2), X, Z, None)
-    other = InducingKernel(make_kernel(2, 0.7, 2.0), Z, X, None)
-    bound = found.bound(other.inputs)
-    torch.testing.assert_close(bound.cross(None), other.cross(None))
-    assert found.num_inducing == 4
-    assert found.inputs[0] is X
-
-
 def test_the_most_varied_items_are_a_pivoted_cholesky() -> None:
     kernel, items = make_kernel(2), rand(60, 2, seed=4)
     residual = kernel(items).to_dense().detach()
@@ -64,17 +55,6 @@ def test_as_many_as_asked_for(scale: float) -> None:
     assert len(chosen.unique()) == 100
     places = items[chosen].flatten().sort().values
     assert float(places.diff().max()) < 0.03
-
-
-def test_the_unit_of_the_utility_does_not_matter() -> None:
-    items = rand(60, 2, seed=4)
-    small, large = (most_varied(make_kernel(2, outputscale=s), items, 20) for s in (4e-8, 4.0))
-    assert torch.equal(small.sort().values, large.sort().values)
-
-
-def test_a_column_of_one_value() -> None:
-    items = torch.cat([rand(60, 1, seed=4), torch.ones(60, 1).double()], dim=-1)
-    assert len(most_varied(make_kernel(2, lengthscale=9.0), items, 40).unique()) == 40
 
 
 def test_many_items(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB, PairVariance
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import InducingSystem
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.randomness import seeded
@@ -34,7 +34,7 @@ from tests.models.common import (
     rand,
     utility,
 )
-from tests.models.mixed import make_mixed, measure, variances
+from tests.models.mixed import make_mixed
 
 POINTS = rand(5, 2, seed=3)
 PAIRS = rand(4, 2, 2, seed=4)
@@ -159,14 +159,6 @@ class TestPrediction:
         variances = [model.difference_moments(X)[1].detach() for X in (near, wide)]
         torch.testing.assert_close(variances[1], 1e4 * variances[0], rtol=2e-2, atol=0)
 
-    def test_more_inducing_items_are_closer(self) -> None:
-        exact = make_model(40, 200).posterior(POINTS)
-        errors = []
-        for number in (5, 15, 35):
-            found = make_model(40, 200, inducing_points=number).posterior(POINTS)
-            errors.append(float((found.mean - exact.mean).detach().abs().max()))
-        assert errors[2] < 0.1 * errors[1] < 0.1 * errors[0]
-
     @pytest.mark.parametrize("rule", ["eubo", "variance", "thompson", "max-min"])
     def test_acquisition_functions(self, rule: str) -> None:
         model = make_model(inducing_points=8)
@@ -232,14 +224,6 @@ class TestData:
         fresh.load_state_dict(model.state_dict())
         assert_same_posterior(fresh.posterior(POINTS), expected, 0.0, 0.0)
 
-    def test_single_precision(self) -> None:
-        model = make_model(inducing_points=6)
-        single = copy.deepcopy(model).float()
-        assert single.inducing_points is not None
-        assert single.inducing_points.dtype == torch.float32
-        found = single.posterior(POINTS.float()).mean.double()
-        torch.testing.assert_close(found, model.posterior(POINTS).mean, atol=1e-2, rtol=0)
-
     def test_the_evidence_converges_in_single_precision(self) -> None:
         """A warning would fail the test; a start that did not converge is not kept."""
         X, comparisons = make_duels(60, 300, 3)
@@ -266,40 +250,6 @@ class TestData:
         same(found.mean, expected.mean)
         same(found.variance, expected.variance)
         same(moved.log_evidence(), value)
-
-    def test_values_alone(self) -> None:
-        X, Y = measure(30)
-        options = {"covar_module": make_kernel(2)}
-        exact = PreferenceGP(None, None, values=(X, Y, variances(Y)), **options)
-        found = PreferenceGP(None, None, values=(X, Y, variances(Y)), inducing_points=25, **options)
-        torch.testing.assert_close(
-            found.posterior(POINTS).mean, exact.posterior(POINTS).mean, atol=1e-2, rtol=0
-        )
-
-    def test_prior(self) -> None:
-        model = PreferenceGP(None, None, covar_module=make_kernel(2), inducing_points=3)
-        assert model.inducing_points is None
-        assert torch.isfinite(model.posterior(POINTS).variance).all()
-
-    @pytest.mark.parametrize(
-        ("points", "message"),
-        [
-            (0, "whole number, at least 1"),
-            (2.5, "whole number, at least 1"),
-            (rand(3, 4), "`inducing_points` must have shape p x 2"),
-            (rand(3), "`inducing_points` must have shape p x 2"),
-            (rand(0, 2), "`inducing_points` must hold one item at least"),
-            (torch.tensor([[0.0, 1.0], [torch.nan, 0.0]]).double(), "row 1"),
-            (torch.ones(3, 2, dtype=torch.long), "floating point"),
-        ],
-    )
-    def test_bad_points(self, points: Any, message: str) -> None:
-        with pytest.raises(ComparisonDataError, match=message):
-            make_model(inducing_points=points)
-
-    def test_given_points_are_not_chosen(self) -> None:
-        with pytest.raises(UnsupportedError, match="not a number"):
-            make_model(inducing_points=rand(3, 2)).choose_inducing_points()
 
     def test_batches(self) -> None:
         X, comparisons = make_duels(8, 12, 2)

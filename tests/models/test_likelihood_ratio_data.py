@@ -15,12 +15,12 @@ from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from tests.common import same
 from tests.models.common import make_duels, rand
-from tests.models.confidence_sets import make_set, rbf, unit_kernel
+from tests.models.confidence_sets import make_set, unit_kernel
 
 POINTS = rand(5, 2, seed=9)
 X, DUELS = make_duels(8, 12, 2)
@@ -53,17 +53,6 @@ def assert_same(first: LikelihoodRatioModel, second: LikelihoodRatioModel) -> No
 
 
 # ------------------------------------------------------------------ data as such
-
-
-def test_what_it_keeps() -> None:
-    model = make_set()
-    assert torch.equal(model.items, X)
-    assert model.num_answers == 12
-    assert model.num_outputs == 1
-    assert model.batch_shape == torch.Size()
-    assert len(model.blocks) == 1
-    assert not model.training
-    assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_comparisons_of_any_form() -> None:
@@ -103,37 +92,6 @@ def test_an_item_listed_twice_is_one_item() -> None:
     model = make(twice, spread)
     assert torch.equal(model.items, X)
     assert_same(model, base)
-
-
-def test_a_duel_of_equal_items_says_nothing() -> None:
-    twice = torch.cat([X, X[:1]])
-    more = torch.cat([DUELS, torch.tensor([[0, 8], [8, 0]])])
-    assert_same(make(twice, more, slack=1.0).condition_on_pairs(*pair(0.5)), _plain_and_asked())
-
-
-def pair(answer: float = 1.0) -> tuple[Tensor, Tensor]:
-    return torch.stack([X[0], POINTS[0]]).unsqueeze(0), torch.tensor([answer]).double()
-
-
-def _plain_and_asked() -> LikelihoodRatioModel:
-    """The same with that duel twice more, of an item with itself, at no information."""
-    model = make(X, DUELS, slack=1.0)
-    itself = torch.tensor([[0, 0], [0, 0]])
-    block = model.blocks[0]
-    one = torch.ones(2).double()
-    rows = type(block)(itself, block.coefficients, one, one, block.likelihood)
-    whole = LikelihoodRatioModel(
-        X, [block, rows], covar_module=unit_kernel(2), norm_bound=3.0, slack=1.0
-    )
-    return whole.condition_on_pairs(*pair(0.5))
-
-
-def test_unasked_items_change_nothing() -> None:
-    """But that their jitter is theirs: the value there is a node's."""
-    base, more = make(X, DUELS), make(torch.cat([X, rand(4, 2, seed=5)]), DUELS)
-    for name in ("lower", "upper", "mle"):
-        found, expected = (getattr(m, name)(POINTS) for m in (more, base))
-        torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
 
 
 # ----------------------------------------------------------------- conditioning
@@ -181,12 +139,6 @@ def test_conditioning_one_by_one() -> None:
     for winner, loser in DUELS.tolist():
         model = model.condition_on_pairs(X[[winner, loser]].unsqueeze(0), torch.ones(1).double())
     assert_same(model, whole)
-
-
-def test_conditioning_on_nothing() -> None:
-    model = make(X, DUELS)
-    assert_same(model.condition_on_pairs(X[DUELS[:0]], torch.empty(0).double()), model)
-    assert_same(model.condition_on_labels(X[:0], torch.empty(0).double()), model)
 
 
 @pytest.mark.parametrize("likelihood", [LogitLikelihood(2.5), ProbitLikelihood(0.7)])
@@ -301,19 +253,6 @@ def test_single_precision() -> None:
     assert model.lower(POINTS.float()).dtype == torch.float64
 
 
-@pytest.mark.parametrize("move", [lambda m: m.to(torch.float32), lambda m: m.float()])
-def test_to_another_type(move: Callable[[LikelihoodRatioModel], LikelihoodRatioModel]) -> None:
-    model = make(X, DUELS)
-    expected = everything(model)
-    moved = move(copy.deepcopy(model))
-    assert moved.items.dtype == torch.float32
-    assert {p.dtype for p in moved.parameters()} == {torch.float32}
-    assert moved.blocks[0].weight.dtype == torch.float32
-    assert moved.blocks[0].items.dtype == torch.int64
-    torch.testing.assert_close(everything(moved), expected, atol=5e-3, rtol=0)
-    assert torch.equal(everything(model), expected)
-
-
 @pytest.mark.parametrize(
     "derive",
     [
@@ -365,24 +304,6 @@ def test_copies(
     assert (twin.norm_bound, twin.slack_rule, twin.box) == (3.0, model.slack_rule, 2.0)
 
 
-def test_state_dict_has_the_kernel_alone() -> None:
-    model, other = make(X, DUELS), make(X, DUELS, covar_module=unit_kernel(2, 0.1))
-    expected = everything(model)
-    assert float((everything(other) - expected).abs().max()) > 0.1
-    assert not any("items" in name for name in model.state_dict())
-    other.load_state_dict(model.state_dict())
-    torch.testing.assert_close(everything(other), expected, atol=1e-12, rtol=0)
-
-
-def test_the_kernel_is_a_copy() -> None:
-    kernel = rbf(0.4, 2)
-    model = make(X, DUELS, covar_module=kernel)
-    expected = everything(model)
-    kernel.lengthscale = 0.1
-    assert torch.equal(everything(model), expected)
-    assert all(parameter.requires_grad for parameter in kernel.parameters())
-
-
 def test_items_with_gradients_are_data() -> None:
     learnt = (2.0 * X.clone().requires_grad_()) / 2.0
     model = make(learnt, DUELS)
@@ -395,56 +316,11 @@ def test_items_with_gradients_are_data() -> None:
 # ------------------------------------------------------------------------ errors
 
 
-def test_bad_duels_are_named() -> None:
-    nan = X.clone()
-    nan[3, 1] = torch.nan
-    cases: list[tuple[Any, Any, str]] = [
-        (nan, DUELS, "`datapoints` row 3"),
-        (X, torch.tensor([[0, 8]]), "`comparisons` row 0"),
-        (X, torch.tensor([[0, 1], [2, 2]]), "`comparisons` row 1"),
-        (X, DUELS.double(), "`comparisons` must be of an integer type"),
-        (X, DUELS[:, :1], "`comparisons` must have shape"),
-        (X[0], DUELS, "`datapoints` must have shape"),
-        (X.long(), DUELS, "`datapoints` must be floating point"),
-        (X, None, "`comparisons` must be given"),
-        (None, DUELS, "`datapoints` is None"),
-        (None, None, "`datapoints` and `comparisons` must be given"),
-    ]
-    for items, duels, message in cases:
-        with pytest.raises(ComparisonDataError, match=message):
-            make(items, duels)
-
-
 def test_batched_data_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="`datapoints` must not be batched"):
         make(X.expand(3, 8, 2), DUELS.expand(3, 12, 2))
     with pytest.raises(UnsupportedError, match="`X` must not be batched"):
         labelled(X.expand(3, 8, 2), torch.ones(3, 8))
-
-
-def test_bad_conditioning_is_named() -> None:
-    model, one = make(X, DUELS), torch.ones(1).double()
-    fit = X[None, :2]
-    cases: list[tuple[Any, Any, str]] = [
-        (fit[..., :1], one, "`pairs` must have shape m x 2 x 2"),
-        (fit[0], one, "`pairs` must have shape"),
-        (fit.float(), one, "`pairs` is of type torch.float32"),
-        (fit * torch.nan, one, "`pairs` row 0"),
-        (X[None, [1, 1]], one, "`pairs` row 0"),
-        (fit, 2 * one, "`answers` row 0"),
-        (fit, torch.ones(2).double(), "`answers` must have shape"),
-    ]
-    for pairs, answers, message in cases:
-        with pytest.raises(ComparisonDataError, match=message):
-            model.condition_on_pairs(pairs, answers)
-    for items, accept, message in (
-        (X[:1, :1], one, "`X` must have shape"),
-        (X[:1] * torch.nan, one, "`X` row 0"),
-        (X[:1], 3 * one, "`accept` row 0"),
-        (X[:1], [1.0], "`accept` must be a tensor"),
-    ):
-        with pytest.raises(ComparisonDataError, match=message):
-            model.condition_on_labels(items, accept)  # type: ignore[arg-type]
 
 
 def test_on_a_device(device: torch.device) -> None:

@@ -8,12 +8,11 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from botorch.models.transforms.input import FilterFeatures
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio.slack import ConstantSlack, SqrtSlack
+from botorch_pref.likelihood_ratio.slack import ConstantSlack
 from botorch_pref.models import LikelihoodRatioModel
 from tests.inference.common import matern
 from tests.models.common import make_kernel, rand
@@ -28,21 +27,6 @@ def scaled(outputscale: float) -> ScaleKernel:
         outputscale, dtype=torch.float64
     )  # a float passes through float32
     return kernel
-
-
-def test_options_are_kept() -> None:
-    model = make_set(slack=0.5, box=2, jitter=0)
-    assert (model.norm_bound, model.box, model.jitter, model.jitter_points) == (3.0, 2.0, 0.0, True)
-    assert model.slack_rule == ConstantSlack(0.5)
-    assert make_set().slack_rule == SqrtSlack()
-    assert make_set().slack == pytest.approx(math.sqrt(12))
-    default = make_set(covar_module=None).covar_module
-    assert isinstance(default, RBFKernel)
-    assert default.ard_num_dims == 2
-    first = FilterFeatures(torch.tensor([0]))
-    seen = make_set(covar_module=None, input_transform=first).covar_module
-    assert isinstance(seen, RBFKernel)
-    assert seen.ard_num_dims == 1
 
 
 def test_the_slack_knows_the_bound_on_values() -> None:
@@ -139,15 +123,6 @@ def test_the_scale_of_the_kernel_is_that_of_the_norm(factor: float) -> None:
     torch.testing.assert_close(found, expected, atol=1e-8, rtol=0)
 
 
-def test_jitter_is_a_small_matter() -> None:
-    pairs = rand(8, 2, 2, seed=4)
-    value = make_set(jitter=1e-8).advantage(pairs)
-    off = [float((make_set(jitter=j).advantage(pairs) - value).abs().max()) for j in (1e-6, 1e-4)]
-    assert off[0] <= 2e-4
-    assert off[1] <= 2e-2
-    assert off[0] < off[1]
-
-
 def test_no_jitter_at_all() -> None:
     """An item listed among others to rounding: the rank of the items is not their number."""
     items = torch.cat([rand(6, 2), rand(6, 2) + 1e-9])
@@ -235,16 +210,6 @@ def test_without_jitter_at_points_an_item_is_no_node() -> None:
     a, s = functionals.value(items, items)
     assert float((a - functionals.whitening.root).abs().max()) > 1e-8
     torch.testing.assert_close(s, math.sqrt(JITTER) * torch.ones_like(s), atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("appended", [True, False])
-def test_an_item_against_itself(appended: bool) -> None:
-    functionals, items = found(appended)
-    for X in (items, POINTS):
-        pairs = X.unsqueeze(-2).expand(-1, 2, -1)
-        g, beyond = functionals.difference(pairs, pairs)
-        assert not g.any()
-        assert not beyond.any()
 
 
 def test_digits_of_near_identical_points() -> None:

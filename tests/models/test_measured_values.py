@@ -15,10 +15,9 @@ from botorch.models.transforms.input import Warp
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
-from botorch_pref.inference import DualSystem, PrimalSystem, StandardNormal, laplace_posterior
+from botorch_pref.inference import DualSystem, PrimalSystem
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
-from botorch_pref.models.evidence import scaled
 from tests._reference import mixed as reference
 from tests.models.common import (
     assert_same_posterior,
@@ -158,30 +157,6 @@ def test_values_alone_are_exact_regression(
         assert any(name.endswith("noise_prior") for name, *_ in model.named_priors())
 
 
-def test_values_do_not_feel_kappa() -> None:
-    X, Y = measure(6)
-    values = (X, Y, variances(Y))
-    plain = PreferenceGP(None, None, values=values)
-    answer_free = PreferenceGP(None, None, values=values, variance=3.0)
-    Z = rand(3, 2, seed=2)
-    assert_same_posterior(plain.posterior(Z), answer_free.posterior(Z), 0, 0)
-
-
-def test_values_that_say_nothing_change_nothing() -> None:
-    X, comparisons = make_duels(6, 5, 2)
-    Y = rand(4, 1, seed=4)
-    kernel, Z = make_kernel(2), rand(3, 2, seed=2)
-    alone = PreferenceGP(X, comparisons, covar_module=kernel)
-    vague = (rand(4, 2, seed=5), Y, torch.full_like(Y, 1e12))
-    options: dict[str, Any] = {"covar_module": kernel, "mean_module": alone.mean_module}
-    mixed = PreferenceGP(X, comparisons, values=vague, link_scale=1.0, **options)
-    assert_same_posterior(mixed.posterior(Z), alone.posterior(Z), 1e-8, 1e-8)
-    none = (X[:0], Y[:0], Y[:0])
-    without = PreferenceGP(X, comparisons, values=none, **options)
-    assert_same_posterior(without.posterior(Z), alone.posterior(Z), 1e-12, 1e-12)
-    close(without.log_evidence(), alone.log_evidence(), 1e-12)
-
-
 def test_the_scale_of_the_link_is_that_of_the_likelihood() -> None:
     scaled = make_mixed(link_scale=2.5)
     other = make_mixed(link_scale=1.0, likelihood=LogitLikelihood(2.5))
@@ -288,29 +263,3 @@ def test_precise_values_beside_comparisons() -> None:
     close(posterior.covariance_matrix, covariance, 1e-7)
     assert model.log_evidence().item() == pytest.approx(evidence, abs=1e-7)
     assert bool(model.representer()[1].mode.converged)
-
-
-def test_both_sides_agree() -> None:
-    model = make_mixed(num_duels=6)
-    items, observed = model.transformed_items(), model.observed()
-    covariance = scaled(model.covar_module(items).to_dense(), observed.scaling)
-    latent = observed.prior_latent(model.mean_module(items))
-    found = [
-        laplace_posterior(side(covariance, latent, observed.observations))
-        for side in (DualSystem, PrimalSystem)
-    ]
-    close(found[0].mode.latent, found[1].mode.latent, 1e-10)
-    close(found[0].mode.log_joint, found[1].mode.log_joint, 1e-10)
-    close(found[0].mode.weights, found[1].mode.weights, 1e-9)
-
-
-def test_derivatives_of_a_residual() -> None:
-    latent = torch.linspace(-3, 3, 7, dtype=torch.float64)
-    answer, weight = torch.full_like(latent, 0.5), torch.full_like(latent, 2.0)
-    found = StandardNormal().log_prob(latent, answer, weight)
-    normal = torch.distributions.Normal(answer, torch.ones_like(latent))
-    close(found, 2 * normal.log_prob(latent), 1e-14)
-    score, curvature, third = StandardNormal().derivatives(latent, answer, weight)
-    close(score, -2 * (latent - 0.5), 1e-14)
-    close(curvature, weight, 1e-14)
-    assert not third.any()

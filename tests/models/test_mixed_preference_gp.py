@@ -16,7 +16,7 @@ from botorch.sampling.pathwise import draw_matheron_paths
 from torch import Size, Tensor
 
 from botorch_pref.acquisition import link_of
-from botorch_pref.data import Comparisons, Values
+from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.evidence import is_large_batch
@@ -61,68 +61,6 @@ def element(model: PreferenceGP, i: int) -> PreferenceGP:
     return alone
 
 
-def test_what_is_learnt() -> None:
-    X, comparisons = make_duels(4, 3, 2)
-    Y = rand(4, 1)
-    both = PreferenceGP(X, comparisons, values=(X, Y))
-    names = {name.split(".")[-1] for name, _ in both.named_parameters()}
-    assert {"raw_link_scale", "raw_noise", "raw_constant"} <= names
-    assert both.link_scale.item() == 1.0
-    priors = {name.split(".")[-1] for name, *_ in both.named_priors()}
-    assert {"link_scale_prior", "noise_prior"} <= priors
-    fixed = PreferenceGP(X, comparisons, values=(X, Y, Y + 1), link_scale=2.0)
-    names = {name.split(".")[-1] for name, _ in fixed.named_parameters()}
-    assert names == {"raw_constant", "raw_lengthscale", "raw_outputscale"}
-    assert fixed.link_scale.item() == 2.0
-    for model in (
-        PreferenceGP(None, None, values=(X, Y)),
-        PreferenceGP(X, comparisons[:0], values=(X, Y)),
-        PreferenceGP(X, comparisons),
-    ):
-        assert model.link_scale.item() == 1.0
-        assert not any("link_scale" in name for name, _ in model.named_parameters())
-    assert set(PreferenceGP(X, comparisons).state_dict()) == {
-        name for name in PreferenceGP(X, comparisons).state_dict() if "covar_module" in name
-    }
-
-
-def test_the_data_are_kept_as_they_were_given() -> None:
-    model = make_mixed(num_items=6, num_duels=5, num_values=4)
-    X, comparisons = make_duels(6, 5, 2)
-    items, Y = measure(4)
-    assert torch.equal(model.datapoints, X)
-    assert torch.equal(model.comparisons, comparisons)
-    assert torch.equal(model.values.items, items)
-    assert torch.equal(model.values.targets, Y)
-    assert torch.equal(model.values.variances, variances(Y))
-    assert torch.equal(model.train_inputs[0], torch.cat([X, items]))
-    assert model.num_observations == len(model.merged_data.pairs) + 4
-    alone = PreferenceGP(None, None, values=Values(items, Y))
-    assert alone.data is alone.datapoints is alone.comparisons is None
-    assert PreferenceGP(X, comparisons).values is None
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (rand(3, 2), r"`values` must be \(X, Y\)"),
-        ((rand(3, 2),), r"`values` must be \(X, Y\)"),
-        ((rand(3, 2), rand(2, 1)), r"`values\[1\]` must have shape"),
-        ((rand(3, 2), rand(3)), r"`values\[1\]` must have shape"),
-        ((rand(3, 3), rand(3, 1)), r"`values\[0\]` must have shape"),
-        ((rand(3, 2), rand(3, 1).float()), r"`values\[1\]` is of type"),
-        ((rand(3, 2), rand(3, 1).log() / 0), r"`values\[1\]` row 0 is .* NaN or infinite"),
-        ((rand(3, 2) * torch.nan, rand(3, 1)), r"`values\[0\]` row 0 is .* NaN or infinite"),
-        ((rand(3, 2), rand(3, 1), torch.tensor([[1.0], [0.0], [1.0]]).double()), r"2\]` row 1"),
-        ((rand(2, 3, 2), rand(3, 3, 1)), "do not broadcast"),
-    ],
-)
-def test_bad_values_are_refused(values: Any, message: str) -> None:
-    X, comparisons = make_duels(4, 3, 2)
-    with pytest.raises(ComparisonDataError, match=message):
-        PreferenceGP(X, comparisons, values=values)
-
-
 def test_noise_must_be_known_in_one_way() -> None:
     X, Y = measure(3)
     learnt, known = make_mixed(known=False), make_mixed(known=True)
@@ -161,16 +99,6 @@ def test_conditioning_is_having_seen_all() -> None:
     assert_same_posterior(alone.posterior(Z), whole.posterior(Z), 0, 0)
     alone.set_train_data(whole.datapoints, whole.data)
     assert alone.values is None
-
-
-def test_conditioning_keeps_gradients_of_items() -> None:
-    model = make_mixed(known=False)
-    X, Y = measure(2, seed=8)
-    X.requires_grad_()
-    pairs = rand(1, 2, 2, seed=6)
-    new = model.condition_on_values(X, Y).condition_on_pairs(pairs, torch.ones(1).double())
-    (grad,) = torch.autograd.grad(new.posterior(Z).mean.sum(), X)
-    assert grad.abs().min() > 0
 
 
 def test_conditioning_on_a_batch_of_values() -> None:

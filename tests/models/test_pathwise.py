@@ -12,7 +12,6 @@ from botorch.optim import optimize_acqf
 from botorch.sampling.pathwise import (
     draw_kernel_feature_paths,
     draw_matheron_paths,
-    get_matheron_path_model,
 )
 from botorch.sampling.pathwise.features import KernelEvaluationMap
 from botorch.sampling.pathwise.paths import GeneralizedLinearPath
@@ -21,7 +20,7 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKer
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
-from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
+from botorch_pref.exceptions import PathwiseResidualWarning
 from botorch_pref.inference.finite import FiniteEngine
 from botorch_pref.kernels import DuelingKernel
 from botorch_pref.models import BernoulliGP, PreferenceGP
@@ -267,36 +266,6 @@ def test_prior_only_model(dim: int) -> None:
     assert largest_error(draws, covariance) < 0.15
 
 
-def test_a_prior_that_does_not_know_its_dimensions_says_so() -> None:
-    model = PreferenceGP(None, None)
-    with pytest.raises(UnsupportedError, match="ard_num_dims"):
-        draw_matheron_paths(model, Size([]))
-    assert model.posterior(rand(3, 2)).mean.shape == (3, 1)
-
-
-@torch.no_grad()
-def test_items_without_duels_are_the_prior() -> None:
-    items = rand(4, 2)
-    model = PreferenceGP(items, torch.zeros(0, 2, dtype=torch.long), covar_module=make_kernel(2))
-    with seeded(0):
-        paths = draw_posterior_paths(model, Size([3]))
-    points = rand(5, 2, seed=2)
-    assert torch.equal(paths(points), paths["prior_paths"](points))
-
-
-@torch.no_grad()
-def test_labels_have_paths_too() -> None:
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(2, (15, 1), generator=generator).double()
-    model = BernoulliGP(rand(15, 2), labels, covar_module=make_kernel(2))
-    points = rand(5, 2, seed=1)
-    with seeded(0):
-        draws = draw_matheron_paths(model, Size([4000]))(points)
-    posterior = model.posterior(points)
-    assert_mean(draws, posterior.mean.squeeze(-1), 1.15 * posterior.covariance_matrix)
-    assert largest_error(draws, posterior.covariance_matrix) < 0.15
-
-
 # Kernels without random features.
 
 
@@ -310,16 +279,6 @@ def test_nystrom_path() -> None:
     assert_mean(draws, posterior.mean.squeeze(-1), posterior.covariance_matrix)
     # Smooth kernels leave no residual worth the name, so the moments are exact.
     assert largest_error(draws, posterior.covariance_matrix) < 5 * math.sqrt(2 / 20_000)
-
-
-def test_nystrom_path_has_a_gradient() -> None:
-    model = make_model(covar_module=RQKernel().double(), input_transform=Normalize(2))
-    with seeded(0), pytest.warns(PathwiseResidualWarning, match="518|520"):
-        path = draw_matheron_paths(model, Size())
-    at = rand(3, 2, seed=5).requires_grad_()
-    (gradient,) = torch.autograd.grad(path(at).sum(), at)
-    numerical = numerical_gradient(lambda X: path(X).sum(), at)
-    torch.testing.assert_close(gradient, numerical, atol=1e-6, rtol=1e-6)
 
 
 def test_nystrom_path_states_what_it_lacks() -> None:
@@ -339,14 +298,6 @@ def test_nystrom_path_states_what_it_lacks() -> None:
     assert float(1 - (prior / expected).mean()) == pytest.approx(mean, abs=0.05)
 
 
-def test_nystrom_path_of_a_batch_is_refused() -> None:
-    items, duels = make_duels(6, 9, 2)
-    kernel = RQKernel(batch_shape=Size([2])).double()
-    model = PreferenceGP(items.expand(2, 6, 2), duels.expand(2, 9, 2), covar_module=kernel)
-    with pytest.raises(UnsupportedError, match="RQKernel"):
-        draw_matheron_paths(model, Size())
-
-
 # BoTorch's entry points.
 
 
@@ -361,16 +312,6 @@ def test_registered_with_botorch() -> None:
     assert prior.weight.shape == (3, 4096)
     chosen = draw_matheron_paths(model, Size([2]), prior_sampler=exact_prior(points))
     assert chosen["prior_paths"].weight.shape[-1] <= 13
-
-
-def test_path_model() -> None:
-    model, points = make_model(), rand(5, 2)
-    with seeded(0):
-        one = get_matheron_path_model(model)
-        many = get_matheron_path_model(model, Size([3]))
-    assert one.posterior(points).mean.shape == (5, 1)
-    assert many.posterior(points).mean.shape == (3, 5, 1)
-    assert torch.equal(one.posterior(points).mean, one.posterior(points).mean)
 
 
 def test_pathwise_thompson_sampling() -> None:

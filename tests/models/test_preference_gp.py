@@ -12,21 +12,17 @@ from typing import Any
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions.errors import InputDataError
-from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import PairwiseGP
 from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood, PairwiseProbitLikelihood
 from botorch.models.pairwise_gp import PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import Normalize, Round
 from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.means import ConstantMean
 from scipy import integrate, stats
 from torch import Size, Tensor
 
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference import DualSystem, PrimalSystem, systems
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP, base
 from botorch_pref.models.fitting import ScalesPrior
@@ -38,7 +34,6 @@ from tests.models.common import (
     make_duels,
     make_kernel,
     oracle,
-    parameter_gradients,
     rand,
 )
 
@@ -64,19 +59,6 @@ def make_model(
 # -------------------------------------------------------------------------- data
 
 
-def test_the_data_are_kept_as_they_were_given() -> None:
-    X, comparisons = make_duels(6, 9, 3)
-    model = PreferenceGP(X, comparisons)
-    assert torch.equal(model.datapoints, X)
-    assert torch.equal(model.comparisons, comparisons)
-    assert len(model.train_inputs) == 1
-    assert torch.equal(model.train_inputs[0], X)
-    assert torch.equal(model.train_targets, comparisons)
-    assert model.num_outputs == 1
-    assert model.batch_shape == Size()
-    assert not model.training
-
-
 def test_the_defaults() -> None:
     model = PreferenceGP(*make_duels(6, 9, 3))
     assert isinstance(model.likelihood, LogitLikelihood)
@@ -85,13 +67,6 @@ def test_the_defaults() -> None:
     assert isinstance(model.covar_module.scales_prior, ScalesPrior)
     assert model.variance == "laplace"
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
-
-
-def test_comparisons_of_any_integer_type() -> None:
-    X, comparisons = make_duels(6, 9, 2)
-    model = PreferenceGP(X, comparisons.int(), covar_module=make_kernel(2))
-    other = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
-    assert_same_posterior(model.posterior(X), other.posterior(X), atol=0, rtol=0)
 
 
 def test_from_pairs_is_the_model_of_the_same_duels() -> None:
@@ -108,26 +83,6 @@ def test_from_pairs_is_the_model_of_the_same_duels() -> None:
 def test_comparisons_without_items_are_refused() -> None:
     with pytest.raises(ComparisonDataError, match="`datapoints` is None"):
         PreferenceGP(None, torch.tensor([[0, 1]]))
-
-
-@pytest.mark.parametrize("variance", ["map", 0.0, -1.0, math.inf, math.nan])
-def test_an_impossible_variance_is_refused(variance: str | float) -> None:
-    with pytest.raises(ComparisonDataError, match="`variance`"):
-        make_model(variance=variance)
-
-
-def test_comparisons_over_other_datapoints_are_refused() -> None:
-    X, comparisons = make_duels(4, 3, 2)
-    data = Comparisons.from_comparisons(X, comparisons)
-    with pytest.raises(ComparisonDataError, match="other datapoints"):
-        PreferenceGP(X + 1, data)
-
-
-def test_single_precision_warns() -> None:
-    X, comparisons = make_duels(4, 3, 2)
-    with pytest.warns(InputDataWarning, match="double precision"):
-        model = PreferenceGP(X.float(), comparisons)
-    assert model.posterior(X.float()).mean.dtype == torch.float32
 
 
 def test_new_data_replace_the_old() -> None:
@@ -366,13 +321,6 @@ def test_win_probability_against_quadrature(
     )
 
 
-def test_pairs_of_another_width_are_refused() -> None:
-    model = make_model()
-    for method in (model.pair_posterior, model.win_probability):
-        with pytest.raises(ComparisonDataError, match="pairs"):
-            method(rand(3, 3, 2))
-
-
 # ------------------------------------------------------------------ conditioning
 
 
@@ -421,47 +369,12 @@ def test_conditioning_on_a_batch() -> None:
         torch.testing.assert_close(posterior.covariance_matrix[i], one.covariance_matrix)
 
 
-@pytest.mark.parametrize(
-    ("Y", "message"),
-    [
-        (torch.tensor([[0.0, 1.0]]), "integer"),
-        (torch.tensor([[0, 2]]), "row 0"),
-        (torch.tensor([[0, 1], [1, -1]]), "row 1"),
-        (torch.tensor([[0, 1], [1, 1]]), "row 1"),
-        (torch.tensor([[0], [1]]), "shape"),
-        (torch.tensor([[0, 1, 1]]), "shape"),
-    ],
-)
-def test_bad_observations_are_refused(Y: Tensor, message: str) -> None:
-    with pytest.raises(ComparisonDataError, match=message):
-        make_model().condition_on_observations(rand(2, 2, seed=3), Y)
-
-
 def test_a_noise_does_not_apply_to_comparisons() -> None:
     model, rows = make_model(), torch.tensor([[0, 1]])
     with pytest.raises(UnsupportedError, match="noise"):
         model.condition_on_observations(rand(2, 2), rows, noise=torch.ones(1))
     with pytest.raises(UnsupportedError, match="observation_noise"):
         model.fantasize(rand(2, 2), IIDNormalSampler(Size([2])), observation_noise=torch.ones(1))
-
-
-@pytest.mark.parametrize("answer", [0.25, -1.0, 2.0, math.nan])
-def test_an_answer_that_is_none_is_refused(answer: float) -> None:
-    answers = torch.tensor([1.0, answer]).double()
-    with pytest.raises(ComparisonDataError, match="`answers` row 1"):
-        make_model().condition_on_pairs(rand(2, 2, 2), answers)
-
-
-def test_a_tie_is_half_a_win_each() -> None:
-    X, comparisons = make_duels(5, 6, 2)
-    model = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
-    pair = X[[0, 1]].unsqueeze(0)
-    tied = model.condition_on_pairs(pair.expand(2, 2, 2), torch.tensor([0.5, 0.5]).double())
-    split = model.condition_on_pairs(pair.expand(2, 2, 2), torch.tensor([1.0, 0.0]).double())
-    assert_same_posterior(tied.posterior(X), split.posterior(X))
-    torch.testing.assert_close(tied.log_evidence(), split.log_evidence())
-    with pytest.raises(UnsupportedError, match="ties"):
-        _ = tied.comparisons
 
 
 def test_a_single_tie_says_the_utilities_are_close() -> None:
@@ -559,36 +472,6 @@ def test_padding_rows_change_nothing() -> None:
     torch.testing.assert_close(padded.log_evidence()[0], plain.log_evidence())
 
 
-@links
-@variances
-@pytest.mark.parametrize("singular", [False, True])
-def test_both_sides_agree(
-    link: type[BernoulliLikelihood],
-    name: str,
-    scale: float,
-    variance: str | float,
-    singular: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    X, comparisons = make_duels(6, 14, 2)
-    if singular:
-        X[4], X[5] = X[0], X[1]
-        comparisons = comparisons[(X[comparisons[:, 0]] != X[comparisons[:, 1]]).any(-1)]
-    found = []
-    for side in (DualSystem, PrimalSystem):
-        monkeypatch.setattr(systems, "preferred_system", lambda _, side=side: side)
-        model = PreferenceGP(
-            X, comparisons, covar_module=make_kernel(2), likelihood=link(scale), variance=variance
-        )
-        evidence = model.log_evidence()
-        gradient = torch.autograd.grad(evidence, list(model.covar_module.parameters()))
-        posterior = model.posterior(rand(4, 2, seed=1))
-        gradient = torch.cat([g.flatten() for g in gradient])
-        found.append((evidence, gradient, posterior.mean, posterior.covariance_matrix))
-    for answers, items in zip(*found, strict=True):
-        torch.testing.assert_close(answers, items, atol=1e-8, rtol=1e-8)
-
-
 # ------------------------------------------------------------------------ copies
 
 
@@ -655,13 +538,6 @@ def test_the_state_is_hyperparameters_and_transforms_alone(learnt: PreferenceGP)
     fresh = PreferenceGP(other.datapoints, other.comparisons, input_transform=Normalize(d=2))
     fresh.load_state_dict(state)
     assert_same_posterior(other.posterior(Z), fresh.posterior(Z), atol=0, rtol=0)
-
-
-def test_the_state_restores_the_posterior_on_the_same_data(learnt: PreferenceGP) -> None:
-    twin = PreferenceGP(learnt.datapoints, learnt.comparisons, input_transform=Normalize(d=2))
-    twin.load_state_dict(learnt.state_dict(), strict=True)
-    Z = rand(4, 2, seed=1)
-    assert_same_posterior(twin.posterior(Z), learnt.posterior(Z), atol=0, rtol=0)
 
 
 def test_moving_to_another_type_keeps_the_posterior(learnt: PreferenceGP) -> None:
@@ -776,17 +652,6 @@ def test_training_mode_changes_nothing(learnt: PreferenceGP) -> None:
     assert not learnt.training
 
 
-def test_gradients_reach_every_hyperparameter_of_the_evidence() -> None:
-    model = make_model(covar_module=None, mean_module=ConstantMean())
-    model = model.double()
-    for name, exact, numerical in parameter_gradients(model, model.log_evidence):
-        torch.testing.assert_close(exact, numerical, atol=1e-7, rtol=1e-6, msg=name)
-
-
-def test_errors_are_in_botorch_tree() -> None:
-    assert issubclass(ComparisonDataError, InputDataError)
-
-
 # ------------------------------------------------------------------------ device
 
 
@@ -824,13 +689,6 @@ def test_new_data_do_not_leave_a_transform_learning() -> None:
     bounds = model.input_transform.bounds.clone()
     model.transform_inputs(10.0 * X)
     assert torch.equal(model.input_transform.bounds, bounds)
-
-
-def test_no_items_teach_a_transform_nothing() -> None:
-    model = PreferenceGP(
-        torch.empty(0, 2).double(), torch.empty(0, 2).long(), input_transform=Normalize(2)
-    )
-    assert model.posterior(rand(3, 2)).mean.shape == (3, 1)
 
 
 def test_botorch_may_ask_for_gradients_of_fantasies() -> None:

@@ -19,7 +19,7 @@ from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import BernoulliGP, LikelihoodRatioModel, PreferenceGP
 from botorch_pref.models.pathwise import draw_posterior_paths
-from tests.models.common import make_kernel, rand
+from tests.models.common import rand
 
 PAIRS = torch.tensor([[0, 1], [2, 1], [3, 0], [2, 4]])
 
@@ -78,20 +78,6 @@ def test_a_path_stays_where_it_is_when_its_model_is_trained() -> None:
     model.train()
     torch.testing.assert_close(path(X), before)
     assert torch.equal(bounds(model), learnt)
-
-
-def test_bounds_of_a_confidence_model_teach_nothing() -> None:
-    model = LikelihoodRatioModel.from_comparisons(
-        wide(5, 2),
-        PAIRS,
-        covar_module=make_kernel(2),
-        norm_bound=2.0,
-        input_transform=Normalize(d=2),
-    )
-    before = bounds(model)
-    model.train()
-    model.upper(wide(2, 2, seed=1) / 7)
-    assert torch.equal(bounds(model), before)
 
 
 @pytest.mark.parametrize("kept", [[0], [0, 2]])
