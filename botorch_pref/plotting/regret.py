@@ -61,7 +61,6 @@ _METRICS = {
     "recommendation_regret": _Metric(
         "Best item minus recommended item", "recommendation regret\n(units of utility)"
     ),
-    "identical_share": _Metric("Items that met themselves", "identical pairs\n(share so far)"),
 }
 
 
@@ -145,8 +144,7 @@ def plot_experiment(
         table: What :func:`~botorch_pref.runner.run_experiment` returns. Of runs that end earlier
             than others, as budgets may, the last recommendation stands; sums are drawn as far
             as all runs of a strategy go.
-        metrics: A panel each: regrets of duels or of recommendations, their sums, or
-            ``"identical_share"``.
+        metrics: A panel each: regrets of duels or of recommendations, or their sums.
         title: The title; the problem's name if omitted.
         random_regret: The mean dueling regret of a duel of two items drawn uniformly, to be
             drawn beside; see :func:`~botorch_pref.runner.random_play`.

@@ -19,7 +19,6 @@ from typing import Any
 
 import joblib
 import pandas as pd
-import torch
 from tqdm import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
@@ -32,7 +31,7 @@ from botorch_pref.runner.run import (
     StrategyFactory,
     unwrapped,
 )
-from botorch_pref.runner.simulation import Link, Record, checked_count
+from botorch_pref.runner.simulation import Record, checked_count
 from botorch_pref.runner.store import Store, shared_settings
 
 _FIRST = [
@@ -46,7 +45,6 @@ _FIRST = [
     "cumulative_utility_regret",
     "recommendation_regret",
     "identical",
-    "identical_share",
     "seconds",
 ]
 
@@ -62,7 +60,6 @@ def run_experiment(
     *,
     directory: str | os.PathLike[str] | None = None,
     recommend_every: int = 1,
-    link: Link = torch.sigmoid,
     evaluations: int | None = None,
     record: Record | None = None,
 ) -> pd.DataFrame:
@@ -81,15 +78,14 @@ def run_experiment(
         directory: A folder for the finished runs. What was stopped goes on from there, and
             seeds or strategies can be added.
         recommend_every: After how many duels, and after the last, to ask what is best.
-        link: The link of the dueling regret: the judge's.
         evaluations: If given, a run ends after so many evaluations, those of an initial design
             included, and ``horizon`` is the most steps that it may take.
         record: Called with the strategy and every query; its numbers become columns.
 
     Returns:
         A row for each strategy, in the order given, seed and step; the columns of
-        :class:`~botorch_pref.runner.history.History`, with ``problem``, ``strategy``,
-        ``seed`` and the ``identical_share`` of the duels so far.
+        :class:`~botorch_pref.runner.history.History`, with ``problem``, ``strategy``
+        and ``seed``.
 
     Raises:
         UnsupportedError: If an argument cannot be used, which it names, or the folder holds
@@ -105,7 +101,7 @@ def run_experiment(
     if judge is not None and not callable(judge):
         raise UnsupportedError(f"judge must make a judge, or be None, got {judge!r}.")
     judge = LogisticJudge if judge is None else judge
-    further = (horizon, recommend_every, judge, link, evaluations, record)
+    further = (horizon, recommend_every, judge, evaluations, record)
     numbers = _checked_seeds(seeds)
     runs = [
         Run(problem, name, factory, seed, *further)
@@ -196,8 +192,5 @@ def _tidy(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """One table with the columns of all; those that only some have are missing elsewhere."""
     names = {str(name): None for table in tables for name in table}
     columns = [*_FIRST, *(name for name in names if name not in _FIRST)]
-    complete = []
-    for table in tables:
-        share = table["identical"].cumsum() / table["step"]
-        complete.append(typed(table.assign(identical_share=share).reindex(columns=columns)))
+    complete = [typed(table.reindex(columns=columns)) for table in tables]
     return pd.concat(complete, ignore_index=True)

@@ -20,7 +20,6 @@ from botorch_pref.problems import PreferenceProblem
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.simulation import (
     Judge,
-    Link,
     Record,
     simulate,
 )
@@ -51,7 +50,6 @@ class Run:
     horizon: int
     recommend_every: int
     judge: JudgeFactory
-    link: Link
     evaluations: int | None = None
     record: Record | None = None
 
@@ -86,7 +84,6 @@ class Run:
             self.horizon,
             progress=False,
             recommend_every=self.recommend_every,
-            link=self.link,
             name=self.strategy,
             evaluations=self.evaluations,
             record=self.record,

@@ -25,7 +25,6 @@ from botorch_pref.runner.history import History, history_table
 
 # A judge need only take the queries that its strategy asks.
 Judge = Callable[[Any, int], float | None]
-Link = Callable[[Tensor], Tensor]
 # What a strategy says of its query, before it is told the answer.
 Record = Callable[[Any, Any], Mapping[str, float]]
 
@@ -42,7 +41,6 @@ def simulate(
     *,
     progress: bool = True,
     recommend_every: int = 1,
-    link: Link = torch.sigmoid,
     interruptible: bool = False,
     name: str | None = None,
     evaluations: int | None = None,
@@ -57,11 +55,11 @@ def simulate(
             it asked, and ``finished``, whether it asks no more; this may be found out only as
             ``ask`` raises :class:`~botorch_pref.exceptions.UnsupportedError`.
         problem: Its utility is what regrets are measured by.
-        judge: Called with the query and the step ``1, 2, ..., horizon``.
+        judge: Called with the query and the step ``1, 2, ..., horizon``. Dueling regrets are those
+            of a logistic judge, whichever it is.
         horizon: The number of duels, all included; less if a strategy's budget is spent before.
         progress: Whether to show a progress bar on standard error.
         recommend_every: After how many duels, and after the last, to ask what is best.
-        link: The link of the dueling regret: the judge's.
         interruptible: Whether Ctrl-C ends it early and returns the history so far.
         name: What to call the strategy; its class's name if omitted.
         evaluations: If given, it ends after so many evaluations, and ``horizon`` is the most steps.
@@ -77,7 +75,7 @@ def simulate(
     if evaluations is not None:
         evaluations = checked_count("evaluations", evaluations)
     name = name or type(strategy).__name__
-    random_regret = random_play(problem, link) if random_regret is None else random_regret
+    random_regret = random_play(problem) if random_regret is None else random_regret
     total = evaluations or horizon
     unit, text = "duel" if evaluations is None else "evaluation", f"{problem.name}, {name}"
     rows: list[dict[str, Any]] = []
@@ -85,7 +83,7 @@ def simulate(
     with tqdm(desc=text, total=total, unit=unit, disable=not progress) as bar:
         try:
             for step in range(1, horizon + 1):
-                row = _step(strategy, problem, judge, step, link, record)
+                row = _step(strategy, problem, judge, step, record)
                 if row is None:
                     if rows:  # only now it is known that it was the last one
                         rows[-1] = _finished(strategy, problem, rows[-1])
@@ -120,15 +118,11 @@ def checked_count(argument: str, value: int) -> int:
     return number
 
 
-def random_play(problem: PreferenceProblem, link: Link = torch.sigmoid) -> float:
+def random_play(problem: PreferenceProblem) -> float:
     r"""The mean dueling regret of a duel of two items drawn uniformly.
 
     Exact where the problem has choices; on a box a mean over quasi-random items, the
     same ones at every call.
-
-    Args:
-        problem: The problem.
-        link: The link ``mu``.
 
     Returns:
         A probability, in ``[0, 1/2)``.
@@ -137,12 +131,12 @@ def random_play(problem: PreferenceProblem, link: Link = torch.sigmoid) -> float
         UnsupportedError: If the problem does not know its maximum.
     """
     if problem.choices is not None:
-        return float(random_play_regret(problem.utilities, link))
+        return float(random_play_regret(problem.utilities))
     lower, upper = problem.bounds
     sobol = SobolEngine(problem.dim, scramble=True, seed=0)
     cube = sobol.draw(_NUM_RANDOM_ITEMS, dtype=torch.double).to(lower)
     utilities = problem(torch.lerp(lower, upper, cube))
-    return float(dueling_regret(_best(problem), utilities, utilities, link).mean())
+    return float(dueling_regret(_best(problem), utilities, utilities).mean())
 
 
 def _best(problem: PreferenceProblem) -> float:
@@ -160,7 +154,6 @@ def _step(
     problem: PreferenceProblem,
     judge: Judge,
     step: int,
-    link: Link,
     record: Record | None,
 ) -> dict[str, Any] | None:
     """Ask and answer one query; none where the budget does not pay for it."""
@@ -186,7 +179,7 @@ def _step(
     if query.compares or query.measures:  # a label has no regret
         # Each item that is shown pays its share; what is evaluated is paired with itself.
         best = _best(problem)
-        row["dueling_regret"] = float(scalar_regret(best, utilities, link).mean())
+        row["dueling_regret"] = float(scalar_regret(best, utilities).mean())
         row["utility_regret"] = float(simple_regret(best, utilities).mean())
     return row | {"seconds": seconds}
 

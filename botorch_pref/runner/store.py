@@ -165,7 +165,6 @@ def shared_settings(run: Run) -> dict[str, Any]:
         "horizon": run.horizon,
         "recommend_every": run.recommend_every,
         "judge": describe(run.judge),
-        "link_at_1": _rounded(float(run.link(torch.ones((), dtype=torch.double)))),
         "evaluations": run.evaluations,
         "record": None if run.record is None else describe(run.record),
     }
@@ -177,14 +176,10 @@ def shared_settings(run: Run) -> dict[str, Any]:
     own = {
         "problem": problem.name,
         "dim": problem.dim,
-        "random_regret": _rounded(random_play(problem, run.link)),
+        "random_regret": float(f"{random_play(problem):.{_DIGITS}g}"),
         "items": _digest(items, _DIGITS),
     }
     return {**own, **settings}
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
 
 
 def describe(factory: Callable[..., Any]) -> str:

@@ -91,7 +91,6 @@ def experiment() -> pd.DataFrame:
             "dueling_regret": regret / step,
             "cumulative_regret": regret * step,
             "recommendation_regret": regret if step % 2 == 0 else math.nan,
-            "identical_share": 0.5,
         }
         for strategy, regrets in {"second": [0.1, 0.3], "first": [0.2, 0.2]}.items()
         for seed, regret in enumerate(regrets)
@@ -195,6 +194,6 @@ def test_an_experiment_of_this_package(tmp_path: Path) -> None:
     problem = Ackley(num_choices=8)
     table = run_experiment(problem, {"pf-ts": PFTS.paper}, 4, 2, progress=False, recommend_every=3)
     metrics = ["dueling_regret", "cumulative_regret", "utility_regret"]
-    metrics += ["cumulative_utility_regret", "recommendation_regret", "identical_share"]
+    metrics += ["cumulative_utility_regret", "recommendation_regret"]
     figure = plot_experiment(table, metrics=metrics, random_regret=random_play(problem))
     assert save_figure(figure, tmp_path / "figure.png").stat().st_size > 0

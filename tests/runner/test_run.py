@@ -101,7 +101,6 @@ def run_of(factory: Any = RandomPairs, seed: int = 3, **options: Any) -> Run:
         "horizon": 12,
         "recommend_every": 5,
         "judge": LogisticJudge,
-        "link": torch.sigmoid,
     }
     return Run(**(defaults | options))
 

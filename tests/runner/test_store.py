@@ -185,7 +185,6 @@ def test_a_damaged_or_foreign_table_is_not_used(
         ({"problem": Catalyst()}, "its problem is 'ackley', not 'catalyst'"),
         ({"problem": Ackley(num_choices=13)}, "its random_regret is"),
         ({"problem": catalyst_of}, "its problem is 'ackley', not 'catalyst_of'"),
-        ({"link": torch.special.ndtr}, "its random_regret is"),
         ({"judge": partial(LogisticJudge, value_noise=2.0)}, "its judge is 'LogisticJudge', not"),
         ({"strategies": {"a": Other}}, "its strategy 'a' is Counted, not Other"),
         ({"strategies": {"a": partial(Counted, name="x")}}, r"not Counted\(name='x'\)"),
