@@ -18,6 +18,8 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import logsigmoid, one_hot
 
+from botorch_pref.exceptions import UnsupportedError
+
 __all__ = [
     "BernoulliLikelihood",
     "LogitLikelihood",
@@ -352,3 +354,37 @@ def _gauss_hermite(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Te
     found = nodes, weights / weights.sum()
     first, second = (torch.as_tensor(v).to(device=device, dtype=dtype) for v in found)
     return first, second
+
+
+def known_link(likelihood: object) -> BernoulliLikelihood | None:
+    r"""A likelihood as one of this package.
+
+    Args:
+        likelihood: One of this package, or BoTorch's ``PairwiseLogitLikelihood`` or
+            ``PairwiseProbitLikelihood``, which is ``Phi(h / sqrt(2))``.
+
+    Returns:
+        The likelihood; ``None`` for any other.
+    """
+    # By name, as this module is to import no model of BoTorch.
+    names = {parent.__name__ for parent in type(likelihood).__mro__}
+    if "PairwiseLogitLikelihood" in names:
+        return LogitLikelihood()
+    if "PairwiseProbitLikelihood" in names:
+        return ProbitLikelihood(scale=2**-0.5)
+    return likelihood if isinstance(likelihood, BernoulliLikelihood) else None
+
+
+def checked_link(likelihood: Module | None) -> BernoulliLikelihood:
+    r"""A model's argument ``likelihood`` as a link of this package; logit by default.
+
+    Raises:
+        UnsupportedError: If it has no known link.
+    """
+    link = LogitLikelihood() if likelihood is None else known_link(likelihood)
+    if link is None:
+        raise UnsupportedError(
+            "`likelihood` must be one of botorch_pref or one of BoTorch's pairwise ones, not "
+            f"{type(likelihood).__name__}."
+        )
+    return link

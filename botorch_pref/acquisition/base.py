@@ -15,8 +15,7 @@ from botorch_pref.data.checks import finite, is_positive, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.posterior import LaplacePosterior
 from botorch_pref.kernels.evaluation import safe_deviation
-from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.links import known_link
+from botorch_pref.likelihoods import BernoulliLikelihood, known_link
 
 TOLERANCE = 1e-9
 """The gap to which bounds over a confidence set are solved by default."""

@@ -1,4 +1,4 @@
-r"""BoTorch models of judgements."""
+r"""BoTorch models of comparisons, labels, choices and values."""
 
 from botorch_pref.models import pathwise  # noqa: F401 (registers the draws of these models)
 from botorch_pref.models.bernoulli_gp import BernoulliGP

@@ -33,6 +33,7 @@ from botorch_pref.inference import (
     laplace_posterior,
 )
 from botorch_pref.kernels.evaluation import dense_covariance
+from botorch_pref.likelihoods import checked_link
 from botorch_pref.models.evidence import BatchElements, evidence_from, is_large_batch, scaled
 from botorch_pref.models.fitting import (
     fit_from_best_mode,
@@ -40,7 +41,6 @@ from botorch_pref.models.fitting import (
     has_modes,
     log_hyperposterior,
 )
-from botorch_pref.models.links import checked_link
 from botorch_pref.models.transforms import (
     learn_bounds,
     transformed,

@@ -46,10 +46,9 @@ from botorch_pref.likelihood_ratio import (
 from botorch_pref.likelihood_ratio.program import FLOOR
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule
 from botorch_pref.likelihood_ratio.theory import sequential_deviations
-from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, checked_link
 from botorch_pref.models.base import HyperparameterCache, map_tensors
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.links import checked_link
 from botorch_pref.models.preference_gp import as_comparisons
 from botorch_pref.models.transforms import (
     learn_bounds,
