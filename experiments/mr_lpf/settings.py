@@ -19,8 +19,8 @@ from botorch_pref.strategies import MRLPF, MaxMinLCBStrategy, RandomPairs
 from experiments.claims import Claim, Comparison, lower
 from experiments.experiment import LENGTHSCALE, RegretExperiment, fixed
 from experiments.problems import Ratings
+from experiments.problems.ratings import NUM_USERS
 
-NUM_USERS = 20
 NUM_ROUNDS = 4  # of all its horizons
 _PAPER = "Kayal et al. (2025)"
 _NOTES = (
@@ -142,7 +142,7 @@ def _yelp() -> RegretExperiment:
 
 def rated_by_someone(seed: int) -> PreferenceProblem:
     """The same items for every seed, rated by one of the users, who is drawn."""
-    return Ratings(user=int(NUM_USERS * derive_uniform(seed, "problem", 0)), num_users=NUM_USERS)
+    return Ratings(user=int(NUM_USERS * derive_uniform(seed, "problem", 0)))
 
 
 HORIZON, SEEDS = 200, 20

@@ -18,7 +18,7 @@ from experiments.problems.functions import (
 )
 from experiments.problems.gp_sample import GPSample
 from experiments.problems.magic_gamma import MagicGammaSVM, SplitSizes
-from experiments.problems.ratings import Ratings, RatingsTable
+from experiments.problems.ratings import Ratings
 from experiments.problems.tuning import DigitsTuning
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "MVNExpert",
     "MagicGammaSVM",
     "Ratings",
-    "RatingsTable",
     "SplitSizes",
     "StandardisedFunction",
     "StandardisedSettings",

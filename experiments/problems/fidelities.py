@@ -10,7 +10,6 @@ References:
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -96,21 +95,6 @@ def uniform_items(problem: PreferenceProblem, number: int = NUM_OPPONENTS, seed:
     return torch.lerp(lower, upper, sobol.draw(number, dtype=torch.double).to(lower))
 
 
-class BordaConstants(NamedTuple):
-    r"""``L_1`` and ``L_2`` of Assumption 2 of [Xu2020].
-
-    They bound the gaps of the Borda function ``f_r`` by those of the values ``f_c``:
-    ``(f_c* - f_c(x)) / L_1 <= f_r* - f_r(x) <= L_2 (f_c* - f_c(x))``.
-
-    Attributes:
-        l1: ``L_1``, in units of ``f_c``; infinite if there is no bound.
-        l2: ``L_2``, in units of 1 over ``f_c``.
-    """
-
-    l1: float
-    l2: float
-
-
 class BordaFunction:
     r"""``f_r(x) = P(x beats X)`` under a judge, ``X`` uniform on a set of opponents.
 
@@ -158,10 +142,10 @@ class BordaFunction:
         values = problem.utilities if is_table else problem(opponents)
         self._sorted: Tensor = values.detach().sort().values
         try:
-            self._highest = problem.optimal_value
+            highest = problem.optimal_value
         except NotImplementedError:
-            self._highest = float(self._sorted[-1])
-        self.best = float(self.scores(self._sorted.new_tensor(self._highest)))
+            highest = float(self._sorted[-1])
+        self.best = float(self.scores(self._sorted.new_tensor(highest)))
 
     def __call__(self, items: Tensor) -> Tensor:
         r"""The Borda function.
@@ -195,28 +179,3 @@ class BordaFunction:
             return 0.5 * (below + not_above).to(values) / len(against)
         rows = values.reshape(-1, 1).split(max(1, _CHUNK // len(against)))
         return torch.cat([link(part - against).mean(dim=-1) for part in rows]).view(values.shape)
-
-    def empirical_constants(self, items: Tensor | None = None) -> BordaConstants:
-        r"""The smallest ``L_1`` and ``L_2`` with which Assumption 2 of [Xu2020] holds for items.
-
-        Where the link is deterministic they are of the items and the opponents, not of the
-        domain: ``L_1`` in particular grows as they get denser.
-
-        Args:
-            items: ``... x d``-dim items of the problem; the opponents if omitted.
-
-        Returns:
-            The constants, ``L_1`` infinite if there is no bound.
-
-        Raises:
-            ItemError: If these are no items of the problem; names the first such row.
-            UnsupportedError: If all of them are as good as the best.
-        """
-        values = self._sorted if items is None else self.judge.comparison(items)
-        gaps = self._highest - values
-        below = gaps > 0.0
-        if not below.any():
-            raise UnsupportedError("items must hold one that is worse than the best.")
-        ratios = (self.best - self.scores(values))[below] / gaps[below]
-        least = float(ratios.min())
-        return BordaConstants(1.0 / least if least > 0.0 else math.inf, float(ratios.max()))
