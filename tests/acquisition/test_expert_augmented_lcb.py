@@ -18,6 +18,7 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, Unsup
 from botorch_pref.likelihood_ratio import FINAL
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.space import SearchSpace
+from tests.acquisition.common import make_botorch_model, make_model
 from tests.acquisition.expert import (
     ACCEPT,
     LABELLED,
@@ -226,6 +227,16 @@ def test_without_labels_the_expert_may_accept_anything() -> None:
         rule = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 2.0)
         alone = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 0.0)
         torch.testing.assert_close(rule(AT), alone(AT) + 2.0 * upper, atol=1e-6, rtol=0)
+
+
+@torch.no_grad()
+def test_preferences_with_a_gaussian_latent() -> None:
+    model = make_model()
+    mean, variance = model.difference_moments(torch.stack([POINTS, REF.expand_as(POINTS)], dim=-2))
+    for labels in (model, make_botorch_model()):
+        rule = ExpertAugmentedLCB(by_hand(), labels, 1.0, 0.5, label_beta=2.0, x_ref=REF)
+        upper = mean + 2.0 * variance.sqrt()
+        torch.testing.assert_close(rule.feasibility(POINTS), upper, atol=1e-5, rtol=0)
 
 
 def test_other_models_are_refused() -> None:
