@@ -34,7 +34,7 @@ class WrappingKernel(Kernel):
         """False, as the value at an input and itself depends on the input."""
         return False
 
-    # One set apart from the base kernel's would go stale under ``expand_batch`` and indexing;
+    # A second one beside the base kernel's would go stale under ``expand_batch`` and indexing;
     # and GPyTorch asks many times a call, and would search all modules each time.
     @property
     def batch_shape(self) -> Size:

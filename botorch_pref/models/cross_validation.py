@@ -115,7 +115,7 @@ def pairwise_cross_validation(
     together; items that only they show stay known, without an answer. Measured values stay.
     By default all folds have the model's hyperparameters, and are solved together as a batch:
     if these were fitted to the same answers, the scores are a little too good. With ``refit``
-    they are fitted anew in each fold, one after the other, from where they are now.
+    they are fitted again in each fold, one after the other, from where they are now.
 
     Args:
         model: The model, not batched.

@@ -188,7 +188,7 @@ class LikelihoodRatioModel(Model):
         if data is None or comparisons is None:
             raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
         block = _duels(data, checked_link(likelihood))
-        # Two nodes at one place would be two utilities, apart by what their jitter allows.
+        # Equal items would have two utilities, which differ by what their jitter allows.
         indices, new = match_items(data.datapoints[:0], data.datapoints)
         return cls(data.datapoints[new], [replace(block, items=indices[block.items])], **options)
 

@@ -232,5 +232,5 @@ def _draw_matheron_paths(
     prior_sampler: TPathwisePriorSampler = draw_kernel_feature_paths,
     update_strategy: Module | None = None,
 ) -> MatheronPath:
-    # BoTorch's update strategies know only of measured values; ours is exact for judged ones.
+    # BoTorch's update strategies know only of measured values; ours is exact for all observations.
     return draw_posterior_paths(model, sample_shape, prior_sampler)

@@ -143,8 +143,7 @@ class PreferenceGP(LaplaceGP):
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
             inducing_points: ``p x d``-dim inducing items or their number.
             jitter: Accepted as by BoTorch's ``PairwiseGP``, like the arguments below, and not
-                used: Newton's method ends at a fixed accuracy, no jitter is added, and items
-                are the same only where a caller says so.
+                used: Newton's method ends at a fixed accuracy, and no jitter is added.
             xtol: Not used.
             consolidate_rtol: Not used.
             consolidate_atol: Not used.
@@ -599,7 +598,7 @@ class PreferenceGP(LaplaceGP):
         self._choose()
         self._forget()
 
-    @torch.inference_mode(False)  # what is kept serves where gradients are taken, too
+    @torch.inference_mode(False)  # the items are used where gradients are taken, too
     @torch.no_grad()
     def _choose(self) -> None:
         assert self._num_inducing is not None  # callers look first

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels import ComparisonBiasKernel
-from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models import PreferenceGP
 from tests._reference import mixed as reference
-from tests.models.common import make_kernel, parameter_gradients, rand
+from tests.models.common import make_kernel, rand
 
 BIAS = 0.3
 
@@ -133,15 +133,6 @@ def test_a_model_of_both_is_that_of_two_functions() -> None:
     posterior = model.posterior(points)
     np.testing.assert_allclose(posterior.mean.flatten().numpy(), expected[0], atol=1e-7)
     np.testing.assert_allclose(posterior.covariance_matrix.numpy(), expected[1], atol=1e-7)
-
-
-def test_evidence_gradients() -> None:
-    model = make_model()
-    mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
-    found = parameter_gradients(model, mll)
-    assert any("raw_bias" in name for name, _, _ in found)
-    for name, exact, numerical in found:
-        torch.testing.assert_close(exact, numerical, atol=1e-6, rtol=1e-6, msg=name)
 
 
 @torch.no_grad()

@@ -118,23 +118,6 @@ def test_active_dims_of_the_base_are_item_dimensions(wrapper: type[Kernel], scal
     _same(kernel, wrapper(plain).double(), _pairs(7, 6), [2, 0, 5, 3])
 
 
-@wrappers
-def test_both_kinds_of_active_dims_together(wrapper: type[Kernel]) -> None:
-    kernel = wrapper(RBFKernel(active_dims=[0, 2]), active_dims=[0, 1, 2, 5, 6, 7])
-    reference = wrapper(RBFKernel()).double()
-    _same(kernel.double(), reference, _pairs(7, 8), [0, 2, 5, 7])
-
-
-@wrappers
-def test_each_term_of_a_sum_has_its_own_active_dims(wrapper: type[Kernel]) -> None:
-    base = RBFKernel(active_dims=[0]) + MaternKernel(active_dims=[2, 1])
-    z = _pairs(7, 6)
-    expected = _dense(wrapper(RBFKernel()).double(), z[:, [0, 3]]) + _dense(
-        wrapper(MaternKernel()).double(), z[:, [2, 1, 5, 4]]
-    )
-    torch.testing.assert_close(_dense(wrapper(base).double(), z), expected, rtol=0, atol=1e-13)
-
-
 def _base(kind: str, batch_shape: torch.Size, active_dims: list[int] | None) -> Kernel:
     options: dict[str, Any] = {"batch_shape": batch_shape, "active_dims": active_dims}
     if kind == "plain":
@@ -230,19 +213,6 @@ def test_expanding_and_indexing_leave_no_stray_modules(wrapper: type[Kernel]) ->
 
 
 @wrappers
-def test_batched_kernel_broadcasts_over_unbatched_pairs(wrapper: type[Kernel]) -> None:
-    kernel = _varied(wrapper(_base("scaled", torch.Size([3]), None)))
-    z = _pairs(5, 4)
-    whole = _dense(kernel, z)
-    assert whole.shape == (3, 5, 5)
-    assert kernel(z).shape == (3, 5, 5)
-    for i in range(3):
-        torch.testing.assert_close(whole[i], _dense(kernel[i], z))
-    diagonal = whole.diagonal(dim1=-2, dim2=-1)
-    torch.testing.assert_close(kernel(z, diag=True), diagonal)
-
-
-@wrappers
 def test_last_dim_is_batch_is_refused(wrapper: type[Kernel]) -> None:
     kernel, z = wrapper(RBFKernel()).double(), _pairs(3, 4)
     with warnings.catch_warnings():
@@ -279,16 +249,3 @@ def test_copies_and_conversions_keep_the_kernel(wrapper: type[Kernel]) -> None:
     single = _dense(copy.deepcopy(kernel).float(), z.float())
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), expected, rtol=1e-4, atol=1e-5)
-
-
-@wrappers
-def test_wrapped_and_summed_further(wrapper: type[Kernel]) -> None:
-    kernel, z = wrapper(RBFKernel()).double(), _pairs(5, 4)
-    scaled = ScaleKernel(kernel).double()
-    scaled.outputscale = 3.0
-    expected = 3.0 * _dense(kernel, z)
-    torch.testing.assert_close(_dense(scaled, z), expected)
-    torch.testing.assert_close(scaled(z, diag=True), expected.diagonal())
-    other = MaternKernel().double()
-    torch.testing.assert_close(_dense(kernel + other, z), _dense(kernel, z) + _dense(other, z))
-    assert not kernel.is_stationary

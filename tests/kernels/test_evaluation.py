@@ -71,16 +71,3 @@ def test_a_part_that_occurs_twice() -> None:
     for value in own:
         value.data.fill_(0.7)
     torch.testing.assert_close(found, to_dense(kernel(x, z)), rtol=1e-14, atol=0.0)
-
-
-def test_a_parameter_that_two_parts_hold() -> None:
-    one, other = RBFKernel().double(), MaternKernel(nu=2.5).double()
-    other.raw_lengthscale = one.raw_lengthscale
-    kernel = one + other
-    function = KernelFunction(kernel)
-    x, z = points()
-    given = [torch.full_like(value, 0.7) for value in function.parameters]
-    found = function(given, x, z)
-    assert one.raw_lengthscale is other.raw_lengthscale
-    one.raw_lengthscale.data.fill_(0.7)
-    torch.testing.assert_close(found, to_dense(kernel(x, z)), rtol=1e-14, atol=0.0)
