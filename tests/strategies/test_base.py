@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
+from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
@@ -20,15 +21,19 @@ from botorch_pref.strategies import (
     MRLPF,
     PFTS,
     POPBO,
+    LaplacePOPBO,
     MaxMinLCBStrategy,
     RandomPairs,
+    Schedule,
     Strategy,
 )
 from botorch_pref.strategies.base import Answered
+from botorch_pref.strategies.mr_lpf import Width
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from experiments.baselines import SGP
-from tests.contracts.strategy import StrategyContract, play
+from tests.contracts.strategy import StrategyContract, play, stored
 from tests.models.common import rand
+from tests.strategies.common import FIXED, GRID
 
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -222,3 +227,41 @@ def test_an_item_meets_another_where_two_are_all(kind: Callable[..., Strategy]) 
     for annotator in ("ann", "bob", "eve"):
         first, second = strategy.ask(annotator).items
         assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (PFTS, {"schedule": Schedule("theory", norm_bound=2.0, delta=0.01), "kappa": 3.0}),
+        (PFTS, {"on_identical": "keep", "regularizer": "theta"}),
+        (EUBO, {"anchor": "incumbent", "challenger": "ucb", "beta": 0.3, "kappa": 3.0}),
+        (DTS, {"kappa": 3.0, "regularizer": "theta", "likelihood": ProbitLikelihood(2.0)}),
+        (MaxMinLCBStrategy, {"beta": 0.7, "candidate_filter": False, "diagonal": "keep"}),
+        (LaplacePOPBO, {"beta": 0.7, "exclude_identical": False}),
+        (POPBO, {"slack": {"rule": "sqrt", "scale": 0.5, "offset": 1.0, "times_bound": False}}),
+        (POPBO, {"report": "min-sigma", "value_bound": 3.0, "adapt_norm_bound": False}),
+        (MRLPF, {"horizon": 30, "kappa": 3.0, "later_kappa": 2.0, "beta": Width("bayes", 0.5)}),
+        (MRLPF, {"horizon": 30, "ci_scale": "probability", "regularizer": "theta"}),
+        (MRLPF, {"horizon": 30, "recommendation": "last_round", "epsilon": 0.01}),
+    ],
+)
+def test_a_state_keeps_every_option(kind: type[Strategy], options: dict[str, Any]) -> None:
+    fixed = {"kernel": "matern", "lengthscale": [0.2, 0.5], "penalty": 0.1}
+    strategy = kind(choices=rand(6, 2), seed=7, hyperparameters=fixed, **options)
+    play(strategy, 4)
+    read = stored(strategy)
+    assert read.state_dict() == strategy.state_dict()
+    for name, value in options.items():
+        kept = getattr(read, name)
+        assert kept.scale == value.scale if name == "likelihood" else kept == value
+    assert (read.seed, read.round) == (7, strategy.round)
+    assert read.learner.penalty == strategy.learner.penalty == pytest.approx(0.1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [PFTS, EUBO, DTS, MaxMinLCBStrategy, LaplacePOPBO])
+def test_answers_are_learnt(kind: type[Strategy]) -> None:
+    """Also where the judge likes the other end."""
+    for sign in (1.0, -1.0):
+        strategy = kind(choices=sign * GRID, hyperparameters=FIXED, seed=1)
+        play(strategy, 30)
+        assert torch.equal(strategy.recommend(), GRID[-1] if sign > 0 else -GRID[0])

@@ -17,7 +17,7 @@ from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.strategies import DTS, dueling_ts
 from botorch_pref.strategies.dueling_ts import WinVariance, soft_copeland, win_variance
-from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, play
 from tests.models.common import numerical_gradient, rand
 from tests.strategies import common
 from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
@@ -30,11 +30,6 @@ def on_items(**kwargs: Any) -> DTS:
 class TestContractOnChoices(StrategyContract):
     def make(self, seed: int = 0) -> DTS:
         return on_items(choices=rand(12, 2), hyperparameters=APART, seed=seed)
-
-
-class TestContractLearning(StrategyContract):
-    def make(self, seed: int = 0) -> DTS:
-        return DTS(choices=torch.eye(9, dtype=torch.float64), seed=seed)
 
 
 class TestContractOnABox(BoxContract):
@@ -200,13 +195,6 @@ def test_open_queries_differ() -> None:
     common.assert_open_queries_differ(lambda: DTS(bounds=LINE, hyperparameters=FIXED), 2)
 
 
-def test_an_open_duel_is_not_asked_again() -> None:
-    """Of three items, each first arm has both opponents before one comes again."""
-    strategy = on_items(choices=GRID[:3])
-    asked = {frozenset(strategy.ask(str(i)).indices) for i in range(2)}
-    assert len(asked) == 2
-
-
 def test_open_duels_are_believed() -> None:
     """The second arm is open to doubt once the open duel is answered as expected."""
     moved = 0
@@ -231,21 +219,6 @@ def test_open_duels_are_believed() -> None:
         assert second in choices[0]
         moved += second not in choices[1]
     assert moved
-
-
-def test_state_keeps_every_option() -> None:
-    strategy = on_items(kappa=3.0, regularizer="theta", seed=5)
-    play(strategy, 4)
-    read = stored(strategy)
-    assert (read.learner.kappa, read.learner.regularizer, read.seed) == (3.0, "theta", 5)
-
-
-def test_answers_are_learnt() -> None:
-    strategy = on_items(choices=GRID)
-    for _ in range(30):
-        query = strategy.ask()
-        strategy.tell(query, answer(query))
-    assert strategy.recommend_index() == len(GRID) - 1
 
 
 # On a box.

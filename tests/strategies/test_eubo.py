@@ -11,7 +11,7 @@ from botorch.exceptions.errors import BotorchError
 from scipy import integrate
 
 from botorch_pref.strategies import EUBO
-from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, play
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
@@ -32,12 +32,6 @@ def on_items(**kwargs: Any) -> EUBO:
 class TestContractOnChoices(StrategyContract):
     def make(self, seed: int = 0) -> EUBO:
         return on_items(choices=rand(12, 2), hyperparameters=APART, seed=seed)
-
-
-class TestContractLearning(StrategyContract):
-    def make(self, seed: int = 0) -> EUBO:
-        choices = torch.eye(9, dtype=torch.float64)
-        return EUBO(choices=choices, anchor="incumbent", challenger="ucb", seed=seed)
 
 
 class TestContractOfWinners(StrategyContract):
@@ -146,14 +140,6 @@ def test_open_duels_are_believed() -> None:
     assert set(waiting.ask("bob").indices) == set(answered.ask("bob").indices)
 
 
-def test_state_keeps_every_option() -> None:
-    strategy = on_items(anchor="incumbent", challenger="ucb", beta=0.3, kappa=3.0, seed=5)
-    play(strategy, 4)
-    read = stored(strategy)
-    assert (read.anchor, read.challenger, read.beta) == ("incumbent", "ucb", 0.3)
-    assert (read.learner.kappa, read.seed) == (3.0, 5)
-
-
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
@@ -168,15 +154,6 @@ def test_state_keeps_every_option() -> None:
 def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(BotorchError, match=argument):
         on_items(**options)
-
-
-def test_answers_are_learnt() -> None:
-    for rule in RULES:
-        strategy = EUBO(choices=GRID, hyperparameters=FIXED, **rule)
-        for _ in range(30):
-            query = strategy.ask()
-            strategy.tell(query, answer(query))
-        assert strategy.recommend_index() == len(GRID) - 1
 
 
 # On a box.

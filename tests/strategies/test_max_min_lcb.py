@@ -14,7 +14,7 @@ from botorch.exceptions.errors import BotorchError
 from botorch_pref.problems import Ackley, Catalyst, RKHSFunction
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import MaxMinLCBStrategy
-from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, play
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
@@ -32,12 +32,6 @@ class TestContractOnChoices(StrategyContract):
 class TestContractOfThePaper(StrategyContract):
     def make(self, seed: int = 0) -> MaxMinLCBStrategy:
         return MaxMinLCBStrategy.paper(choices=rand(12, 2), hyperparameters=APART, seed=seed)
-
-
-class TestContractLearning(StrategyContract):
-    def make(self, seed: int = 0) -> MaxMinLCBStrategy:
-        # Unordered, so that the seed alone breaks the ties.
-        return MaxMinLCBStrategy(choices=torch.eye(9, dtype=torch.float64), seed=seed)
 
 
 class TestContractOnABox(BoxContract):
@@ -143,22 +137,6 @@ def test_open_duels_are_believed() -> None:
     assert waiting.ask("bob").indices == answered.ask("bob").indices
 
 
-def test_two_choices_and_two_annotators() -> None:
-    strategy = on_items(choices=GRID[:2])
-    for name in ("ann", "bob"):
-        assert sorted(strategy.ask(name).indices) == [0, 1]
-
-
-def test_state_keeps_every_option() -> None:
-    strategy = on_items(
-        beta=0.7, candidate_filter=False, diagonal="keep", kappa=3.0, regularizer="theta", seed=5
-    )
-    play(strategy, 4)
-    read = stored(strategy)
-    assert (read.beta, read.candidate_filter, read.diagonal) == (0.7, False, "keep")
-    assert (read.learner.kappa, read.learner.regularizer, read.seed) == (3.0, "theta", 5)
-
-
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
@@ -235,11 +213,3 @@ def test_regret_as_in_the_paper() -> None:
         )
         assert least <= statistics.mean(totals) <= most
         assert np.median(totals) < most
-
-
-def test_answers_are_learnt() -> None:
-    strategy = MaxMinLCBStrategy(choices=GRID, hyperparameters=FIXED)
-    for _ in range(30):
-        query = strategy.ask()
-        strategy.tell(query, answer(query))
-    assert strategy.recommend_index() == len(GRID) - 1

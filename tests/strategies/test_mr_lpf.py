@@ -84,23 +84,6 @@ class TestContractOnABox(Contract):
         return in_square(horizon=20, seed=seed)
 
 
-def test_state_keeps_every_option() -> None:
-    strategy = on_grid(
-        kappa=3.0,
-        later_kappa=2.0,
-        beta=Width("theory", norm_bound=2.0, delta=0.01),
-        ci_scale="probability",
-        regularizer="theta",
-        recommendation="last_round",
-        epsilon=0.01,
-    )
-    read = stored(strategy)
-    assert read.state_dict() == strategy.state_dict()
-    assert (read.kappa, read.later_kappa, read.width) == (3.0, 2.0, strategy.width)
-    assert (read.active.interval.ci_scale, read.regularizer) == ("probability", "theta")
-    assert (read.recommendation, read.epsilon) == ("last_round", 0.01)
-
-
 @pytest.mark.parametrize("make", [on_grid, in_square])
 def test_resumes_after_an_elimination(make: Any) -> None:
     """Across rounds, with a learnt kernel, skipped answers, open queries and an open plan."""

@@ -14,7 +14,7 @@ from botorch.exceptions.errors import BotorchError
 from scipy import stats
 from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.problems import Catalyst, dueling_regret, random_play_regret
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.randomness import derive_seed
@@ -69,41 +69,6 @@ def test_resumes_while_it_learns_on_a_box(on_identical: str) -> None:
     assert read.ask() == strategy.ask()
     assert torch.equal(read.recommend(), strategy.recommend())
     assert read.state_dict() == strategy.state_dict()
-
-
-def test_state_keeps_every_option() -> None:
-    strategy = PFTS(
-        choices=GRID,
-        seed=7,
-        hyperparameters={"kernel": "matern", "lengthscale": [0.2], "penalty": 0.1},
-        kappa=3.0,
-        schedule=Schedule("theory", norm_bound=2.0, delta=0.01),
-        on_identical="keep",
-        regularizer="theta",
-    )
-    play(strategy, 4)
-    read = stored(strategy)
-    assert read.schedule == strategy.schedule
-    assert read.learner.kappa == 3.0
-    assert read.learner.regularizer == "theta"
-    assert read.learner.penalty == strategy.learner.penalty
-    assert read.on_identical == "keep"
-    assert (read.seed, read.round) == (7, strategy.round)
-    assert read.num_identical == strategy.num_identical
-
-
-def test_answers_are_learnt() -> None:
-    strategy = on_grid(seed=1)
-    for _ in range(40):
-        query = strategy.ask()
-        strategy.tell(query, answer(query))
-    assert strategy.recommend_index() == len(GRID) - 1
-    assert torch.equal(strategy.recommend(), GRID[-1])
-    opposite = on_grid(seed=1)
-    for _ in range(40):
-        query = opposite.ask()
-        opposite.tell(query, 1 - answer(query))
-    assert torch.equal(opposite.recommend(), GRID[0])
 
 
 def test_recommends_the_largest_mean() -> None:
@@ -257,27 +222,6 @@ def test_preset_of_the_paper() -> None:
     assert PFTS.paper(choices=GRID, kappa=4.0, on_identical="resample").on_identical == "resample"
 
 
-def test_fixed_hyperparameters_stay() -> None:
-    for scale in ({"outputscale": 20.0}, {"penalty": 0.05}):
-        fixed = {"kernel": "matern", "lengthscale": 0.3}
-        strategy = on_grid(hyperparameters={**fixed, **scale})
-        play(strategy, 8)
-        assert strategy.learner.values == {**fixed, "outputscale": 20.0}
-        assert strategy.learner.num_fitted == 0
-
-
-def test_a_lengthscale_may_be_short() -> None:
-    """Ackley in raw units: lengthscale 0.1 on ``[-5, 5]`` is 0.01 of the unit cube."""
-    for lengthscale in (0.01, 0.002):
-        strategy = PFTS.paper(
-            choices=GRID,
-            hyperparameters={"kernel": "matern", "lengthscale": lengthscale, "penalty": 0.05},
-        )
-        play(strategy, 3)
-        kernel = strategy.learner.covar_module()
-        assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([lengthscale])
-
-
 # Identical pairs.
 
 CERTAIN = 1e-6  # both draws then have the maximiser of the mean
@@ -389,11 +333,6 @@ def test_bad_options_are_refused_at_once(
 ) -> None:
     with pytest.raises(BotorchError, match=argument):
         PFTS(**{"hyperparameters": FIXED, **domain, **options})
-
-
-def test_other_penalties_need_choices() -> None:
-    with pytest.raises(UnsupportedError, match="`choices`"):
-        PFTS(bounds=LINE, regularizer="theta")
 
 
 # Slow: time and regret.

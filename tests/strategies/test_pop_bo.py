@@ -221,15 +221,6 @@ def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str)
         on_items(**options)
 
 
-def test_state_keeps_every_option() -> None:
-    slack = {"rule": "sqrt", "scale": 0.5, "offset": 1.0, "times_bound": False}
-    strategy = on_items(slack=slack, report="min-sigma", value_bound=3.0, adapt_norm_bound=False)
-    play(strategy, 4)
-    read = stored(strategy)
-    assert read._options() == strategy._options()
-    assert (read.slack, read.report, read.value_bound) == (slack, "min-sigma", 3.0)
-
-
 # Regret, in the setting of Xu et al. (2024), Sec. 6.1, on a line.
 
 

@@ -12,7 +12,7 @@ from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.problems import Ackley, Catalyst
 from botorch_pref.strategies import POPBO, LaplacePOPBO
-from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
+from tests.contracts.strategy import BoxContract, StrategyContract, play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE, PENALTY, best
@@ -121,20 +121,6 @@ def test_open_duels_are_believed() -> None:
     assert found.indices == told.indices or set(told.indices) == set(query.indices)
 
 
-def test_two_choices_and_two_annotators() -> None:
-    strategy = on_items(choices=GRID[:2])
-    for name in ("ann", "bob"):
-        assert sorted(strategy.ask(name).indices) == [0, 1]
-
-
-def test_state_keeps_every_option() -> None:
-    strategy = on_items(beta=0.7, exclude_identical=False, kappa=3.0, regularizer="theta", seed=5)
-    play(strategy, 4)
-    read = stored(strategy)
-    assert (read.beta, read.exclude_identical) == (0.7, False)
-    assert (read.learner.kappa, read.learner.regularizer, read.seed) == (3.0, "theta", 5)
-
-
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
@@ -147,14 +133,6 @@ def test_state_keeps_every_option() -> None:
 def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(BotorchError, match=argument):
         on_items(**options)
-
-
-def test_answers_are_learnt() -> None:
-    strategy = LaplacePOPBO(choices=GRID, hyperparameters=FIXED)
-    for _ in range(30):
-        query = strategy.ask()
-        strategy.tell(query, answer(query))
-    assert strategy.recommend_index() == len(GRID) - 1
 
 
 # On a box.
