@@ -24,6 +24,8 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.mode import LaplaceMode, find_mode
 from botorch_pref.inference.systems import ExactSystem, System
 
+_LARGE = 256  # coordinates
+
 
 @singledispatch
 def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
@@ -38,7 +40,10 @@ def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor
         ``covariance`` and ``prior_latent``, and the mode.
     """
     assert isinstance(system, ExactSystem)  # other kinds are registered
+    # An evaluation is cheaper than a factorisation only where matrices are large.
+    system.shares_hessians = start is not None and system.covariance.shape[-1] >= _LARGE
     mode = find_mode(system, start=start)
+    system.forget()
     return _Evidence.apply(system.covariance, system.prior_latent, system, mode), mode
 
 

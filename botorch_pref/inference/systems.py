@@ -33,6 +33,7 @@ from botorch_pref.inference.observations import (
 )
 
 _SMALL = 64  # roots of the rounding unit
+_SLOW = 0.1  # the share of its distance that a step may leave before there is a new Hessian
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +124,18 @@ class ExactSystem(System):
 
     Attributes:
         incidence: The map ``G`` from the system's coordinates to the latent values.
+        shares_hessians: Whether a step may go by a former Hessian while that serves, which saves
+            factorisations from a start close to the mode.
     """
 
     incidence: Incidence | IdentityIncidence
+    shares_hessians = False
     _scale: Tensor  # of the gradient, in this search
+    _last: tuple[DualFactor | PrimalFactor, Tensor] | None = None  # and the distance of its step
 
     def begin(self, start: Tensor | None) -> Tensor:
         """See the base class."""
-        self._scale = self.gradient_scale()
+        self._scale, self._last = self.gradient_scale(), None
         zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
         if start is None:
             return zero
@@ -145,7 +150,19 @@ class ExactSystem(System):
         score, curvature = self.observations.derivatives(latent)
         gradient = self.gradient(score, z)
         distance = gradient.abs().amax(-1) / self._scale
-        return NewtonState(latent, score, objective, curvature, gradient, distance)
+        slow = None if self._last is None else distance > _SLOW * self._last[1]
+        return NewtonState(latent, score, objective, curvature, gradient, distance, is_slow=slow)
+
+    def forget(self) -> None:
+        """Drop the former Hessian."""
+        self.shares_hessians, self._last = False, None
+
+    def step_factor(self, state: NewtonState, slow: bool) -> DualFactor | PrimalFactor:
+        """The factored Hessian that a step is taken by."""
+        last = self._last
+        factor = self.factor(state.curvature) if last is None or slow else last[0]
+        self._last = (factor, state.distance) if self.shares_hessians else None
+        return factor
 
     def is_small(self, state: NewtonState, z: Tensor) -> Tensor:
         """See the base class; ``z`` is one of the two terms."""
@@ -220,7 +237,7 @@ class DualSystem(ExactSystem):
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        direction = self.factor(state.curvature).solve_adjoint(state.gradient)
+        direction = self.step_factor(state, slow).solve_adjoint(state.gradient)
         return direction, (state.gradient * self.latent(direction)).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> DualFactor:
@@ -271,7 +288,7 @@ class PrimalSystem(ExactSystem):
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        direction = solve_vector(self.factor(state.curvature).cholesky, state.gradient)
+        direction = solve_vector(self.step_factor(state, slow).cholesky, state.gradient)
         return direction, (state.gradient * direction).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> PrimalFactor:
