@@ -579,7 +579,7 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         rows, new = match_items(none, shown)
         blocks = []
         if answered:
-            favourites = torch.tensor([int(favourite) for _, favourite in answered]).to(rows)
+            favourites = torch.tensor([int(answer or 0) for _, answer in answered]).to(rows)
             told = Choices(shown[new], rows.view(-1, 2 * self.num_new), favourites)
             blocks = [told.block(SoftmaxLikelihood(self.likelihood.scale))]
         return LikelihoodRatioModel(shown[new], blocks, **self._set_options())
