@@ -10,9 +10,10 @@ import torch
 from botorch_pref.cli.parser import UsageError
 from botorch_pref.cli.session import Session, counted
 from botorch_pref.queries import Query
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import COBOL, Strategy
-from botorch_pref.study import Study
+from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.cobol import COBOL
+from botorch_pref.study.study import Study
 
 _PRESETS: dict[str, Callable[..., COBOL]] = {"practical": COBOL, "paper": COBOL.paper}
 

@@ -11,11 +11,14 @@ from matplotlib.figure import Figure
 from botorch_pref.cli.parser import UsageError
 from botorch_pref.cli.session import Session, counted
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.plotting import plot_win_probabilities, save_figure
+from botorch_pref.plotting.style import save_figure
+from botorch_pref.plotting.win_probabilities import plot_win_probabilities
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import MRLPF, MaxMinLCBStrategy, Strategy
+from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
+from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.registry import (
     DEFAULT_STRATEGY,
     get_strategy,
@@ -23,7 +26,8 @@ from botorch_pref.strategies.registry import (
     strategy_names,
 )
 from botorch_pref.strategies.utility import UtilityStrategy
-from botorch_pref.study import Recommendation, Study
+from botorch_pref.study.recommendation import Recommendation
+from botorch_pref.study.study import Study
 
 _HORIZON = 50
 _NO_DOUBT = 1e-9  # an epsilon that is reached only once a single item is left

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from botorch_pref.cli.parser import UsageError
 from botorch_pref.exceptions import StudyError
-from botorch_pref.space import SearchSpace
-from botorch_pref.study import Dimension, Study
-from botorch_pref.study.dimensions import parse_names
+from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.study.dimensions import Dimension, parse_names
+from botorch_pref.study.study import Study
 
 _UNNAMED = "Unnamed: "  # what pandas calls a column without a name, if it saves it again
 _SHOWN = 5  # rows that are named in an error

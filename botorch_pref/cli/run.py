@@ -14,19 +14,21 @@ from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
 from botorch_pref.cli.parser import INTERRUPTED, UsageError
-from botorch_pref.plotting import plot_regret, save_figure
-from botorch_pref.problems import (
-    Catalyst,
-    LogisticJudge,
-    PreferenceProblem,
-    SyntheticProblem,
-    get_problem,
-)
+from botorch_pref.plotting.regret import plot_regret
+from botorch_pref.plotting.style import save_figure
+from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.problems.catalyst import Catalyst
+from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.problems.registry import get_problem
+from botorch_pref.problems.synthetic import SyntheticProblem
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner import History, random_play, simulate
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import BudgetedStrategy, RandomPairs, Strategy
+from botorch_pref.runner.history import History
+from botorch_pref.runner.simulation import random_play, simulate
+from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.budgeted import BudgetedStrategy
+from botorch_pref.strategies.random_pairs import RandomPairs
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy
 
 _HISTORY, _PLOT = "history.csv", "regret.png"

@@ -15,10 +15,10 @@ from botorch_pref.cli.domain import parse_bounds, read_choices
 from botorch_pref.cli.parser import INTERRUPTED, UsageError
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.queries import Query
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import Strategy
-from botorch_pref.study import Study
+from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.strategies.base import Strategy
 from botorch_pref.study.file import exists
+from botorch_pref.study.study import Study
 
 _COMMANDS = {"s": "skip", "u": "undo", "q": "quit"}
 

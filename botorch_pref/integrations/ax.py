@@ -53,16 +53,16 @@ from botorch.utils.types import DEFAULT
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from torch import Tensor
 
-from botorch_pref.acquisition import (
-    DuelingKnowledgeGradient,
-    DuelingThompsonSampling,
-    ItemAcquisitionFunction,
-    PairVariance,
-)
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.acquisition.dueling_knowledge_gradient import DuelingKnowledgeGradient
+from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
+from botorch_pref.acquisition.pair_variance import PairVariance
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import LaplaceMarginalLogLikelihood, LikelihoodRatioModel, PreferenceGP
 from botorch_pref.models.base import LaplaceGP
+from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
+from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
+from botorch_pref.models.preference_gp import PreferenceGP
 
 __all__ = [
     "PREFERENCE_METRIC",

@@ -25,13 +25,9 @@ from torch.nn import Module
 
 from botorch_pref._memory import keep_pages
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference import (
-    LaplacePosterior,
-    Observations,
-    System,
-    choose_system,
-    laplace_posterior,
-)
+from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.posterior import LaplacePosterior, laplace_posterior
+from botorch_pref.inference.systems import System, choose_system
 from botorch_pref.kernels.evaluation import dense_covariance
 from botorch_pref.likelihoods import checked_link
 from botorch_pref.models.evidence import BatchElements, evidence_from, is_large_batch, scaled

@@ -8,8 +8,8 @@ from gpytorch.means import ConstantMean, Mean
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_pref.data import Labels
-from botorch_pref.inference import Observations
+from botorch_pref.data.labels import Labels
+from botorch_pref.inference.observations import Observations
 from botorch_pref.models.base import LaplaceGP, Observed
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.transforms import num_columns

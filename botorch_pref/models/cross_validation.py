@@ -11,9 +11,9 @@ from botorch.fit import fit_gpytorch_mll
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from botorch_pref.data import Comparisons
 from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import Check, check_count, check_shape, refuse
+from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP

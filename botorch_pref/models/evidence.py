@@ -10,8 +10,9 @@ from gpytorch import kernels
 from torch import Tensor
 from torch.autograd import Function
 
-from botorch_pref.inference import Observations, System, choose_system, log_evidence
-from botorch_pref.inference.evidence import refuse_second_derivatives
+from botorch_pref.inference.evidence import log_evidence, refuse_second_derivatives
+from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.systems import System, choose_system
 from botorch_pref.kernels.evaluation import KernelFunction
 
 _CACHED_ENTRIES = 2**20  # of a batch of matrices on a CPU: beyond these 8 MiB a loop is faster

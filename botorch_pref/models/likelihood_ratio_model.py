@@ -17,7 +17,6 @@ from linear_operator import to_dense
 from torch import Size, Tensor
 from torch.nn import Module
 
-from botorch_pref.data import Comparisons, Labels
 from botorch_pref.data.blocks import DUEL, ITEM, Block, match_items, merge_rows
 from botorch_pref.data.checks import (
     Check,
@@ -28,22 +27,22 @@ from botorch_pref.data.checks import (
     finite,
     refuse,
 )
+from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.labels import Labels
 from botorch_pref.exceptions import BoundConvergenceWarning, ComparisonDataError, UnsupportedError
-from botorch_pref.inference import Observations
-from botorch_pref.kernels import AdditivePairKernel, dueling_variance
-from botorch_pref.kernels.evaluation import dense_covariance
-from botorch_pref.likelihood_ratio import (
+from botorch_pref.inference.observations import Observations
+from botorch_pref.kernels.evaluation import dense_covariance, dueling_variance
+from botorch_pref.kernels.pairs import AdditivePairKernel
+from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet
+from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
+from botorch_pref.likelihood_ratio.program import (
     FINAL,
-    Bound,
-    ConfidenceSet,
-    LeastAdvantage,
+    FLOOR,
     LikelihoodProgram,
     MaximumLikelihood,
     Whitening,
-    least_advantage,
     whiten,
 )
-from botorch_pref.likelihood_ratio.program import FLOOR
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule
 from botorch_pref.likelihood_ratio.theory import sequential_deviations
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, checked_link

@@ -37,9 +37,9 @@ from torch.nn import Module
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
-from botorch_pref.inference import ExactSystem, InducingSystem
-from botorch_pref.inference.inducing import draw_weights
+from botorch_pref.inference.inducing import InducingSystem, draw_weights
 from botorch_pref.inference.observations import as_curvature
+from botorch_pref.inference.systems import ExactSystem
 from botorch_pref.models.base import LaplaceGP
 
 NUM_FEATURES = 4096

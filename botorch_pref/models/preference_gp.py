@@ -36,7 +36,9 @@ from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons, expanded
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference import InducingSystem, Observations, System
+from botorch_pref.inference.inducing import InducingSystem
+from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.systems import System
 from botorch_pref.kernels.evaluation import dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood, SoftmaxLikelihood
 from botorch_pref.models.base import LaplaceGP, Observed

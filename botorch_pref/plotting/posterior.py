@@ -13,7 +13,7 @@ from torch import Tensor
 
 from botorch_pref.data.checks import check_items, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.models import PreferenceGP
+from botorch_pref.models.preference_gp import PreferenceGP
 
 Array = NDArray[np.float64]
 _CHUNK = 256  # points whose joint posterior is asked for at once

@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from botorch_pref.data.checks import check_count
-from botorch_pref.models import PairwisePredictions
-from botorch_pref.models.cross_validation import Estimate
+from botorch_pref.models.cross_validation import Estimate, PairwisePredictions
 from botorch_pref.plotting.posterior import Array, as_array
 from botorch_pref.plotting.style import (
     BLUE,

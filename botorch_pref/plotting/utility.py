@@ -46,7 +46,7 @@ from botorch_pref.plotting.style import (
     whole_ticks,
     wrapped,
 )
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 
 # From white, so that black lines and marks are seen on all of it, and print takes little ink.
 _UTILITY = LinearSegmentedColormap.from_list("utility", ["#FFFFFF", "#8FC1E0", BLUE])

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.models import PreferenceGP
+from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.plotting.posterior import (
     Array,
     as_array,

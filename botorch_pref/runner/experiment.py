@@ -22,7 +22,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import LogisticJudge, PreferenceProblem
+from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.runner.history import typed
 from botorch_pref.runner.run import (
     JudgeFactory,

@@ -16,14 +16,14 @@ import torch
 from botorch.exceptions.errors import BotorchError
 from threadpoolctl import threadpool_limits
 
-from botorch_pref.problems import PreferenceProblem
+from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.simulation import (
     Judge,
     Record,
     simulate,
 )
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 
 StrategyFactory = Callable[..., Any]
 JudgeFactory = Callable[..., Judge]

@@ -13,8 +13,8 @@ from torch.quasirandom import SobolEngine
 from tqdm import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import (
-    PreferenceProblem,
+from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.problems.regret import (
     dueling_regret,
     random_play_regret,
     scalar_regret,

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import PreferenceProblem
+from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.runner.history import column_type, replacing
 from botorch_pref.runner.run import Run
 from botorch_pref.runner.simulation import random_play

@@ -25,7 +25,8 @@ from botorch_pref.data.checks import (
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.queries import Evaluate, Query
-from botorch_pref.space import Feasible, Maximum, SearchSpace
+from botorch_pref.space.maximize import Feasible
+from botorch_pref.space.search_space import Maximum, SearchSpace
 
 STATE_VERSION = 1
 KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None

@@ -14,7 +14,7 @@ from botorch_pref.data.checks import check_count, endless_from_json, endless_to_
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Answered, Strategy
 
 Kind = Literal["duel", "value"]

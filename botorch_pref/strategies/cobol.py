@@ -25,12 +25,10 @@ from gpytorch.settings import lazily_evaluate_kernels
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.acquisition import (
-    ExpertAugmentedLCB,
-    LogHumanConstrainedEI,
-    OptimisticAcceptance,
-)
+from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.expert_belief import ExpertBelief
+from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
+from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import standardised_posterior
 from botorch_pref.data.checks import (
     check_count,
@@ -45,10 +43,10 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, Unsup
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule, slack_to_json
 from botorch_pref.likelihood_ratio.theory import objective_beta
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space import Maximum, SearchSpace
+from botorch_pref.space.search_space import Maximum, SearchSpace
 from botorch_pref.strategies.base import (
     Answered,
     KernelArgument,

@@ -24,9 +24,12 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition import ComparisonFilteredUCB, ExpertAugmentedLCB
 from botorch_pref.acquisition.base import upper_bound
-from botorch_pref.acquisition.comparison_filtered_ucb import largest_lower_bound
+from botorch_pref.acquisition.comparison_filtered_ucb import (
+    ComparisonFilteredUCB,
+    largest_lower_bound,
+)
+from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.data.checks import (
     check_count,
     check_word,
@@ -38,11 +41,11 @@ from botorch_pref.data.checks import (
 )
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.likelihood_ratio.theory import check_confidence, information_gain
-from botorch_pref.models import BordaGP
-from botorch_pref.models.borda_gp import UNIFORM_VARIANCE, isotropic_kernel
+from botorch_pref.models.borda_gp import UNIFORM_VARIANCE, BordaGP, isotropic_kernel
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space import Feasible, Maximum, SearchSpace
+from botorch_pref.space.maximize import Feasible
+from botorch_pref.space.search_space import Maximum, SearchSpace
 from botorch_pref.strategies.base import KernelArgument, next_best, own_kernel
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
 from botorch_pref.strategies.regression import Regression, standardised_gp

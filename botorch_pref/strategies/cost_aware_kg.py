@@ -15,18 +15,21 @@ from botorch.fit import fit_gpytorch_mll
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
-from botorch_pref.acquisition import DiscreteKnowledgeGradient, DuelingKnowledgeGradient
+from botorch_pref.acquisition.discrete_knowledge_gradient import DiscreteKnowledgeGradient
+from botorch_pref.acquisition.dueling_knowledge_gradient import DuelingKnowledgeGradient
 from botorch_pref.acquisition.knowledge_gradient import REPEATS
-from botorch_pref.data import Comparisons, Values
 from botorch_pref.data.checks import check_count, checked_flag, checked_positive
+from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import prior_root
-from botorch_pref.kernels import ComparisonBiasKernel
+from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
+from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.space import Maximum, SearchSpace
+from botorch_pref.space.search_space import Maximum, SearchSpace
 from botorch_pref.strategies.base import (
     Answered,
     KernelArgument,

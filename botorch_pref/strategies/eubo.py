@@ -9,11 +9,11 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
 from torch import Tensor
 
-from botorch_pref.acquisition import AdvantageUCB
+from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.base import checked_beta
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Query
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.utility import (
     ModelOptions,
     Pair,

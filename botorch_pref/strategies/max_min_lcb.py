@@ -9,17 +9,17 @@ import torch
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition import MaxMinLCB
 from botorch_pref.acquisition.base import (
     ItemAcquisitionFunction,
     checked_beta,
     difference_moments,
     link_of,
 )
+from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.evaluation import safe_deviation
-from botorch_pref.models import PreferenceGP
-from botorch_pref.space import SearchSpace
+from botorch_pref.models.preference_gp import PreferenceGP
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.utility import (
     ModelOptions,
     Pair,

@@ -34,10 +34,10 @@ from botorch_pref.inference.finite import (
 )
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models import PreferenceGP
+from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.utility import (
     Pair,

@@ -14,13 +14,13 @@ import torch
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.acquisition import DuelingThompsonSampling
+from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.data.checks import is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.finite import argmax_with_random_ties
-from botorch_pref.kernels import DuelingKernel
+from botorch_pref.kernels.pairs import DuelingKernel
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.utility import ArmPath, ModelOptions, Pair, UtilityStrategy, masked
 
 MAX_RESAMPLES = 10

@@ -19,18 +19,21 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from botorch_pref.acquisition import AdvantageUCB, OptimisticAdvantage, OptimisticChoice
+from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.base import checked_beta
-from botorch_pref.data import Choices, Comparisons
+from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
+from botorch_pref.acquisition.optimistic_choice import OptimisticChoice
 from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import checked_positive
+from botorch_pref.data.choices import Choices
+from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio import SCREENING
+from botorch_pref.likelihood_ratio.program import SCREENING
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
 from botorch_pref.likelihoods import LogitLikelihood, SoftmaxLikelihood
-from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Choice, Duel, Query
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Answered, expected_answers
 from botorch_pref.strategies.utility import (
     LearningStrategy,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
 from botorch_pref.strategies.cost_aware_kg import CostAwareKG

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_pref.queries import Query
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Answered, expected_answers
 
 _SAME = 1e-12  # of the largest value: a deviation below it is rounding

@@ -17,9 +17,9 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.acquisition import DuelingThompsonSampling
-from botorch_pref.data import Comparisons
+from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.data.checks import checked_kappa, checked_positive
+from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import (
     FiniteEngine,
@@ -29,11 +29,16 @@ from botorch_pref.inference.finite import (
     checked_regularizer,
 )
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import DEFAULT_MODES, KernelName, default_covar_module
+from botorch_pref.models.fitting import (
+    DEFAULT_MODES,
+    KernelName,
+    LaplaceMarginalLogLikelihood,
+    default_covar_module,
+)
+from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import (
     Answered,
     KernelArgument,

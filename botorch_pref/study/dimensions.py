@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from botorch_pref.exceptions import StudyError
-from botorch_pref.space import SearchSpace
+from botorch_pref.space.search_space import SearchSpace
 
 _DIGITS = 3  # a shown number is exact to so many digits of its range
 _MOST_DECIMALS = 12

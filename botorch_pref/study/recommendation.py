@@ -15,11 +15,11 @@ from torch import Size, Tensor
 
 from botorch_pref.exceptions import StudyError
 from botorch_pref.inference.systems import prior_root
-from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood, default_covar_module
+from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import Strategy
+from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.utility import UtilityLearner
 
 _DRAWS = 4096

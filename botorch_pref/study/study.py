@@ -18,8 +18,8 @@ from torch import Tensor
 
 from botorch_pref.exceptions import StudyError, StudyFileError
 from botorch_pref.queries import Query
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import Strategy
+from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import default_strategy, strategy_class
 from botorch_pref.study.dimensions import Dimension, dimensions_of, value_texts
 from botorch_pref.study.file import StudyFile, exists
