@@ -461,7 +461,8 @@ def test_only_differences_are_known() -> None:
         belief_ends(model, item, reference), belief_ends(swapped, item, reference), strict=True
     ):
         assert ours == pytest.approx(theirs, abs=1e-6)
-    program, root = model.confidence_set.program, model.functionals().whitening.root
+    solved = model._solved()
+    program, root = solved.confidence_set.program, solved.functionals.whitening.root
     u = rand(root.shape[-1])
     shift = torch.linalg.lstsq(root, torch.ones(len(root), 1).double()).solution.squeeze(-1)
     torch.testing.assert_close(
