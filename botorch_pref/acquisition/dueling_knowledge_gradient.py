@@ -46,7 +46,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
     reference and both items, per duel at the best ``n``.
 
     For a :class:`~botorch_pref.models.PreferenceGP` with ``variance="laplace"`` the law of ``z``
-    is that of :class:`DifferenceLaw`, for other models the normal one. It matters: where the link
+    is that of ``DifferenceLaw``, for other models the normal one. It matters: where the link
     is steep, a normal law keeps a tail that ten equal answers have ruled out, and a gain of asking
     the same duel again.
 

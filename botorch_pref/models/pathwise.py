@@ -6,7 +6,7 @@ Notation as in :mod:`botorch_pref.inference.systems`. With a prior path ``f0``, 
     f(x) = m(x) + f0(x) + c(x)^T [a - t],   (I + W P) t = W H f0(X) + S e,   e ~ N(0, I)
 
 whose covariance is the model's wherever that of ``f0`` is the prior's. Through inducing items,
-in the notation of :mod:`botorch_pref.inference.inducing` and without a pass over the data,
+in the notation of ``botorch_pref.inference.inducing`` and without a pass over the data,
 
     f(x) = m(x) + f0(x) + k(x, Z) L^-T [z - L^-1 f0(Z) + M^-1/2 e]
 

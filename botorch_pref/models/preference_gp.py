@@ -65,12 +65,12 @@ class PreferenceGP(LaplaceGP):
     Hessian live in as many dimensions, and duels come in blocks, so that memory grows by vectors
     of length ``m`` alone. Predictions keep the prior variance that inducing items do not explain.
     The evidence is Laplace's with a trace correction, see
-    :mod:`~botorch_pref.inference.inducing`: as a rule it is below the exact one, the more the
+    ``botorch_pref.inference.inducing``: as a rule it is below the exact one, the more the
     shorter the lengthscales, which come out too long where inducing items are few. Each of its
     gradients takes several passes over the data: hyperparameters of very many duels are better
     fitted to a part of them by an exact model, and loaded by ``load_state_dict``. A number of
     inducing items is chosen among the items by
-    :func:`~botorch_pref.models.inducing.most_varied` when they are first needed, under the
+    ``most_varied`` when they are first needed, under the
     hyperparameters of that moment; they then stay, also while hyperparameters are fitted, until
     :meth:`choose_inducing_points` or other data. Inference is exact where there are no more items
     than inducing items asked for. A batch of models, fantasies among them, and the gradient of
@@ -275,7 +275,7 @@ class PreferenceGP(LaplaceGP):
 
     @property
     def num_observations(self) -> int:
-        """The number of rows after merging: comparisons, values and choices."""
+        """The number of rows of comparisons (after merging), values and choices."""
         rows = 0 if self.merged_data is None else self.merged_data.pairs.shape[-2]
         rows += 0 if self.values is None else self.values.num_values
         return rows + sum(asked.items.shape[-2] for asked in self.choices)

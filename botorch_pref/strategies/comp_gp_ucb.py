@@ -315,7 +315,7 @@ class CompGPUCB(BudgetedStrategy):
             choices: ``n x d``-dim table of items, or
             space: a search space.
             seed: The seed of all draws.
-            beta: Multiplies standard deviations; see :func:`beta_at`.
+            beta: Multiplies standard deviations; see ``beta_at``.
             covar_module: The prior covariance of both models, or what makes one of ``d``; by
                 default a scaled squared exponential kernel with one lengthscale.
             gamma: Below which width of the Borda function an item is measured; None for a quarter

@@ -603,8 +603,8 @@ class MRLPF(UtilityStrategy):
             kappa: ``kappa_1``: the variance takes a duel's curvature for ``1 / kappa``.
             later_kappa: That of later rounds, or ``None`` for the same.
             beta: ``beta_(r)``, what the papers' ``sigma`` is multiplied by on the scale of
-                probabilities: a number or a :class:`Width`; ``None`` for
-                :func:`practical_width`.
+                probabilities: a number or a ``Width``; ``None`` for
+                ``practical_width``.
             ci_scale: ``"probability"`` as in the paper, or ``"latent"``, which eliminates more
                 with the same confidence.
             regularizer: The penalty of a round's predictor; see ``FiniteEngine``; choices only.
@@ -725,7 +725,7 @@ class MRLPF(UtilityStrategy):
     def certificate(self) -> float:
         r"""A bound on ``P(x* beats x) - 1/2`` for every active item ``x``.
 
-        The least of the completed rounds' own, see :class:`RoundRecord`; 1/2 before the first.
+        The least of the completed rounds' own, see ``RoundRecord``; 1/2 before the first.
         """
         return min((record.certificate for record in self.records), default=0.5)
 

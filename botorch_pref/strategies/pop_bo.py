@@ -390,7 +390,7 @@ class POPBO(OptimisticStrategy, LastItemStrategy):
             report: What is recommended: ``"max-mle"`` the maximiser of the most likely utility,
                 ``"min-sigma"`` the paper's ``x_{t*}`` of eq. (19).
             **options: ``norm_bound``, ``slack``, ``adapt_norm_bound`` and ``value_bound``; see
-                :class:`OptimisticStrategy`; and those of
+                ``OptimisticStrategy``; and those of
                 :class:`~botorch_pref.strategies.utility.LearningStrategy`.
 
         Raises:
@@ -497,7 +497,7 @@ class MultipleChoicePOPBO(OptimisticStrategy):
             space: a search space.
             num_new: The number of new items of a question, at least 1.
             **options: ``norm_bound``, ``slack``, ``adapt_norm_bound`` and ``value_bound``; see
-                :class:`OptimisticStrategy`; and those of
+                ``OptimisticStrategy``; and those of
                 :class:`~botorch_pref.strategies.utility.LearningStrategy`, of which the link
                 must be logit, as a favourite is chosen by a softmax.
 

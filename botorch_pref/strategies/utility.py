@@ -291,7 +291,7 @@ class UtilityLearner:
 
 
 class ModelOptions(TypedDict, total=False):
-    r"""The arguments of :class:`LearningStrategy` beside the domain."""
+    r"""The arguments of ``LearningStrategy`` beside the domain."""
 
     seed: int
     hyperparameters: Literal["evidence"] | Mapping[str, Any]
@@ -397,7 +397,8 @@ class LearningStrategy(Strategy):
 class UtilityStrategy(LearningStrategy):
     r"""Asks duels, models the utility, and recommends the largest posterior mean.
 
-    A subclass has ``_pair``. For the arguments see :class:`LearningStrategy`.
+    A subclass has ``_pair``. For the arguments see
+    :class:`~botorch_pref.strategies.utility.LearningStrategy`.
 
     Attributes:
         num_identical: The number of answered duels in which an item met itself.
