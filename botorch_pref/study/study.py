@@ -173,7 +173,7 @@ class Study:
         try:
             if exists(file.path):
                 raise StudyFileError(
-                    f"{str(file.path)!r} exists already; Study.load goes on with a study."
+                    f"{str(file.path)!r} exists already; Study.load continues a study."
                 )
             file.write(content.to_json())
         except BaseException:

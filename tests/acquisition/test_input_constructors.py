@@ -72,13 +72,16 @@ def build(cls: Rule, model: Model, **kwargs: Any) -> Any:
     return cls(**get_acqf_input_constructor(cls)(model=model, **kwargs))
 
 
-@pytest.mark.parametrize("cls", [*UTILITY_RULES, OptimisticAdvantage])
-@pytest.mark.parametrize("make", [make_model, make_botorch_model, make_set])
+@pytest.mark.parametrize(
+    ("cls", "make"),
+    [
+        *((cls, make_model) for cls in UTILITY_RULES),
+        # BoTorch has no paths of PairwiseGP.
+        *((cls, make_botorch_model) for cls in UTILITY_RULES if cls != DuelingThompsonSampling),
+        (OptimisticAdvantage, make_set),
+    ],
+)
 def test_every_rule_from_a_model_alone(cls: Rule, make: Any) -> None:
-    if (make is make_set) is not (cls is OptimisticAdvantage):
-        pytest.skip("a set has no posterior, and a posterior no set")
-    if cls is DuelingThompsonSampling and make is make_botorch_model:
-        pytest.skip("paths of PairwiseGP are unknown to BoTorch")
     model = make()
     # What BoTorch gives to every constructor, used or not.
     words = {"training_data": None, "objective": None, "posterior_transform": None}
