@@ -16,6 +16,7 @@ from botorch_pref.acquisition.base import (
     link_of,
 )
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
+from botorch_pref.data.checks import checked_flag
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.models.preference_gp import PreferenceGP
@@ -84,12 +85,8 @@ class MaxMinLCBStrategy(UtilityStrategy):
         super().__init__(bounds, choices, space, **model)
         if diagonal not in ("exclude", "keep"):
             raise ComparisonDataError(f"`diagonal` must be exclude or keep, got {diagonal!r}.")
-        if not isinstance(candidate_filter, bool):
-            raise ComparisonDataError(
-                f"`candidate_filter` must be True or False, got {candidate_filter!r}."
-            )
         self.beta = checked_beta(beta)
-        self.candidate_filter = candidate_filter
+        self.candidate_filter = checked_flag("candidate_filter", candidate_filter)
         self.diagonal = diagonal
 
     @classmethod

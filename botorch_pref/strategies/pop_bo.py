@@ -9,7 +9,7 @@ import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Literal, Self, Unpack, cast, get_args
+from typing import Any, Literal, Self, Unpack, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -24,7 +24,7 @@ from botorch_pref.acquisition.base import checked_beta
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
 from botorch_pref.acquisition.optimistic_choice import OptimisticChoice
 from botorch_pref.data.blocks import match_items
-from botorch_pref.data.checks import checked_positive
+from botorch_pref.data.checks import check_word, checked_flag, checked_positive
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -124,7 +124,7 @@ class LaplacePOPBO(LastItemStrategy):
         """
         super().__init__(bounds, choices, space, **model)
         self.beta = checked_beta(beta)
-        self.exclude_identical = _checked_bool("exclude_identical", exclude_identical)
+        self.exclude_identical = checked_flag("exclude_identical", exclude_identical)
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
@@ -209,7 +209,7 @@ class OptimisticStrategy(LearningStrategy):
         super().__init__(bounds, choices, space, **model)
         self.norm_bound = self.current_norm_bound = checked_positive("norm_bound", norm_bound)
         self.slack = slack_to_json(slack_rule(slack))
-        self.adapt_norm_bound = _checked_bool("adapt_norm_bound", adapt_norm_bound)
+        self.adapt_norm_bound = checked_flag("adapt_norm_bound", adapt_norm_bound)
         self.value_bound = value_bound
         if value_bound is not None:
             self.value_bound = checked_positive("value_bound", value_bound)
@@ -398,9 +398,7 @@ class POPBO(OptimisticStrategy, LastItemStrategy):
             SearchSpaceError: If the domain cannot be used.
         """
         super().__init__(bounds, choices, space, **options)
-        if report not in get_args(Report):
-            names = ", ".join(get_args(Report))
-            raise ComparisonDataError(f"`report` must be one of {names}, got {report!r}.")
+        check_word("report", report, Report)
         self.report = report
 
     @classmethod
@@ -598,12 +596,6 @@ class MostLikelyUtility(AcquisitionFunction):
     def forward(self, X: Tensor) -> Tensor:
         """The ``b``-dim utilities."""
         return cast(LikelihoodRatioModel, self.model).mle(X.squeeze(-2))
-
-
-def _checked_bool(name: str, value: bool) -> bool:
-    if not isinstance(value, bool):
-        raise ComparisonDataError(f"`{name}` must be True or False, got {value!r}.")
-    return value
 
 
 def _tells(answered: Answered) -> bool:
