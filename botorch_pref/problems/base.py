@@ -43,7 +43,6 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
         self,
         bounds: Sequence[tuple[float, float]] | None = None,
         choices: Tensor | None = None,
-        dtype: torch.dtype = torch.double,
     ) -> None:
         r"""Set the domain.
 
@@ -51,7 +50,6 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
             bounds: ``d`` pairs of a lower and an upper bound; those of the class if
                 omitted.
             choices: An ``n x d``-dim tensor of items within the bounds.
-            dtype: The dtype of the bounds and the choices.
 
         Raises:
             SearchSpaceError: If the choices are no table of items within the bounds.
@@ -60,7 +58,7 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
             self._bounds = [(float(lower), float(upper)) for lower, upper in bounds]
         self.dim = len(self._bounds)
         self.continuous_inds = list(range(self.dim))
-        super().__init__(dtype=dtype)
+        super().__init__()
         self.name = self.name or type(self).__name__.lower()
         self.register_buffer("choices", None)
         self.register_buffer("_utilities", None)
@@ -71,7 +69,7 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
                     f"{tuple(choices.shape)}."
                 )
             self._validate_items(choices, argument="choices")
-            self.choices = choices.to(dtype)
+            self.choices = choices.double()
 
     @property
     def utilities(self) -> Tensor:
@@ -167,9 +165,6 @@ class TableProblem(PreferenceProblem):
     """
 
     choices: Tensor
-    # What errors call a choice, and what they offer besides naming it by its index.
-    _kind = "choice"
-    _remedy = ""
 
     def __init__(
         self,
@@ -197,26 +192,21 @@ class TableProblem(PreferenceProblem):
             )
         missing = ~utilities.isfinite()
         if missing.any():
-            raise SearchSpaceError(f"utilities is not finite in row {int(missing.nonzero()[0])}.")
+            raise SearchSpaceError(f"utilities is not finite in row {_first(missing)}.")
         self._utilities = utilities.to(self.choices)
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         same = (X.unsqueeze(-2) == self.choices.to(X)).all(dim=-1)
-        matches = same.sum(dim=-1)
-        if (matches != 1).any():
-            position = (matches != 1).nonzero()[0].tolist()
-            if matches[tuple(position)] == 0:
-                raise ItemError(f"X is not a {self._kind} in row {position}.")
-            name = self._name_of(int(same[tuple(position)].long().argmax()))
+        matches, rows = same.sum(dim=-1), same.long().argmax(dim=-1)
+        if (matches == 0).any():
+            raise ItemError(f"X is not a choice in row {_first(matches == 0)}.")
+        if (matches > 1).any():
+            position = _first(matches > 1)
             raise ItemError(
-                f"{name}, row {position} of X, was measured more than once: name it by its "
-                f"index, in .utility(indices){self._remedy}."
+                f"choice {int(rows[tuple(position)])}, row {position} of X, was measured more than "
+                "once: name it by its index, in .utility(indices)."
             )
-        return self.utilities.to(X)[same.long().argmax(dim=-1)]
-
-    def _name_of(self, index: int) -> str:
-        """What an error calls a choice."""
-        return f"{self._kind} {index}"
+        return self.utilities.to(X)[rows]
 
 
 def check_positive(**options: float) -> None:
@@ -242,21 +232,6 @@ def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:
     half = num_choices // 2
     grid[:half] = lower + upper - grid.flip(0)[:half]
     return grid.unsqueeze(-1)
-
-
-def product_grid(bounds: Sequence[tuple[float, float]], per_side: int) -> Tensor:
-    r"""The product of evenly spaced points on every side of a box, the corners included.
-
-    Returns:
-        A ``per_side^d x d``-dim tensor; the last column changes fastest.
-
-    Raises:
-        SearchSpaceError: If ``per_side`` is below 2.
-    """
-    if per_side < 2:
-        raise SearchSpaceError(f"a grid needs at least 2 points on a side, got {per_side}.")
-    sides = [torch.linspace(*side, per_side, dtype=torch.double) for side in bounds]
-    return torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1).flatten(end_dim=-2)
 
 
 def _first(mask: Tensor) -> list[int]:

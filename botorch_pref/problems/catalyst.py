@@ -10,16 +10,16 @@ References:
 
 from __future__ import annotations
 
-import csv
 from importlib import resources
 from typing import Literal
 
+import pandas as pd
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import TableProblem
 
-_ELEMENTS = ("x_ag", "x_au", "x_zn")
+_ELEMENTS = ["x_ag", "x_au", "x_zn"]
 _FILE = "ocx24_ag_au_zn_co2r_300.csv"
 
 
@@ -38,8 +38,6 @@ class Catalyst(TableProblem):
 
     name = "catalyst"
     _bounds = [(0.0, 1.0)] * 3
-    _kind = "measured composition"
-    _remedy = ", or load the problem with dedupe='mean'"
 
     def __init__(self, dedupe: Literal["keep", "mean"] = "keep") -> None:
         r"""Load the measurements.
@@ -56,28 +54,12 @@ class Catalyst(TableProblem):
         """
         if dedupe not in ("keep", "mean"):
             raise UnsupportedError(f"dedupe must be 'keep' or 'mean', got {dedupe!r}.")
-        names, items, yields = _load()
+        with (resources.files("botorch_pref.problems") / "data" / _FILE).open() as file:
+            table = pd.read_csv(file, converters=dict.fromkeys([*_ELEMENTS, "fe_h2"], float))
         if dedupe == "mean":
-            replicates: dict[str, list[int]] = {}
-            for row, composition in enumerate(names):
-                replicates.setdefault(composition, []).append(row)
-            items = [items[rows[0]] for rows in replicates.values()]
-            yields = [sum(yields[row] for row in rows) / len(rows) for rows in replicates.values()]
-            names = list(replicates)
-        percent = torch.tensor(yields, dtype=torch.double)
-        super().__init__(torch.tensor(items, dtype=torch.double), percent / 10.0)
-        self.names = tuple(names)
+            measured = table.groupby("composition", sort=False)
+            table = measured.first().assign(fe_h2=measured["fe_h2"].mean()).reset_index()
+        percent = torch.tensor(table["fe_h2"].to_numpy())
+        super().__init__(torch.tensor(table[_ELEMENTS].to_numpy()), percent / 10.0)
+        self.names = tuple(table["composition"])
         self.dedupe = dedupe
-
-    def _name_of(self, index: int) -> str:
-        return self.names[index]
-
-
-def _load() -> tuple[list[str], list[list[float]], list[float]]:
-    """The compositions' names, their fractions, and their yields in percent."""
-    path = resources.files("botorch_pref.problems") / "data" / _FILE
-    with path.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    names = [row["composition"] for row in rows]
-    items = [[float(row[element]) for element in _ELEMENTS] for row in rows]
-    return names, items, [float(row["fe_h2"]) for row in rows]

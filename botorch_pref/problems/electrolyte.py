@@ -44,8 +44,6 @@ class ElectrolyteStandIn(PreferenceProblem):
     electrolyte. What was fitted to measurements in the paper is not published, nor are the
     labels of its experts.
 
-    Noise is the judge's: the paper adds a variance of 1, in units that it leaves open.
-
     Attributes:
         variables: The names of an item's entries.
         rho_range: The smallest and the largest utility, for a

@@ -1,10 +1,4 @@
-r"""Simulated experts, who accept or reject single items.
-
-All of them take a :class:`~botorch_pref.queries.Label`, whose answer is 1 to accept and 0 to
-reject, and an :class:`~botorch_pref.queries.Evaluate`, whose answer is the value of the
-objective; those who know the utility also a :class:`~botorch_pref.queries.Duel`. So one of
-them is the judge of a strategy that asks any of these; and a class, or a
-``functools.partial`` of one, is what makes the judge of an experiment.
+r"""A simulated expert, who accepts or rejects single items.
 
 References:
 .. [Xu2024b] W. Xu, M. Adachi, C. N. Jones, M. A. Osborne. Principled Bayesian
@@ -14,105 +8,32 @@ References:
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.problems.judges import LogisticJudge, utilities_of
-from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.problems.judges import utilities_of
+from botorch_pref.queries import Duel, Label, Query
 from botorch_pref.randomness import derive_uniform
-
-Range: TypeAlias = tuple[float, float]
 
 RHO_BOUND = 3.0  # the ends of the range are mapped to -3 and 3
 
 
-class Expert(ABC):
-    r"""Accepts items with a probability, and tells the values of the objective.
-
-    The label at step ``t`` compares the probability with a uniform number that follows from
-    ``(seed, t, annotator)`` alone: a label is drawn again at every step, and strategies under one
-    seed meet the same noise.
-
-    Args:
-        problem: The objective, which is maximised.
-        seed: The seed of the labels.
-    """
-
-    def __init__(self, problem: PreferenceProblem, *, seed: int = 0) -> None:
-        self.problem = problem
-        self.seed = seed
-
-    def __call__(self, query: Query, t: int) -> float:
-        r"""Answer a query.
-
-        Args:
-            query: The label, the duel or the evaluation that is asked for. An index comes
-                first, where a query has one.
-            t: The step.
-
-        Returns:
-            Of a label 1.0 to accept, 0.0 to reject, and of a duel 1.0 if the first item is
-            preferred, 0.0 if the second; of an evaluation the value, in units of the utility.
-
-        Raises:
-            ItemError: If an item is none of the problem's.
-            UnsupportedError: If the query is of another kind, or a duel and this expert does not
-                compare items.
-        """
-        if isinstance(query, Evaluate):
-            return float(utilities_of(self.problem, query))
-        if isinstance(query, Label):
-            likely = self._accepts(query, t)
-        elif isinstance(query, Duel):
-            likely = self._prefers(query, t)
-        else:
-            raise _unanswerable(query)
-        return float(derive_uniform(self.seed, "label", t, query.annotator) < likely)
-
-    def probability(self, items: Tensor, t: int | None = None) -> Tensor:
-        r"""The probability that an item is accepted.
-
-        Args:
-            items: ``... x d``-dim items of the problem.
-            t: The step, for experts who change; ``None`` for what they hold now.
-
-        Returns:
-            ``...``-dim probabilities, of the dtype of ``items``.
-
-        Raises:
-            ItemError: If these are no items of the problem; names the first such row.
-        """
-        self.problem._validate_items(items, argument="items")
-        return self._probability(items, t)
-
-    @abstractmethod
-    def _probability(self, items: Tensor, t: int | None) -> Tensor:
-        """The probability that valid items are accepted."""
-
-    def _accepts(self, query: Label, t: int) -> float:
-        """The probability that the item of a query is accepted."""
-        return float(self.probability(query.items.to(self.problem.bounds), t))
-
-    def _prefers(self, query: Duel, t: int) -> float:
-        """The probability that the first item of a query is preferred."""
-        raise _unanswerable(query)
-
-
-class SyntheticExpert(Expert):
+class SyntheticExpert:
     r"""Accepts with probability ``S(a rho(u))`` for the utility ``u`` ([Xu2024b], Example 2.2).
 
     The line ``rho`` maps a range of the utility to [-3, 3], so that an expert of accuracy
     ``a`` accepts the best item with probability ``S(3 a)``: 0.9975 for 2 (strong), 0.9526 for 1
     (helpful), 0.5 for 0 (random), 0.0474 for -1 (adversarial), 0.0025 for -2 (strongly
-    adversarial). Beyond the range the line goes on. In the paper, where ``f = -u`` is minimised
-    and a label is 1 to reject, it is ``P(reject) = S(a rho(f))``: the same expert. Asked which of
-    two items is better, they prefer the first with probability ``S(a (rho(u) - rho(u')))``.
+    adversarial). In the paper, where ``f = -u`` is minimised and a label is 1 to reject, it is
+    ``P(reject) = S(a rho(f))``: the same expert. In a duel the first item wins with probability
+    ``S(a (rho(u) - rho(u')))``. Values are those of the objective, without noise.
+
+    The answer at step ``t`` compares the probability with a uniform number that follows from
+    ``(seed, t, annotator)`` alone: strategies under one seed meet the same noise.
 
     Attributes:
         accuracy: The accuracy ``a``.
@@ -130,7 +51,7 @@ class SyntheticExpert(Expert):
         r"""Set what the expert knows.
 
         Args:
-            problem: The objective.
+            problem: The objective, which is maximised.
             accuracy: The accuracy ``a``, of either sign.
             rho_range: The lowest and the highest utility of the range; if omitted that of the
                 problem, where it has one, or that of its choices.
@@ -142,53 +63,56 @@ class SyntheticExpert(Expert):
             UnsupportedError: If ``accuracy`` is not finite, or ``rho_range`` is omitted and the
                 problem has none.
         """
-        super().__init__(problem, seed=seed)
-        self.accuracy = checked_accuracy("accuracy", accuracy)
+        if not math.isfinite(accuracy):
+            raise UnsupportedError(f"accuracy must be finite, got {accuracy!r}.")
+        self.problem, self.accuracy, self.seed = problem, float(accuracy), seed
         self.rho_range = _range_of(problem, rho_range)
 
-    def accuracy_at(self, t: int | None = None) -> float:
-        """The accuracy ``a`` at a step, for experts who change; ``None`` is now."""
-        return self.accuracy
-
-    def rho(self, utilities: Tensor) -> Tensor:
-        r"""The line that maps the range to [-3, 3].
-
-        It goes on beyond the range: nothing is cut off. (With the authors' range of
-        ``ackley4`` two thirds of the box lie below -3.)
+    def __call__(self, query: Query, t: int) -> float:
+        r"""Answer a query.
 
         Args:
-            utilities: ``...``-dim, of the problem.
+            query: A label, a duel or an evaluation. An index comes first, where a query has one.
+            t: The step.
 
         Returns:
-            ``...``-dim logits of an expert of accuracy 1; large is good.
+            Of a label 1.0 to accept, 0.0 to reject, and of a duel 1.0 if the first item is
+            preferred, 0.0 if the second; of an evaluation the value, in units of the utility.
+
+        Raises:
+            ItemError: If an item is none of the problem's.
+            UnsupportedError: If the query is of another kind.
         """
+        utilities = utilities_of(self.problem, query).double()
+        if query.measures:
+            return float(utilities)
+        if not isinstance(query, Label | Duel):
+            raise UnsupportedError(f"An expert answers no {query.kind}.")
+        rho = self.rho(utilities)
+        logit = self.accuracy * (rho[0] - rho[1] if isinstance(query, Duel) else rho)
+        return float(derive_uniform(self.seed, "label", t, query.annotator) < logit.sigmoid())
+
+    def probability(self, items: Tensor) -> Tensor:
+        r"""The probability that an item is accepted.
+
+        Args:
+            items: ``... x d``-dim items of the problem.
+
+        Returns:
+            ``...``-dim probabilities, of the dtype of ``items``.
+
+        Raises:
+            ItemError: If these are no items of the problem; names the first such row.
+        """
+        return torch.sigmoid(self.accuracy * self.rho(self.problem(items)))
+
+    def rho(self, utilities: Tensor) -> Tensor:
+        """The line that maps the range to [-3, 3], and goes on beyond it; elementwise."""
         low, high = self.rho_range
         return RHO_BOUND * ((utilities - low) - (high - utilities)) / (high - low)
 
-    def _probability(self, items: Tensor, t: int | None) -> Tensor:
-        return self._link(self.problem(items), t)
 
-    def _link(self, utilities: Tensor, t: int | None) -> Tensor:
-        return torch.sigmoid(self.accuracy_at(t) * self.rho(utilities))
-
-    def _accepts(self, query: Label, t: int) -> float:
-        return float(self._link(utilities_of(self.problem, query).double(), t))
-
-    def _prefers(self, query: Duel, t: int) -> float:
-        low, high = self.rho_range
-        slope = self.accuracy_at(t) * 2.0 * RHO_BOUND / (high - low)
-        judge = LogisticJudge(self.problem, likelihood=lambda gap: torch.sigmoid(slope * gap))
-        return judge.probability(query)
-
-
-def checked_accuracy(argument: str, accuracy: float) -> float:
-    """A finite accuracy as a float; an ``UnsupportedError`` names the argument otherwise."""
-    if not math.isfinite(accuracy):
-        raise UnsupportedError(f"{argument} must be a finite accuracy, got {accuracy!r}.")
-    return float(accuracy)
-
-
-def _range_of(problem: PreferenceProblem, rho_range: Sequence[float] | None) -> Range:
+def _range_of(problem: PreferenceProblem, rho_range: Sequence[float] | None) -> tuple[float, float]:
     """The range given, or the problem's own, or that of its choices."""
     if rho_range is None:
         rho_range = getattr(problem, "rho_range", None)
@@ -199,34 +123,28 @@ def _range_of(problem: PreferenceProblem, rho_range: Sequence[float] | None) -> 
     try:
         best = problem.optimal_value
     except NotImplementedError:
-        best = None
+        best = math.inf
     return checked_rho_range(rho_range, best)
 
 
-def checked_rho_range(rho_range: Sequence[float], best: float | None = None) -> Range:
-    """A range of utilities that an expert maps to [-3, 3], as floats.
+def checked_rho_range(rho_range: Sequence[float], best: float) -> tuple[float, float]:
+    r"""A range of utilities that an expert maps to [-3, 3], as floats.
 
     Raises:
         SearchSpaceError: If it is not a lower and a higher finite number, or lies above the
-            largest utility, as a range of what is to be minimised would.
+            largest utility ``best``, as a range of what is to be minimised would.
     """
     try:
-        numbers = [float(one) for one in rho_range]
+        low, high = (float(one) for one in rho_range)
     except (TypeError, ValueError):
-        numbers = []
-    if len(numbers) != 2 or not -math.inf < numbers[0] < numbers[1] < math.inf:
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
         raise SearchSpaceError(
             f"rho_range must be a lower and a higher finite number, got {rho_range!r}."
         )
-    low, high = numbers
-    if best is not None and low >= best:
+    if low >= best:
         raise SearchSpaceError(
             f"rho_range must start below the largest utility, {best:g}, got {rho_range!r}: it is "
             "in units of the utility, which is maximised."
         )
     return low, high
-
-
-def _unanswerable(query: Query) -> UnsupportedError:
-    kind = type(query).__name__
-    return UnsupportedError(f"query: this expert answers labels and evaluations, not {kind}.")

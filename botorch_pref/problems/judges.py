@@ -1,25 +1,17 @@
-r"""Simulated judges, and how a difference of utilities decides a duel.
-
-References:
-.. [Xu2020] Y. Xu, A. Joshi, A. Singh, A. Dubrawski. Zeroth Order Non-convex Optimization
-    with Dueling-Choice Bandits. UAI 2020.
-"""
+r"""Simulated judges: who wins a duel, which item is a favourite, what value is measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
-from botorch_pref.problems.base import PreferenceProblem, check_positive
-from botorch_pref.problems.fidelities import FidelityProblem
-from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 
 
@@ -30,7 +22,7 @@ class LogisticJudge:
     ``exp(scale f(x_r))``, Xu et al. (2024), eq. (99), which is the law of a duel where there
     are two. The answer at step ``t`` compares the probability with a uniform number that follows
     from ``(seed, t, annotator)`` alone, and so does the noise of a value: judges with one
-    seed treat all strategies alike, and nothing about them has to be saved.
+    seed treat all strategies alike, and have no state.
     """
 
     def __init__(
@@ -82,32 +74,27 @@ class LogisticJudge:
                 is of another kind.
         """
         query = self._query(query)
-        utilities = utilities_of(self.problem, query)
         if query.measures:
             seed = derive_seed(self.seed, "value", t, query.annotator)
             generator = torch.Generator().manual_seed(seed)
             noise = torch.randn((), generator=generator, dtype=torch.double)
-            return float(utilities) + self.value_noise * float(noise)
+            return float(utilities_of(self.problem, query)) + self.value_noise * float(noise)
         uniform = derive_uniform(self.seed, "label", t, query.annotator)
         total = 0.0
-        for answer, chance in query.probabilities(utilities, self.likelihood).items():
+        for answer, chance in query.probabilities(self._compared(query), self.likelihood).items():
             total += chance
             if uniform < total:
                 return answer
         return answer  # the last one takes what rounding leaves of the sum
 
     def probability(self, query: Query | Tensor | Sequence[int]) -> float:
-        r"""The probability that the first item of a duel wins.
-
-        Args:
-            query: As for a call.
-
-        Raises:
-            ComparisonDataError: If a tensor or indices are no duel.
-            ItemError: If the items or indices are none of the problem's.
-        """
+        """The probability that the first item of a duel wins; arguments are those of a call."""
         query = self._query(query)
-        return query.probabilities(utilities_of(self.problem, query), self.likelihood)[1.0]
+        return query.probabilities(self._compared(query), self.likelihood)[1.0]
+
+    def _compared(self, query: Query) -> Tensor:
+        """The numbers by which items are compared."""
+        return utilities_of(self.problem, query)
 
     def _query(self, query: Query | Tensor | Sequence[int]) -> Query:
         if isinstance(query, Query):
@@ -120,11 +107,11 @@ class LogisticJudge:
 
 
 def utilities_of(problem: PreferenceProblem, query: Query) -> Tensor:
-    r"""The utilities of the items that a query is about, without noise.
+    r"""The utilities of a query's items, without noise.
 
     Args:
         problem: The problem.
-        query: The query; its indices come first, where it has them: an item may be listed twice
+        query: The query; its indices decide, where it has them: an item may be listed twice
             with different utilities.
 
     Returns:
@@ -138,92 +125,3 @@ def utilities_of(problem: PreferenceProblem, query: Query) -> Tensor:
         return problem.utility(torch.tensor(query.indices, device=bounds.device))
     utilities: Tensor = problem(query.items.to(bounds))
     return utilities
-
-
-@dataclass(frozen=True)
-class DuelLink:
-    r"""``P(first wins)`` as a function of the difference ``u`` of two values.
-
-    ================= ========================================================
-    kind              probability
-    ================= ========================================================
-    ``deterministic`` 1 if ``u > 0``, 0 if ``u < 0``, 1/2 if they tie
-    ``logistic``      ``1 / (1 + exp(-u / scale))``, Bradley-Terry-Luce
-    ================= ========================================================
-
-    Attributes:
-        kind: One of these.
-        scale: The scale, in units of the values; without effect on the first.
-    """
-
-    kind: Literal["deterministic", "logistic"] = "deterministic"
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("deterministic", "logistic"):
-            raise UnsupportedError(
-                f"kind must be 'deterministic' or 'logistic', got {self.kind!r}."
-            )
-        check_positive(scale=self.scale)
-
-    def __call__(self, differences: Tensor) -> Tensor:
-        r"""The probability that the first item wins.
-
-        Args:
-            differences: ``...``-dim, value of the first minus value of the second.
-
-        Returns:
-            ``...``-dim probabilities.
-        """
-        if self.kind == "deterministic":
-            return 0.5 * (1.0 + differences.sign())
-        return (differences / self.scale).sigmoid()
-
-
-class DuelingChoiceJudge:
-    r"""Tells values of ``f``, and decides duels by ``f_c`` ([Xu2020], Sec. 2).
-
-    ``P(first wins) = sigma(f_c(x) - f_c(x'))``; so a constant added to ``f_c`` changes no
-    answer. Every answer follows from ``(seed, t, annotator)`` alone, as that of other judges
-    does: a duel compares the probability with a uniform number, which is the fair coin where
-    the deterministic link ties.
-
-    Attributes:
-        problem: The problem, whose values are told.
-        comparison: The problem by whose utility duels are decided: the low fidelity.
-        link: The link ``sigma``.
-    """
-
-    def __init__(
-        self,
-        problem: PreferenceProblem,
-        seed: int = 0,
-        link: DuelLink | None = None,
-        *,
-        unbiased: bool = False,
-    ) -> None:
-        r"""Set what is told.
-
-        Args:
-            problem: The problem. One without a low fidelity is its own: ``f_c = f``.
-            seed: The seed of the answers.
-            link: The link; the deterministic one if omitted.
-            unbiased: If true, duels are decided by the utility itself, ``f_c = f``.
-        """
-        self.problem = problem
-        self.seed = seed
-        self.link = DuelLink() if link is None else link
-        self.comparison = problem
-        if isinstance(problem, FidelityProblem) and not unbiased:
-            self.comparison = problem.low_problem()
-        self._duels = LogisticJudge(self.comparison, seed, likelihood=self.link)
-
-    def __call__(self, query: Query | Tensor | Sequence[int], t: int) -> float:
-        r"""Decide a duel, or tell a value; for arguments and errors see :class:`LogisticJudge`."""
-        if isinstance(query, Evaluate):
-            return float(utilities_of(self.problem, query))
-        return self._duels(query, t)
-
-    def probability(self, query: Query | Tensor | Sequence[int]) -> float:
-        """The probability that the first item of a duel wins."""
-        return self._duels.probability(query)

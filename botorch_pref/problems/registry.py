@@ -14,7 +14,6 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.catalyst import Catalyst
 from botorch_pref.problems.electrolyte import ElectrolyteStandIn
-from botorch_pref.problems.fidelities import CurrinExp
 from botorch_pref.problems.rkhs import RKHSFunction
 from botorch_pref.problems.synthetic import Ackley, SyntheticProblem
 from botorch_pref.problems.thermal_comfort import ThermalComfort
@@ -25,7 +24,6 @@ _OWN: dict[str, Callable[..., PreferenceProblem]] = {
     "rkhs": RKHSFunction,
     "thermalcomfort": ThermalComfort,
     "electrolytestandin": ElectrolyteStandIn,
-    "currinexp": CurrinExp,
 }
 _NAMES = (
     "Beale Branin Bukin Cosine8 DixonPrice DropWave EggHolder Griewank HolderTable Levy "

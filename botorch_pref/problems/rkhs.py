@@ -38,6 +38,7 @@ class RKHSFunction(PreferenceProblem):
     of [Kayal2025] are those of the three kernels with ``num_choices=100``.
     """
 
+    name = "rkhs"
     choices: Tensor
     anchors: Tensor
     weights: Tensor
@@ -64,18 +65,12 @@ class RKHSFunction(PreferenceProblem):
         if kernel not in _KERNELS:
             raise SearchSpaceError(f"kernel must be one of {', '.join(_KERNELS)}, got {kernel!r}.")
         super().__init__(bounds=[(0.0, 1.0)], choices=evenly_spaced(0.0, 1.0, num_choices))
-        self.name = "rkhs"
         self.kernel = kernel
         values = torch.tensor(_ANCHOR_VALUES, dtype=torch.double)
         anchors = torch.linspace(0.0, 1.0, len(values), dtype=torch.double)
         self.register_buffer("anchors", anchors.unsqueeze(-1))
         system = self._kernel(self.anchors) + _RIDGE * torch.eye(len(values), dtype=torch.double)
         self.register_buffer("weights", scale * torch.linalg.solve(system, values))
-
-    @property
-    def norm(self) -> float:
-        """The RKHS norm of the utility, under the unit-variance kernel."""
-        return float((self.weights @ self._kernel(self.anchors) @ self.weights).sqrt())
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return self._kernel(X) @ self.weights.to(X)

@@ -16,11 +16,9 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.problems.base import ItemError, PreferenceProblem, product_grid
+from botorch_pref.problems.base import PreferenceProblem
 
 BEST_PPD = 5.0
-_MET = 1.2
-_CLO = 0.5
 _RADIANT = 25.0
 _HUMIDITY = 50.0
 _RANGES = {
@@ -37,99 +35,6 @@ _ABSOLUTE_ZERO = -273.0  # degrees Celsius, as in the standard
 _RADIATION = 3.96e-8
 _NEWTON_STEPS = 100
 _SMALLEST = 1e-12  # of a difference of temperatures whose power is differentiated
-
-
-class _Clothing(NamedTuple):
-    """What the surface temperature ``t`` of the clothes depends on."""
-
-    air: Tensor
-    radiant: Tensor
-    forced: Tensor  # the least coefficient of convection, by the speed of the air
-    insulation: Tensor
-    area: Tensor
-    skin: Tensor
-
-    def convection(self, t: Tensor) -> Tensor:
-        """Heat lost to the air, a unit of the clothes' area, in W/m^2."""
-        difference = t - self.air
-        natural = 2.38 * difference.abs().clamp(min=_SMALLEST).pow(0.25)
-        return torch.maximum(natural, self.forced) * difference
-
-    def radiation(self, t: Tensor) -> Tensor:
-        """Heat radiated, a unit of the clothes' area, in W/m^2."""
-        fourth = (t - _ABSOLUTE_ZERO).pow(4) - (self.radiant - _ABSOLUTE_ZERO).pow(4)
-        return _RADIATION * fourth
-
-    def excess(self, t: Tensor) -> Tensor:
-        """Increasing in ``t``, and 0 at the temperature of the clothes."""
-        lost = self.area * (self.radiation(t) + self.convection(t))
-        return t - self.skin + self.insulation * lost
-
-    def slope(self, t: Tensor) -> Tensor:
-        """The derivative of the excess, at least 1."""
-        natural = 1.25 * 2.38 * (t - self.air).abs().pow(0.25)
-        is_natural = natural / 1.25 > self.forced
-        convection = torch.where(is_natural, natural, self.forced)
-        radiation = 4.0 * _RADIATION * (t - _ABSOLUTE_ZERO).pow(3)
-        return 1.0 + self.insulation * self.area * (radiation + convection)
-
-
-def predicted_mean_vote(
-    air_temperature: Tensor,
-    radiant_temperature: Tensor | float = _RADIANT,
-    air_speed: Tensor | float = 0.1,
-    humidity: Tensor | float = _HUMIDITY,
-    met: Tensor | float = _MET,
-    clo: Tensor | float = _CLO,
-) -> Tensor:
-    r"""The mean vote of many people on a scale from -3, cold, to 3, hot ([ISO7730]).
-
-    External work is 0. The temperature of the clothes, which the standard defines by a
-    fixed-point iteration, is found to rounding; a program that stops earlier is off by a
-    few thousandths of a vote. The vote has first derivatives in all arguments where the
-    air moves, but for the kinks of the standard itself; second derivatives are not those
-    of the function.
-
-    Args:
-        air_temperature: ``...``-dim, in degrees Celsius.
-        radiant_temperature: Mean radiant temperature, ``...``-dim, in degrees Celsius.
-        air_speed: ``...``-dim, in m/s, relative to the body.
-        humidity: Relative humidity, ``...``-dim, in percent.
-        met: Metabolic rate, ``...``-dim, in met (58.15 W/m^2).
-        clo: Insulation of the clothes, ``...``-dim, in clo (0.155 m^2 K/W).
-
-    Returns:
-        ``...``-dim votes, of the dtype of ``air_temperature``; not cut off at -3 and 3.
-
-    Raises:
-        ItemError: If a number is not finite, a temperature is not above absolute zero,
-            speed or clo is negative, met is not positive, or the humidity is not within
-            [0, 100].
-    """
-    rest = [radiant_temperature, air_speed, humidity, met, clo]
-    radiant, speed, moisture, rate, clothes = (
-        torch.as_tensor(x, dtype=air_temperature.dtype, device=air_temperature.device) for x in rest
-    )
-    _check(air_temperature, radiant, speed, moisture, rate, clothes)
-    power = 58.15 * rate
-    body = _clothing(air_temperature, radiant, speed, power, 0.155 * clothes)
-    surface = _surface_temperature(body)
-    dry = body.area * (body.radiation(surface) + body.convection(surface))
-    load = power - _evaporation_and_breath(power, air_temperature, moisture) - dry
-    return (0.303 * (-0.036 * power).exp() + 0.028) * load
-
-
-def predicted_dissatisfied(vote: Tensor) -> Tensor:
-    r"""The percentage of people who are dissatisfied (PPD, [ISO7730]).
-
-    Args:
-        vote: ``...``-dim predicted mean votes.
-
-    Returns:
-        ``...``-dim percentages in [5, 100], 5 where the vote is 0.
-    """
-    square = vote.square()
-    return BEST_PPD - 95.0 * torch.expm1(-0.03353 * square.square() - 0.2179 * square)
 
 
 class ThermalComfort(PreferenceProblem):
@@ -171,8 +76,8 @@ class ThermalComfort(PreferenceProblem):
         bounds = [_RANGES[variable] for variable in self.variables]
         self._optimizers = [(*point, _RADIANT, _HUMIDITY)[:dim] for point in _COMFORTABLE]
         super().__init__(bounds=bounds)
-        grid = product_grid(bounds, _GRID_SIDES[dim])
-        percentages = predicted_dissatisfied(self.vote(grid))
+        sides = [torch.linspace(*side, _GRID_SIDES[dim], dtype=torch.double) for side in bounds]
+        percentages = predicted_dissatisfied(self.vote(torch.cartesian_prod(*sides)))
         self.standard_deviation = float(percentages.std(correction=0))
         self._optimal_value = -BEST_PPD / self.standard_deviation
 
@@ -183,7 +88,7 @@ class ThermalComfort(PreferenceProblem):
             X: A ``batch_shape x d``-dim tensor of items within the bounds.
 
         Returns:
-            A ``batch_shape``-dim tensor of votes.
+            A ``batch_shape``-dim tensor of votes, from -3, cold, to 3, hot.
 
         Raises:
             ItemError: If ``X`` does not hold items within the bounds; names the first row.
@@ -197,67 +102,111 @@ class ThermalComfort(PreferenceProblem):
         return -predicted_dissatisfied(self.vote(X)) / self.standard_deviation
 
 
-def _clothing(
-    air: Tensor, radiant: Tensor, speed: Tensor, power: Tensor, insulation: Tensor
-) -> _Clothing:
-    """The clothes of people who turn over ``power`` in W/m^2."""
+def predicted_mean_vote(
+    air_temperature: Tensor,
+    radiant_temperature: Tensor | float,
+    air_speed: Tensor | float,
+    humidity: Tensor | float,
+    met: Tensor | float = 1.2,
+    clo: Tensor | float = 0.5,
+) -> Tensor:
+    r"""The mean vote of many people on a scale from -3, cold, to 3, hot ([ISO7730]).
+
+    External work is 0. The temperature of the clothes, which the standard defines by a
+    fixed-point iteration, is found to rounding; a program that stops earlier is off by a
+    few thousandths of a vote. The vote has first derivatives in all arguments where the
+    air moves, but for the kinks of the standard itself; second derivatives are not those
+    of the function.
+
+    Args:
+        air_temperature: ``...``-dim, in degrees Celsius.
+        radiant_temperature: Mean radiant temperature, ``...``-dim, in degrees Celsius.
+        air_speed: ``...``-dim, in m/s, relative to the body.
+        humidity: Relative humidity, ``...``-dim, in percent.
+        met: Metabolic rate, ``...``-dim, in met (58.15 W/m^2).
+        clo: Insulation of the clothes, ``...``-dim, in clo (0.155 m^2 K/W).
+
+    Returns:
+        ``...``-dim votes, of the dtype of ``air_temperature``; not cut off at -3 and 3.
+    """
+    rest = [radiant_temperature, air_speed, humidity, met, clo]
+    radiant, speed, moisture, rate, clothes = (
+        torch.as_tensor(x, dtype=air_temperature.dtype, device=air_temperature.device) for x in rest
+    )
+    power, insulation = 58.15 * rate, 0.155 * clothes
     thin = insulation <= 0.078
-    return _Clothing(
-        air=air,
+    body = _Clothing(
+        air=air_temperature,
         radiant=radiant,
         forced=12.1 * speed.sqrt(),
         insulation=insulation,
         area=torch.where(thin, 1.0 + 1.29 * insulation, 1.05 + 0.645 * insulation),
         skin=35.7 - 0.028 * power,
     )
-
-
-def _surface_temperature(body: _Clothing) -> Tensor:
-    """The temperature of the clothes in degrees Celsius, by Newton steps within a bracket."""
-    with torch.no_grad():
-        low = torch.minimum(torch.minimum(body.skin, body.air), body.radiant)
-        high = torch.maximum(torch.maximum(body.skin, body.air), body.radiant)
-        t = 0.5 * (low + high)
-        tolerance = 1e3 * torch.finfo(t.dtype).eps
-        for _ in range(_NEWTON_STEPS):
-            excess = body.excess(t)
-            low, high = torch.where(excess < 0, t, low), torch.where(excess > 0, t, high)
-            newton = t - excess / body.slope(t)
-            step = torch.where((newton < low) | (newton > high), 0.5 * (low + high), newton) - t
-            t = t + step
-            if bool((step.abs() <= tolerance).all()):
-                break
-        slope = body.slope(t)
-    # One more step, for the derivatives: those of the implicit function.
-    return t - body.excess(t) / slope
-
-
-def _evaporation_and_breath(power: Tensor, air: Tensor, humidity: Tensor) -> Tensor:
-    """Heat lost by evaporation through the skin, by sweat and by breath, in W/m^2."""
-    vapour = 10.0 * humidity * (16.6536 - 4030.183 / (air + 235.0)).exp()
+    surface = body.temperature()
+    dry = body.area * (body.radiation(surface) + body.convection(surface))
+    vapour = 10.0 * moisture * (16.6536 - 4030.183 / (air_temperature + 235.0)).exp()
     diffusion = 3.05e-3 * (5733.0 - 6.99 * power - vapour)
     sweat = 0.42 * (power - 58.15).clamp(min=0.0)
-    breath = 1.7e-5 * power * (5867.0 - vapour) + 0.0014 * power * (34.0 - air)
-    return diffusion + sweat + breath
+    breath = 1.7e-5 * power * (5867.0 - vapour) + 0.0014 * power * (34.0 - air_temperature)
+    load = power - (diffusion + sweat + breath) - dry
+    return (0.303 * (-0.036 * power).exp() + 0.028) * load
 
 
-def _check(
-    air: Tensor, radiant: Tensor, speed: Tensor, humidity: Tensor, met: Tensor, clo: Tensor
-) -> None:
-    """Raise the errors of :func:`predicted_mean_vote`."""
-    rules = (
-        ("air_temperature", air, air > _ABSOLUTE_ZERO, "above -273"),
-        ("radiant_temperature", radiant, radiant > _ABSOLUTE_ZERO, "above -273"),
-        ("air_speed", speed, speed >= 0, "at least 0"),
-        ("humidity", humidity, (humidity >= 0) & (humidity <= 100), "within [0, 100]"),
-        ("met", met, met > 0, "positive"),
-        ("clo", clo, clo >= 0, "at least 0"),
-    )
-    for argument, value, holds, wanted in rules:
-        wrong = ~(holds & value.isfinite())
-        if wrong.any():
-            position = wrong.nonzero()[0].tolist()
-            raise ItemError(
-                f"{argument} must be finite and {wanted}, got {float(value[wrong][0])} "
-                f"at {position}."
-            )
+def predicted_dissatisfied(vote: Tensor) -> Tensor:
+    """The percentage of people who are dissatisfied (PPD, [ISO7730]), 5 where the vote is 0."""
+    square = vote.square()
+    return BEST_PPD - 95.0 * torch.expm1(-0.03353 * square.square() - 0.2179 * square)
+
+
+class _Clothing(NamedTuple):
+    """What the surface temperature ``t`` of the clothes depends on."""
+
+    air: Tensor
+    radiant: Tensor
+    forced: Tensor  # the least coefficient of convection, by the speed of the air
+    insulation: Tensor
+    area: Tensor
+    skin: Tensor
+
+    def convection(self, t: Tensor) -> Tensor:
+        """Heat lost to the air, a unit of the clothes' area, in W/m^2."""
+        difference = t - self.air
+        natural = 2.38 * difference.abs().clamp(min=_SMALLEST).pow(0.25)
+        return torch.maximum(natural, self.forced) * difference
+
+    def radiation(self, t: Tensor) -> Tensor:
+        """Heat radiated, a unit of the clothes' area, in W/m^2."""
+        fourth = (t - _ABSOLUTE_ZERO).pow(4) - (self.radiant - _ABSOLUTE_ZERO).pow(4)
+        return _RADIATION * fourth
+
+    def excess(self, t: Tensor) -> Tensor:
+        """Increasing in ``t``, and 0 at the temperature of the clothes."""
+        lost = self.area * (self.radiation(t) + self.convection(t))
+        return t - self.skin + self.insulation * lost
+
+    def slope(self, t: Tensor) -> Tensor:
+        """The derivative of the excess, at least 1."""
+        natural = 1.25 * 2.38 * (t - self.air).abs().pow(0.25)
+        convection = torch.where(natural / 1.25 > self.forced, natural, self.forced)
+        radiation = 4.0 * _RADIATION * (t - _ABSOLUTE_ZERO).pow(3)
+        return 1.0 + self.insulation * self.area * (radiation + convection)
+
+    def temperature(self) -> Tensor:
+        """The temperature of the clothes in degrees Celsius, by Newton steps within a bracket."""
+        with torch.no_grad():
+            low = torch.minimum(torch.minimum(self.skin, self.air), self.radiant)
+            high = torch.maximum(torch.maximum(self.skin, self.air), self.radiant)
+            t = 0.5 * (low + high)
+            tolerance = 1e3 * torch.finfo(t.dtype).eps
+            for _ in range(_NEWTON_STEPS):
+                excess = self.excess(t)
+                low, high = torch.where(excess < 0, t, low), torch.where(excess > 0, t, high)
+                newton = t - excess / self.slope(t)
+                step = torch.where((newton < low) | (newton > high), 0.5 * (low + high), newton) - t
+                t = t + step
+                if bool((step.abs() <= tolerance).all()):
+                    break
+            slope = self.slope(t)
+        # One more step, for the derivatives: those of the implicit function.
+        return t - self.excess(t) / slope

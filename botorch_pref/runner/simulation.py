@@ -14,12 +14,6 @@ from tqdm import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.problems.regret import (
-    dueling_regret,
-    random_play_regret,
-    scalar_regret,
-    simple_regret,
-)
 from botorch_pref.queries import Evaluate, Query
 from botorch_pref.runner.history import History, history_table
 
@@ -131,12 +125,24 @@ def random_play(problem: PreferenceProblem) -> float:
         UnsupportedError: If the problem does not know its maximum.
     """
     if problem.choices is not None:
-        return float(random_play_regret(problem.utilities))
+        return dueling_regret(_best(problem), problem.utilities)
     lower, upper = problem.bounds
     sobol = SobolEngine(problem.dim, scramble=True, seed=0)
     cube = sobol.draw(_NUM_RANDOM_ITEMS, dtype=torch.double).to(lower)
-    utilities = problem(torch.lerp(lower, upper, cube))
-    return float(dueling_regret(_best(problem), utilities, utilities).mean())
+    return dueling_regret(_best(problem), problem(torch.lerp(lower, upper, cube)))
+
+
+def dueling_regret(best: float, utilities: Tensor) -> float:
+    r"""``mu(f* - f(x)) - 1/2``, [Lazzaro2026], Eq. (2), its mean over the items of a query.
+
+    Args:
+        best: The utility ``f*`` of the best item.
+        utilities: The ``k``-dim utilities of the items.
+
+    Returns:
+        A probability above one half; 1/2 itself only by rounding. ``mu`` is the logistic link.
+    """
+    return float((torch.sigmoid(best - utilities) - 0.5).mean())
 
 
 def _best(problem: PreferenceProblem) -> float:
@@ -179,8 +185,8 @@ def _step(
     if query.compares or query.measures:  # a label has no regret
         # Each item that is shown pays its share; what is evaluated is paired with itself.
         best = _best(problem)
-        row["dueling_regret"] = float(scalar_regret(best, utilities).mean())
-        row["utility_regret"] = float(simple_regret(best, utilities).mean())
+        row["dueling_regret"] = dueling_regret(best, utilities)
+        row["utility_regret"] = float((best - utilities).mean())
     return row | {"seconds": seconds}
 
 
@@ -213,7 +219,7 @@ def _recommendation(strategy: Any, problem: PreferenceProblem) -> dict[str, Any]
         item, utility = problem.choices[index], problem.utilities[index]
         row["recommended_index"] = index
     row |= _coordinates("recommended", item)
-    return row | {"recommendation_regret": float(simple_regret(_best(problem), utility))}
+    return row | {"recommendation_regret": _best(problem) - float(utility)}
 
 
 def _finished(strategy: Any, problem: PreferenceProblem, row: dict[str, Any]) -> dict[str, Any]:

@@ -326,10 +326,9 @@ class CompGPUCB(BudgetedStrategy):
                 otherwise.
             borda_slack: ``L_2 zeta``, at least 0: by how much, as a probability, the best item by
                 value may fall short of the best in duels. 0 if duels are decided by the objective.
-                For a bias ``zeta`` (Assumption 1; of a test problem see
-                :meth:`~botorch_pref.problems.FidelityProblem.zeta`) and logistic duels it is a
-                quarter of ``zeta`` over the range of the objective, which the paper's formulas
-                take to be 1: ``range(f) zeta``, their ``gamma``, is no probability otherwise.
+                For a bias ``zeta`` (Assumption 1) and logistic duels it is a quarter of ``zeta``
+                over the range of the objective, which the paper's formulas take to be 1:
+                ``range(f) zeta``, their ``gamma``, is no probability otherwise.
             slack_limit: Algorithm 2: ``L_2 zeta_max``, up to which the slack is doubled; None for
                 Algorithm 1, which takes the slack for known. Needs a ``budget``.
             slack_factor: What Algorithm 2 multiplies each slack by; 2 in the paper, 1 is enough.

@@ -10,14 +10,10 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from botorch_pref.problems import (
-    Catalyst,
-    CurrinExp,
-    DuelingChoiceJudge,
-    DuelLink,
-    PreferenceProblem,
-)
+from botorch_pref.likelihoods import LogitLikelihood
+from botorch_pref.problems import Catalyst, LogisticJudge, PreferenceProblem
 from botorch_pref.queries import Query
+from botorch_pref.runner.run import JudgeFactory
 from botorch_pref.runner.simulation import Record
 from botorch_pref.strategies import PFTS, CompGPUCB, CostAwareKG, RandomPairs
 from experiments.baselines import GPUCB
@@ -35,7 +31,7 @@ from experiments.comp_gp_ucb.runs import (
 )
 from experiments.comp_gp_ucb.settings import synthetic_task
 from experiments.experiment import Column
-from experiments.problems import Borehole
+from experiments.problems import Borehole, CurrinExp, DuelingChoiceJudge, FidelityProblem
 
 MIXED, COMP, PF_TS = "cost-aware-kg", "comp", "pf-ts"
 VALUES, UNBIASED = f"{MIXED}, values only", f"{MIXED}, no bias"
@@ -93,7 +89,7 @@ BUDGET = 30
 EVERY = 5  # units of cost, after which what is recommended is asked for
 RANDOM = "random duels"
 _RUN = ["strategy", "seed"]
-DETERMINISTIC, LOGISTIC = DuelLink("deterministic"), DuelLink("logistic", 1.0)
+DETERMINISTIC, LOGISTIC = "deterministic", "logistic"
 _NOTES = (
     "A value costs 1 and has no noise. Whoever buys both begins with duels of random items for 5 "
     "and values of random items for 5; GP-UCB and the same rule for values alone begin with 10 "
@@ -274,13 +270,22 @@ def _groups() -> tuple[Group, ...]:
     )
 
 
-def _group(task: Task, duels: DuelLink, ratio: int, arms: tuple[str, ...]) -> Group:
+def _judge(task: Task, duels: str) -> JudgeFactory:
+    """Values without noise, and duels by the low fidelity where there is one."""
+    if not isinstance(task.problem, FidelityProblem):
+        return partial(LogisticJudge, value_noise=0.0)
+    if duels == DETERMINISTIC:
+        return DuelingChoiceJudge
+    return partial(DuelingChoiceJudge, link=LogitLikelihood())
+
+
+def _group(task: Task, duels: str, ratio: int, arms: tuple[str, ...]) -> Group:
     told = task.name == "currinexp" and duels == LOGISTIC
     return Group(
         panel=f"{task.name}{' logistic' if told else ''}, ratio {ratio}",
         task=task,
-        key=duels.kind,
-        judge=partial(DuelingChoiceJudge, link=duels),
+        key=duels,
+        judge=_judge(task, duels),
         arms=arms,
         ratio=ratio,
         curves="separate" if GP_UCB in arms else True,

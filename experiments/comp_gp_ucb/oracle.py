@@ -13,12 +13,16 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink
-from botorch_pref.problems.fidelities import FidelityProblem
 from botorch_pref.strategies.budgeted import Chosen
 from botorch_pref.strategies.comp_gp_ucb import RAW_SAMPLES, row_of
 from experiments.baselines import GPUCB
-from experiments.problems import BordaFunction, Borehole
+from experiments.problems import (
+    BordaFunction,
+    Borehole,
+    CurrinExp,
+    DuelingChoiceJudge,
+    FidelityProblem,
+)
 
 _PROBLEMS: dict[str, type[FidelityProblem]] = {"currinexp": CurrinExp, "borehole": Borehole}
 _STARTS = 64
@@ -48,7 +52,7 @@ class OracleGPUCB(GPUCB):
         if problem not in _PROBLEMS:
             raise UnsupportedError(f"{problem!r} is none of {', '.join(_PROBLEMS)}.")
         self._problem = _PROBLEMS[problem]()
-        borda = BordaFunction(DuelingChoiceJudge(self._problem, link=DuelLink("deterministic")))
+        borda = BordaFunction(DuelingChoiceJudge(self._problem))
         values, rows = self._problem.low_fidelity(borda.opponents).sort(descending=True)
         inside = borda.scores(values) >= borda.best - borda_slack
         inside[0] = True  # as good as a set of points can tell

@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink
+from botorch_pref.likelihoods import LogitLikelihood
+from botorch_pref.problems import LogisticJudge
 from botorch_pref.strategies import CompGPUCB
 from botorch_pref.strategies.comp_gp_ucb import LEAST_GAMMA
 from experiments.baselines import GPUCB, MFGPUCB, BordaUCB, KernelSelfSparring, RandomDuels
 from experiments.claims import Claim, Comparison, lower, not_higher
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
 from experiments.comp_gp_ucb.runs import COSTS, GP_UCB, MOST_DUELS, Arm, CostExperiment, Group, Task
-from experiments.problems import Borehole
+from experiments.problems import Borehole, CurrinExp, DuelingChoiceJudge, deterministic_link
+from experiments.problems.fidelities import facts_of
 
 _END = COSTS[-1]
 
@@ -191,9 +193,12 @@ SLOPE = 0.25  # L_2 of the logistic link with a scale of 1; the paper states non
 RATIOS = (1, 2, 5)  # and 10
 _DEVIATIONS = {"currinexp": 2.616, "borehole": 36.2}  # of f_c, of uniform items
 _SOURCE = "Xu et al. (2020)"
-_DUELS = ("deterministic", partial(DuelingChoiceJudge, link=DuelLink("deterministic")))
+_DUELS = ("deterministic", DuelingChoiceJudge)
 _ORACLE = "gp-ucb in H"
-_UNBIASED = ("unbiased", partial(DuelingChoiceJudge, link=DuelLink("deterministic"), unbiased=True))
+_UNBIASED = (
+    "unbiased",
+    partial(LogisticJudge, likelihood=deterministic_link, value_noise=0.0),
+)
 _NOTES = (
     "A value costs 1 and a duel 1/10, but for the panels of other ratios. The initial design "
     "costs 10, the half of it duels of random items, or all of it values or duels where there is "
@@ -223,9 +228,9 @@ def comp_experiments() -> tuple[CostExperiment, ...]:
 
 def synthetic_task(problem: CurrinExp | Borehole) -> Task:
     """A test function with the biases that the paper takes."""
-    least, most = problem.facts().utility_range
-    zeta, width = problem.zeta("paper"), most - least
-    tight = problem.zeta("tight") / width
+    facts = facts_of(problem)
+    zeta, width = facts.zeta, facts.most - facts.least
+    tight = facts.tight_zeta / width
     filters: Mapping[str, Mapping[str, Any]] = {
         "comp": {"borda_slack": SLOPE * zeta / width, "gamma": zeta / width},
         "comp (literal)": {"borda_slack": SLOPE * zeta, "gamma": width * zeta},
@@ -277,7 +282,7 @@ def _groups(task: Task, arms: tuple[str, ...], varied: tuple[str, ...]) -> tuple
         ),
     ]
     for scale in (1.0, _DEVIATIONS[task.name]):
-        link = DuelLink("logistic", scale)
+        link = LogitLikelihood(1.0 / scale)
         groups.append(
             Group(
                 panel=f"logistic {scale:g}",

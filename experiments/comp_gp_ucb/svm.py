@@ -15,8 +15,6 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import DuelingChoiceJudge
-from botorch_pref.problems.base import product_grid
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import CompGPUCB
@@ -24,7 +22,8 @@ from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryReco
 from experiments.baselines import GPUCB, MFGPUCB
 from experiments.comp_gp_ucb.runs import GP_UCB, Arm, CostExperiment, Group, Task
 from experiments.comp_gp_ucb.settings import budget_claims, ratio_claims
-from experiments.problems import MagicGammaSVM
+from experiments.problems import DuelingChoiceJudge, MagicGammaSVM
+from experiments.problems.functions import product_grid
 
 PER_SIDE = 13
 GRID = f"grid of {PER_SIDE**2}"

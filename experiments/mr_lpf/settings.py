@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 from botorch_pref.models.fitting import KernelName
-from botorch_pref.problems import Ackley, PreferenceProblem, RKHSFunction, get_problem
+from botorch_pref.problems import PreferenceProblem, RKHSFunction, get_problem
 from botorch_pref.randomness import derive_uniform
 from botorch_pref.runner.run import StrategyFactory
 from botorch_pref.strategies import MRLPF, MaxMinLCBStrategy, RandomPairs
 from experiments.claims import Claim, Comparison, lower
 from experiments.experiment import LENGTHSCALE, RegretExperiment, fixed
-from experiments.problems import Ratings
+from experiments.problems import PositiveAckley, Ratings
 from experiments.problems.ratings import NUM_USERS
 
 NUM_ROUNDS = 4  # of all its horizons
@@ -93,7 +93,7 @@ def mr_lpf_experiments() -> tuple[RegretExperiment, ...]:
         name="ackley-2000",
         title="The positive Ackley function, 100 points",
         source=f"{_PAPER}, Fig. 1 d to f",
-        problem=partial(Ackley, num_choices=100, unit_cube=False, utility_scale=3.0, negate=False),
+        problem=PositiveAckley,
         strategies=methods("matern", ackley["lengthscale"]) | _control(ackley),
         horizon=2000,
         seeds=20,

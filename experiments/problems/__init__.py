@@ -8,11 +8,20 @@ from experiments.problems.experts import (
     TimeVaryingExpert,
     belief_mean,
 )
-from experiments.problems.fidelities import BordaFunction, Borehole, uniform_items
+from experiments.problems.fidelities import (
+    BordaFunction,
+    Borehole,
+    CurrinExp,
+    DuelingChoiceJudge,
+    FidelityProblem,
+    deterministic_link,
+    uniform_items,
+)
 from experiments.problems.functions import (
     STANDARDISED_FUNCTIONS,
     CrossInTray,
     Levy13,
+    PositiveAckley,
     StandardisedFunction,
     StandardisedSettings,
 )
@@ -28,17 +37,22 @@ __all__ = [
     "BordaFunction",
     "Borehole",
     "CrossInTray",
+    "CurrinExp",
     "DigitsTuning",
+    "DuelingChoiceJudge",
     "ExpertBenchmark",
+    "FidelityProblem",
     "GPSample",
     "Levy13",
     "MVNExpert",
     "MagicGammaSVM",
+    "PositiveAckley",
     "Ratings",
     "SplitSizes",
     "StandardisedFunction",
     "StandardisedSettings",
     "TimeVaryingExpert",
     "belief_mean",
+    "deterministic_link",
     "uniform_items",
 ]

@@ -20,16 +20,14 @@ from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
 from botorch_pref.problems.base import ItemError, PreferenceProblem, check_positive
-from botorch_pref.problems.experts import (
-    Expert,
-    Range,
-    SyntheticExpert,
-    checked_accuracy,
-    checked_rho_range,
-)
+from botorch_pref.problems.experts import SyntheticExpert, checked_rho_range
+from botorch_pref.problems.judges import utilities_of
 from botorch_pref.problems.synthetic import SyntheticProblem
-from botorch_pref.queries import Evaluate, Query
+from botorch_pref.queries import Label, Query
+from botorch_pref.randomness import derive_uniform
 from experiments.problems.functions import HOLDER_BEST
+
+Range: TypeAlias = tuple[float, float]
 
 
 class _Function(NamedTuple):
@@ -153,7 +151,7 @@ class ExpertBenchmark(SyntheticProblem):
 BeliefMean: TypeAlias = Literal["strong", "weak", "wrong"]
 
 
-class MVNExpert(Expert):
+class MVNExpert:
     r"""Believes in one place: ``P(accept) = exp(-(x - m)' C^{-1} (x - m) / 2)`` ([Xu2024b], H.3).
 
     The paper has the identity as ``C``, and does not say in which coordinates; here they are
@@ -180,20 +178,30 @@ class MVNExpert(Expert):
                 ``"wrong"``, see :func:`belief_mean`.
             covariance: The ``d x d``-dim matrix ``C``, positive definite; or a number, for
                 so many times the identity.
-            seed: As for :class:`~botorch_pref.problems.Expert`.
+            seed: The seed of the labels.
 
         Raises:
             ItemError: If ``mean`` is no finite ``d``-dim tensor.
             SearchSpaceError: If ``mean`` is no such word, or ``covariance`` is not positive
                 definite.
             UnsupportedError: If ``mean`` is a word and the problem does not know where its
-                maximum is, or as for :class:`~botorch_pref.problems.Expert`.
+                maximum is.
         """
-        super().__init__(problem, seed=seed)
+        self.problem, self.seed = problem, seed
         self.mean = belief_mean(problem, mean)
         self._factor = _checked_factor(problem, covariance)
 
-    def _probability(self, items: Tensor, t: int | None) -> Tensor:
+    def __call__(self, query: Query, t: int) -> float:
+        """1 to accept an item and 0 to reject it, or the value; ``t`` is the step."""
+        if query.measures:
+            return float(utilities_of(self.problem, query))
+        if not isinstance(query, Label):
+            raise UnsupportedError(f"query: this expert answers no {query.kind}.")
+        uniform = derive_uniform(self.seed, "label", t, query.annotator)
+        return float(uniform < self.probability(query.items.to(self.problem.bounds)))
+
+    def probability(self, items: Tensor) -> Tensor:
+        """The ``...``-dim probabilities that ``... x d``-dim items are accepted."""
         away = (items.to(self.mean) - self.mean).unsqueeze(-1)
         whitened = torch.linalg.solve_triangular(self._factor, away, upper=False).squeeze(-1)
         return (-0.5 * whitened.square().sum(dim=-1)).exp().to(items)
@@ -292,7 +300,8 @@ class AccuracySchedule:
 
     def __post_init__(self) -> None:
         check_positive(rate=self.rate)
-        checked_accuracy("limit", self.limit)
+        if not math.isfinite(self.limit):
+            raise UnsupportedError(f"limit must be a finite accuracy, got {self.limit!r}.")
         if self.form not in ("rising", "printed"):
             raise SearchSpaceError(f"form must be 'rising' or 'printed', got {self.form!r}.")
 
@@ -339,7 +348,7 @@ class TimeVaryingExpert(SyntheticExpert):
             schedule: The accuracy by the number of values, as :class:`AccuracySchedule`.
             rho_range: As for :class:`SyntheticExpert`.
             initial_evaluations: The number of values known before the first step.
-            seed: As for :class:`~botorch_pref.problems.Expert`.
+            seed: The seed of the labels.
 
         Raises:
             SearchSpaceError: As for :class:`SyntheticExpert`.
@@ -356,33 +365,9 @@ class TimeVaryingExpert(SyntheticExpert):
         self._told: set[int] = set()
 
     def __call__(self, query: Query, t: int) -> float:
-        """Answer a query as other experts do, and remember the step of a value."""
+        """Answer a query with the accuracy at its step, and remember the step of a value."""
+        self.accuracy = self.schedule(self._initial + sum(told < t for told in self._told))
         answer = super().__call__(query, t)
-        if isinstance(query, Evaluate):
+        if query.measures:
             self._told.add(t)
         return answer
-
-    def num_evaluations(self, t: int | None = None) -> int:
-        r"""How many values are known.
-
-        Args:
-            t: Only those told before this step count; all if ``None``.
-
-        Returns:
-            The number, the initial ones included.
-        """
-        return self._initial + sum(t is None or told < t for told in self._told)
-
-    def accuracy_at(self, t: int | None = None) -> float:
-        r"""The accuracy at a step.
-
-        Args:
-            t: The step; ``None`` for now.
-
-        Returns:
-            What the schedule says.
-
-        Raises:
-            UnsupportedError: If that is not finite.
-        """
-        return checked_accuracy("schedule", self.schedule(self.num_evaluations(t)))

@@ -1,4 +1,4 @@
-r"""The borehole function, and the Borda function: how often an item beats a random opponent.
+r"""Problems with a low fidelity, by which duels are decided, their judge and their Borda function.
 
 References:
 .. [Xu2020] Y. Xu, A. Joshi, A. Singh, A. Dubrawski. Zeroth Order Non-convex Optimization
@@ -10,6 +10,9 @@ References:
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,10 +20,14 @@ from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.problems.fidelities import TwoFormulas
-from botorch_pref.problems.judges import DuelingChoiceJudge
+from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.queries import Query
 from botorch_pref.randomness import SEED_BITS, derive_seed
 
+_LARGEST, _SMALLEST = 13.798722044728434, 1.1804080208620997  # utilities of CurrinExp
+_STEP = 0.05  # of its low fidelity
+# Below this, 1 - exp(-1 / (2 x)) is 1 to e^-500, and its derivative would be 0 times infinity.
+_FLAT = 1e-3
 _BOX = (
     (0.05, 0.15),
     (100.0, 50000.0),
@@ -33,7 +40,89 @@ _BOX = (
 )
 
 
-class Borehole(TwoFormulas):
+class FidelityProblem(PreferenceProblem):
+    r"""An expensive utility ``f``, and ``f_c``, near to it, by which duels are decided.
+
+    The utility is ``f``: regrets are of ``f``, and ``f_c`` is never told.
+    """
+
+    def low_fidelity(self, items: Tensor) -> Tensor:
+        r"""The low fidelity ``f_c``.
+
+        Args:
+            items: ``... x d``-dim items within the bounds.
+
+        Returns:
+            ``...``-dim values, in the units of the utility.
+
+        Raises:
+            ItemError: If these are no items of the problem; names the first such row.
+        """
+        self._validate_items(items, argument="items")
+        return self._low_fidelity(items)
+
+    @abstractmethod
+    def _low_fidelity(self, items: Tensor) -> Tensor:
+        """The low fidelity of valid items."""
+
+
+class CurrinExp(FidelityProblem):
+    r"""Currin's exponential function in two dimensions, with the low fidelity of [Xiong2013].
+
+    .. math::
+        f(x) = \left(1 - e^{-1 / (2 x_2)}\right)
+               \frac{2300 x_1^3 + 1900 x_1^2 + 2092 x_1 + 60}{100 x_1^3 + 500 x_1^2 + 4 x_1 + 20}
+
+    on the unit square, the first factor being 1 where ``x_2 = 0``; and ``f_c(x)`` is the mean
+    of ``f`` at ``x_1 +- 0.05`` and ``x_2 + 0.05, max(x_2 - 0.05, 0)``, which may leave the
+    square. ``f`` lies between 1.18040 at (0, 1) and 13.79872 at (13/60, 0), and is flat there in
+    ``x_2``; ``f_c`` is largest, 13.58265, at (0.23575, 0). Gradients are finite everywhere.
+    """
+
+    name = "currinexp"
+    _bounds = [(0.0, 1.0)] * 2
+    _optimizers = [(13.0 / 60.0, 0.0)]  # noqa: RUF012
+
+    def __init__(self, unit_range: bool = False, choices: Tensor | None = None) -> None:
+        r"""Set the units, and the domain.
+
+        Args:
+            unit_range: If true, both fidelities are divided by the largest minus the smallest
+                ``f`` over the box, so that biases and thresholds are fractions of it.
+            choices: An ``n x d``-dim tensor of items in the unit square, or ``None`` for all
+                of it.
+
+        Raises:
+            SearchSpaceError: If the choices are no table of items within the bounds.
+        """
+        self._unit = _LARGEST - _SMALLEST if unit_range else 1.0
+        self._optimal_value = _LARGEST / self._unit
+        super().__init__(choices=choices)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        first, second = X.unbind(dim=-1)
+        return _decay(second) * _ratio(first) / self._unit
+
+    def _low_fidelity(self, items: Tensor) -> Tensor:
+        first, second = items.unbind(dim=-1)
+        below = (second - _STEP).clamp(min=0.0)
+        along = _ratio(first + _STEP) + _ratio(first - _STEP)
+        return 0.25 * (_decay(second + _STEP) + _decay(below)) * along / self._unit
+
+
+def _decay(x: Tensor) -> Tensor:
+    """``1 - exp(-1 / (2 x))``."""
+    safe = torch.where(x > _FLAT, x, 1.0)
+    return torch.where(x > _FLAT, -torch.expm1(-0.5 / safe), 1.0)
+
+
+def _ratio(x: Tensor) -> Tensor:
+    """The second factor of CurrinExp."""
+    above = ((2300.0 * x + 1900.0) * x + 2092.0) * x + 60.0
+    return above / (((100.0 * x + 500.0) * x + 4.0) * x + 20.0)
+
+
+class Borehole(FidelityProblem):
     r"""The flow of water through a borehole, with the low fidelity of [Xiong2013].
 
     .. math::
@@ -48,21 +137,99 @@ class Borehole(TwoFormulas):
     """
 
     name = "borehole"
-    _best = (1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0)
-    _worst = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0)
-    _low_best = _best
-    _low_worst = _worst
+    _bounds = [(0.0, 1.0)] * 8
+    _optimizers = [(1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0)]  # noqa: RUF012
+    _optimal_value = 309.5755876604079
 
-    def _formula(self, items: Tensor, low: bool) -> Tensor:
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return self._formula(X, 2.0 * math.pi, 1.0)
+
+    def _low_fidelity(self, items: Tensor) -> Tensor:
+        return self._formula(items, 5.0, 1.5)
+
+    def _formula(self, items: Tensor, numerator: float, constant: float) -> Tensor:
         lower, upper = items.new_tensor(_BOX).T
         radius, reach, upper_flow, upper_head, lower_flow, lower_head, length, conductivity = (
             torch.lerp(lower, upper, items).unbind(dim=-1)
         )
-        numerator, constant = (5.0, 1.5) if low else (2.0 * math.pi, 1.0)
         log = (reach / radius).log()
         along = 2.0 * length * upper_flow / (log * radius.square() * conductivity)
         resistance = log * (constant + along + upper_flow / lower_flow)
         return numerator * upper_flow * (upper_head - lower_head) / resistance
+
+
+def deterministic_link(differences: Tensor) -> Tensor:
+    """``P(first wins)``: 1 where the difference is positive, 0 where negative, 1/2 at a tie."""
+    return 0.5 * (1.0 + differences.sign())
+
+
+class DuelingChoiceJudge(LogisticJudge):
+    r"""Tells values of ``f`` without noise, and decides duels by ``f_c`` ([Xu2020], Sec. 2).
+
+    ``P(first wins) = sigma(f_c(x) - f_c(x'))``; so a constant added to ``f_c`` changes no
+    answer. Where the deterministic link ties, a fair coin decides.
+    """
+
+    problem: FidelityProblem
+
+    def __init__(
+        self,
+        problem: FidelityProblem,
+        seed: int = 0,
+        link: Callable[[Tensor], Tensor] = deterministic_link,
+    ) -> None:
+        r"""Set what is told.
+
+        Args:
+            problem: The problem with the two fidelities.
+            seed: The seed of the answers.
+            link: The link ``sigma``, elementwise in the difference of low fidelities.
+        """
+        super().__init__(problem, seed, link, value_noise=0.0)
+
+    def _compared(self, query: Query) -> Tensor:
+        return self.problem.low_fidelity(query.items.to(self.problem.bounds))
+
+
+class FidelityFacts(NamedTuple):
+    """What is known of the two fidelities ``f`` and ``f_c`` over the box.
+
+    Attributes:
+        least: The smallest ``f``.
+        most: The largest ``f``.
+        low_most: The largest ``f_c``.
+        low_at_best: ``f_c(x*)`` where ``f`` is largest.
+    """
+
+    least: float
+    most: float
+    low_most: float
+    low_at_best: float
+
+    @property
+    def zeta(self) -> float:
+        """The bias ``f(x*) - f_c(x*)`` of [Xu2020]; a constant added to ``f_c`` changes it."""
+        return self.most - self.low_at_best
+
+    @property
+    def tight_zeta(self) -> float:
+        """``f_c* - f_c(x*)``, which suffices for the best item to pass the filter."""
+        return self.low_most - self.low_at_best
+
+
+# Where f is smallest and where f_c is largest.
+_EXTREMES = {
+    CurrinExp: ((0.0, 1.0), (0.23575291994755336, 0.0)),
+    Borehole: ((0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0), Borehole._optimizers[0]),
+}
+
+
+def facts_of(problem: CurrinExp | Borehole) -> FidelityFacts:
+    """What is known of the fidelities of a problem."""
+    worst, low_best = _EXTREMES[type(problem)]
+    items = torch.tensor([worst, problem._optimizers[0], low_best], dtype=torch.double)
+    high, low = problem(items).tolist(), problem.low_fidelity(items).tolist()
+    return FidelityFacts(high[0], high[1], low[2], low[1])
 
 
 NUM_OPPONENTS = 2**13
@@ -128,9 +295,8 @@ class BordaFunction:
             ItemError: If the opponents are no items of the problem.
             UnsupportedError: If there are none.
         """
-        problem = judge.comparison
         if opponents is None:
-            opponents = uniform_items(problem, num_opponents, seed)
+            opponents = uniform_items(judge.problem, num_opponents, seed)
         if opponents.dim() != 2 or len(opponents) == 0:
             raise UnsupportedError(
                 "opponents must be a non-empty m x d tensor of items, got shape "
@@ -138,14 +304,11 @@ class BordaFunction:
             )
         self.judge = judge
         self.opponents = opponents
-        is_table = opponents is problem.choices  # where an item may be listed twice
-        values = problem.utilities if is_table else problem(opponents)
-        self._sorted: Tensor = values.detach().sort().values
-        try:
-            highest = problem.optimal_value
-        except NotImplementedError:
-            highest = float(self._sorted[-1])
-        self.best = float(self.scores(self._sorted.new_tensor(highest)))
+        self._sorted: Tensor = judge.problem.low_fidelity(opponents).sort().values
+        highest = self._sorted[-1]
+        if judge.problem.choices is None and isinstance(judge.problem, CurrinExp | Borehole):
+            highest = highest.new_tensor(facts_of(judge.problem).low_most)
+        self.best = float(self.scores(highest))
 
     def __call__(self, items: Tensor) -> Tensor:
         r"""The Borda function.
@@ -159,7 +322,7 @@ class BordaFunction:
         Raises:
             ItemError: If these are no items of the problem; names the first such row.
         """
-        return self.scores(self.judge.comparison(items))
+        return self.scores(self.judge.problem.low_fidelity(items))
 
     def scores(self, values: Tensor) -> Tensor:
         r"""The Borda function of items by what they are compared by.
@@ -170,8 +333,8 @@ class BordaFunction:
         Returns:
             ``...``-dim probabilities, of the dtype of the values.
         """
-        link, against = self.judge.link, self._sorted.to(values)
-        if link.kind == "deterministic":
+        link, against = self.judge.likelihood, self._sorted.to(values)
+        if link is deterministic_link:
             # Opponents below count 1 and ties 1/2.
             flat = values.detach().contiguous()
             below = torch.searchsorted(against, flat, side="left")

@@ -1,6 +1,8 @@
-r"""The seven test functions of [Xu2024], Table 2, in units of their standard deviation.
+r"""The test functions of [Xu2024], Table 2, and the positive Ackley function of [Kayal2025].
 
 References:
+.. [Kayal2025] A. Kayal, S. Vakili, L. Toni, D. Shiu, A. Bernacchia. Bayesian Optimization
+    from Human Feedback: Near-Optimal Regret Bounds. ICML 2025.
 .. [Xu2024] W. Xu, W. Wang, Y. Jiang, B. Svetozarevic, C. N. Jones. Principled
     Preferential Bayesian Optimization. ICML 2024.
 .. [Surjanovic2013] S. Surjanovic, D. Bingham. Virtual Library of Simulation Experiments:
@@ -20,8 +22,8 @@ from botorch.test_functions.synthetic import SyntheticTestFunction
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.problems.base import product_grid
-from botorch_pref.problems.synthetic import SyntheticProblem
+from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.problems.synthetic import Ackley, SyntheticProblem
 
 # Where the derivative of log |sin| is that of the norm over pi, in either coordinate.
 CROSS_IN_TRAY_BEST: list[tuple[float, ...]] = list(
@@ -29,6 +31,33 @@ CROSS_IN_TRAY_BEST: list[tuple[float, ...]] = list(
 )
 LEVY13_BEST: list[tuple[float, ...]] = [(1.0, 1.0)]
 _BOTH = [0, 1]  # of the coordinates
+
+
+def product_grid(bounds: Sequence[tuple[float, float]], per_side: int) -> Tensor:
+    """A ``per_side^d x d``-dim product of even steps on every side; the last changes fastest."""
+    if per_side < 2:
+        raise SearchSpaceError(f"a grid needs at least 2 points on a side, got {per_side}.")
+    sides = [torch.linspace(*side, per_side, dtype=torch.double) for side in bounds]
+    return torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1).flatten(end_dim=-2)
+
+
+class PositiveAckley(PreferenceProblem):
+    r"""Ackley's function to be maximised, on 100 even steps of [-5, 5] ([Kayal2025], Sec. 5).
+
+    Its largest and its smallest utility differ by 3. The choices next to -4.5975 and 4.5975 are
+    best.
+    """
+
+    name = "ackley"
+
+    def __init__(self) -> None:
+        usual = Ackley(num_choices=100, unit_cube=False)
+        super().__init__(bounds=usual._bounds, choices=usual.choices)
+        self.usual = usual
+        self._scale = 3.0 / float(usual.utilities.max() - usual.utilities.min())
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return -self._scale * self.usual(X)
 
 
 class CrossInTray(SyntheticTestFunction):

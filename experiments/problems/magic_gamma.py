@@ -19,16 +19,15 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.problems.base import product_grid
-from botorch_pref.problems.fidelities import FidelityProblem, Zeta
 from botorch_pref.randomness import derive_seed
+from experiments.problems.fidelities import FidelityProblem
+from experiments.problems.functions import product_grid
 
 _EXPONENTS = ((-3.0, 1.0), (-1.0, 5.0))  # of 10: bandwidth, and soft margin
 _NUM_FEATURES = 10
 _MAX_ITERATIONS = 10**6  # of the solver, which are reached where the soft margin is large
 _CLASSES = {"g": 1, "h": 0}  # gamma rays and hadrons
 _RAW_FILE = Path("data", "balanced", "raw", "magic.dat")
-_ZETA = 0.15  # of the paper's experiments on real data
 
 
 class SplitSizes(NamedTuple):
@@ -79,7 +78,6 @@ class MagicGammaSVM(FidelityProblem):
     name = "magicgammasvm"
     _bounds = [(0.0, 1.0)] * 2
     _optimal_value = 1.0
-    _low_optimal_value = 1.0
 
     def __init__(
         self,
@@ -108,21 +106,6 @@ class MagicGammaSVM(FidelityProblem):
         table = _read(_packaged() if path is None else Path(path))
         self._split = _split(table, self.sizes, seed)
         self._accuracies: dict[tuple[int, float, float], float] = {}
-
-    def zeta(self, convention: Zeta = "paper") -> float:
-        r"""The bias of comparisons.
-
-        Args:
-            convention: ``"paper"`` for the 0.15 of the experiments of [Xu2020], which is large
-                on purpose; the others as for the base class, over a grid of choices only.
-
-        Returns:
-            The bias, in units of the accuracy.
-
-        Raises:
-            UnsupportedError: If there is no such convention, or no grid of choices.
-        """
-        return _ZETA if convention == "paper" else super().zeta(convention)
 
     def parameters_of(self, items: Tensor) -> tuple[Tensor, Tensor]:
         r"""The hyperparameters of items.

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink, PreferenceProblem
+from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner.run import build_strategy
 from botorch_pref.strategies import COBOL, Strategy
 from experiments.cobol.runs import PinpointCOBOL
@@ -27,7 +27,13 @@ from experiments.defaults.loop import FUNCTIONS, SPREAD, StandardisedProblem
 from experiments.papers import experiments
 from experiments.pf_ts.cost import by_cost, cost_name, markers
 from experiments.pop_bo.runs import regret_slope
-from experiments.problems import BordaFunction, ExpertBenchmark, GPSample
+from experiments.problems import (
+    BordaFunction,
+    CurrinExp,
+    DuelingChoiceJudge,
+    ExpertBenchmark,
+    GPSample,
+)
 from experiments.report import claims_table, report, summary
 
 ALL = experiments()
@@ -319,8 +325,7 @@ def test_the_oracle_measures_where_the_filter_would_end() -> None:
         query = strategy.ask()
         asked.append(query.items)
         strategy.tell(query, float(problem(query.items)))
-    judge = DuelingChoiceJudge(problem, link=DuelLink("deterministic"))
-    borda = BordaFunction(judge, seed=7)
+    borda = BordaFunction(DuelingChoiceJudge(problem), seed=7)
     scores = borda(torch.stack(asked))
     assert (scores[3:] >= borda.best - 0.007).all()
 

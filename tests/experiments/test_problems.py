@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from scipy.optimize import minimize
 from scipy.stats import chi2, kstest, multivariate_normal
 from torch import Tensor
 
-from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink, SyntheticExpert
-from botorch_pref.queries import Evaluate, Label
+from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
+from botorch_pref.likelihoods import LogitLikelihood
+from botorch_pref.problems import ItemError, SyntheticExpert
+from botorch_pref.queries import Choice, Duel, Evaluate, Label
 from experiments.problems import (
     EXPERT_BENCHMARKS,
     STANDARDISED_FUNCTIONS,
@@ -29,19 +31,25 @@ from experiments.problems import (
     BordaFunction,
     Borehole,
     CrossInTray,
+    CurrinExp,
     DigitsTuning,
+    DuelingChoiceJudge,
     ExpertBenchmark,
     GPSample,
     Levy13,
     MagicGammaSVM,
     MVNExpert,
+    PositiveAckley,
     Ratings,
     SplitSizes,
     StandardisedFunction,
     TimeVaryingExpert,
     belief_mean,
+    deterministic_link,
     tuning,
 )
+from experiments.problems.fidelities import facts_of
+from experiments.problems.functions import product_grid
 from tests._reference.table2 import TABLE2
 
 
@@ -127,6 +135,17 @@ def test_samples_interpolate_their_knots(dim: int, lengthscale: float) -> None:
     assert -min(end.fun for end in ends) <= problem.optimal_value + 1e-6
 
 
+def test_positive_ackley() -> None:
+    problem = PositiveAckley()
+    x = problem.choices[:, 0]
+    raw = 20.0 + math.e - 20.0 * (-0.2 * x.abs()).exp() - (2.0 * math.pi * x).cos().exp()
+    expected = 3.0 * raw / (raw.max() - raw.min())
+    assert torch.allclose(problem.utilities, expected, atol=1e-12)
+    best = (problem.utilities == problem.optimal_value).nonzero().flatten()
+    assert best.tolist() == [4, 95]  # tied to the last bit
+    assert x[best].tolist() == pytest.approx([-4.59596, 4.59596], abs=1e-5)
+
+
 # ------------------------------------------------------------------ experts
 
 # The mean probability of a uniform item, by the true and by the authors' range.
@@ -174,12 +193,10 @@ def test_an_expert_learns_from_the_values_told_before() -> None:
     problem, item = ExpertBenchmark("ackley4"), torch.full((4,), 0.5, dtype=torch.double)
     expert = TimeVaryingExpert(problem, lambda n: float(n), initial_evaluations=3)
     for t in range(1, 10):
-        assert expert.num_evaluations() == 3 + sum(step < t for step in (2, 3, 7))
         expert(Label(0, item), t)
+        assert expert.accuracy == 3 + sum(step < t for step in (2, 3, 7))
         if t in (2, 3, 7):
             expert(Evaluate(0, item), t)
-    fixed = SyntheticExpert(problem, 5.0)
-    assert float(expert.probability(item, 4)) == float(fixed.probability(item))
     rising, printed = AccuracySchedule(0.1), AccuracySchedule(0.1, form="printed")
     assert rising(3) == pytest.approx(2.0 * (1.0 - math.exp(-0.3)))
     assert printed(3) == pytest.approx(2.0 * (1.0 - math.exp(-0.1 / 3.0)))
@@ -189,23 +206,97 @@ def test_an_expert_learns_from_the_values_told_before() -> None:
 # ------------------------------------------------------------------ duels and values
 
 
+def currin(x: float, y: float) -> float:
+    factor = 1.0 if y <= 0.0 else 1.0 - math.exp(-1.0 / (2.0 * y))
+    above = 2300 * x**3 + 1900 * x**2 + 2092 * x + 60
+    return factor * above / (100 * x**3 + 500 * x**2 + 4 * x + 20)
+
+
+def currin_low(x: float, y: float) -> float:
+    corners = itertools.product((x + 0.05, x - 0.05), (y + 0.05, max(0.0, y - 0.05)))
+    return sum(currin(*corner) for corner in corners) / 4.0
+
+
+def test_currin() -> None:
+    items, problem, unit = uniform(50, 2), CurrinExp(), CurrinExp(unit_range=True)
+    items[::5, 1] = 0.0
+    items[1::5] *= 0.05
+    high = [currin(*item) for item in items.tolist()]
+    low = [currin_low(*item) for item in items.tolist()]
+    assert problem(items).tolist() == pytest.approx(high, rel=1e-13)
+    assert problem.low_fidelity(items).tolist() == pytest.approx(low, rel=1e-13)
+    facts, grid = facts_of(problem), product_grid([(0.0, 1.0)] * 2, 401)
+    assert facts.least <= problem(grid).min()
+    assert problem(grid).max() <= facts.most == problem.optimal_value
+    assert problem.low_fidelity(grid).max() <= facts.low_most
+    assert (facts.zeta, facts.tight_zeta) == pytest.approx((0.252086, 0.0360), abs=5e-5)
+    width = facts.most - facts.least
+    assert torch.allclose(unit(items), problem(items) / width, rtol=1e-14)
+    assert torch.allclose(unit.low_fidelity(items), problem.low_fidelity(items) / width, rtol=1e-14)
+    assert facts_of(unit).most - facts_of(unit).least == pytest.approx(1.0, abs=1e-14)
+    with pytest.raises(ItemError, match=r"Row \[1\]"):
+        problem.low_fidelity(torch.tensor([[0.5, 0.5], [0.5, 1.5]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.double])
+def test_gradients_of_currin_at_the_edge(dtype: torch.dtype) -> None:
+    problem = CurrinExp()
+    edge = [[0.2, 0.0], [0.2, 1e-30], [0.3, 1e-3], [0.3, 0.01], [0.0, 0.05], [1.0, 1.0]]
+    items = torch.tensor(edge, dtype=dtype, requires_grad=True)
+    for values in (problem(items), problem.low_fidelity(items)):
+        assert values.dtype == dtype
+        (gradient,) = torch.autograd.grad(values.sum(), items)
+        assert gradient.isfinite().all()
+        assert (gradient[0] != 0.0).any()
+
+
 def test_borehole() -> None:
     water = Borehole()
     items = torch.tensor([[0.5] * 8, [0.0] * 8, [1.0] * 8], dtype=torch.double)
     assert water(items).tolist() == pytest.approx([70.87291264, 20.01478331, 145.68027004])
     low = water.low_fidelity(items).tolist()
     assert low == pytest.approx([56.39871926, 15.92724795, 115.92816563])
-    assert water.facts().utility_range == pytest.approx((7.8196763288, 309.5755876604))
-    assert water.zeta("paper") == pytest.approx(63.224, abs=1e-4)
-    assert water.zeta("tight") == 0.0
+    facts = facts_of(water)
+    assert (facts.least, facts.most) == pytest.approx((7.8196763288, 309.5755876604))
+    assert facts.zeta == pytest.approx(63.224, abs=1e-4)
+    assert facts.tight_zeta == 0.0
     values = water(uniform(20_000, 8))
-    assert water.facts().utility_range[0] <= values.min()
-    assert values.max() <= water.optimal_value
+    assert facts.least <= values.min()
+    assert values.max() <= water.optimal_value == facts.most
+
+
+class ShiftedCurrin(CurrinExp):
+    def _low_fidelity(self, items: Tensor) -> Tensor:
+        return super()._low_fidelity(items) + 1000.0
+
+
+@pytest.mark.parametrize("link", [deterministic_link, LogitLikelihood(0.5)])
+def test_duels_are_of_the_low_fidelity_and_values_of_the_high(link: Any) -> None:
+    problem = CurrinExp()
+    judges = [DuelingChoiceJudge(one, 2, link) for one in (problem, ShiftedCurrin())]
+    duels = [Duel(number, pair) for number, pair in enumerate(uniform(300, 2).view(150, 2, 2))]
+    answers, shifted = ([judge(duel, duel.id) for duel in duels] for judge in judges)
+    assert answers == shifted  # a constant changes no duel
+    low = problem.low_fidelity(torch.stack([duel.items for duel in duels]))
+    if link is deterministic_link:
+        assert answers == (low[:, 0] > low[:, 1]).double().tolist()
+    expected = link(low[:, 0] - low[:, 1]).tolist()
+    assert [judges[0].probability(duel) for duel in duels] == pytest.approx(expected, rel=1e-12)
+    item = duels[0].items[0]
+    assert judges[0](Evaluate(0, item), 0) == float(problem(item))
+    ties = [judges[0](torch.stack([item, item]), t) for t in range(900)]
+    assert abs(sum(ties) / 900 - 0.5) < 4.0 * 0.5 / 900**0.5
+    choices = torch.tensor([[13.0 / 60.0, 0.0], [0.235753, 0.0]], dtype=torch.double)
+    assert DuelingChoiceJudge(CurrinExp(choices=choices))((0, 1), 0) == 0.0
+    if link is deterministic_link:
+        with pytest.raises(UnsupportedError, match="logistic link only"):
+            judges[0](Choice(0, torch.stack([item] * 3)), 0)
 
 
 @pytest.mark.parametrize("kind", ["deterministic", "logistic"])
-def test_the_borda_function_is_the_mean_of_duels(kind: Any) -> None:
-    judge = DuelingChoiceJudge(CurrinExp(), 11, DuelLink(kind))
+def test_the_borda_function_is_the_mean_of_duels(kind: str) -> None:
+    link = deterministic_link if kind == "deterministic" else LogitLikelihood()
+    judge = DuelingChoiceJudge(CurrinExp(), 11, link)
     function = BordaFunction(judge, num_opponents=2**10)
     items = torch.tensor([[0.5, 0.5], [1.0, 1.0], [0.216667, 0.0]], dtype=torch.double)
     known = {"logistic": [0.5189, 0.1299, 0.9676], "deterministic": [0.5463, 0.0429, 0.9985]}

@@ -75,7 +75,7 @@ def test_repeated_measurements_go_by_index() -> None:
     once = torch.tensor([counts[name] == 1 for name in problem.names])
     assert torch.equal(problem(problem.choices[once]), problem.utilities[once])
     row = problem.names.index("Au-1.0")
-    with pytest.raises(ItemError, match=r"Au-1\.0, row \[1\] of X, was measured more"):
+    with pytest.raises(ItemError, match=r"choice \d+, row \[1\] of X, was measured more"):
         problem(problem.choices[[0, row]])
     indices = torch.arange(63)
     assert torch.equal(problem.utility(indices), problem.utilities)

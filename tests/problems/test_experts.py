@@ -113,20 +113,20 @@ def test_choices() -> None:
 
 def test_bad_items_and_queries() -> None:
     expert = SyntheticExpert(PROBLEM)
-    with pytest.raises(ItemError, match=r"`items` to have shape .* x 3`, got \(4, 2\)"):
+    with pytest.raises(ItemError, match=r"`X` to have shape .* x 3`, got \(4, 2\)"):
         expert.probability(torch.zeros(4, 2))
-    with pytest.raises(ItemError, match=r"`items` to be within the bounds.*\n?.*Row \[1\]"):
+    with pytest.raises(ItemError, match=r"`X` to be within the bounds.*\n?.*Row \[1\]"):
         expert.probability(torch.tensor([[0.5, 0.5, 0.5], [0.5, 1.5, 0.5]]))
     with pytest.raises(ItemError, match="within the bounds"):
         expert(Label(0, torch.full((3,), 3.0)), 1)
-    with pytest.raises(UnsupportedError, match="labels and evaluations, not Choice"):
+    with pytest.raises(UnsupportedError, match="answers no choice"):
         expert(Choice(0, torch.zeros(2, 3)), 1)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"accuracy": math.nan}, UnsupportedError, "accuracy must be a finite"),
+        ({"accuracy": math.nan}, UnsupportedError, "accuracy must be finite"),
         ({"rho_range": (1.0, 0.0)}, SearchSpaceError, "rho_range must be a lower"),
         ({"rho_range": "authors"}, SearchSpaceError, "rho_range must be a lower"),
         ({"rho_range": (14.0, 15.0)}, SearchSpaceError, "rho_range must start below"),

@@ -1,18 +1,11 @@
-import math
-import pickle
-
 import pytest
 import torch
-from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.problems import (
     Ackley,
     Catalyst,
-    CurrinExp,
-    DuelingChoiceJudge,
-    DuelLink,
     ItemError,
     LogisticJudge,
 )
@@ -179,123 +172,3 @@ def test_favourites_have_the_right_frequencies(with_indices: bool) -> None:
     share = torch.stack([(answers == r).double().mean() for r in range(4)])
     assert ((share - expected).abs() < 4.0 * (expected * (1.0 - expected) / runs).sqrt()).all()
     assert share.sum() == 1.0
-
-
-# How a difference decides a duel.
-
-LINKS = [DuelLink(), *(DuelLink("logistic", scale) for scale in (0.5, 3.0))]
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_the_second_wins_where_the_first_loses(link: DuelLink) -> None:
-    differences = torch.linspace(-9.0, 9.0, 101, dtype=torch.double)
-    differences[50] = 0.0
-    probabilities = link(differences)
-    assert torch.allclose(probabilities + link(-differences), torch.ones(101).double(), atol=1e-15)
-    assert probabilities[50] == 0.5
-    assert (probabilities.diff() >= 0.0).all()
-    assert probabilities.aminmax()[0] >= 0.0
-    assert probabilities.aminmax()[1] <= 1.0
-
-
-def test_links_by_hand() -> None:
-    difference = torch.tensor([-0.3, 0.0, 0.7], dtype=torch.double)
-    assert DuelLink()(difference).tolist() == [0.0, 0.5, 1.0]
-    expected = [1.0 / (1.0 + math.exp(-value / 2.0)) for value in difference.tolist()]
-    assert DuelLink("logistic", 2.0)(difference).tolist() == pytest.approx(expected)
-    with pytest.raises(UnsupportedError, match="kind must be"):
-        DuelLink("cauchit")  # type: ignore[arg-type]
-    with pytest.raises(SearchSpaceError, match="scale must be positive"):
-        DuelLink("logistic", 0.0)
-
-
-# Cheap duels and expensive values.
-
-
-class Changed(CurrinExp):
-    """CurrinExp with a changed low fidelity."""
-
-    shift: float = 0.0
-    power: float = 1.0
-
-    def _low_fidelity(self, items: Tensor) -> Tensor:
-        return super()._low_fidelity(items).pow(self.power) + self.shift
-
-
-def duels(number: int) -> list[Duel]:
-    items = torch.rand(number, 2, 2, dtype=torch.double, generator=torch.Generator().manual_seed(5))
-    return [Duel(index, pair) for index, pair in enumerate(items)]
-
-
-def answers(judge: DuelingChoiceJudge, number: int = 150) -> list[float]:
-    return [judge(duel, t) for t, duel in enumerate(duels(number))]
-
-
-@pytest.mark.parametrize("link", LINKS[:2])
-def test_a_constant_changes_no_duel(link: DuelLink) -> None:
-    shifted = Changed()
-    shifted.shift = 1000.0
-    expected = answers(DuelingChoiceJudge(CurrinExp(), 2, link))
-    assert {*expected} == {0.0, 1.0}
-    assert answers(DuelingChoiceJudge(shifted, 2, link)) == expected
-    if link.kind != "deterministic":
-        assert answers(DuelingChoiceJudge(CurrinExp(), 3, link)) != expected
-
-
-def test_deterministic_duels_are_of_ranks_only() -> None:
-    powered = Changed()
-    powered.power = 3.0
-    expected = answers(DuelingChoiceJudge(CurrinExp(), 2))
-    assert answers(DuelingChoiceJudge(powered, 7)) == expected
-    low = CurrinExp().low_fidelity(torch.stack([duel.items for duel in duels(150)]))
-    assert expected == (low[:, 0] > low[:, 1]).double().tolist()
-
-
-def test_duels_are_of_the_low_fidelity_and_values_of_the_high() -> None:
-    problem = CurrinExp()
-    # The best items of the two fidelities: each prefers its own.
-    pair = torch.tensor([[13.0 / 60.0, 0.0], [0.235753, 0.0]], dtype=torch.double)
-    assert DuelingChoiceJudge(problem)(Duel(0, pair), 0) == 0.0
-    assert DuelingChoiceJudge(problem, unbiased=True)(Duel(0, pair), 0) == 1.0
-    assert DuelingChoiceJudge(problem)(pair, 0) == 0.0
-    for judge in (DuelingChoiceJudge(problem), DuelingChoiceJudge(problem, unbiased=True)):
-        assert judge(Evaluate(0, pair[0]), 0) == float(problem(pair[0]))
-    link = DuelLink("logistic", 0.01)
-    gap = problem.low_fidelity(pair[0]) - problem.low_fidelity(pair[1])
-    expected = float(torch.sigmoid(gap / 0.01))
-    judge = DuelingChoiceJudge(problem, link=link)
-    assert judge.probability(Duel(0, pair)) == pytest.approx(expected, rel=1e-12)
-    mean = sum(judge(pair, t) for t in range(1000)) / 1000
-    assert abs(mean - expected) < 4.0 * (expected * (1.0 - expected) / 1000) ** 0.5
-
-
-def test_ties_are_a_fair_coin() -> None:
-    judge = DuelingChoiceJudge(CurrinExp(), 1)
-    tie = Duel(0, torch.full((2, 2), 0.5, dtype=torch.double))
-    assert judge.probability(tie) == 0.5
-    tossed = [judge(tie, t) for t in range(900)]
-    assert abs(sum(tossed) / 900 - 0.5) < 4.0 * 0.5 / 900**0.5
-    assert [judge(tie, t) for t in range(50)] == tossed[:50]
-
-
-def test_choices_are_named_by_their_indices() -> None:
-    choices = torch.tensor([[13.0 / 60.0, 0.0], [0.235753, 0.0]], dtype=torch.double)
-    judge = DuelingChoiceJudge(CurrinExp(choices=choices))
-    assert judge((0, 1), 0) == judge(Duel(0, choices, (0, 1)), 0) == 0.0
-    assert judge(Duel(0, choices.flip(0), (1, 0)), 0) == 1.0
-    # A composition that was measured twice: only the index tells.
-    catalyst = Catalyst()
-    plain = DuelingChoiceJudge(catalyst)
-    assert plain.comparison is catalyst
-    best, worst = int(catalyst.utilities.argmax()), int(catalyst.utilities.argmin())
-    assert plain((best, worst), 0) == 1.0
-    query = Evaluate(0, catalyst.choices[worst], worst)
-    assert plain(query, 0) == float(catalyst.utilities.min())
-
-
-def test_dueling_choices_are_pickled_and_checked() -> None:
-    problem, item = CurrinExp(), torch.tensor([0.3, 0.4], dtype=torch.double)
-    judge = DuelingChoiceJudge(problem, 6, DuelLink("logistic"))
-    assert answers(pickle.loads(pickle.dumps(judge)), 30) == answers(judge, 30)
-    with pytest.raises(UnsupportedError, match="logistic link only"):
-        judge(Choice(0, torch.stack([item, item, item])), 0)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from botorch_pref.problems.regret import dueling_regret, scalar_regret
 from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.problems.regret import dueling_regret, scalar_regret
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import Strategy, UtilityStrategy
 from tests._reference import finite as reference

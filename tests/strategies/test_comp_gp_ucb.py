@@ -16,8 +16,8 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio.theory import sequential_deviations
+from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models import BordaGP
-from botorch_pref.problems import CurrinExp, DuelingChoiceJudge, DuelLink
 from botorch_pref.queries import Duel, Evaluate, Query
 from botorch_pref.strategies import CompGPUCB
 from botorch_pref.strategies.base import Answered
@@ -31,6 +31,7 @@ from botorch_pref.strategies.comp_gp_ucb import (
     phase1_regret_bound,
 )
 from experiments.baselines import GPUCB, MFGPUCB
+from experiments.problems import CurrinExp, DuelingChoiceJudge
 from tests.contracts.strategy import stored
 from tests.models.common import rand
 from tests.strategies import budget
@@ -693,7 +694,7 @@ def test_duels_of_one_item_narrow_the_width_around_it() -> None:
 
 def test_phase_1_ends_within_the_bound() -> None:
     """``f_r* - f_r(x) <= 2 gamma`` leaves ``f* - f(x)`` at most the bound (Proposition 1)."""
-    values, link = torch.linspace(0.0, 4.0, 201, dtype=torch.float64), DuelLink("logistic", 1.3)
+    values, link = torch.linspace(0.0, 4.0, 201, dtype=torch.float64), LogitLikelihood(1.0 / 1.3)
     borda = link(values.unsqueeze(-1) - values).mean(dim=-1)
     win = float(link(values[-1]))  # the link is least steep there, by 1 / L_1
     l1 = 1.3 / (win * (1.0 - win))
