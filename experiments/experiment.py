@@ -173,7 +173,7 @@ class RegretExperiment(Experiment):
         tail: Over how many of the last duels the final regret is averaged.
         ridge: ``rho = lambda kappa`` of every strategy, and the scalar baseline's ridge.
         regularizer: The penalty of the predictors; see
-            :class:`~botorch_pref.inference.finite.FiniteEngine`.
+            :class:`~botorch_pref.inference.finite.FinitePosterior`.
         fixed_models: Whether the strategies take a ridge and a penalty.
     """
 

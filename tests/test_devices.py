@@ -29,7 +29,7 @@ from botorch_pref.acquisition import (
     PairVariance,
 )
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.inference.finite import FiniteEngine
+from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.models import (
     BordaGP,
     LaplaceMarginalLogLikelihood,
@@ -178,15 +178,14 @@ def test_likelihood_ratio_bounds(device: torch.device) -> None:
         same(found, wanted)
 
 
-def test_the_exact_engine(device: torch.device) -> None:
+def test_the_posterior_of_finitely_many_items(device: torch.device) -> None:
     X, comparisons = items_and_comparisons()
 
     def posterior(device: torch.device) -> list[Tensor]:
         kernel = default_covar_module(2, torch.Size()).to(X).base_kernel
-        engine = FiniteEngine(kernel(X).to_dense().detach().to(device), penalty=0.1)
-        for pair in comparisons.to(device):
-            engine.append(pair, torch.ones((), dtype=torch.float64, device=device))
-        found = engine.posterior()
+        found = FinitePosterior(kernel(X).to_dense().detach().to(device), penalty=0.1)
+        for pair in comparisons.tolist():
+            found.append(pair, 1.0)
         return [found.mean, found.covariance]
 
     for found, wanted in zip(posterior(device), posterior(CPU), strict=True):

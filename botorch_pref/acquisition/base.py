@@ -13,7 +13,7 @@ from torch.nn import Module
 
 from botorch_pref.data.checks import finite, is_positive, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.posterior import LaplacePosterior
+from botorch_pref.inference.laplace import LaplacePosterior
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood, known_link
 

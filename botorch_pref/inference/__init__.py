@@ -1,17 +1,20 @@
 r"""Laplace inference over blocks of observations: functions of tensors that know no model."""
 
 from botorch_pref.data.blocks import Block
-from botorch_pref.inference.evidence import log_evidence
-from botorch_pref.inference.incidence import Incidence
 from botorch_pref.inference.inducing import (
     InducingSystem,
     ItemKernel,
     evidence_by_inducing_items,
     posterior_by_inducing_items,
 )
-from botorch_pref.inference.mode import LaplaceMode, find_mode
-from botorch_pref.inference.observations import Observations
-from botorch_pref.inference.posterior import LaplacePosterior, laplace_posterior
+from botorch_pref.inference.laplace import (
+    LaplaceMode,
+    LaplacePosterior,
+    find_mode,
+    laplace_posterior,
+    log_evidence,
+)
+from botorch_pref.inference.observations import Incidence, Observations
 from botorch_pref.inference.systems import (
     DualSystem,
     ExactSystem,

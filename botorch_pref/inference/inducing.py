@@ -42,11 +42,21 @@ from torch.autograd import Function
 from torch.linalg import solve_triangular
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.inference.evidence import log_evidence, refuse_second_derivatives
-from botorch_pref.inference.incidence import Incidence, scaled_sum
-from botorch_pref.inference.mode import LaplaceMode, find_mode_and_state
-from botorch_pref.inference.observations import Curvature, Observations, as_curvature
-from botorch_pref.inference.posterior import LaplacePosterior, laplace_posterior
+from botorch_pref.inference.laplace import (
+    LaplaceMode,
+    LaplacePosterior,
+    find_mode,
+    laplace_posterior,
+    log_evidence,
+    refuse_second_derivatives,
+)
+from botorch_pref.inference.observations import (
+    Curvature,
+    Incidence,
+    Observations,
+    as_curvature,
+    scaled_sum,
+)
 from botorch_pref.inference.systems import Factor, NewtonState, System, solve_vector
 
 _KEPT_ENTRIES = 2**24  # of a covariance of all items that is kept: 128 MiB in double precision
@@ -254,8 +264,8 @@ class InducingSystem(System):
         if self._is_stored or self.observations.num_rows <= _FEW_ROWS:
             return self.covariance.new_zeros(len(self.covariance))
         part = self._part()
-        mode, state = find_mode_and_state(part)
-        hessian = part.factor_at(state).hessian() * _SUBSAMPLE
+        mode = find_mode(part)
+        hessian = part.factor_at(mode.state).hessian() * _SUBSAMPLE
         hessian.diagonal().sub_(_SUBSAMPLE - 1)
         self._held = torch.linalg.cholesky_ex(hessian).L
         return mode.weights
@@ -392,16 +402,16 @@ def posterior_by_inducing_items(
     with torch.no_grad():
         if variance_weight is not None:
             system.tighten()
-        mode, state = find_mode_and_state(system, start=start)
+        mode = find_mode(system, start=start)
         if variance_weight is None:
-            factor = system.factor_at(state)
+            factor = system.factor_at(mode.state)
             # A search that ends early leaves a step by the Hessian that covariances need anyway.
-            move = torch.where(mode.converged, factor.solve(state.gradient), 0.0)
+            move = torch.where(mode.converged, factor.solve(mode.state.gradient), 0.0)
             mode = mode._replace(weights=mode.weights + move)
         else:
             factor = system.factor(variance_weight)
         system.forget()
-        return LaplacePosterior(system, mode.weights, factor.gamma(), mode)
+        return LaplacePosterior(system, mode.weights, factor.gamma(), mode, factor)
 
 
 @log_evidence.register
@@ -410,8 +420,8 @@ def evidence_by_inducing_items(
 ) -> tuple[Tensor, LaplaceMode]:
     """See :func:`~botorch_pref.inference.log_evidence` and the formulas of this module."""
     system.tighten()
-    mode, state = find_mode_and_state(system, start=start)
-    value: Tensor = _Evidence.apply(system, state, *_inputs_of(system))
+    mode = find_mode(system, start=start)
+    value: Tensor = _Evidence.apply(system, mode.state, *_inputs_of(system))
     system.forget()
     return value, mode
 

@@ -17,23 +17,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 from torch import Size, Tensor
 from torch.linalg import solve_triangular
 
-from botorch_pref.inference.incidence import IdentityIncidence, Incidence, broadcast
 from botorch_pref.inference.observations import (
     BlockCurvature,
     Curvature,
+    IdentityIncidence,
+    Incidence,
     Marginals,
     Observations,
     as_curvature,
+    broadcast,
 )
 
 _SMALL = 64  # roots of the rounding unit
-_SLOW = 0.1  # the share of its distance that a step may leave before there is a new Hessian
+_LARGEST = 2**25 - 2**13  # bytes; glibc learns from no block above 32 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +50,8 @@ class NewtonState:
         gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
         distance: ``...``-dim size of the gradient, in the system's own measure.
         cholesky: ``... x r x r``-dim factor of the Hessian, or of one near by, if known.
-        is_slow: ``...``-dim booleans: whether steps by a former Hessian have become slow, so that
-            a new one is due; ``None`` if every step has its own.
+        is_slow: Whether steps by a former Hessian have become slow, so that a new one is due;
+            ``None`` if every step has its own.
     """
 
     latent: Tensor
@@ -124,18 +126,14 @@ class ExactSystem(System):
 
     Attributes:
         incidence: The map ``G`` from the system's coordinates to the latent values.
-        shares_hessians: Whether a step may go by a former Hessian while that serves, which saves
-            factorisations from a start close to the mode.
     """
 
     incidence: Incidence | IdentityIncidence
-    shares_hessians = False
     _scale: Tensor  # of the gradient, in this search
-    _last: tuple[DualFactor | PrimalFactor, Tensor] | None = None  # and the distance of its step
 
     def begin(self, start: Tensor | None) -> Tensor:
         """See the base class."""
-        self._scale, self._last = self.gradient_scale(), None
+        self._scale = self.gradient_scale()
         zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
         if start is None:
             return zero
@@ -150,19 +148,7 @@ class ExactSystem(System):
         score, curvature = self.observations.derivatives(latent)
         gradient = self.gradient(score, z)
         distance = gradient.abs().amax(-1) / self._scale
-        slow = None if self._last is None else distance > _SLOW * self._last[1]
-        return NewtonState(latent, score, objective, curvature, gradient, distance, is_slow=slow)
-
-    def forget(self) -> None:
-        """Drop the former Hessian."""
-        self.shares_hessians, self._last = False, None
-
-    def step_factor(self, state: NewtonState, slow: bool) -> DualFactor | PrimalFactor:
-        """The factored Hessian that a step is taken by."""
-        last = self._last
-        factor = self.factor(state.curvature) if last is None or slow else last[0]
-        self._last = (factor, state.distance) if self.shares_hessians else None
-        return factor
+        return NewtonState(latent, score, objective, curvature, gradient, distance)
 
     def is_small(self, state: NewtonState, z: Tensor) -> Tensor:
         """See the base class; ``z`` is one of the two terms."""
@@ -195,7 +181,7 @@ class ExactSystem(System):
         """The size of the terms whose difference :meth:`gradient` is, one an element."""
 
     @abstractmethod
-    def factor(self, curvature: Tensor | Curvature) -> DualFactor | PrimalFactor:
+    def factor(self, curvature: Tensor | Curvature) -> ExactFactor:
         """See the base class."""
 
 
@@ -237,7 +223,7 @@ class DualSystem(ExactSystem):
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        direction = self.step_factor(state, slow).solve_adjoint(state.gradient)
+        direction = self.factor(state.curvature).solve_adjoint(state.gradient)
         return direction, (state.gradient * self.latent(direction)).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> DualFactor:
@@ -288,7 +274,7 @@ class PrimalSystem(ExactSystem):
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        direction = solve_vector(self.step_factor(state, slow).cholesky, state.gradient)
+        direction = solve_vector(self.factor(state.curvature).cholesky, state.gradient)
         return direction, (state.gradient * direction).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> PrimalFactor:
@@ -370,7 +356,25 @@ class Factor(ABC):
         """``Gamma: ... x s x s``."""
 
 
-class DualFactor(Factor):
+class ExactFactor(Factor):
+    """That of an :class:`ExactSystem`."""
+
+    curvature: Curvature
+
+    @abstractmethod
+    def solve_adjoint(self, x: Tensor) -> Tensor:
+        """``t: ... x M`` with ``(I + W P) t = x``."""
+
+    @abstractmethod
+    def marginals(self, gamma: Tensor) -> Marginals:
+        """Posterior variances of the latent values, or covariances within an observation."""
+
+    def solve_noisy(self, latent: Tensor, noise: Tensor) -> Tensor:
+        """``t: ... x M`` with ``(I + W P) t = W h + S e`` for latent values and noise."""
+        return self.solve_adjoint(self.curvature.apply(latent) + self.curvature.root(noise))
+
+
+class DualFactor(ExactFactor):
     """Cholesky of ``B = I + S^T P S``."""
 
     def __init__(self, covariance: Tensor, curvature: Curvature) -> None:
@@ -386,12 +390,12 @@ class DualFactor(Factor):
         return self.curvature.unscale(torch.cholesky_inverse(self.cholesky))
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
-        """``t: ... x M`` with ``(I + W P) t = x``."""
+        """See the base class."""
         right = self.curvature.root_adjoint(matvec(self.covariance, x))
         return x - self.curvature.root(solve_vector(self.cholesky, right))
 
     def marginals(self, gamma: Tensor) -> Marginals:
-        """Posterior variances of the latent values, or covariances within an observation."""
+        """See the base class."""
         curvature = self.curvature
         if isinstance(curvature, BlockCurvature):  # whose blocks may be singular
             right = curvature.adjoint_rows(self.covariance)
@@ -403,7 +407,7 @@ class DualFactor(Factor):
         return (1.0 - gamma.diagonal(dim1=-2, dim2=-1) / weight) / weight
 
 
-class PrimalFactor(Factor):
+class PrimalFactor(ExactFactor):
     """Cholesky of ``I + R^T L_W R``."""
 
     def __init__(self, system: PrimalSystem, curvature: Curvature) -> None:
@@ -419,12 +423,12 @@ class PrimalFactor(Factor):
         return self.laplacian - half.mT @ half
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
-        """``t: ... x M`` with ``(I + W P) t = x``."""
+        """See the base class."""
         solution = solve_vector(self.cholesky, self.system.coordinates(x))
         return x - self.curvature.apply(self.system.latent(solution))
 
     def marginals(self, gamma: Tensor) -> Marginals:
-        """Posterior variances of the latent values, or covariances within an observation."""
+        """See the base class."""
         half = self.system.incidence.columns(self._half()).mT
         return self.curvature.marginals(half, half)
 
@@ -445,3 +449,13 @@ def solve_vector(cholesky: Tensor, vector: Tensor) -> Tensor:
     # `torch.cholesky_solve` copies the factor, which takes longer than one solution.
     half = solve_triangular(cholesky, vector.unsqueeze(-1), upper=False)
     return solve_triangular(cholesky.mT, half, upper=True).squeeze(-1)
+
+
+@cache
+def keep_pages() -> None:
+    """Have glibc keep up to 64 MiB of freed memory, which halves the time of a fit.
+
+    Each evaluation of a loop needs the pages that the last one freed. glibc keeps twice the
+    largest block that it has seen freed, which is this one; nothing is written to it.
+    """
+    torch.empty(_LARGEST, dtype=torch.uint8)

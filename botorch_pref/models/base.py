@@ -23,11 +23,10 @@ from linear_operator import to_linear_operator
 from torch import Size, Tensor
 from torch.nn import Module
 
-from botorch_pref._memory import keep_pages
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.inference.laplace import LaplacePosterior, laplace_posterior
 from botorch_pref.inference.observations import Observations
-from botorch_pref.inference.posterior import LaplacePosterior, laplace_posterior
-from botorch_pref.inference.systems import System, choose_system
+from botorch_pref.inference.systems import System, choose_system, keep_pages
 from botorch_pref.kernels.evaluation import dense_covariance
 from botorch_pref.likelihoods import checked_link
 from botorch_pref.models.evidence import BatchElements, evidence_from, is_large_batch, scaled

@@ -10,7 +10,7 @@ from gpytorch import kernels
 from torch import Tensor
 from torch.autograd import Function
 
-from botorch_pref.inference.evidence import log_evidence, refuse_second_derivatives
+from botorch_pref.inference.laplace import log_evidence, refuse_second_derivatives
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System, choose_system
 from botorch_pref.kernels.evaluation import KernelFunction

@@ -37,9 +37,8 @@ from torch.nn import Module
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
-from botorch_pref.inference.inducing import InducingSystem, draw_weights
-from botorch_pref.inference.observations import as_curvature
-from botorch_pref.inference.systems import ExactSystem
+from botorch_pref.inference.inducing import draw_weights
+from botorch_pref.inference.systems import ExactFactor
 from botorch_pref.models.base import LaplaceGP
 
 NUM_FEATURES = 4096
@@ -119,19 +118,14 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
     Where inference scales the items' utilities, so are the values that enter and the weights.
     """
     items, found = model.representer()
-    side, observations = found.system, found.system.observations
+    incidence, factor = found.system.observations.incidence, found.factor
     deviation = prior.forward(items) - model.mean_module(items)  # shape: (..., n)
-    if isinstance(side, InducingSystem):
+    if not isinstance(factor, ExactFactor):
         return draw_weights(found, deviation, _normal(deviation.shape, deviation))
-    assert isinstance(side, ExactSystem)  # there are no others
-    _, curvature = observations.derivatives(found.mode.latent)
-    if (answer_free := model.variance_weight()) is not None:
-        curvature = as_curvature(answer_free)
     scaling = model.node_scaling()
-    latent = observations.incidence.apply(deviation if scaling is None else scaling * deviation)
-    noise = curvature.root(_normal(latent.shape, latent))
-    moved = side.factor(curvature).solve_adjoint(curvature.apply(latent) + noise)
-    weight = observations.incidence.adjoint(found.mode.weights - moved)
+    latent = incidence.apply(deviation if scaling is None else scaling * deviation)
+    moved = factor.solve_noisy(latent, _normal(latent.shape, latent))
+    weight = incidence.adjoint(found.mode.weights - moved)
     return weight if scaling is None else scaling * weight
 
 

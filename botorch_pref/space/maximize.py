@@ -19,8 +19,8 @@ from botorch.generation import gen_candidates_scipy
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
-from botorch_pref._memory import keep_pages
 from botorch_pref.exceptions import SearchSpaceError
+from botorch_pref.inference.systems import keep_pages
 from botorch_pref.space.parameters import Parameters
 from botorch_pref.space.polytope import Polytope
 

@@ -95,7 +95,7 @@ class DTS(UtilityStrategy):
     def _choices(self, seed: int) -> tuple[int, int]:
         posterior = self._posterior()
         generator = torch.Generator().manual_seed(seed)
-        items, answers = posterior.mean.shape[-1], posterior.curvature.shape[-1]
+        items, answers = posterior.mean.shape[-1], posterior.num_pairs
         noise = torch.randn(items + answers, generator=generator, dtype=torch.double)
         noise = noise.to(posterior.mean)
         draw = posterior.sample(noise[:items], noise[items:], 1.0)

@@ -11,14 +11,14 @@ import math
 import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import torch
 from botorch.acquisition import PosteriorMean
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.data.checks import checked_positive, is_positive
+from botorch_pref.data.checks import check_word, checked_positive, is_positive
 from botorch_pref.exceptions import (
     ComparisonDataError,
     ConfidenceWarning,
@@ -26,11 +26,10 @@ from botorch_pref.exceptions import (
     UnsupportedError,
 )
 from botorch_pref.inference.finite import (
-    FiniteEngine,
+    FinitePosterior,
     PairVarianceTable,
     Regularizer,
     argmax_with_random_ties,
-    checked_regularizer,
 )
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
@@ -349,17 +348,17 @@ class ActiveChoices:
         """Eliminate what the answers rule out, under the kernel of now, which may be a new one."""
         self.begin(setting)
         unit = self._unit_covariance()
-        engine = FiniteEngine(
+        posterior = FinitePosterior(
             unit,
             penalty=setting.penalty,
             regularizer=self.regularizer,
             likelihood=self.interval.link,
         )
         for query, answer in answered:
-            pair = torch.tensor(query.indices, device=unit.device)
-            engine.append(pair, unit.new_tensor(answer))
-            self.table.append(torch.searchsorted(self.rows, pair))
-        sigma, mean = self.table.variance.sqrt(), engine.posterior().mean
+            posterior.append(query.indices, cast(float, answer))
+            rows = torch.tensor(query.indices, device=unit.device)
+            self.table.append(torch.searchsorted(self.rows, rows))
+        sigma, mean, pairs = self.table.variance.sqrt(), posterior.mean, posterior.pairs
         if setting.full:
             self.mean = mean
         keep = self.interval.survivors(mean[self.rows], sigma, setting.beta)
@@ -368,7 +367,7 @@ class ActiveChoices:
             setting,
             max_sigma=float(sigma.max()),
             width=float(sigma[keep].max()),
-            steepness=self.interval.steepness(mean[engine.pairs[:, 0]] - mean[engine.pairs[:, 1]]),
+            steepness=self.interval.steepness(mean[pairs[:, 0]] - mean[pairs[:, 1]]),
             share=self.num_items / len(self.choices),
             num_left=self.num_items,
         )
@@ -607,7 +606,7 @@ class MRLPF(UtilityStrategy):
                 ``practical_width``.
             ci_scale: ``"probability"`` as in the paper, or ``"latent"``, which eliminates more
                 with the same confidence.
-            regularizer: The penalty of a round's predictor; see ``FiniteEngine``; choices only.
+            regularizer: The penalty of a round's predictor; see ``FinitePosterior``; choices only.
             recommendation: The active item of largest utility: ``"pooled"``, by one model of all
                 answers, or ``"last_round"``, by the prediction of the last full round.
             epsilon: Finish once :meth:`certificate` is no more than this, or a single item is
@@ -630,7 +629,8 @@ class MRLPF(UtilityStrategy):
                 f"`ci_scale` must be probability or latent, got {ci_scale!r}."
             )
         super().__init__(bounds, choices, space, kappa=checked_positive("kappa", kappa), **model)
-        self.regularizer = checked_regularizer(regularizer)
+        check_word("regularizer", regularizer, Regularizer)
+        self.regularizer = regularizer
         if self.space.choices is None and regularizer != "rkhs":
             raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
         self.horizon, self.sizes = _checked_horizon(horizon), round_sizes(horizon)

@@ -180,7 +180,7 @@ class PFTS(UtilityStrategy):
         """So many draws over choices, and noise that breaks ties, both ``num x n``-dim."""
         posterior = self.learner.posterior()
         generator = torch.Generator().manual_seed(seed)
-        items, answers = posterior.mean.shape[-1], posterior.curvature.shape[-1]
+        items, answers = posterior.mean.shape[-1], posterior.num_pairs
 
         def noise(size: int) -> Tensor:
             normal = torch.randn(num, size, generator=generator, dtype=torch.double)

@@ -18,16 +18,10 @@ from linear_operator import to_dense
 from torch import Size, Tensor
 
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
-from botorch_pref.data.checks import checked_kappa, checked_positive
+from botorch_pref.data.checks import check_word, checked_kappa, checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.finite import (
-    FiniteEngine,
-    FinitePosterior,
-    Regularizer,
-    argmax_with_random_ties,
-    checked_regularizer,
-)
+from botorch_pref.inference.finite import FinitePosterior, Regularizer, argmax_with_random_ties
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.fitting import (
     DEFAULT_MODES,
@@ -71,7 +65,7 @@ class UtilityLearner:
             instead of ``"outputscale"``, and ``"kernel"`` is ``"rbf"`` unless ``"matern"``
             (5/2) or ``"matern15"`` (3/2) is asked for.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
-        regularizer: See :class:`~botorch_pref.inference.finite.FiniteEngine`; choices only.
+        regularizer: See :class:`~botorch_pref.inference.finite.FinitePosterior`; choices only.
         seed: Of restarts of the fit.
         likelihood: The link; logit by default.
         covar_module: A kernel over the unit cube, or what makes one for a number of dimensions.
@@ -88,10 +82,10 @@ class UtilityLearner:
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
     ) -> None:
-        self.regularizer = checked_regularizer(regularizer)
+        check_word("regularizer", regularizer, Regularizer)
         if space.choices is None and regularizer != "rkhs":
             raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
-        self.space, self.seed = space, seed
+        self.space, self.seed, self.regularizer = space, seed, regularizer
         self.kappa = checked_kappa("kappa", kappa)
         self.likelihood = as_likelihood(likelihood)
         self.learns = isinstance(hyperparameters, str)
@@ -108,7 +102,7 @@ class UtilityLearner:
         self.num_fitted = 0
         self.answered: list[Answered] = []
         self._data: Comparisons | None = None
-        self._engine: FiniteEngine | None = None
+        self._exact: FinitePosterior | None = None
         self._model: PreferenceGP | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -122,7 +116,7 @@ class UtilityLearner:
     @values.setter
     def values(self, values: dict[str, Any]) -> None:
         self._values = values
-        self._engine = self._model = None
+        self._exact = self._model = None
 
     def restore(self, values: Mapping[str, Any], num_fitted: int) -> None:
         """Put back hyperparameters, and the number of data they were fitted to.
@@ -158,8 +152,8 @@ class UtilityLearner:
             Whether it became a comparison, as that of an identical pair does not.
         """
         self.answered.append(Answered(duel, answer))
-        if self._engine is not None:
-            _append(self._engine, self.answered[-1:])
+        if self._exact is not None:
+            self._exact.append(cast(Any, duel.indices), answer)
         differs = _differs(duel)
         if differs:
             self._data = self._model = None
@@ -238,29 +232,25 @@ class UtilityLearner:
         Args:
             pending: Open duels, which are taken to be answered as the posterior expects.
         """
-        pending, engine = list(pending), self.engine()
-        if not pending:
-            return engine.posterior()
-        mean = engine.posterior().mean
-        engine = copy.deepcopy(engine)
-        _append(engine, expected_answers(pending, lambda query: mean[list(query.indices)]))
-        return engine.posterior()
-
-    def engine(self) -> FiniteEngine:
-        """The inference on the choices, which has seen all answers."""
-        if self._engine is None:
+        if self._exact is None:
             choices = self.space.normalize(self.space.table)
             with torch.no_grad():
                 unit = to_dense(self.unit_kernel()(choices))
-            self._engine = FiniteEngine(
+            self._exact = FinitePosterior(
                 unit,
                 penalty=self.penalty,
                 kappa=self.kappa,
                 regularizer=self.regularizer,
                 likelihood=self.likelihood,
             )
-            _append(self._engine, self.answered)
-        return self._engine
+            for duel, answer in self.answered:
+                self._exact.append(duel.indices, cast(float, answer))
+        posterior = self._exact
+        if pending := list(pending):
+            mean, posterior = posterior.mean, copy.deepcopy(posterior)
+            for duel, answer in expected_answers(pending, lambda query: mean[list(query.indices)]):
+                posterior.append(duel.indices, cast(float, answer))
+        return posterior
 
     def _comparisons(self, answered: Sequence[Answered]) -> Comparisons:
         """Answered duels of two different items each."""
@@ -610,14 +600,6 @@ def _differs(query: Query) -> bool:
     if query.indices is not None:
         return bool(query.indices[0] != query.indices[1])
     return not torch.equal(query.items[0], query.items[1])
-
-
-def _append(engine: FiniteEngine, answered: Iterable[Answered]) -> None:
-    device = engine.prior_covariance.device
-    for query, answer in answered:
-        engine.append(
-            torch.tensor(query.indices, device=device), torch.tensor(answer, device=device)
-        )
 
 
 def _means(model: PreferenceGP, query: Query) -> Tensor:

@@ -22,7 +22,7 @@ from linear_operator import to_dense
 from matplotlib.figure import Figure
 from torch import Size, Tensor
 
-from botorch_pref.inference.finite import FiniteEngine, FinitePosterior, Regularizer
+from botorch_pref.inference.finite import FinitePosterior, Regularizer
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.plotting import COLOURS
 from botorch_pref.problems import Ackley
@@ -145,7 +145,7 @@ def _play(setting: Setting, seed: int, num_pairs: int) -> pd.DataFrame:
     """The maximisers of one seed against all anchors."""
     grid = torch.linspace(0.0, WIDTH, NUM_ITEMS, dtype=torch.double)
     anchors = torch.linspace(0.0, WIDTH, NUM_ANCHORS, dtype=torch.double)
-    posterior = _duelled(setting, torch.cat([grid, anchors]), seed, num_pairs).posterior()
+    posterior = _duelled(setting, torch.cat([grid, anchors]), seed, num_pairs)
     mean, deviation = difference_table(posterior.mean, posterior.covariance)
     bound = mean + PENALTY**0.5 * deviation
     draw = _draw(posterior, seed, num_pairs)
@@ -164,7 +164,7 @@ def _play(setting: Setting, seed: int, num_pairs: int) -> pd.DataFrame:
     return pd.concat(rows)
 
 
-def _duelled(setting: Setting, items: Tensor, seed: int, num_pairs: int) -> FiniteEngine:
+def _duelled(setting: Setting, items: Tensor, seed: int, num_pairs: int) -> FinitePosterior:
     """The model of all items after random duels of those of the grid."""
     utilities = Ackley(unit_cube=False)(items.unsqueeze(-1))
     if setting.spread is not None:
@@ -174,21 +174,23 @@ def _duelled(setting: Setting, items: Tensor, seed: int, num_pairs: int) -> Fini
     kernel.lengthscale = setting.lengthscale
     with torch.no_grad():
         covariance = to_dense(kernel(items.unsqueeze(-1)))
-    engine = FiniteEngine(covariance, penalty=PENALTY, kappa=1.0, regularizer=setting.regularizer)
+    posterior = FinitePosterior(
+        covariance, penalty=PENALTY, kappa=1.0, regularizer=setting.regularizer
+    )
     pairs = torch.Generator().manual_seed(derive_seed(seed, "pair", 0))
     labels = torch.Generator().manual_seed(derive_seed(seed, "label", 0))
     for _ in range(num_pairs):
         pair = torch.randperm(NUM_ITEMS, generator=pairs)[:2]
         first, second = utilities[pair]
         uniform = torch.rand((), generator=labels, dtype=torch.double)
-        engine.append(pair, (uniform < torch.sigmoid(first - second)).double())
-    return engine
+        posterior.append(pair.tolist(), float(uniform < torch.sigmoid(first - second)))
+    return posterior
 
 
 def _draw(posterior: FinitePosterior, seed: int, num_pairs: int) -> Tensor:
     """One draw of the utility as PF-TS would make it in the next round."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "draw", 0))
-    sizes = posterior.mean.shape[-1], posterior.curvature.shape[-1]
+    sizes = posterior.mean.shape[-1], posterior.num_pairs
     prior, answers = (
         torch.randn(1, size, generator=generator, dtype=torch.double) for size in sizes
     )

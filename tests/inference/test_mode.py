@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning
 from botorch_pref.inference import Block, DualSystem, Observations, System, choose_system, find_mode
-from botorch_pref.inference.mode import LaplaceMode, _Newton
+from botorch_pref.inference.laplace import LaplaceMode, _Newton
 from tests.inference.common import (
     DUEL,
     LINKS,
@@ -250,7 +250,7 @@ class TestFrozenElements:
         fast = find_mode(stack([easy(), easy(1.0)], wanted))
         slow = find_mode(stack([easy(), hard()], wanted))
         assert int(slow.num_steps[1]) > 2 * int(slow.num_steps[0])
-        for first, second in zip(fast, slow, strict=True):
+        for first, second in zip(fast[:-1], slow[:-1], strict=True):
             assert torch.equal(first[0], second[0])
 
     def test_a_batch_is_its_elements_solved_alone(self, wanted: type[System]) -> None:
@@ -308,7 +308,7 @@ class TestExtremes:
         assert bool(found.converged[0])
         assert int(found.num_steps[1]) <= 10
         assert not bool(torch.isfinite(found.latent[1]).all())
-        for first, second in zip(good, found, strict=True):
+        for first, second in zip(good[:-1], found[:-1], strict=True):
             assert torch.equal(first[0], second[0])
 
     @both_sides
@@ -354,6 +354,6 @@ class TestRandomness:
         numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
         torch_before = torch.get_rng_state()
         first, second = (find_mode(hard().system(wanted)) for _ in range(2))
-        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(first[:-1], second[:-1], strict=True))
         assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
         assert torch.equal(torch.get_rng_state(), torch_before)

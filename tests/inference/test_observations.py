@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.incidence import IdentityIncidence, Incidence
-from botorch_pref.inference.observations import Block, Observations
+from botorch_pref.inference.observations import Block, IdentityIncidence, Incidence, Observations
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from tests.inference.common import DUEL, assert_equal, design, duels, labels, rand, randn
 

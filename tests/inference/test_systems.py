@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.inference import DualSystem, Observations, PrimalSystem, System, choose_system
-from botorch_pref.inference.mode import find_mode
+from botorch_pref.inference.laplace import find_mode
 from botorch_pref.inference.systems import prior_root
 from tests.inference.common import (
     LINKS,

@@ -21,7 +21,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import PathwiseResidualWarning
-from botorch_pref.inference.finite import FiniteEngine
+from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.kernels import DuelingKernel
 from botorch_pref.models import BernoulliGP, PreferenceGP
 from botorch_pref.models.base import LaplaceGP
@@ -154,17 +154,16 @@ def test_paths_agree_with_the_finite_set(variance: str | float) -> None:
     """Property 19: on the grid, mean ``g_t`` and covariance ``k_t`` of the exact engine."""
     grid = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
     kernel = make_kernel(1, lengthscale=0.3, outputscale=5.0)
-    engine = FiniteEngine(kernel.base_kernel(grid).to_dense(), penalty=0.2, kappa=variance)
+    exact = FinitePosterior(kernel.base_kernel(grid).to_dense(), penalty=0.2, kappa=variance)
     generator = torch.Generator().manual_seed(0)
     first = torch.randint(9, (14,), generator=generator)
     pairs = torch.stack([first, (first + 1 + first % 7) % 9], -1)
     answers = torch.randint(2, (14,), generator=generator).double()
     for pair, answer in zip(pairs, answers, strict=True):
-        engine.append(pair, answer)
+        exact.append(pair.tolist(), float(answer))
     model = PreferenceGP.from_pairs(grid[pairs], answers, covar_module=kernel, variance=variance)
     with seeded(0):
         draws = draw_matheron_paths(model, Size([4000]))(grid)
-    exact = engine.posterior()
     assert_mean(draws, exact.mean, 1.15 * exact.covariance)
     assert largest_error(draws, exact.covariance) < 0.15
 

@@ -65,13 +65,13 @@ def test_equal_items_of_a_box_are_one_datapoint() -> None:
 
 
 @pytest.mark.parametrize("kappa", ["laplace", 2.0])
-def test_engine_and_model_are_one_posterior(kappa: str | float) -> None:
+def test_table_and_model_are_one_posterior(kappa: str | float) -> None:
     learner = make(FIXED, kappa=kappa)
     told = teach(learner, 15)
-    engine, model = learner.engine(), learner.model()
-    assert learner.engine() is engine
+    exact, model = learner.posterior(), learner.model()
+    assert learner.posterior() is exact
     assert learner.model() is model
-    posterior, exact = model.posterior(TABLE), engine.posterior()
+    posterior = model.posterior(TABLE)
     torch.testing.assert_close(posterior.mean.squeeze(-1), exact.mean, atol=1e-8, rtol=0.0)
     torch.testing.assert_close(posterior.covariance_matrix, exact.covariance, atol=1e-8, rtol=0.0)
     told += teach(learner, 5, seed=1)
@@ -139,7 +139,7 @@ def test_a_fit_is_that_of_the_evidence() -> None:
     )
     assert learner.values["outputscale"] == pytest.approx(fitted.outputscale.item(), rel=1e-3)
     gram = fitted(learner.space.normalize(TABLE)).to_dense()
-    prior = learner.engine().prior_covariance
+    prior = learner.posterior().prior_covariance
     torch.testing.assert_close(prior, gram, atol=1e-2, rtol=1e-2)
     assert not learner.refit()
 
@@ -156,12 +156,12 @@ def test_fits_are_repeated_as_the_data_grow_by_a_tenth() -> None:
     assert 1.1 * sizes[-1] > 40
 
 
-def test_the_engine_is_replayed_after_a_fit() -> None:
+def test_the_posterior_is_replayed_after_a_fit() -> None:
     learner = make()
     teach(learner, 6)
-    old = learner.engine()
+    old = learner.posterior()
     assert learner.refit()
-    new = learner.engine()
+    new = learner.posterior()
     assert new is not old
     assert float(new.num_asked) == 6.0
     assert new.penalty == pytest.approx(1 / learner.values["outputscale"])

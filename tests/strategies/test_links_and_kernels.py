@@ -83,7 +83,7 @@ def test_a_kernel_without_an_output_scale_is_the_unit_kernel() -> None:
     assert strategy.learner.penalty == 1.0
     assert {"kernels.0.raw_lengthscale", "kernels.1.raw_variance"} == set(strategy.learner.values)
     unit = strategy.space.normalize(TABLE)
-    prior = strategy.learner.engine().prior_covariance
+    prior = strategy.learner.posterior().prior_covariance
     torch.testing.assert_close(prior, strategy.learner.covar_module()(unit).to_dense())
     assert kernel.kernels[0].lengthscale.item() == RBFKernel().lengthscale.item()  # a copy learns
 

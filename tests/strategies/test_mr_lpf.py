@@ -19,7 +19,7 @@ from botorch_pref.exceptions import (
     StaleQueryError,
     UnsupportedError,
 )
-from botorch_pref.inference.finite import FiniteEngine, PairVarianceTable
+from botorch_pref.inference.finite import FinitePosterior, PairVarianceTable
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from botorch_pref.problems import Ackley, RKHSFunction, dueling_regret
@@ -657,13 +657,14 @@ def test_the_interval_of_a_fixed_design_covers() -> None:
     difference = utility.unsqueeze(-1) - utility
     kappa = float((2.0 + 2.0 * torch.cosh(difference)).max())
     table = PairVarianceTable(kernel, PENALTY * kappa)
-    engine = FiniteEngine(kernel, penalty=PENALTY, batch_shape=(RUNS,))
+    posteriors = [FinitePosterior(kernel, penalty=PENALTY) for _ in range(RUNS)]
     for i, j in zip(first.tolist(), second.tolist(), strict=True):
-        pair = torch.tensor([i, j])
-        table.append(pair)
+        table.append(torch.tensor([i, j]))
         uniform = torch.rand(RUNS, generator=generator, dtype=torch.float64)
-        engine.append(pair.expand(RUNS, 2), (uniform < torch.sigmoid(difference[i, j])).double())
-    mean = engine.posterior().mean
+        answers = (uniform < torch.sigmoid(difference[i, j])).tolist()
+        for posterior, won in zip(posteriors, answers, strict=True):
+            posterior.append((i, j), float(won))
+    mean = torch.stack([posterior.mean for posterior in posteriors])
     error = (
         torch.sigmoid(mean.unsqueeze(-1) - mean.unsqueeze(-2)) - torch.sigmoid(difference)
     ).abs()

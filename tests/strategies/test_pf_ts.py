@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 from time import perf_counter
@@ -267,7 +268,7 @@ def test_kept_identical_pairs_occur() -> None:
     queries = play(strategy, 30)
     assert strategy.num_identical > 10
     same = [query for query in queries if query.indices[0] == query.indices[1]]
-    before = strategy.learner.posterior()
+    before = copy.deepcopy(strategy.learner.posterior())
     row = strategy.learner.data.num_comparisons
     query = strategy.ask()
     while query.indices[0] != query.indices[1]:

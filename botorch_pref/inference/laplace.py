@@ -1,0 +1,425 @@
+r"""Laplace's approximation: the mode, the evidence and the posterior of the utility.
+
+Notation as in :mod:`botorch_pref.inference.systems`; ``a`` are the representer weights, the
+score at the mode, and ``alpha = G^T a``. The mode maximises a concave objective and is found by
+damped Newton steps.
+
+The evidence (Rasmussen and Williams 2006, sec. 5.5.1): with ``s`` the derivative of
+``-1/2 log det`` with respect to the latent values and ``t = (I + W P)^-1 s``, which carries the
+movement of the mode,
+
+    d log Z / d C            = 1/2 alpha alpha^T - 1/2 Gamma + sym(G^T t alpha^T)
+    d log Z / d prior_latent = a + t
+
+The posterior: ``mean(x) = m(x) + c(x)^T alpha`` and ``cov(x, w) = k(x, w) - c(x)^T Gamma c(w)``,
+where ``c`` is the covariance of a point with the system's coordinates. The mode is a fixed point
+``eta = prior_latent + P a(eta)``, so by the implicit function theorem
+
+    d eta   = (I + P W)^-1 (G dC alpha + d prior_latent),      d a = -W d eta
+    d Gamma = -Gamma dC Gamma + T^T (G^T dW G) T,   T = I - C Gamma,   dW = -third d eta
+
+which needs no derivative of a root or of a Newton step.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.inference.systems import (
+    ExactFactor,
+    ExactSystem,
+    Factor,
+    NewtonState,
+    System,
+    matvec,
+)
+
+MAX_STEPS = 100
+_SUFFICIENT_INCREASE = 1e-4
+_DONE, _SLOW, _RISING = 1, 2, 4
+_TRIALS_A_STEP = 5  # on average; a hard problem halves many a step
+
+
+class LaplaceMode(NamedTuple):
+    r"""The mode and how it was found.
+
+    Attributes:
+        latent: ``... x m``-dim latent values ``eta`` at the mode.
+        weights: ``... x m``-dim score there, which are the representer weights, or the
+            ``p``-dim coordinates of inducing items; a start for a related problem.
+        log_joint: ``...``-dim log likelihood minus half the squared prior norm.
+        gradient: ``...``-dim size of the gradient, in the system's own relative measure.
+        converged: ``...``-dim booleans.
+        num_steps: ``...``-dim number of Newton steps taken.
+        state: The last state of the search.
+    """
+
+    latent: Tensor
+    weights: Tensor
+    log_joint: Tensor
+    gradient: Tensor
+    converged: Tensor
+    num_steps: Tensor
+    state: NewtonState
+
+
+@torch.no_grad()
+def find_mode(
+    system: System, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
+) -> LaplaceMode:
+    r"""Maximise ``sum log p(eta) - 1/2 |f|^2_K``, which is concave.
+
+    Every batch element takes full Newton steps and halves one that does not increase the
+    objective enough. An element that has converged is frozen; the only value that leaves the
+    device is one number a step.
+
+    Args:
+        system: The prior and the observations.
+        start: Weights of another mode to start from; the system's own choice by default.
+        max_steps: The most steps taken.
+
+    Returns:
+        The mode. Elements that did not converge are marked and warned of.
+    """
+    newton = _Newton(system, start, max_steps)
+    newton.run()
+    mode = newton.result()
+    failed = not bool(mode.converged.all())
+    if failed and newton.is_reopened():
+        newton.run()
+        mode = newton.result()
+        failed = not bool(mode.converged.all())
+    if not system.observations.has_bounded_scores and isinstance(system, ExactSystem):
+        mode = _with_solved_weights(system, mode)
+    if failed:
+        _warn_of_non_convergence(mode, max_steps)
+    return mode
+
+
+class _Newton:
+    """A damped Newton iteration over a batch: a base, a direction and a step size."""
+
+    state: NewtonState
+
+    def __init__(self, system: System, start: Tensor | None, max_steps: int) -> None:
+        self.system, self.max_steps, self.tolerance = system, max_steps, system.tolerance
+        self.base = system.begin(start)
+        shape, new = self.base.shape[:-1], self.base.new_full
+        self.eps = torch.finfo(self.base.dtype).eps
+        self.direction = torch.zeros_like(self.base)
+        self.step, self.sufficient = new(shape, 1.0), new(shape, 0.0)
+        self.base_objective = new(shape, -torch.inf)
+        self.half_distance = new(shape, torch.inf)
+        self.done = torch.zeros(shape, dtype=torch.bool, device=self.base.device)
+        self.num_steps = torch.zeros(shape, dtype=torch.long, device=self.base.device)
+
+    def run(self) -> None:
+        """Take steps until all elements are done."""
+        for _ in range(_TRIALS_A_STEP * self.max_steps):
+            self.evaluate()
+            flags = int(self.progress())
+            if flags & _DONE:
+                break
+            if flags & _RISING:
+                self.aim(slow=bool(flags & _SLOW))
+            self.move()
+
+    def evaluate(self) -> None:
+        """Look at the current candidates, and find out which elements are done."""
+        self.z = torch.addcmul(self.base, self.step.unsqueeze(-1), self.direction)
+        self.state = self.system.evaluate(self.z)
+        objective, distance = self.state.objective, self.state.distance
+        size = 1.0 + objective.abs()
+        falling = distance <= self.half_distance
+        # Rounding hides the last increase where answers are many and nearly the same;
+        # a gradient that falls tells as much.
+        gain = self.step * self.sufficient - 10 * self.eps * size
+        least = self.base_objective + torch.where(falling, -(self.eps**0.5) * size, gain)
+        self.rising = (objective >= least) | (self.step < self.eps)
+        # Newton converges quadratically: below the tolerance it goes on for as long as the
+        # gradient still falls, that is to the rounding floor, unless an evaluation is expensive.
+        floor = self.tolerance if self.system.is_expensive else 100 * self.eps
+        settled = distance <= torch.where(falling, floor, self.tolerance)
+        spent = self.num_steps >= self.max_steps
+        lost = ~(distance < torch.inf)
+        self.done = self.done | (self.rising & (settled | spent)) | lost
+
+    def progress(self) -> Tensor:
+        """A scalar: the flags of all (done) or any (rising, slow) elements, summed up."""
+        self.moving = self.rising & ~self.done
+        flags = torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
+        slow = self.state.is_slow
+        return flags if slow is None else flags + _SLOW * (slow & self.moving).any()
+
+    def aim(self, slow: bool) -> None:
+        """A new direction from the candidates that rose."""
+        direction, slope = self.system.newton(self.state, slow)
+        move = self.moving.unsqueeze(-1)
+        self.base = torch.where(move, self.z, self.base)
+        self.direction = torch.where(move, direction, self.direction)
+        self.base_objective = torch.where(self.moving, self.state.objective, self.base_objective)
+        self.half_distance = torch.where(self.moving, 0.5 * self.state.distance, self.half_distance)
+        self.sufficient = torch.where(self.moving, _SUFFICIENT_INCREASE * slope, self.sufficient)
+
+    def move(self) -> None:
+        """A full step where there is a new aim; half of the last one where it rose too little."""
+        halved = torch.where(self.done, self.step, 0.5 * self.step)
+        self.step = torch.where(self.moving, 1.0, halved)
+        self.num_steps = self.num_steps + self.moving
+
+    def result(self) -> LaplaceMode:
+        """The candidates as they stand, or their base where a trial was the last thing."""
+        on_trial = ~(self.rising | self.done)
+        if bool(on_trial.any()):
+            self.step = torch.where(on_trial, 0.0, self.step)
+            self.evaluate()
+        state = self.state
+        return LaplaceMode(
+            latent=state.latent,
+            weights=state.weights,
+            log_joint=state.objective,
+            gradient=state.distance,
+            converged=self._near() & self._is_small(),
+            num_steps=self.num_steps,
+            state=state,
+        )
+
+    def is_reopened(self) -> bool:
+        """Whether some gradients are small as all their terms are; these go on to the floor."""
+        reopened = self._near() & ~self._is_small()
+        self.tolerance, self.done = 100 * self.eps, self.done & ~reopened
+        return bool(reopened.any())
+
+    def _near(self) -> Tensor:
+        return (self.state.distance <= self.system.tolerance) & torch.isfinite(self.state.objective)
+
+    def _is_small(self) -> Tensor:
+        """Under a huge prior variance scores are tiny far from the mode: so is their difference."""
+        small = self.system.is_small(self.state, self.z)
+        return small | (self.state.distance <= 100 * self.eps)
+
+
+def _with_solved_weights(system: ExactSystem, mode: LaplaceMode) -> LaplaceMode:
+    """The mode with weights that solve ``a = score(prior_latent + P a)``.
+
+    The score of a precise value amplifies the rounding error of its latent value by the
+    precision; predictions and gradients would amplify it once more. A Newton step for the
+    weights themselves damps it.
+    """
+    shift = system.incidence.apply(
+        matvec(system.covariance, system.incidence.adjoint(mode.weights))
+    )
+    score, curvature = system.observations.derivatives(system.prior_latent + shift)
+    step = system.factor(curvature).solve_adjoint(score - mode.weights)
+    return mode._replace(weights=mode.weights + step)
+
+
+def _warn_of_non_convergence(mode: LaplaceMode, max_steps: int) -> None:
+    failed = int((~mode.converged).sum())
+    warnings.warn(
+        f"The mode was not found for {failed} of {mode.converged.numel()} models within "
+        f"{max_steps} Newton steps: the largest relative gradient is "
+        f"{mode.gradient.max().item():.1e}.",
+        LaplaceConvergenceWarning,
+        stacklevel=3,
+    )
+
+
+@singledispatch
+def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor, LaplaceMode]:
+    r"""The log marginal likelihood under the Laplace approximation.
+
+    Args:
+        system: The prior and the observations.
+        start: Weights of another mode to start from; the system's own choice by default.
+
+    Returns:
+        The ``...``-dim log evidence, differentiable with respect to the system's
+        ``covariance`` and ``prior_latent``, and the mode.
+    """
+    assert isinstance(system, ExactSystem)  # other kinds are registered
+    mode = find_mode(system, start=start)
+    return _Evidence.apply(system.covariance, system.prior_latent, system, mode), mode
+
+
+class _Evidence(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, covariance: Tensor, prior_latent: Tensor, system: ExactSystem, mode: LaplaceMode
+    ) -> Tensor:
+        factor = system.factor(mode.state.curvature)
+        ctx.system, ctx.mode, ctx.factor = system, mode, factor
+        ctx.shapes = covariance.shape, prior_latent.shape
+        return mode.log_joint - 0.5 * factor.log_det
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        (grad,) = grads
+        system, mode, factor = ctx.system, ctx.mode, ctx.factor
+        gamma = factor.gamma()
+        slope = 0.5 * factor.curvature.contract(factor.marginals(gamma))
+        moved = factor.solve_adjoint(slope)
+        alpha = system.incidence.adjoint(mode.weights)
+        grad_covariance = symmetric_outer(
+            0.5 * alpha + system.incidence.adjoint(moved), alpha
+        ).sub_(gamma, alpha=0.5)
+        covariance_shape, latent_shape = ctx.shapes
+        return (
+            (grad[..., None, None] * grad_covariance).sum_to_size(covariance_shape),
+            (grad.unsqueeze(-1) * (mode.weights + moved)).sum_to_size(latent_shape),
+            None,
+            None,
+        )
+
+
+def refuse_second_derivatives() -> None:
+    """Raises, inside a backward pass, if it is itself to be differentiated.
+
+    Raises:
+        UnsupportedError: If a graph of the backward pass is asked for: what is held fixed in
+            it, curvatures and factors, would make a second derivative silently wrong.
+    """
+    if torch.is_grad_enabled():
+        raise UnsupportedError("Laplace inference has first derivatives only.")
+
+
+def symmetric_outer(left: Tensor, right: Tensor) -> Tensor:
+    """The symmetric part of ``left right^T``, for ``... x s`` vectors."""
+    # A product of rank two goes over the matrix once; a sum with a transpose three times.
+    half = 0.5 * left
+    return torch.stack([half, right], dim=-1) @ torch.stack([right, half], dim=-2)
+
+
+class LaplacePosterior(NamedTuple):
+    r"""A posterior, reduced to what predictions need.
+
+    Attributes:
+        system: The prior and the observations.
+        weights: ``... x s``-dim representer weights ``alpha``.
+        gamma: ``... x s x s``-dim ``Gamma = (C + L_W^-1)^-1``.
+        mode: The mode it belongs to.
+        factor: The factored Hessian that ``gamma`` follows from.
+    """
+
+    system: System
+    weights: Tensor
+    gamma: Tensor
+    mode: LaplaceMode
+    factor: Factor
+
+    def predict(
+        self, prior_mean: Tensor, prior_covariance: Tensor, cross_covariance: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        r"""The joint posterior of the utility at ``q`` points.
+
+        Args:
+            prior_mean: ``... x q``-dim prior mean at the points.
+            prior_covariance: ``... x q x q``-dim prior covariance of the points.
+            cross_covariance: ``... x q x n``-dim covariance of points and items.
+
+        Returns:
+            The ``... x q``-dim mean and the ``... x q x q``-dim covariance.
+        """
+        columns = self.system.columns(cross_covariance)
+        mean = prior_mean + (columns @ self.weights.unsqueeze(-1)).squeeze(-1)
+        explained = columns @ self.gamma @ columns.mT
+        return mean, prior_covariance - explained
+
+    def predict_differences(
+        self, prior_mean: Tensor, prior_variance: Tensor, cross_covariance: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        r"""The posterior of ``b`` linear combinations of the utility, one by one.
+
+        Args:
+            prior_mean: ``... x b``-dim prior mean of the combinations.
+            prior_variance: ``... x b``-dim prior variance of the combinations.
+            cross_covariance: ``... x b x n``-dim covariance with the items.
+
+        Returns:
+            The ``... x b``-dim mean and variance.
+        """
+        columns = self.system.columns(cross_covariance)
+        mean = prior_mean + (columns @ self.weights.unsqueeze(-1)).squeeze(-1)
+        explained = ((columns @ self.gamma) * columns).sum(-1)
+        return mean, (prior_variance - explained).clamp_min(0.0)
+
+
+@singledispatch
+def laplace_posterior(
+    system: System, variance_weight: Tensor | None = None, *, start: Tensor | None = None
+) -> LaplacePosterior:
+    r"""Find the mode and what predictions need of it.
+
+    Args:
+        system: The prior and the observations.
+        variance_weight: ``... x m``-dim answer-free curvature ``count / kappa`` for the
+            covariance; by default the covariance uses the curvature at the mode.
+        start: Weights of a mode near by to start from.
+
+    Returns:
+        The posterior, differentiable with respect to the system's ``covariance`` and
+        ``prior_latent``.
+    """
+    assert isinstance(system, ExactSystem)  # other kinds are registered
+    mode = find_mode(system, start=start)
+    with torch.no_grad():
+        factor = system.factor(mode.state.curvature if variance_weight is None else variance_weight)
+    inputs = system.covariance, system.prior_latent, system, mode, factor
+    weights, gamma = _Posterior.apply(*inputs, variance_weight is not None)
+    return LaplacePosterior(system, weights, gamma, mode, factor)
+
+
+class _Posterior(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        covariance: Tensor,
+        prior_latent: Tensor,
+        system: ExactSystem,
+        mode: LaplaceMode,
+        factor: ExactFactor,
+        is_answer_free: bool,
+    ) -> tuple[Tensor, Tensor]:
+        gamma = factor.gamma()
+        # An output kept on the context would be a cycle, and stay until collected.
+        ctx.save_for_backward(gamma)
+        ctx.system, ctx.mode, ctx.factor, ctx.is_answer_free = system, mode, factor, is_answer_free
+        ctx.shapes = covariance.shape, prior_latent.shape
+        return system.incidence.adjoint(mode.weights).clone(), gamma
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        grad_weights, grad_gamma = grads
+        system, (gamma,) = ctx.system, ctx.saved_tensors
+        curvature = ctx.mode.state.curvature
+        factor = system.factor(curvature) if ctx.is_answer_free else ctx.factor
+        grad_gamma = 0.5 * (grad_gamma + grad_gamma.mT)
+        moved = -curvature.apply(system.incidence.apply(grad_weights))
+        if not ctx.is_answer_free:
+            shrink = -system.covariance @ gamma
+            shrink.diagonal(dim1=-2, dim2=-1).add_(1.0)
+            inner = shrink @ grad_gamma @ shrink.mT
+            marginals = curvature.marginals_of(system.incidence, inner)
+            moved = moved - curvature.contract(marginals)
+        moved = factor.solve_adjoint(moved)
+        alpha = system.incidence.adjoint(ctx.mode.weights)
+        grad_covariance = symmetric_outer(system.incidence.adjoint(moved), alpha)
+        grad_covariance = grad_covariance - gamma @ grad_gamma @ gamma
+        covariance_shape, latent_shape = ctx.shapes
+        return (
+            grad_covariance.sum_to_size(covariance_shape),
+            moved.sum_to_size(latent_shape),
+            None,
+            None,
+            None,
+            None,
+        )
