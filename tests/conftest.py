@@ -29,6 +29,14 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
             yield device
 
 
+@pytest.fixture
+def short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches of a box end after a few steps, for tests of what does not depend on their end."""
+    from tests.contracts.strategy import shorten_searches
+
+    shorten_searches(monkeypatch)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out tests that need a device that is not there."""
     if torch.cuda.is_available():

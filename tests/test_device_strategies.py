@@ -134,7 +134,7 @@ def test_a_search_in_a_space(
         model = PreferenceGP(items.to(device), rows.to(device))
         return AnalyticExpectedUtilityOfBestOption(pref_model=model)
 
-    options: dict[str, Any] = {"q": 2, "seed": 3, "raw_samples": 64, "num_restarts": 2}
+    options: dict[str, Any] = {"q": 2, "seed": 3, "raw_samples": 16, "num_restarts": 1}
     found = space(device).maximize(rule(device), **options)
     wanted = space(CPU).maximize(rule(CPU), **options)
     assert found.items.device == found.value.device == device

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from botorch_pref.problems.regret import dueling_regret, scalar_regret
 from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.queries import Duel
+from botorch_pref.runner.simulation import dueling_regret
 from botorch_pref.strategies import Strategy, UtilityStrategy
 from tests._reference import finite as reference
 from tests._reference import kernels
@@ -124,9 +123,5 @@ def cumulative_regret(
             strategy.tell(query, judge(query, step))
             asked.append(query.indices)
         utilities = problem.utilities[torch.tensor(asked)]
-        if isinstance(query, Duel):
-            regret = dueling_regret(problem.optimal_value, *utilities.unbind(-1))
-        else:
-            regret = scalar_regret(problem.optimal_value, utilities)
-        totals.append(float(regret.sum()))
+        totals.append(horizon * dueling_regret(problem.optimal_value, utilities))
     return totals

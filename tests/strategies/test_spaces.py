@@ -71,6 +71,7 @@ def test_every_strategy(name: str, space: SearchSpace) -> None:
     assert torch.equal(resumed.recommend(), strategy.recommend())
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", ["max-min-lcb", "eubo"])
 @pytest.mark.parametrize("space", ["mixed", "log scales"])
 def test_kinds_of_numbers_without_constraints(name: str, space: str) -> None:

@@ -71,6 +71,7 @@ def next_evaluation(strategy: Strategy, annotator: str | None = None) -> Evaluat
     raise AssertionError("nothing is ever measured")
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("name", "domain"),
     [
@@ -96,6 +97,7 @@ def test_nobody_is_asked_for_the_same_value_again(name: str, domain: dict[str, A
     assert torch.equal(again.recommend(), strategy.recommend())
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", ["cobol", "gp-ucb"])
 def test_a_pending_value_changes_no_recommendation(name: str) -> None:
     strategy = (EXPERT | PRICED)[name](seed=1, bounds=BOX)
@@ -135,6 +137,7 @@ def test_an_initial_design_without_a_value_goes_on(kind: type[Strategy]) -> None
     strategy.ask()
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_a_value_in_the_midst_of_the_initial_design() -> None:
     """The model learns the units of values before it is asked what to buy."""
     strategy = CostAwareKG(
@@ -147,6 +150,7 @@ def test_a_value_in_the_midst_of_the_initial_design() -> None:
     assert strategy.units.offset == 5000.0
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", [{"choices": torch.linspace(0, 1, 21).double()[:, None]}, {}])
 def test_two_experts_are_not_asked_the_same(domain: dict[str, Any]) -> None:
     """Nor is an item measured twice at once, if both accept."""

@@ -78,9 +78,10 @@ def play(study: Study, steps: int, annotator: str | None = None) -> list[Query]:
     return queries
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_study_goes_on_and_back(name: str, tmp_path: Path) -> None:
-    """Loaded anew for every call, it does what an unbroken strategy does, and undoes it."""
+    """Loaded for every call, it does what an unbroken strategy does, and undoes it."""
     space, factory = STRATEGIES[name]
     num_answers = 4 if space is BOX else 7
     steady: Strategy = factory(space=space)
