@@ -23,8 +23,8 @@ from botorch_pref.problems.registry import get_problem
 from botorch_pref.problems.synthetic import SyntheticProblem
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner.history import History
-from botorch_pref.runner.simulation import random_play, simulate
+from botorch_pref.runner.simulation import History, random_play, simulate
+from botorch_pref.runner.store import replacing
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy
@@ -131,7 +131,9 @@ def _save(
         unit, scale = "percentage points of yield", _PERCENT
     title = _title(history, problem, args)
     try:
-        table = history.save(folder / _HISTORY)
+        table = folder / _HISTORY
+        with replacing(table) as temporary:
+            history.table.to_csv(temporary, index=False)
         figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)
         return save_figure(figure, folder / _PLOT), table
     except OSError as error:

@@ -25,7 +25,7 @@ from botorch_pref.plotting.style import (
     legend_below,
     new_panels,
 )
-from botorch_pref.runner.history import History
+from botorch_pref.runner.simulation import History
 
 _NUM_MARKERS = 8  # along a curve
 _WINDOW = 10

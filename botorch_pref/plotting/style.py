@@ -23,7 +23,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from botorch_pref.plotting.posterior import Array
-from botorch_pref.runner.history import replacing
+from botorch_pref.runner.store import replacing
 
 # Colours of Okabe and Ito, which the colour-blind can tell apart; their yellow is too light.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"

@@ -24,7 +24,6 @@ from tqdm import tqdm
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.runner.history import typed
 from botorch_pref.runner.run import (
     JudgeFactory,
     ProblemFactory,
@@ -32,7 +31,7 @@ from botorch_pref.runner.run import (
     StrategyFactory,
     unwrapped,
 )
-from botorch_pref.runner.simulation import Record, checked_count
+from botorch_pref.runner.simulation import Record, checked_count, typed
 from botorch_pref.runner.store import Store, shared_settings
 
 _FIRST = [
@@ -85,7 +84,7 @@ def run_experiment(
 
     Returns:
         A row for each strategy, in the order given, seed and step; the columns of
-        :class:`~botorch_pref.runner.history.History`, with ``problem``, ``strategy``
+        :class:`~botorch_pref.runner.History`, with ``problem``, ``strategy``
         and ``seed``.
 
     Raises:
@@ -124,6 +123,53 @@ def run_experiment(
             done[i] = table
             bar.update()
     return _tidy([done[i] for i in range(total)])
+
+
+def summarise(
+    table: pd.DataFrame, metric: str = "cumulative_regret", at: int | None = None
+) -> pd.DataFrame:
+    r"""How a metric is distributed over the seeds of each strategy.
+
+    The mean and its standard error hide heavy tails, so median and quantiles stand beside.
+
+    Args:
+        table: What :func:`run_experiment` returns.
+        metric: A column of numbers.
+        at: The step; the last one if omitted. Of a run that ended before it, its own last one.
+
+    Returns:
+        A row for each strategy, in the order of the table, with ``strategy``, ``step``,
+        ``mean``, ``standard_error`` (missing for a single seed), ``median``,
+        ``quantile_10`` and ``quantile_90`` (interpolated between seeds), and ``seeds``,
+        their number.
+
+    Raises:
+        UnsupportedError: If there is no such column or step, or the metric was not
+            recorded there, as a recommendation may not be.
+    """
+    if metric not in table or not pd.api.types.is_numeric_dtype(table[metric]):
+        raise UnsupportedError(f"metric must be a column of numbers, got {metric!r}.")
+    step = table["step"].max() if at is None else at
+    if not (table["step"] == step).any():
+        raise UnsupportedError(f"at must be a step of the table, got {at!r}.")
+    # What ended before, as budgets may, keeps what it had in the end.
+    until = table[table["step"] <= step]
+    rows = until.loc[until.groupby(["strategy", "seed"], sort=False)["step"].idxmax()]
+    if rows[metric].isna().any():
+        raise UnsupportedError(f"{metric} was not recorded for every run at step {step}.")
+    values = rows.groupby("strategy", sort=False)[metric]
+    summary = pd.DataFrame(
+        {
+            "step": int(step),
+            "mean": values.mean(),
+            "standard_error": values.sem(),
+            "median": values.median(),
+            "quantile_10": values.quantile(0.1),
+            "quantile_90": values.quantile(0.9),
+            "seeds": values.size(),
+        }
+    )
+    return summary.reset_index()
 
 
 # The number of a run, its table, and whether it is in the folder.

@@ -18,11 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner.simulation import (
-    Judge,
-    Record,
-    simulate,
-)
+from botorch_pref.runner.simulation import History, Judge, Record, simulate
 from botorch_pref.space.search_space import SearchSpace
 
 StrategyFactory = Callable[..., Any]
@@ -61,24 +57,27 @@ class Run:
         """
         try:
             with _TURN, num_threads():
-                return self._simulate()
+                history = self._history()
         except Exception as error:
             # A new error, as not every other one can be sent from process to process.
             raise RunError(
                 f"strategy {self.strategy!r}, seed {self.seed}: {type(error).__name__}: {error}"
             ) from error
+        table = history.table
+        table.insert(0, "problem", history.problem)
+        table.insert(1, "strategy", self.strategy)
+        table.insert(2, "seed", self.seed)
+        return table
 
-    def _simulate(self) -> pd.DataFrame:
+    def _history(self) -> History:
         problem = self.problem
         if not isinstance(problem, PreferenceProblem):
             problem = problem(self.seed)
         # Labels and draws are seeded apart, labels alike for all strategies.
         judge = self.judge(problem, seed=derive_seed(self.seed, "judge", 0))
-        strategy = build_strategy(
-            self.factory, problem, derive_seed(self.seed, "strategy", 0), self.horizon
-        )
-        history = simulate(
-            strategy,
+        seed = derive_seed(self.seed, "strategy", 0)
+        return simulate(
+            build_strategy(self.factory, problem, seed, self.horizon),
             problem,
             judge,
             self.horizon,
@@ -89,19 +88,13 @@ class Run:
             record=self.record,
             random_regret=math.nan,  # which is not in the table
         )
-        table = history.table
-        table.insert(0, "problem", problem.name)
-        table.insert(1, "strategy", self.strategy)
-        table.insert(2, "seed", self.seed)
-        return table
 
 
 @contextmanager
 def num_threads(threads: int = 1) -> Iterator[None]:
-    """Compute on so many threads inside the block, and on as many as before after it.
+    """Compute on so many threads inside the block, NumPy and SciPy on one.
 
-    NumPy and SciPy get one, as in BoTorch's searches: their matrices are small, and threads
-    that wait for them spin. On one thread sums always have the same order.
+    On one thread sums always have the same order.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -126,9 +119,6 @@ def build_strategy(
         problem: The problem whose domain the strategy is for.
         seed: The seed of the strategy.
         horizon: The number of duels that it will ask.
-
-    Returns:
-        The strategy.
     """
     given = {"seed": seed, "horizon": horizon}
     options: dict[str, Any] = {name: x for name, x in given.items() if _takes(factory, name)}

@@ -2,7 +2,6 @@ r"""Finished runs in a folder: one CSV file a run, and a manifest of what the ex
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import inspect
 import io
@@ -10,7 +9,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import CodeType
@@ -23,9 +23,8 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.runner.history import column_type, replacing
 from botorch_pref.runner.run import Run
-from botorch_pref.runner.simulation import random_play
+from botorch_pref.runner.simulation import column_type, random_play, typed
 
 MANIFEST = "experiment.json"
 _VERSION = 1
@@ -41,6 +40,26 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _HASH_LENGTH = 12  # hexadecimal digits
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    r"""Write a file under another name, and move it into place when it is complete.
+
+    Args:
+        path: The file.
+
+    Yields:
+        The temporary path, in the same folder; removed if the block raises.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 class Store:
@@ -104,21 +123,20 @@ class Store:
         """The table of a run, to the last digit; none unless it is complete and the run's own."""
         try:
             text = self._path(run).read_bytes().decode()
-            names, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-            columns = zip(names, zip(*rows, strict=True), strict=True)
-            table = pd.DataFrame({name: _column(name, values) for name, values in columns})
-        except (OSError, ValueError, LookupError, csv.Error):
+            names = pd.read_csv(io.StringIO(text), nrows=0).columns
+            parsers = {name: _PARSERS[column_type(name)] for name in names}
+            table = pd.read_csv(io.StringIO(text), converters=parsers, keep_default_na=False)
+            table = typed(table)
+        except (OSError, ValueError, LookupError):
             return None
         if not text.endswith("\n") or not {"strategy", "seed", "step"}.issubset(table):
             return None  # what was cut off lacks the end of the last line
-        own = table["strategy"].eq(run.strategy).all() and table["seed"].eq(run.seed).all()
-        number = len(table)
-        made = table["num_evaluations"].max() if "num_evaluations" in table else 0
-        ended = "finished" in table and bool(table["finished"].eq(True).fillna(False).any())
-        ended |= number == run.horizon or (run.evaluations is not None and made == run.evaluations)
-        return (
-            table if own and ended and table["step"].tolist() == [*range(1, number + 1)] else None
-        )
+        steps, made = len(table), table.get("num_evaluations", pd.Series([0])).max()
+        ended = steps == run.horizon or (run.evaluations is not None and made == run.evaluations)
+        ended |= "finished" in table and table["finished"].fillna(False).any()
+        own = table["strategy"].eq(run.strategy) & table["seed"].eq(run.seed)
+        complete = ended and own.all() and table["step"].tolist() == [*range(1, steps + 1)]
+        return table if complete else None
 
     def _path(self, run: Run) -> Path:
         """The file of a run; readable where the strategy's name allows it."""
@@ -148,11 +166,6 @@ class Store:
         return UnsupportedError(
             f"directory: {str(self.directory)!r} does not hold this experiment: {why}."
         )
-
-
-def _column(name: str, values: Sequence[str]) -> pd.Series[Any]:
-    kind = column_type(name)
-    return pd.Series([_PARSERS[kind](value) for value in values], dtype=kind)
 
 
 def shared_settings(run: Run) -> dict[str, Any]:

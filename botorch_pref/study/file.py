@@ -19,7 +19,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from botorch_pref.exceptions import StudyError, StudyFileError, StudyLockedError
-from botorch_pref.runner.history import replacing
+from botorch_pref.runner.store import replacing
 
 FORMAT, VERSION = "botorch_pref study", 2
 _WITHOUT_STOPPING = 1  # the version that knew of no stopping rule, nor of levels

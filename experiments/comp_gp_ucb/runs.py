@@ -21,12 +21,12 @@ from torch import Tensor
 
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.queries import Query
-from botorch_pref.runner import cost_regrets, regrets_at
 from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactory
 from botorch_pref.runner.simulation import Record
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord, exact
+from experiments.costs import cost_regrets, regrets_at
 from experiments.experiment import Column, Experiment
 from experiments.figures import View, plot_views
 

@@ -16,8 +16,7 @@ import torch
 from tqdm import tqdm
 
 from botorch_pref.randomness import seeded
-from botorch_pref.runner import num_threads
-from botorch_pref.runner.history import replacing
+from botorch_pref.runner import num_threads, replacing
 
 LIMIT = 60.0
 MAX_GIGABYTES = 8.0

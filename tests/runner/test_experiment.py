@@ -76,14 +76,6 @@ def test_the_table_is_tidy(table: pd.DataFrame) -> None:
     assert (table.loc[table["strategy"] != "values", "second_index"] >= 0).all()
 
 
-def test_sums_and_shares(table: pd.DataFrame) -> None:
-    for _, run in table.groupby(["strategy", "seed"]):
-        assert run["cumulative_regret"].tolist() == pytest.approx(run["dueling_regret"].cumsum())
-        total = run["utility_regret"].cumsum()
-        assert run["cumulative_utility_regret"].tolist() == pytest.approx(total)
-    assert table["identical"].any()
-
-
 def test_strategies_of_one_seed_meet_the_same_labels() -> None:
     class Stubborn(RandomPairs):
         """Asks one pair all the time, so that its answers are the labels' noise."""

@@ -13,14 +13,13 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import (
     Ackley,
     Catalyst,
-    DuelingChoiceJudge,
     LogisticJudge,
     PreferenceProblem,
 )
-from botorch_pref.queries import Choice, Duel, Evaluate, Query
+from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.runner import History, random_play, replacing, simulate
 from botorch_pref.space import SearchSpace
-from tests.runner.common import Budgeted, Failing, LabelsAndValues, RandomPairs, RandomValues
+from tests.runner.common import Budgeted, Failing, LabelsAndValues, RandomPairs
 
 
 class Fixed:
@@ -135,39 +134,6 @@ def test_a_box() -> None:
     assert history.random_regret == random_play(problem)
 
 
-def test_evaluations() -> None:
-    problem = Catalyst()
-    strategy = RandomValues(SearchSpace(choices=problem.choices), seed=4)
-    judge = LogisticJudge(problem, seed=2)
-    asked = []
-
-    def remember(query: Evaluate, step: int) -> float:
-        asked.append((query, step))
-        return judge(query, step)
-
-    table = simulate(strategy, problem, remember, 6, progress=False).table
-    rows = [query.indices for query, _ in asked]
-    assert [step for _, step in asked] == [1, 2, 3, 4, 5, 6]
-    assert table["first_index"].tolist() == rows
-    assert table["answer"].tolist() == [judge(query, step) for query, step in asked]
-    items = table[[f"first_x{k}" for k in (1, 2, 3)]].to_numpy()
-    assert items.tolist() == problem.choices[rows].tolist()
-    gap = problem.utilities.max() - problem.utilities[rows]
-    regret = gap.sigmoid() - 0.5
-    for column, values in {
-        "first_utility": problem.utilities[rows],
-        "dueling_regret": regret,
-        "cumulative_regret": regret.cumsum(0),
-        "utility_regret": gap,
-        "cumulative_utility_regret": gap.cumsum(0),
-    }.items():
-        assert table[column].tolist() == pytest.approx(values.tolist(), abs=1e-12), column
-    assert not table["identical"].any()
-    assert table["second_utility"].isna().all()
-    assert "second_index" not in table
-    assert "second_x1" not in table
-
-
 def test_choices() -> None:
     problem = Catalyst()
     shown = [(0, 5, 9), (7, 7, 7), (2, 2, 8), (3, 4)]
@@ -264,8 +230,9 @@ def test_a_run_may_end_after_so_many_evaluations() -> None:
 def budgeted(budget: int, horizon: int = 20, **options: Any) -> pd.DataFrame:
     problem = Catalyst()
     strategy = Budgeted(SearchSpace(choices=problem.choices), budget=budget)
-    judge = DuelingChoiceJudge(problem)
-    return simulate(strategy, problem, judge, horizon, progress=False, **options).table
+    return simulate(
+        strategy, problem, LogisticJudge(problem), horizon, progress=False, **options
+    ).table
 
 
 def test_a_run_ends_when_its_budget_is_spent() -> None:
@@ -352,16 +319,6 @@ def history_of(seed: int, answer: float | None = 1.0, **options: int) -> History
     problem = Catalyst()
     strategy = RandomPairs(SearchSpace(choices=problem.choices), seed)
     return simulate(strategy, problem, lambda query, step: answer, 2, progress=False, **options)
-
-
-def test_saved_as_csv(tmp_path: Path) -> None:
-    history = history_of(0)
-    path = history.save(tmp_path / "history.csv")
-    pd.testing.assert_frame_equal(pd.read_csv(path), history.table, check_dtype=False)
-    other = history_of(1)
-    other.save(path)
-    pd.testing.assert_frame_equal(pd.read_csv(path), other.table, check_dtype=False)
-    assert [file.name for file in tmp_path.iterdir()] == ["history.csv"]
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
