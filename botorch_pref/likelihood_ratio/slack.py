@@ -5,28 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from botorch_pref.data.checks import endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihood_ratio.theory import beta1, beta_ville
-
-
-class SlackRule(Protocol):
-    r"""A slack for every number of answers."""
-
-    def __call__(self, num_answers: int, value_bound: float) -> float:
-        """The slack, at least 0.
-
-        Args:
-            num_answers: The number of answers so far.
-            value_bound: ``kappa B``, a bound on the values of all functions of the ball.
-        """
 
 
 @dataclass(frozen=True)
 class SqrtSlack:
-    r"""``scale sqrt(t + offset)``, times ``kappa B`` if wanted.
+    r"""``scale sqrt(t + offset)`` after ``t`` answers, times ``kappa B`` if wanted.
 
     Xu et al. (2024), App. P, with the scale 1. Their scale is ``beta_0``. It is no confidence
     bound: under the true kernel and norm the set contained the truth in about 7 runs of 10 up
@@ -35,7 +22,8 @@ class SqrtSlack:
     Args:
         scale: The slack of one answer, at least 0.
         offset: What is added to the number of answers.
-        times_bound: Whether the slack is proportional to the bound on values.
+        times_bound: Whether the slack is proportional to ``kappa B``, the bound on the values of
+            all functions of the ball.
     """
 
     rule: ClassVar[str] = "sqrt"
@@ -45,7 +33,7 @@ class SqrtSlack:
     times_bound: bool = False
 
     def __call__(self, num_answers: int, value_bound: float) -> float:
-        """See :class:`SlackRule`."""
+        """The slack, at least 0."""
         slack = self.scale * math.sqrt(num_answers + self.offset)
         return slack * value_bound if self.times_bound else slack
 
@@ -63,92 +51,47 @@ class ConstantSlack:
     value: float = 1.0
 
     def __call__(self, num_answers: int, value_bound: float) -> float:
-        """See :class:`SlackRule`."""
+        """The slack, at least 0."""
         return self.value
 
 
-@dataclass(frozen=True)
-class PaperSlack:
-    r"""Theorem 3.1 of Xu et al. (2024); see :func:`~botorch_pref.likelihood_ratio.theory.beta1`.
-
-    Args:
-        delta: The probability of failure.
-        epsilon: The radius of the cover.
-        log_covering: The logarithm of the cover's size.
-    """
-
-    rule: ClassVar[str] = "paper"
-
-    delta: float = 0.05
-    epsilon: float = 0.01
-    log_covering: float = 0.0
-
-    def __call__(self, num_answers: int, value_bound: float) -> float:
-        """See :class:`SlackRule`."""
-        return beta1(self.epsilon, self.delta, num_answers, value_bound, self.log_covering)
-
-
-@dataclass(frozen=True)
-class VilleSlack(PaperSlack):
-    r"""See :func:`~botorch_pref.likelihood_ratio.theory.beta_ville`; arguments as of the base."""
-
-    rule: ClassVar[str] = "ville"
-
-    def __call__(self, num_answers: int, value_bound: float) -> float:
-        """See :class:`SlackRule`."""
-        return beta_ville(self.epsilon, self.delta, num_answers, value_bound, self.log_covering)
-
-
-_RULES: dict[str, Any] = {
-    kind.rule: kind for kind in (SqrtSlack, ConstantSlack, PaperSlack, VilleSlack)
-}
+SlackRule = SqrtSlack | ConstantSlack
 
 
 def slack_rule(slack: float | str | Mapping[str, Any] | SlackRule) -> SlackRule:
     r"""The slack rule of an argument.
 
     Args:
-        slack: A number, at least 0, for a constant slack; ``"sqrt"``, ``"constant"``,
-            ``"paper"`` or ``"ville"`` for a rule with its defaults; a mapping of ``"rule"`` and its
-            options; or a rule.
-
-    Returns:
-        The rule.
+        slack: A number, at least 0, for a constant slack; ``"sqrt"`` or ``"constant"`` for a rule
+            with its defaults; a mapping of ``"rule"`` and its options; or a rule.
 
     Raises:
         ComparisonDataError: If it is none of these, or an option is out of range.
     """
-    if callable(slack):
+    if isinstance(slack, SlackRule):
         return slack
+    options: Mapping[str, Any] = {}
     if isinstance(slack, str):
-        slack = {"rule": slack}
-    elif isinstance(slack := plain(slack), int | float) and not isinstance(slack, bool):
-        slack = {"rule": "constant", "value": float(slack)}
-    options = endless_from_json(slack) if isinstance(slack, Mapping) else {}
-    name = options.pop("rule", None)
-    unknown = ComparisonDataError(
-        f"`slack` must be a number, one of {', '.join(_RULES)}, a mapping of that `rule` and its "
-        f"options, or a rule, not {slack!r}."
-    )
-    if not isinstance(name, str) or name not in _RULES:
-        raise unknown
+        options = {"rule": slack}
+    elif isinstance(slack, Mapping):
+        options = slack
+    elif isinstance(value := plain(slack), int | float) and not isinstance(value, bool):
+        options = {"rule": "constant", "value": float(value)}
+    options = endless_from_json(options)
+    kinds = {kind.rule: kind for kind in (SqrtSlack, ConstantSlack)}
     try:
-        rule: SlackRule = _RULES[name](**options)
+        rule: SlackRule = kinds[options.pop("rule", "")](**options)
         valid = rule(0, 1.0) >= 0.0 and rule(1, 1.0) >= 0.0
-    except (TypeError, ValueError) as error:
-        raise unknown from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise ComparisonDataError(
+            f"`slack` must be a number, one of {', '.join(kinds)}, a mapping of that `rule` and "
+            f"its options, or a rule, not {slack!r}."
+        ) from error
     if not valid:
         raise ComparisonDataError(f"`slack` must be at least 0, but {rule!r} is not.")
     return rule
 
 
 def slack_to_json(rule: SlackRule) -> dict[str, Any]:
-    r"""A rule as the mapping that :func:`slack_rule` reads.
-
-    Raises:
-        ComparisonDataError: If it is none of this module's.
-    """
-    kind = _RULES.get(str(getattr(rule, "rule", None)))
-    if kind is None or not isinstance(rule, kind):
-        raise ComparisonDataError(f"`slack` {rule!r} cannot be written as JSON; use a named rule.")
-    return endless_to_json({"rule": kind.rule, **asdict(rule)})
+    r"""A rule as the mapping that :func:`slack_rule` reads."""
+    return endless_to_json({"rule": rule.rule, **asdict(rule)})

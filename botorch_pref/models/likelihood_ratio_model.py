@@ -44,7 +44,6 @@ from botorch_pref.likelihood_ratio.program import (
     whiten,
 )
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule
-from botorch_pref.likelihood_ratio.theory import sequential_deviations
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, checked_link
 from botorch_pref.models.base import HyperparameterCache, map_tensors
 from botorch_pref.models.fitting import default_covar_module
@@ -472,7 +471,9 @@ class LikelihoodRatioModel(Model):
 
     def asked_duel_sigma(self) -> Tensor:
         """``sigma_t`` of each duel asked, given those before it; as :meth:`duel_sigma`."""
-        return sequential_deviations(to_dense(AdditivePairKernel(self.covar_module)(self._asked())))
+        covariance = to_dense(AdditivePairKernel(self.covar_module)(self._asked()))
+        factor = torch.linalg.cholesky(covariance + torch.eye(len(covariance)).to(covariance))
+        return (factor.diagonal().square() - 1.0).clamp_min(0.0).sqrt()
 
     def _asked(self) -> Tensor:
         """``m x 2d``-dim duels in the order of their arms, one row an answer."""

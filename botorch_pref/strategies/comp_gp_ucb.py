@@ -3,11 +3,11 @@ r"""COMP-GP-UCB: duels are cheap, values are expensive.
 Y. Xu, A. Joshi, A. Singh and A. Dubrawski, *Zeroth Order Non-convex Optimization with
 Dueling-Choice Bandits* (2020), cited as Xu et al. (2020).
 
-In the constants of the theory at the end of this file, ``Phi`` is
-:func:`~botorch_pref.likelihood_ratio.theory.information_gain` of the prior covariance of the
-items and the variance of the noise, ``eta^2``; that of an answer is at most 1/4. ``L_1`` is
-the inverse of the least slope of a duel's probability in the difference of two values, and ``L_2``
-the steepest slope (Proposition 1): ``1 / (4 s)`` for the logistic link of scale ``s``.
+In the constants of the theory at the end of this file, ``Phi`` is the information gain
+``log |I + K / eta^2| / 2`` of the prior covariance ``K`` of the items and the variance of the
+noise, ``eta^2``; that of an answer is at most 1/4. ``L_1`` is the inverse of the least slope of a
+duel's probability in the difference of two values, and ``L_2`` the steepest slope (Proposition 1):
+``1 / (4 s)`` for the logistic link of scale ``s``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from botorch_pref.data.checks import (
     is_positive,
 )
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
-from botorch_pref.likelihood_ratio.theory import check_confidence, information_gain
 from botorch_pref.models.borda_gp import UNIFORM_VARIANCE, BordaGP, isotropic_kernel
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
@@ -56,7 +55,6 @@ __all__ = [
     "Schedule",
     "beta_theory",
     "duel_budget_rule",
-    "information_gain",
     "phase1_regret_bound",
 ]
 
@@ -557,7 +555,8 @@ def beta_theory(norm_bound: float, delta: float, info_gain: float) -> float:
     Raises:
         ComparisonDataError: If an argument is out of range; names it.
     """
-    check_confidence(0.0, delta, 0, 0.0)
+    if not 0.0 < delta < 1.0:
+        raise ComparisonDataError(f"`delta` must lie between 0 and 1, not {delta!r}.")
     gain = _not_negative("info_gain", info_gain)
     bound = checked_positive("norm_bound", norm_bound)
     return 2.0 * bound + math.sqrt(2.0 * (gain + 1.0 - math.log(delta)))

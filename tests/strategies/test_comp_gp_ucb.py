@@ -15,7 +15,6 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio.theory import sequential_deviations
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel, Evaluate, Query
@@ -27,7 +26,6 @@ from botorch_pref.strategies.comp_gp_ucb import (
     beta_at,
     beta_theory,
     duel_budget_rule,
-    information_gain,
     phase1_regret_bound,
 )
 from experiments.baselines import GPUCB, MFGPUCB
@@ -639,10 +637,6 @@ def test_it_ends_near_the_best_item() -> None:
 # Constants of the theory, and the lemmas behind them.
 
 
-def squared_exponential(items: Tensor, lengthscale: float) -> Tensor:
-    return (-0.5 * torch.cdist(items, items).square() / lengthscale**2).exp()
-
-
 def test_values() -> None:
     assert beta_theory(1.5, 0.1, 4.0) == pytest.approx(3.0 + math.sqrt(2 * (5 + math.log(10))))
     assert phase1_regret_bound(3.0, 0.1, 0.25) == pytest.approx(0.85)
@@ -650,21 +644,6 @@ def test_values() -> None:
     assert duel_budget_rule(0.25, 2.5, 0.02) == pytest.approx(3906.25)
     assert duel_budget_rule(0.25, 2.5, 0.1) == pytest.approx(156.25)
     assert duel_budget_rule(0.25, 2.5, 0.3) == pytest.approx(17.361, abs=1e-3)
-
-
-@pytest.mark.parametrize("lengthscale", [0.05, 0.3])
-@pytest.mark.parametrize("noise", [0.01, 0.25, 4.0])
-def test_the_gain_bounds_the_sum_of_variances(noise: float, lengthscale: float) -> None:
-    """Lemma 6, with the gain of the very items that were asked, some of them again and again."""
-    items = torch.cat([rand(30, 2, seed=3), rand(4, 2, seed=7).repeat(5, 1)])
-    covariance = squared_exponential(items, lengthscale)
-    gain = float(information_gain(covariance, noise))
-    variances = sequential_deviations(covariance, noise).square()
-    eye = torch.eye(len(items), dtype=items.dtype)
-    assert gain == pytest.approx(float(0.5 * torch.logdet(eye + covariance / noise)), abs=1e-8)
-    assert float(0.5 * (variances / noise).log1p().sum()) == pytest.approx(gain, abs=1e-8)
-    bound = 2.0 * gain / math.log(1.0 + 1.0 / noise)
-    assert float(variances.sum()) <= bound + 1e-10
 
 
 @torch.no_grad()
