@@ -80,7 +80,7 @@ def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
 
     X, comparisons = items_and_comparisons()
     kernel = default_covar_module(2, torch.Size()).to(X)
-    monkeypatch.setattr("botorch_pref.likelihood_ratio.bounds.InteriorPoint", method)
+    monkeypatch.setattr("botorch_pref.likelihood_ratio.confidence_set.InteriorPoint", method)
     monkeypatch.setattr(method, "maximize", counted)
     monkeypatch.setattr(method, "_advance", step)
     with second_device() as (device, counts):

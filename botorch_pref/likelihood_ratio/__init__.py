@@ -1,15 +1,15 @@
 r"""Likelihood-ratio confidence sets: functions of tensors that know no model."""
 
-from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet
-from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
-from botorch_pref.likelihood_ratio.program import (
+from botorch_pref.likelihood_ratio.confidence_set import (
     FINAL,
     SCREENING,
-    LikelihoodProgram,
+    Bound,
+    ConfidenceSet,
     MaximumLikelihood,
     Whitening,
     whiten,
 )
+from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
 
 __all__ = [
     "FINAL",
@@ -17,7 +17,6 @@ __all__ = [
     "Bound",
     "ConfidenceSet",
     "LeastAdvantage",
-    "LikelihoodProgram",
     "MaximumLikelihood",
     "Whitening",
     "least_advantage",

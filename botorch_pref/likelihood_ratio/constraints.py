@@ -12,7 +12,7 @@ Each constraint has a margin, which is positive inside:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,38 +23,21 @@ from botorch_pref.inference.observations import Curvature, Observations, as_curv
 
 
 class Likelihood(NamedTuple):
-    """The log likelihood at a point.
+    """The log likelihood at a point."""
 
-    Attributes:
-        value: ``...``-dim log likelihoods ``ell``.
-        gradient: ``... x q``-dim gradients in ``v``.
-        curvature: Minus the Hessian in the answers' latent values.
-    """
-
-    value: Tensor
-    gradient: Tensor
-    curvature: Curvature
-
-    def select(self, keep: Tensor) -> Likelihood:
-        """That of some elements of a batch."""
-        return Likelihood(self.value[keep], self.gradient[keep], self.curvature[keep])
+    value: Tensor  # ``ell: ...``
+    gradient: Tensor  # in ``v``, ``... x q``
+    curvature: Curvature  # minus the Hessian in the answers' latent values
 
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """The ball, the likelihood and the box, which all elements of a batch share.
-
-    Attributes:
-        observations: The answers; None where there are none.
-        rows: ``(m + b) x q``-dim map ``Z``.
-        box: The bound ``M`` on the absolute utilities; None where there is no box.
-        level: The 0-dim smallest log likelihood ``c``; None where there is no level.
-    """
+    """The ball, the likelihood and the box, which all elements of a batch share."""
 
     observations: Observations | None
-    rows: Tensor
-    box: float | None = None
-    level: Tensor | None = None
+    rows: Tensor  # ``Z: (m + b) x q``
+    box: float | None = None  # the bound ``M`` on the absolute utilities
+    level: Tensor | None = None  # the smallest log likelihood ``c``
 
     @property
     def num_answers(self) -> int:
@@ -80,10 +63,6 @@ class Constraints:
     def box_rows(self) -> Tensor:
         """The ``b x q``-dim map to the utilities in the box."""
         return self.rows[self.num_answers :]
-
-    def at_level(self, level: Tensor | None) -> Constraints:
-        """The same with another smallest log likelihood."""
-        return replace(self, level=level)
 
     def log_likelihood(self, values: Tensor) -> Tensor:
         """``ell: ...`` at the values ``Z v: ... x (m + b)``."""
@@ -131,16 +110,10 @@ class Constraints:
         return inside
 
     def pull(self, v: Tensor, interior: Tensor, fraction: float) -> Tensor:
-        r"""The way from an interior point towards ``v``, as far as it stays inside.
+        """Points of the set, ``... x q``: part of the way from an interior point to ``v``.
 
-        Args:
-            v: ``... x q``-dim points, possibly outside.
-            interior: ``q``-dim point at which every margin is positive.
-            fraction: The share of the way inside, below 1.
-
-        Returns:
-            ``... x q``-dim points of the set. Margins are concave, so on the segment they are
-            not below the chords between its ends, whose zero is where the way ends.
+        Margins are concave, so on the segment they are not below the chords between its ends.
+        The way ends at the first zero of a chord, and ``fraction`` of it is gone.
         """
         values, own = v @ self.rows.T, self.rows @ interior
         ball = 0.5 * (1.0 - v.square().sum(-1))

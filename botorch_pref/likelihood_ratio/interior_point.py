@@ -74,45 +74,29 @@ class Solution(NamedTuple):
 
 @dataclass
 class State:
-    """The unfinished elements; margins and multipliers are ``E x k``-dim.
+    """The unfinished elements; shapes are ``E`` unless said."""
 
-    Attributes:
-        element: ``E``-dim indices of the elements.
-        linear: ``E x (q + 1)``-dim coefficients ``c``.
-        tolerance: ``E``-dim gaps to stop at.
-        point: ``E x (q + 1)``-dim points ``p``.
-        values: ``E x (m + b)``-dim values ``Z v``.
-        likelihood: The log likelihood there.
-        weight: ``E``-dim weights of the log likelihood in the Lagrangian.
-        margins: Margins of the ball, the level and the box.
-        multipliers: Their multipliers.
-        best: ``E x (q + 1)``-dim best points so far.
-        lower: ``E``-dim objectives there.
-        upper: ``E``-dim smallest upper bounds so far.
-        goal: ``E``-dim gaps when they last were halved.
-        idle: ``E``-dim numbers of steps since.
-    """
-
-    element: Tensor
-    linear: Tensor
-    tolerance: Tensor
-    point: Tensor
-    values: Tensor
-    likelihood: Likelihood
-    weight: Tensor
-    margins: Tensor
-    multipliers: Tensor
-    best: Tensor
-    lower: Tensor
-    upper: Tensor
-    goal: Tensor
-    idle: Tensor
+    element: Tensor  # indices of the elements
+    linear: Tensor  # coefficients ``c: E x (q + 1)``
+    tolerance: Tensor  # gaps to stop at
+    point: Tensor  # ``p: E x (q + 1)``
+    values: Tensor  # ``Z v: E x (m + b)``
+    likelihood: Likelihood  # at the point
+    weight: Tensor  # of the log likelihood in the Lagrangian
+    margins: Tensor  # of the ball, the level and the box, ``E x k``
+    multipliers: Tensor  # of these, ``E x k``
+    best: Tensor  # the best points so far, ``E x (q + 1)``
+    lower: Tensor  # objectives there
+    upper: Tensor  # the smallest upper bounds so far
+    goal: Tensor  # gaps when they last were halved
+    idle: Tensor  # numbers of steps since
 
     def select(self, keep: Tensor) -> State:
         """Some of the elements."""
         names = [f.name for f in fields(self) if f.name != "likelihood"]
         parts = {name: getattr(self, name)[keep] for name in names}
-        return replace(self, likelihood=self.likelihood.select(keep), **parts)
+        likelihood = Likelihood(*(part[keep] for part in self.likelihood))
+        return replace(self, likelihood=likelihood, **parts)
 
     def tried(
         self, constraints: Constraints, move: Tensor, lengths: Tensor
@@ -144,12 +128,7 @@ class Direction(NamedTuple):
 
 
 class Newton:
-    r"""The factored system at a state.
-
-    Args:
-        constraints: The set.
-        state: The elements.
-    """
+    """The factored system at a state."""
 
     def __init__(self, constraints: Constraints, state: State) -> None:
         self.constraints, self.state = constraints, state
@@ -177,14 +156,9 @@ class Newton:
         self.curved = torch.linalg.cholesky_ex(curved).L
 
     def direction(self, change: Tensor, bend: Tensor | None = None) -> Direction:
-        r"""Newton's direction.
+        """Newton's direction for ``E x k``-dim wanted changes of the products.
 
-        Args:
-            change: ``E x k``-dim wanted changes of the products.
-            bend: ``E x (1 or 2)``-dim changes of the curved margins beyond the linear ones.
-
-        Returns:
-            The direction.
+        ``bend`` are the ``E x (1 or 2)``-dim changes of the curved margins beyond linear ones.
         """
         count = self.num_curved
         move, along = self.solved[..., 0], self.products[..., 0]

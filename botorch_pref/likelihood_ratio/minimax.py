@@ -14,19 +14,18 @@ is an upper bound: together they certify the result, whatever the model of the c
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from botorch_pref.data.checks import common_batch_shape
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference.observations import Curvature, as_curvature
+from botorch_pref.inference.observations import Observations, as_curvature
 from botorch_pref.inference.systems import matvec
-from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet, Envelope
-from botorch_pref.likelihood_ratio.program import FINAL
+from botorch_pref.likelihood_ratio.confidence_set import FINAL, Bound, ConfidenceSet, Envelope
 
-MAX_ROUNDS = 40
+_MAX_ROUNDS = 40  # each one a bound of every element that is not done
 _INNER = 0.01  # of the tolerance: the gap of each round's own maximum
 _TINY = 1e-12  # relative rounding of a curvature or a value
 _STEPS, _CENTRING, _INSIDE = 25, 0.1, 0.99  # of the quadratic programs
@@ -44,7 +43,6 @@ class LeastAdvantage(NamedTuple):
         beyond: ``...``-dim ``w*``.
         gap: ``...``-dim certified distance to the exact maximum.
         converged: ``...``-dim booleans: whether the gap is within the tolerance.
-        num_steps: ``...``-dim number of Newton steps of all bounds taken.
         weights: ``... x J``-dim weights of the functions: how much each one matters.
     """
 
@@ -53,17 +51,11 @@ class LeastAdvantage(NamedTuple):
     beyond: Tensor
     gap: Tensor
     converged: Tensor
-    num_steps: Tensor
     weights: Tensor
 
 
 def least_advantage(
-    confidence: ConfidenceSet,
-    g: Tensor,
-    s: Tensor,
-    *,
-    tolerance: float = FINAL,
-    max_rounds: int = MAX_ROUNDS,
+    confidence: ConfidenceSet, g: Tensor, s: Tensor, *, tolerance: float = FINAL
 ) -> LeastAdvantage:
     r"""``max min_j g_j^T u + s w`` over the set; Xu et al. (2024), problem (101).
 
@@ -73,7 +65,6 @@ def least_advantage(
         g: ``... x J x r``-dim coefficients, ``a(x) - l_j`` for opponents that are items.
         s: ``...``-dim coefficients of the part of the function off the items.
         tolerance: The gap to stop at, in the units of the value.
-        max_rounds: The most rounds, each one a bound of every element that is not done.
 
     Returns:
         The advantages; with one opponent those of :meth:`ConfidenceSet.upper`.
@@ -81,7 +72,7 @@ def least_advantage(
     Raises:
         ComparisonDataError: If a shape does not fit.
     """
-    rank = confidence.program.root.shape[-1]
+    rank = confidence.root.shape[-1]
     if g.dim() < 2 or g.shape[-1] != rank or not g.shape[-2]:
         raise ComparisonDataError(f"`g` must be ... x J x {rank}-dim, not {tuple(g.shape)}.")
     shape = common_batch_shape(g=g.shape[:-2], s=s.shape)
@@ -89,62 +80,48 @@ def least_advantage(
         rows = g.double().expand(*shape, *g.shape[-2:]).reshape(shape.numel(), *g.shape[-2:])
         beyond = s.double().expand(shape).reshape(-1, 1, 1).expand(*rows.shape[:-1], 1)
         functions = torch.cat([rows, beyond], dim=-1)
-        found = _Descent(confidence, functions, tolerance).run(max_rounds)
+        found = _Descent(confidence, functions, tolerance)
+        found.run()
+        gap = (found.upper - found.lower).clamp_min(0.0)
         payoffs = matvec(functions, found.point)
         # In the optimum those with a weight are equal; their difference here is in the gap.
-        excess = (found.weights * payoffs).sum(-1) - payoffs.amin(-1)
+        excess = (found.best * payoffs).sum(-1) - payoffs.amin(-1)
     u, w = found.point[:, :-1].reshape(*shape, rank), found.point[:, -1].reshape(shape)
-    weights = found.weights.view(*shape, g.shape[-2])
+    weights = found.best.view(*shape, g.shape[-2])
     combined = (weights.unsqueeze(-1) * g).sum(-2)
     return LeastAdvantage(
         value=Envelope.apply(combined, s, u, w) - excess.view(shape),
         coordinates=u,
         beyond=w,
-        gap=found.gap.view(shape),
-        converged=(found.gap <= tolerance).view(shape),
-        num_steps=found.num_steps.view(shape),
+        gap=gap.view(shape),
+        converged=(gap <= tolerance).view(shape),
         weights=weights,
     )
 
 
-class _Found(NamedTuple):
-    """Bounds, points and weights of all elements so far."""
-
-    lower: Tensor
-    upper: Tensor
-    point: Tensor
-    weights: Tensor
-    num_steps: Tensor
-
-    @property
-    def gap(self) -> Tensor:
-        return (self.upper - self.lower).clamp_min(0.0)
-
-
 class _Descent:
-    """Newton's method for the weights, in the elements that are not done yet."""
+    """Newton's method for the weights, in the elements that are not done yet.
+
+    Of all elements there are the bounds ``lower`` and ``upper``, the point of the former and the
+    weights ``best`` of the latter.
+    """
 
     def __init__(self, confidence: ConfidenceSet, functions: Tensor, tolerance: float) -> None:
         self.confidence, self.functions, self.tolerance = confidence, functions, tolerance
-        nothing = torch.zeros_like(functions[:, 0, 0])
         self.element = torch.arange(len(functions), device=functions.device)
-        self.damping = nothing
+        self.damping = torch.zeros_like(functions[:, 0, 0])
         # All weight on the opponent that is the strongest so far.
         strongest = matvec(functions[..., :-1], confidence.mle.coordinates).argmin(-1)
         self.weights = torch.nn.functional.one_hot(strongest, functions.shape[-2]).to(functions)
-        self.found = _Found(
-            nothing - torch.inf,
-            nothing + torch.inf,
-            torch.zeros_like(functions[:, 0]),
-            self.weights.clone(),
-            torch.zeros_like(self.element),
-        )
+        self.lower, self.upper = self.damping - torch.inf, self.damping + torch.inf
+        self.point, self.best = torch.zeros_like(functions[:, 0]), self.weights.clone()
         self.bound, self.payoffs = self._maximum(self.weights, None)
 
-    def run(self, max_rounds: int) -> _Found:
+    def run(self) -> None:
         """Rounds until all gaps are closed."""
-        for _ in range(max_rounds):
-            keep = torch.nonzero(self.found.gap[self.element] > self.tolerance).squeeze(-1)
+        for _ in range(_MAX_ROUNDS):
+            gap = (self.upper - self.lower)[self.element]
+            keep = torch.nonzero(gap > self.tolerance).squeeze(-1)
             if not len(keep):
                 break
             if len(keep) < len(self.element):
@@ -152,7 +129,6 @@ class _Descent:
                 for name in ("functions", "element", "damping", "weights", "payoffs"):
                     setattr(self, name, getattr(self, name)[keep])
             self._advance()
-        return self.found
 
     def _maximum(self, weights: Tensor, start: Bound | None) -> tuple[Bound, Tensor]:
         """``phi`` and its gradient; bounds are replaced where these are better."""
@@ -163,19 +139,18 @@ class _Descent:
         )
         point = torch.cat([bound.coordinates, bound.beyond.unsqueeze(-1)], dim=-1)
         payoffs = matvec(self.functions, point)
-        found, element = self.found, self.element
+        element = self.element
         if start is not None:
             # The set is convex; where its boundary has edges, the maximum lies between rounds.
-            before = found.point[element]
+            before = self.point[element]
             share = _best_mixture(matvec(self.functions, before), payoffs)
             point = torch.lerp(before, point, share.unsqueeze(-1))
-        found.point[element] = point
-        found.lower[element] = matvec(self.functions, point).amin(-1)
+        self.point[element] = point
+        self.lower[element] = matvec(self.functions, point).amin(-1)
         above = bound.value + bound.gap
-        better = above < found.upper[element]
-        found.upper[element] = torch.where(better, above, found.upper[element])
-        found.weights[element] = torch.where(better.unsqueeze(-1), weights, found.weights[element])
-        found.num_steps[element] += bound.num_steps
+        better = above < self.upper[element]
+        self.upper[element] = torch.where(better, above, self.upper[element])
+        self.best[element] = torch.where(better.unsqueeze(-1), weights, self.best[element])
         return bound, payoffs
 
     def _advance(self) -> None:
@@ -251,24 +226,24 @@ def upper_curvature(
     At ``p = (u, w)`` with ``(g, s) + mu (grad ell, 0) = nu p``, the multipliers ``nu`` of the ball
     and ``mu`` of the level, the Lagrangian has minus the Hessian ``M = nu I + mu A^T W A``. The
     maximiser moves by ``M^-1`` times the change of ``g``, minus the part that would leave the
-    boundaries that it is on.
-
-    Args:
-        confidence: The set.
-        bound: The ``E`` upper bounds.
-        g: Their ``E x r``-dim coefficients.
-        s: Their ``E``-dim coefficients.
-        directions: ``E x J x r``-dim changes of ``g``.
-
-    Returns:
-        ``E x J x J``-dim derivatives along the directions, zero where they are not known.
+    boundaries that it is on. ``g: E x r`` and ``s: E`` are the coefficients of the bounds, the
+    derivatives ``E x J x J`` are along ``directions: E x J x r``, and 0 where they are not known.
     """
     u, w = bound.coordinates, bound.beyond
-    level = _level_at(confidence, u)
-    nu, mu = _multipliers(torch.cat([g, s.unsqueeze(-1)], -1), u, w, level.gradient)
-    hessian = mu[:, None, None] * level.curvature.quadratic(level.rows)
+    # A set without a level has no multiplier of one, and no rows.
+    gradient, margin = torch.zeros_like(u), torch.ones_like(w)
+    rows, curvature = confidence.root[:0], as_curvature(u[:, :0])
+    if confidence.constraints.level is not None:
+        observations = cast(Observations, confidence.observations)
+        rows = observations.incidence.rows(confidence.root)
+        latent = u @ rows.T
+        score, curvature = observations.derivatives(latent)
+        gradient = score @ rows
+        margin = observations.log_prob(latent).sum(-1) - confidence.constraints.level
+    nu, mu = _multipliers(torch.cat([g, s.unsqueeze(-1)], -1), u, w, gradient)
+    hessian = mu[:, None, None] * curvature.quadratic(rows)
     hessian.diagonal(dim1=-2, dim2=-1).add_(nu.unsqueeze(-1))
-    of_level = mu.sqrt().unsqueeze(-1) * level.gradient
+    of_level = mu.sqrt().unsqueeze(-1) * gradient
     normals = torch.stack([nu.sqrt().unsqueeze(-1) * u, of_level], dim=-1)
     right = torch.cat([directions.mT, normals], dim=-1)
     products = right.mT @ torch.cholesky_solve(right, torch.linalg.cholesky_ex(hessian).L)
@@ -276,34 +251,14 @@ def upper_curvature(
     free, across = products[:, :num, :num], products[:, :num, num:]
     # As in Newton's equations of margins and multipliers, a boundary that is farther away holds
     # the point less.
-    room = confidence.program.norm_bound**2 - u.square().sum(-1) - w.square()
-    margin = torch.stack([0.5 * room.clamp_min(0.0) + w.square(), level.margin], dim=-1)
+    room = confidence.norm_bound**2 - u.square().sum(-1) - w.square()
+    room = 0.5 * room.clamp_min(0.0) + w.square()
+    margin = torch.stack([room, margin.clamp_min(0.0)], dim=-1)
     hold = products[:, num:, num:]
     largest = hold.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
     hold = hold + torch.diag_embed(margin + _TINY * largest)
     held = across @ torch.cholesky_solve(across.mT, torch.linalg.cholesky_ex(hold).L)
     return torch.nan_to_num(free - 0.5 * (held + held.mT), nan=0.0, posinf=0.0, neginf=0.0)
-
-
-class _Level(NamedTuple):
-    """The level at some points, without rows where there is none."""
-
-    rows: Tensor
-    curvature: Curvature
-    gradient: Tensor
-    margin: Tensor
-
-
-def _level_at(confidence: ConfidenceSet, u: Tensor) -> _Level:
-    program, level = confidence.program, confidence.constraints.level
-    if level is None or program.observations is None:
-        none = as_curvature(u[:, :0])
-        return _Level(program.root[:0], none, torch.zeros_like(u), torch.ones_like(u[:, 0]))
-    rows = program.observations.incidence.rows(program.root)
-    latent = u @ rows.T
-    score, curvature = program.observations.derivatives(latent)
-    margin = program.observations.log_prob(latent).sum(-1) - level
-    return _Level(rows, curvature, score @ rows, margin.clamp_min(0.0))
 
 
 def _multipliers(linear: Tensor, u: Tensor, w: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:

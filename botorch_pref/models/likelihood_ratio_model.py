@@ -33,16 +33,16 @@ from botorch_pref.exceptions import BoundConvergenceWarning, ComparisonDataError
 from botorch_pref.inference.observations import Observations
 from botorch_pref.kernels.evaluation import dense_covariance, dueling_variance
 from botorch_pref.kernels.pairs import AdditivePairKernel
-from botorch_pref.likelihood_ratio.bounds import Bound, ConfidenceSet
-from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
-from botorch_pref.likelihood_ratio.program import (
+from botorch_pref.likelihood_ratio.confidence_set import (
     FINAL,
     FLOOR,
-    LikelihoodProgram,
+    Bound,
+    ConfidenceSet,
     MaximumLikelihood,
     Whitening,
     whiten,
 )
+from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, checked_link
 from botorch_pref.models.base import HyperparameterCache, map_tensors
@@ -555,11 +555,13 @@ class LikelihoodRatioModel(Model):
         observations = None
         if self.blocks:
             observations = Observations(_merged(self.blocks, len(nodes)), len(nodes))
-        program = LikelihoodProgram(
-            whitening.root, observations, norm_bound=self.norm_bound, box=self.box
+        found = ConfidenceSet(
+            whitening.root,
+            observations,
+            norm_bound=self.norm_bound,
+            slack=self.slack_rule(self.num_answers, kappa * self.norm_bound),
+            box=self.box,
         )
-        slack = self.slack_rule(self.num_answers, kappa * self.norm_bound)
-        found = ConfidenceSet(program, slack if observations is not None else math.inf)
         functionals = _Functionals(
             self.covar_module, self.items, nodes, whitening, self.jitter, self.jitter_points
         )

@@ -28,7 +28,7 @@ from botorch_pref.data.checks import check_word, checked_flag, checked_positive
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio.program import SCREENING
+from botorch_pref.likelihood_ratio.confidence_set import SCREENING
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
 from botorch_pref.likelihoods import LogitLikelihood, SoftmaxLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel

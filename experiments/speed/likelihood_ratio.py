@@ -26,7 +26,7 @@ from linear_operator import to_dense
 from torch import Size, Tensor
 
 from botorch_pref.inference import Block, Observations
-from botorch_pref.likelihood_ratio import ConfidenceSet, LikelihoodProgram, whiten
+from botorch_pref.likelihood_ratio import ConfidenceSet, whiten
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.fitting import default_covar_module
 from experiments.speed.timing import Case, Side
@@ -118,9 +118,13 @@ def instance(
     ones = torch.ones(len(pairs), dtype=torch.double, device=device)
     block = Block(pairs, (1.0, -1.0), ones, ones, LogitLikelihood())
     root = whitening.root.to(device)
-    program = LikelihoodProgram(root, Observations([block], num_items), norm_bound=NORM_BOUND)
     a, s = whitening.split(covariance[num_items:, :num_items], covariance.diagonal()[num_items:])
-    confidence = ConfidenceSet(program, math.sqrt(len(asked)))
+    confidence = ConfidenceSet(
+        root,
+        Observations([block], num_items),
+        norm_bound=NORM_BOUND,
+        slack=math.sqrt(len(asked)),
+    )
     rows = root[pairs[:, 0]] - root[pairs[:, 1]]
     return Instance(confidence, a.to(device) - root[-1], s.to(device), rows)
 
@@ -134,14 +138,14 @@ def conic(data: Instance) -> Values:
     """CVXPY with Clarabel: one parametrised problem, solved at one point after another."""
     import cvxpy as cp
 
-    program = data.confidence.program
-    rotation = np.linalg.qr(program.root.cpu().numpy().T)[0]
+    confidence = data.confidence
+    rotation = np.linalg.qr(confidence.root.cpu().numpy().T)[0]
     rows = data.rows.cpu().numpy() @ rotation
     rows[np.abs(rows) < 1e-12] = 0.0
     linear = np.column_stack([data.g.cpu().numpy() @ rotation, data.s.cpu().numpy()])
     objective, p = cp.Parameter(linear.shape[1]), cp.Variable(linear.shape[1])
     loss = cp.sum(cp.logistic(-rows @ p[:-1]))
-    within = [cp.norm(p) <= program.norm_bound, loss <= data.excess]
+    within = [cp.norm(p) <= confidence.norm_bound, loss <= data.excess]
     problem = cp.Problem(cp.Maximize(objective @ p), within)
 
     def solve(row: np.ndarray) -> float:
@@ -154,8 +158,8 @@ def conic(data: Instance) -> Values:
 
 def ipopt(data: Instance) -> Values:
     """CasADi with IPOPT: one solver, started at one point after another from the most likely."""
-    program = data.confidence.program
-    basis = program.basis.cpu().numpy()
+    confidence = data.confidence
+    basis = confidence.basis.cpu().numpy()
     g, s = data.g.cpu().numpy(), data.s.cpu().numpy()
     inner = g @ basis
     # Of what the answers do not see, only the length matters.
@@ -163,8 +167,8 @@ def ipopt(data: Instance) -> Values:
     linear = np.column_stack([inner, beyond])
     rows = np.pad(data.rows.cpu().numpy() @ basis, ((0, 0), (0, 1)))
     solver = _ipopt_solver(rows)
-    start = np.append(basis.T @ data.confidence.mle.coordinates.cpu().numpy(), 0.0)
-    limits = [program.norm_bound**2, data.excess]
+    start = np.append(basis.T @ confidence.mle.coordinates.cpu().numpy(), 0.0)
+    limits = [confidence.norm_bound**2, data.excess]
 
     def solve(row: np.ndarray) -> float:
         return -float(solver(x0=start, p=row, lbg=-np.inf, ubg=limits)["f"])

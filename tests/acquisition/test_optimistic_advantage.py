@@ -137,7 +137,7 @@ def test_warm_starts_do_not_outlive_the_rank_of_the_items() -> None:
     rule, X = OptimisticAdvantage(model, items[2]), rand(5, 1, 1)
     rule(X)
     model.covar_module.lengthscale = 2.0
-    assert model.confidence_set.program.root.shape[-1] < 12
+    assert model.confidence_set.root.shape[-1] < 12
     expected = OptimisticAdvantage(model, items[2])(X)
     torch.testing.assert_close(rule(X), expected, atol=1e-8, rtol=0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.inference import Block, Observations
-from botorch_pref.likelihood_ratio import ConfidenceSet, LikelihoodProgram, whiten
+from botorch_pref.likelihood_ratio import ConfidenceSet, whiten
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
 from tests.inference.common import DUEL, design, duels, labels, matern, rand
@@ -35,10 +36,11 @@ class Case(NamedTuple):
     def kernel(self, X: Tensor, Z: Tensor) -> Tensor:
         return matern(X, Z, lengthscale=self.lengthscale, outputscale=1.0)
 
-    def program(self) -> LikelihoodProgram:
+    def confidence(self, slack: float = math.inf) -> ConfidenceSet:
         n = len(self.items)
         root = whiten(self.covariance()[:n, :n], cutoff=1e-14).root
-        return LikelihoodProgram(root, self.observations, norm_bound=self.norm_bound, box=self.box)
+        options = {"norm_bound": self.norm_bound, "slack": slack, "box": self.box}
+        return ConfidenceSet(root, self.observations, **options)  # type: ignore[arg-type]
 
     def coefficients(self, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """``a`` and ``s`` of function values at the points."""
@@ -51,7 +53,7 @@ class Case(NamedTuple):
     def advantage(self, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Coefficients of the advantage over the first item."""
         a, s = self.coefficients(points)
-        return a - self.program().root[0], s
+        return a - self.confidence().root[0], s
 
     def answers(self) -> reference.Answers | None:
         """The answers over the values at items and points."""
@@ -120,10 +122,9 @@ def duel_block(pairs: list[list[int]], answers: list[float], weight: float = 1.0
 
 def assert_inside(confidence: ConfidenceSet, u: Tensor, w: Tensor) -> None:
     """Within the ball, the level and the box; the last digit is rounding of the coordinates."""
-    program = confidence.program
     norm = (u.square().sum(-1) + w.square()).sqrt()
-    assert (norm <= program.norm_bound * (1 + 1e-13)).all()
-    lack = confidence.mle.log_likelihood - program.log_likelihood(u)
+    assert (norm <= confidence.norm_bound * (1 + 1e-13)).all()
+    lack = confidence.mle.log_likelihood - confidence.log_likelihood(u)
     assert (lack <= confidence.slack + 1e-12).all()
-    if program.box is not None:
-        assert ((u @ program.root.T).abs() <= program.box * (1 + 1e-13)).all()
+    if confidence.box is not None:
+        assert ((u @ confidence.root.T).abs() <= confidence.box * (1 + 1e-13)).all()

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import Observations
 from botorch_pref.likelihood_ratio import (
     SCREENING,
     Bound,
     ConfidenceSet,
-    LikelihoodProgram,
     whiten,
 )
-from tests.common import same
-from tests.inference.common import numerical_gradient, rand
+from tests.inference.common import make, numerical_gradient, rand
 from tests.likelihood_ratio.common import JITTER, Case, assert_inside, case, duel_block
 
 CASES = [
@@ -40,7 +39,7 @@ CASES = [
 
 
 def bounds(problem: Case, slack: float) -> tuple[ConfidenceSet, Bound, Bound]:
-    confidence = ConfidenceSet(problem.program(), slack)
+    confidence = problem.confidence(slack)
     g, s = problem.advantage()
     return confidence, confidence.lower(g, s), confidence.upper(g, s)
 
@@ -102,7 +101,7 @@ def test_a_warm_start_saves_steps() -> None:
     torch.testing.assert_close(astray.value, fresh.value, atol=1e-8, rtol=0)
     assert astray.num_steps.sum() <= 1.2 * fresh.num_steps.sum()
     # From another set: one more duel, and less slack.
-    other = ConfidenceSet(case(n=20, m=31, num_points=32).program(), 1.0)
+    other = case(n=20, m=31, num_points=32).confidence(1.0)
     moved = other.upper(g, s, start=cold)
     torch.testing.assert_close(moved.value, other.upper(g, s).value, atol=1e-8, rtol=0)
     assert_inside(other, moved.coordinates, moved.beyond)
@@ -111,7 +110,7 @@ def test_a_warm_start_saves_steps() -> None:
 @pytest.mark.parametrize("box", [None, 0.5])
 def test_gradient_is_the_envelopes(box: float | None) -> None:
     problem = case(box=box, num_points=1)
-    confidence = ConfidenceSet(problem.program(), 1.0)
+    confidence = problem.confidence(1.0)
     g, s = problem.advantage()
     at = torch.cat([g[0], s])
 
@@ -140,18 +139,17 @@ def test_between_the_estimate_and_the_ball() -> None:
     # Without data, or with any slack, only the ball is left.
     ball = problem.norm_bound * (g.square().sum(-1) + s.square()).sqrt()
     for everything in (
-        ConfidenceSet(problem.program(), math.inf),
-        ConfidenceSet(problem.program(), 1e6),
-        ConfidenceSet(case(n=12, m=0).program(), 1.0),
+        problem.confidence(math.inf),
+        problem.confidence(1e6),
+        case(n=12, m=0).confidence(1.0),
     ):
         torch.testing.assert_close(everything.upper(g, s).value, ball, atol=1e-9, rtol=0)
 
 
 def test_advantage_both_ways_round() -> None:
     problem = case(n=10, m=15, num_points=0)
-    program = problem.program()
-    confidence = ConfidenceSet(program, 0.5)
-    first, second = program.root[3], program.root[5]
+    confidence = problem.confidence(0.5)
+    first, second = confidence.root[3], confidence.root[5]
     none = torch.zeros((), dtype=torch.float64)
     there, back = (confidence.upper(g, none) for g in (first - second, second - first))
     assert float(there.value + back.value) >= 0
@@ -164,9 +162,8 @@ def test_widens_with_the_slack() -> None:
     values = torch.stack([bounds(problem, slack)[2].value for slack in slacks])
     assert (values.diff(dim=0) >= -1e-9).all()
     # To the estimate as the root of the slack, where the ball is active.
-    program = problem.program()
     g, _ = problem.advantage()
-    excess = values - g @ program.maximum_likelihood().coordinates
+    excess = values - g @ problem.confidence().mle.coordinates
     ratio = excess[1:3] / excess[0:2]
     torch.testing.assert_close(ratio, torch.full_like(ratio, 10.0), atol=0.5, rtol=0)
 
@@ -182,8 +179,7 @@ def test_no_slack_is_the_estimate() -> None:
 
 def test_a_duel_with_itself() -> None:
     problem = case(n=10, m=15, norm_bound=3.0)
-    program = problem.program()
-    confidence = ConfidenceSet(program, 1.0)
+    confidence = problem.confidence(1.0)
     g, s = problem.advantage(problem.items[:1])
     value = float(confidence.upper(g, s).value)
     assert -1e-5 <= value <= 3.0 * math.sqrt(2 * JITTER)
@@ -191,21 +187,21 @@ def test_a_duel_with_itself() -> None:
     assert float(zero.value) == 0
     assert zero.converged.all()
     # As a row of data it says nothing.
-    blocks = program.observations.blocks  # type: ignore[union-attr]
+    blocks = confidence.observations.blocks  # type: ignore[union-attr]
     more = Observations([*blocks, duel_block([[2, 2]], [1.0])], 10)
-    other = LikelihoodProgram(program.root, more, norm_bound=3.0)
+    other = ConfidenceSet(confidence.root, more, norm_bound=3.0, slack=1.0)
     g, s = problem.advantage()
-    both = [ConfidenceSet(p, 1.0).upper(g, s).value for p in (program, other)]
+    both = [known.upper(g, s).value for known in (confidence, other)]
     torch.testing.assert_close(*both, atol=1e-8, rtol=0)
 
 
 def test_scaling_changes_nothing() -> None:
     problem = case()
-    program = problem.program()
+    confidence = problem.confidence(1.0)
     g, s = problem.advantage()
-    value = ConfidenceSet(program, 1.0).upper(g, s).value
-    scaled = LikelihoodProgram(7.0 * program.root, program.observations, norm_bound=3.0 / 7.0)
-    other = ConfidenceSet(scaled, 1.0)
+    value = confidence.upper(g, s).value
+    root, told = 7.0 * confidence.root, confidence.observations
+    other = ConfidenceSet(root, told, norm_bound=3.0 / 7.0, slack=1.0)
     torch.testing.assert_close(other.upper(7.0 * g, 7.0 * s).value, value, atol=1e-8, rtol=0)
 
 
@@ -219,9 +215,10 @@ def test_duplicated_items_in_the_numerical_rank() -> None:
         problem = Case(X, points, Observations([duel_block(rows, answers)], len(X)), 3.0)
         whitening = whiten(problem.kernel(X, X))
         assert whitening.root.shape[-1] == 6
-        program = LikelihoodProgram(whitening.root, problem.observations, norm_bound=3.0)
+        told = problem.observations
+        confidence = ConfidenceSet(whitening.root, told, norm_bound=3.0, slack=0.5)
         a, s = whitening.split(problem.kernel(points, X), torch.ones(3, dtype=torch.float64))
-        values.append(ConfidenceSet(program, 0.5).upper(a, s).value)
+        values.append(confidence.upper(a, s).value)
     torch.testing.assert_close(*values, atol=1e-7, rtol=0)
 
 
@@ -231,10 +228,11 @@ def test_jitter_matters_little() -> None:
     for jitter in (1e-8, 1e-6):
         K = problem.kernel(problem.items, problem.items)
         whitening = whiten(K + jitter * torch.eye(n, dtype=K.dtype), cutoff=1e-14)
-        program = LikelihoodProgram(whitening.root, problem.observations, norm_bound=3.0)
+        root, told = whitening.root, problem.observations
+        confidence = ConfidenceSet(root, told, norm_bound=3.0, slack=1.0)
         variance = torch.full((4,), 1 + jitter, dtype=K.dtype)
         a, s = whitening.split(problem.kernel(problem.points, problem.items), variance)
-        values.append(ConfidenceSet(program, 1.0).upper(a - program.root[0], s).value)
+        values.append(confidence.upper(a - root[0], s).value)
     assert float((values[0] - values[1]).abs().max()) <= 2e-4
 
 
@@ -242,10 +240,9 @@ def test_jitter_matters_little() -> None:
 @pytest.mark.parametrize("judge", ["noisy", "consistent"])
 def test_balls_of_all_sizes(norm_bound: float, judge: str) -> None:
     problem = case(n=15, m=25, norm_bound=norm_bound, judge=judge, num_points=16)
-    program = problem.program()
     g, s = problem.advantage()
     for slack in (1e-6, 1e-3, 0.1, 5.0, 1e3):
-        confidence = ConfidenceSet(program, slack)
+        confidence = problem.confidence(slack)
         for bound in (confidence.lower(g, s), confidence.upper(g, 0 * s)):
             assert bound.converged.all()
             assert_inside(confidence, bound.coordinates, bound.beyond)
@@ -254,47 +251,35 @@ def test_balls_of_all_sizes(norm_bound: float, judge: str) -> None:
 def test_multipliers_are_the_printed_conditions() -> None:
     problem = case(n=10, m=15)
     confidence, _, high = bounds(problem, 1.0)
-    program = confidence.program
     g, s = problem.advantage()
     nu, mu = high.multipliers.unbind(-1)
     u = high.coordinates.clone().requires_grad_()
-    observations = program.observations
+    observations = confidence.observations
     assert observations is not None
-    latent = observations.incidence.apply(u @ program.root.T)
+    latent = observations.incidence.apply(u @ confidence.root.T)
     (score,) = torch.autograd.grad(observations.log_prob(latent).sum(), u)
     residual = g + mu.unsqueeze(-1) * score - nu.unsqueeze(-1) * high.coordinates
     assert float(residual.abs().max()) <= 1e-4
     torch.testing.assert_close(high.beyond, s / nu, atol=1e-4, rtol=0)
 
 
-def test_a_device_agrees(device: torch.device) -> None:
-    problem = case(n=20, m=30, num_points=16)
-    _, low, high = bounds(problem, 3.0)
-    program = problem.program()
-    observations = problem.observations
-    assert observations is not None
-    block = observations.blocks[0]
-    moved = duel_block([[0, 1]], [1.0])
-    fields = {name: getattr(block, name).to(device) for name in ("items", "answer", "weight")}
-    device_block = type(moved)(
-        coefficients=block.coefficients, likelihood=block.likelihood, **fields
-    )
-    on_device = LikelihoodProgram(
-        program.root.to(device), Observations([device_block], 20), norm_bound=3.0
-    )
-    confidence = ConfidenceSet(on_device, 3.0)
-    g, s = (x.to(device) for x in problem.advantage())
-    same(confidence.lower(g, s).value, low.value)
-    same(confidence.upper(g, s).value, high.value)
-
-
 def test_refuses_what_it_cannot_use() -> None:
     problem = case()
-    confidence = ConfidenceSet(problem.program(), 1.0)
+    confidence = problem.confidence(1.0)
+    root, told = confidence.root, confidence.observations
+    wrong: list[tuple[str, Any, Any, dict[str, Any]]] = [
+        ("norm_bound", root, told, {"norm_bound": 0.0}),
+        ("box", root, told, {"box": -1.0}),
+        ("slack", root, told, {"slack": -1.0}),
+        ("slack", root, told, {"slack": math.nan}),
+        ("root", root[0], told, {}),
+        ("8 items", root[:-1], told, {}),
+        ("batch", root, make(rand(2, 8, 2), 5), {}),
+    ]
+    for message, items, observations, options in wrong:
+        with pytest.raises((ComparisonDataError, UnsupportedError), match=message):
+            ConfidenceSet(items, observations, **{"norm_bound": 1.0, **options})
     g, s = problem.advantage()
-    for slack in (-1.0, math.nan):
-        with pytest.raises(ComparisonDataError, match="slack"):
-            ConfidenceSet(problem.program(), slack)
     with pytest.raises(ComparisonDataError, match="`g`"):
         confidence.upper(g[..., :-1], s)
     with pytest.raises(ComparisonDataError, match="do not broadcast"):

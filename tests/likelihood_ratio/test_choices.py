@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from botorch_pref.inference import Block, Observations
-from botorch_pref.likelihood_ratio import ConfidenceSet
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
 from tests.inference.common import DUEL, choices, design, rand
@@ -54,7 +53,7 @@ def test_two_items_are_a_duel() -> None:
     found = []
     for block in (duels, choices(items, favourite, 8, weight, 1.3)):
         problem = Case(X, points, Observations([block], 8), 3.0)
-        confidence = ConfidenceSet(problem.program(), 1.0)
+        confidence = problem.confidence(1.0)
         g, s = problem.advantage()
         bounds = confidence.lower(g, s).value, confidence.upper(g, s).value
         found.append(torch.cat([*bounds, confidence.mle.log_likelihood.view(1)]))
@@ -64,8 +63,7 @@ def test_two_items_are_a_duel() -> None:
 @pytest.mark.parametrize(("asked", "slack"), CASES)
 def test_equal_the_printed_program(asked: tuple[Case, reference.Choices], slack: float) -> None:
     problem, printed = asked
-    program = problem.program()
-    confidence = ConfidenceSet(program, slack)
+    confidence = problem.confidence(slack)
     covariance = problem.covariance().numpy()
     best = reference.maximum_likelihood(covariance, printed, problem.norm_bound)
     assert confidence.mle.converged
@@ -96,9 +94,10 @@ def test_beside_duels_and_labels() -> None:
     )
     observations = Observations([choices(items, favourite, 8), duels, label], 8)
     problem = Case(X, X[:0], observations, 3.0)
-    mle = problem.program().maximum_likelihood()
+    confidence = problem.confidence()
+    mle = confidence.mle
     assert mle.converged
-    rows = torch.from_numpy(design(observations)) @ problem.program().root
+    rows = torch.from_numpy(design(observations)) @ confidence.root
     score = observations.derivatives(rows @ mle.coordinates)[0]
     residual = rows.T @ score - mle.norm_multiplier * mle.coordinates
     assert float(residual.norm()) <= 1e-6

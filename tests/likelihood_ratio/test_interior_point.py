@@ -17,7 +17,7 @@ from tests.likelihood_ratio.common import Case, assert_inside, case, duel_block
 
 def scaled(confidence: ConfidenceSet, seed: int, size: int = 12) -> tuple[Tensor, Tensor]:
     """Objectives of length one, and a point strictly inside for each."""
-    q = confidence.program.basis.shape[-1]
+    q = confidence.basis.shape[-1]
     linear = torch.randn(
         size, q + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )
@@ -29,7 +29,7 @@ def scaled(confidence: ConfidenceSet, seed: int, size: int = 12) -> tuple[Tensor
 @pytest.mark.parametrize("box", [None, 1.0])
 @pytest.mark.parametrize("slack", [0.1, 3.0])
 def test_both_methods_agree(box: float | None, slack: float) -> None:
-    confidence = ConfidenceSet(case(n=10, m=16, box=box).program(), slack)
+    confidence = case(n=10, m=16, box=box).confidence(slack)
     linear, start = scaled(confidence, seed=1)
     tolerance = torch.full((len(linear),), 1e-8, dtype=torch.float64)
     found, sure = (
@@ -55,7 +55,7 @@ def flat(num_duels: int, norm_bound: float) -> Case:
 @pytest.mark.parametrize("norm_bound", [40.0, 200.0])
 def test_a_flat_likelihood(num_duels: int, slack: float, norm_bound: float) -> None:
     problem = flat(num_duels, norm_bound)
-    confidence = ConfidenceSet(problem.program(), slack)
+    confidence = problem.confidence(slack)
     g, s = problem.advantage()
     for bound in (confidence.upper(g, s), confidence.lower(g, s)):
         assert (bound.gap <= 1e-7 * norm_bound).all()
@@ -67,7 +67,7 @@ def test_it_is_needed() -> None:
     left = 0
     for norm_bound in (20.0, 40.0, 80.0, 160.0):
         for num_duels in (3, 5, 8):
-            confidence = ConfidenceSet(flat(num_duels, norm_bound).program(), 0.02)
+            confidence = flat(num_duels, norm_bound).confidence(0.02)
             linear, start = scaled(confidence, seed=num_duels, size=40)
             tolerance = torch.full((len(linear),), 1e-9, dtype=torch.float64)
             solver = InteriorPoint(confidence.constraints, max_steps=100)

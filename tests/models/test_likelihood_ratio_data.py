@@ -296,7 +296,7 @@ def test_copies(
     duplicate: Callable[[LikelihoodRatioModel], LikelihoodRatioModel], solved: bool
 ) -> None:
     bounds = torch.tensor([[0.0, 0.0], [1.0, 2.0]]).double()
-    model = make(X, DUELS, input_transform=Normalize(2, bounds=bounds), box=2.0, slack="paper")
+    model = make(X, DUELS, input_transform=Normalize(2, bounds=bounds), box=2.0, slack="sqrt")
     if solved:
         everything(model)
     twin = duplicate(model)

@@ -126,9 +126,9 @@ def test_maximum_likelihood_is_that_of_the_printed_program(name: str) -> None:
     # The likelihood is not affected by what all items have in common, labels aside.
     if name != "labels":
         shifted = model._solved().functionals.whitening.inverse @ torch.from_numpy(values + 0.7)
-        again = model.confidence_set.program.log_likelihood(shifted)
+        again = model.confidence_set.log_likelihood(shifted)
         assert float(again) == pytest.approx(float(found.log_likelihood), abs=1e-8)
-    at_zero = model.confidence_set.program.log_likelihood(0.0 * found.coordinates)
+    at_zero = model.confidence_set.log_likelihood(0.0 * found.coordinates)
     assert float(at_zero) == pytest.approx(-total, abs=1e-10)
 
 
@@ -399,6 +399,8 @@ def test_widths() -> None:
     expected = (covariance(pairs, pairs).diagonal() - explained).sqrt()
     torch.testing.assert_close(model.duel_sigma(pairs), expected, atol=1e-9, rtol=0)
     sequence = model.asked_duel_sigma()
+    gain = float(sequence.square().log1p().sum())  # twice the information gain
+    assert gain == pytest.approx(float(torch.logdet(inner)), abs=1e-10)
     for t in (0, 5, 11):
         before = make_set(0, 0).condition_on_pairs(asked[:t], torch.ones(t).double())
         assert float(sequence[t]) == pytest.approx(float(before.duel_sigma(asked[t])), abs=1e-9)
@@ -491,7 +493,7 @@ def test_limits_of_doubling() -> None:
         assert model.adapt_norm_bound(max_doublings=most).norm_bound == 0.05 * 2**most
     assert model.adapt_norm_bound(limit=0.3, max_doublings=2).norm_bound == 0.2
     # A vacuous slack never asks for more.
-    assert consistent(norm_bound=0.05, slack="paper").adapt_norm_bound().norm_bound == 0.05
+    assert consistent(norm_bound=0.05, slack=1e3).adapt_norm_bound().norm_bound == 0.05
 
 
 # --------------------------------------------- labels: a rejection is a value above zero

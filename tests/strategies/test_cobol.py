@@ -462,11 +462,11 @@ def test_only_differences_are_known() -> None:
     ):
         assert ours == pytest.approx(theirs, abs=1e-6)
     solved = model._solved()
-    program, root = solved.confidence_set.program, solved.functionals.whitening.root
+    found, root = solved.confidence_set, solved.functionals.whitening.root
     u = rand(root.shape[-1])
     shift = torch.linalg.lstsq(root, torch.ones(len(root), 1).double()).solution.squeeze(-1)
     torch.testing.assert_close(
-        program.log_likelihood(u + 3.0 * shift), program.log_likelihood(u), atol=1e-9, rtol=0
+        found.log_likelihood(u + 3.0 * shift), found.log_likelihood(u), atol=1e-9, rtol=0
     )
 
 

@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block, Observations
-from botorch_pref.likelihood_ratio import LikelihoodProgram, whiten
+from botorch_pref.likelihood_ratio import whiten
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
-from tests.inference.common import DUEL, make, matern, rand
+from tests.inference.common import DUEL, matern, rand
 from tests.likelihood_ratio.common import Case, case, duel_block
 
 CASES = [
@@ -31,7 +31,7 @@ CASES = [
 def test_equals_the_printed_program(problem: Case) -> None:
     answers = problem.answers()
     assert answers is not None
-    found = problem.program().maximum_likelihood()
+    found = problem.confidence().mle
     expected = reference.maximum_likelihood(
         problem.covariance().numpy(), answers, problem.norm_bound, problem.boxed()
     )
@@ -42,12 +42,13 @@ def test_equals_the_printed_program(problem: Case) -> None:
 
 @pytest.mark.parametrize("problem", [c for c in CASES if c.box is None])
 def test_stationary_in_the_ball(problem: Case) -> None:
-    program = problem.program()
-    found = program.maximum_likelihood()
-    u, observations = found.coordinates, program.observations
+    confidence = problem.confidence()
+    found, observations = confidence.mle, confidence.observations
+    u = found.coordinates
     assert observations is not None
-    latent = observations.incidence.apply(program.root @ u)
-    gradient = program.root.T @ observations.incidence.adjoint(observations.derivatives(latent)[0])
+    latent = observations.incidence.apply(confidence.root @ u)
+    score = observations.derivatives(latent)[0]
+    gradient = confidence.root.T @ observations.incidence.adjoint(score)
     assert float((gradient - found.norm_multiplier * u).norm()) <= 1e-6
     assert float(u.norm()) <= problem.norm_bound * (1 + 1e-9)
     assert observations.log_prob(latent).sum() == pytest.approx(float(found.log_likelihood))
@@ -58,7 +59,7 @@ def test_stationary_in_the_ball(problem: Case) -> None:
 
 def test_consistent_answers_reach_the_boundary() -> None:
     problem = case(judge="consistent")
-    found = problem.program().maximum_likelihood()
+    found = problem.confidence().mle
     assert found.norm_multiplier > 1e-3
     assert float(found.coordinates.norm()) == pytest.approx(problem.norm_bound, abs=1e-9)
 
@@ -69,9 +70,9 @@ def test_the_smallest_norm_where_the_ball_is_inactive() -> None:
     observations = Observations([duel_block([[0, 1], [0, 1]], [1.0, 0.0])], 4)
     observations.blocks[0].weight.copy_(torch.tensor([4.0, 1.0]))
     problem = Case(items, items[:0], observations, norm_bound=50.0)
-    program = problem.program()
-    found = program.maximum_likelihood()
-    row = program.root[0] - program.root[1]
+    confidence = problem.confidence()
+    found, root = confidence.mle, confidence.root
+    row = root[0] - root[1]
     expected = math.log(4) * row / row.square().sum()
     torch.testing.assert_close(found.coordinates, expected, atol=1e-5, rtol=0)
     assert found.norm_multiplier <= 1e-9
@@ -79,7 +80,7 @@ def test_the_smallest_norm_where_the_ball_is_inactive() -> None:
 
 def test_grows_with_the_ball() -> None:
     values = [
-        float(case(norm_bound=b).program().maximum_likelihood().log_likelihood)
+        float(case(norm_bound=b).confidence().mle.log_likelihood)
         for b in (1e-3, 0.1, 1.0, 3.0, 10.0, 100.0)
     ]
     assert values == sorted(values)
@@ -87,7 +88,7 @@ def test_grows_with_the_ball() -> None:
 
 def test_no_data() -> None:
     problem = case(m=0)
-    found = problem.program().maximum_likelihood()
+    found = problem.confidence().mle
     assert found.converged
     assert float(found.log_likelihood) == 0
     assert not found.coordinates.any()
@@ -105,27 +106,11 @@ def test_swaps_merges_and_permutations_change_nothing() -> None:
         LogitLikelihood(),
     )
     found = [
-        Case(items, items[:0], Observations([block], 5), 3.0).program().maximum_likelihood()
+        Case(items, items[:0], Observations([block], 5), 3.0).confidence().mle
         for block in (duel_block(pairs, answers), merged)
     ]
     torch.testing.assert_close(found[0].coordinates, found[1].coordinates, atol=1e-6, rtol=0)
     torch.testing.assert_close(*(f.log_likelihood for f in found), atol=1e-10, rtol=0)
-
-
-def test_refuses_what_it_cannot_use() -> None:
-    program = case().program()
-    root, observations = program.root, program.observations
-    assert observations is not None
-    with pytest.raises(ComparisonDataError, match="norm_bound"):
-        LikelihoodProgram(root, observations, norm_bound=0.0)
-    with pytest.raises(ComparisonDataError, match="box"):
-        LikelihoodProgram(root, observations, norm_bound=1.0, box=-1.0)
-    with pytest.raises(ComparisonDataError, match="root"):
-        LikelihoodProgram(root[0], observations, norm_bound=1.0)
-    with pytest.raises(ComparisonDataError, match="8 items"):
-        LikelihoodProgram(root[:-1], observations, norm_bound=1.0)
-    with pytest.raises(UnsupportedError, match="batch"):
-        LikelihoodProgram(root, make(rand(2, 8, 2), 5), norm_bound=1.0)
 
 
 def test_root_and_inverse() -> None:
