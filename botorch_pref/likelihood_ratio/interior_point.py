@@ -95,7 +95,8 @@ class State:
         """Some of the elements."""
         names = [f.name for f in fields(self) if f.name != "likelihood"]
         parts = {name: getattr(self, name)[keep] for name in names}
-        likelihood = Likelihood(*(part[keep] for part in self.likelihood))
+        value, gradient, curvature = self.likelihood
+        likelihood = Likelihood(value[keep], gradient[keep], curvature[keep])
         return replace(self, likelihood=likelihood, **parts)
 
     def tried(
