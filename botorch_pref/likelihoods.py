@@ -107,7 +107,6 @@ class BernoulliLikelihood(Module, ABC):
         third = weight * (answer * won3 - loss * lost3)
         return score, curvature, third
 
-    @abstractmethod
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         r"""``E[mu(h)]`` for ``h ~ N(mean, variance)``.
 
@@ -116,8 +115,28 @@ class BernoulliLikelihood(Module, ABC):
             variance: ``...``-dim variances, not negative.
 
         Returns:
-            ``...``-dim probabilities, to 1e-8.
+            ``...``-dim probabilities, to 1e-8 for a smooth link about as wide as the logit.
         """
+        # A probit close to a logit is averaged in closed form. What is left is small, smooth
+        # and local: a Gauss-Hermite rule serves a narrow Gaussian, the trapezoidal
+        # rule over the link's own width (exponentially accurate) a wide one.
+        # The floor keeps the gradient finite where items coincide.
+        mean, deviation = self.scale * mean, self.scale * variance.clamp_min(1e-20).sqrt()
+        match = math.pi / 8
+        probit = _normal_cdf(mean * math.sqrt(match) / (1 + match * deviation**2).sqrt())
+
+        def rest(value: Tensor) -> Tensor:
+            return self._link(value) - _normal_cdf(math.sqrt(match) * value)
+
+        nodes, weights = _gauss_hermite(mean.dtype, mean.device)
+        points = mean.unsqueeze(-1) + deviation.unsqueeze(-1) * nodes
+        narrow = (rest(points) * weights).sum(-1)
+        wide_deviation = deviation.clamp_min(_WIDE)
+        grid = torch.arange(-76, 77, dtype=mean.dtype, device=mean.device) / 2
+        z = (grid - mean.unsqueeze(-1)) / wide_deviation.unsqueeze(-1)
+        density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+        wide = (rest(grid) * density).sum(-1) / (2 * wide_deviation)
+        return probit + torch.where(deviation < _WIDE, narrow, wide)
 
     @abstractmethod
     def _link(self, value: Tensor) -> Tensor:
@@ -144,29 +163,6 @@ class LogitLikelihood(BernoulliLikelihood):
         score = weight * _times(self.scale, answer * lost - (1.0 - answer) * won)
         curvature = weight * _times(self.scale**2, won * lost)
         return score, curvature, curvature * _times(self.scale, torch.tanh(value / 2))
-
-    def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """See the base class."""
-        # The closest probit is averaged in closed form. What is left is small, smooth
-        # and local: a Gauss-Hermite rule serves a narrow Gaussian, the trapezoidal
-        # rule over the link's own width (exponentially accurate) a wide one.
-        # The floor keeps the gradient finite where items coincide.
-        mean, deviation = self.scale * mean, self.scale * variance.clamp_min(1e-20).sqrt()
-        match = math.pi / 8
-        probit = _normal_cdf(mean * math.sqrt(match) / (1 + match * deviation**2).sqrt())
-
-        def rest(value: Tensor) -> Tensor:
-            return torch.sigmoid(value) - _normal_cdf(math.sqrt(match) * value)
-
-        nodes, weights = _gauss_hermite(mean.dtype, mean.device)
-        points = mean.unsqueeze(-1) + deviation.unsqueeze(-1) * nodes
-        narrow = (rest(points) * weights).sum(-1)
-        wide_deviation = deviation.clamp_min(_WIDE)
-        grid = torch.arange(-76, 77, dtype=mean.dtype, device=mean.device) / 2
-        z = (grid - mean.unsqueeze(-1)) / wide_deviation.unsqueeze(-1)
-        density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
-        wide = (rest(grid) * density).sum(-1) / (2 * wide_deviation)
-        return probit + torch.where(deviation < _WIDE, narrow, wide)
 
     def _link(self, value: Tensor) -> Tensor:
         return torch.sigmoid(value)

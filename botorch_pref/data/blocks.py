@@ -8,13 +8,17 @@ best of ``k`` the identity. Where ``r = 1``, latent values are ``... x m``.
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol, Self
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.data.checks import common_batch_shape
+from botorch_pref.likelihoods import BernoulliLikelihood
 
 DUEL, ITEM = (1.0, -1.0), (1.0,)
 
@@ -91,6 +95,56 @@ class Block:
         )
 
 
+class BlockData(ABC):
+    """Answers of one kind, with their items: a frozen dataclass of tensors.
+
+    A model takes any list of these. A subclass checks its tensors when it is made.
+
+    Attributes:
+        datapoints: A ``batch_shape x n x d``-dim tensor of items.
+    """
+
+    _dims: ClassVar[Mapping[str, int]]  # the number of dimensions after the batch, by field
+    datapoints: Tensor
+
+    @abstractmethod
+    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+        """The answers as inference sees them.
+
+        Args:
+            likelihood: The link of the model, whose scale other likelihoods share.
+            first: The number of the first datapoint among the items of inference.
+        """
+
+    @property
+    def batch_shape(self) -> Size:
+        """The batch shape, which all tensors share."""
+        return self.datapoints.shape[:-2]
+
+    @property
+    def num_items(self) -> int:
+        """The number ``n`` of datapoints."""
+        return self.datapoints.shape[-2]
+
+    def expand(self, batch_shape: Size) -> Self:
+        """The same answers in every element of a larger batch; copies nothing."""
+        new = copy.copy(self)
+        for name, value in self._tensors().items():
+            shape = value.shape[value.dim() - self._dims[name] :]
+            object.__setattr__(new, name, value.expand(*batch_shape, *shape))
+        return new
+
+    def _broadcast(self, names: Mapping[str, str] | None = None) -> None:
+        """Expand all tensors to their common batch shape; an error calls them by ``names``."""
+        shapes = {n: v.shape[: v.dim() - self._dims[n]] for n, v in self._tensors().items()}
+        batch = common_batch_shape(**{(names or {}).get(n, n): s for n, s in shapes.items()})
+        for name, value in self.expand(batch)._tensors().items():
+            object.__setattr__(self, name, value)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {n: value for n in self._dims if (value := getattr(self, n)) is not None}
+
+
 def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     """Finds items among stored ones by exact value.
 
@@ -107,9 +161,9 @@ def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     values = torch.cat([stored, items]).detach()
     distinct, group = torch.unique(values, dim=0, return_inverse=True)
     first = _first_of_group(group, distinct.shape[0])[group[n:]]
-    fresh = first == torch.arange(n, values.shape[0], device=values.device)
-    number = n - 1 + fresh.cumsum(dim=0)
-    return torch.where(first < n, first, number[(first - n).clamp_min(0)]), fresh
+    is_new = first == torch.arange(n, values.shape[0], device=values.device)
+    number = n - 1 + is_new.cumsum(dim=0)
+    return torch.where(first < n, first, number[(first - n).clamp_min(0)]), is_new
 
 
 def merge_rows(
@@ -143,31 +197,6 @@ def merge_rows(
     total = rows.new_zeros(2, distinct.shape[0]).index_add(1, group, rows)
     annotator = None if annotator is None else annotator[first]
     return pairs[first], total[0], total[1], annotator
-
-
-def winners_first(pairs: Tensor, wins: Tensor, count: Tensor) -> Tensor:
-    """Repeats each pair, the winner first, once for every answer.
-
-    Args:
-        pairs: A ``batch_shape x m x 2``-dim long tensor.
-        wins: A ``batch_shape x m``-dim tensor: wins of the first item of each pair.
-        count: A ``batch_shape x m``-dim tensor of answers.
-
-    Returns:
-        A ``batch_shape x M x 2``-dim long tensor.
-
-    Raises:
-        UnsupportedError: If there are ties, or batch elements with unequal numbers of answers.
-    """
-    if (wins != wins.round()).any():
-        raise UnsupportedError("Answers of 0.5 (ties) have no winner, hence no `comparisons`.")
-    times = torch.stack([wins, count - wins], dim=-1).long()
-    total = times.sum(dim=(-2, -1)).flatten()
-    if (total != total[:1]).any():
-        raise UnsupportedError("Batch elements differ in their numbers of answers.")
-    both = torch.stack([pairs, pairs.flip(-1)], dim=-2)
-    rows = both.reshape(-1, 2).repeat_interleave(times.flatten(), dim=0)
-    return rows.reshape(*pairs.shape[:-2], rows.shape[0] // max(total.shape[0], 1), 2)
 
 
 def _first_of_group(group: Tensor, num_groups: int) -> Tensor:

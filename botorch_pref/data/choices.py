@@ -3,28 +3,28 @@ r"""Choices of the best of several items as tensors, validated once."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Size, Tensor
+from torch import Tensor
 
-from botorch_pref.data.blocks import Block, match_items
+from botorch_pref.data.blocks import Block, BlockData, match_items
 from botorch_pref.data.checks import (
     Check,
     as_indices,
     check_items,
     check_like,
     check_shape,
-    common_batch_shape,
     finite,
     in_range,
     refuse,
 )
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihoods import SoftmaxLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, SoftmaxLikelihood
 
 
 @dataclass(frozen=True, eq=False)
-class Choices:
+class Choices(BlockData):
     r"""Questions of ``k`` items each, and which of them was chosen.
 
     Questions of another size are other choices. The constructor broadcasts the batch shapes.
@@ -47,6 +47,7 @@ class Choices:
         >>> data = Choices(X, torch.tensor([[0, 1, 2], [1, 3, 4]]), torch.tensor([2, 0]))
     """
 
+    _dims: ClassVar = {"datapoints": 2, "items": 2, "favourite": 1, "weight": 1}
     datapoints: Tensor
     items: Tensor
     favourite: Tensor
@@ -74,16 +75,9 @@ class Choices:
             ),
             Check("weight", weight, ~((weight >= 0) & weight.isfinite()), "not a weight"),
         )
-        batch = common_batch_shape(
-            datapoints=X.shape[:-2],
-            items=items.shape[:-2],
-            favourite=favourite.shape[:-1],
-            weight=weight.shape[:-1],
-        )
-        object.__setattr__(self, "datapoints", X.expand(*batch, *X.shape[-2:]))
-        object.__setattr__(self, "items", items.expand(*batch, m, k))
-        object.__setattr__(self, "favourite", favourite.expand(*batch, m))
-        object.__setattr__(self, "weight", weight.expand(*batch, m))
+        for name, value in (("items", items), ("favourite", favourite), ("weight", weight)):
+            object.__setattr__(self, name, value)
+        self._broadcast()
 
     @classmethod
     def from_items(cls, items: Tensor, favourite: Tensor) -> Choices:
@@ -101,21 +95,9 @@ class Choices:
         indices, new = match_items(flat[:0], flat)
         return cls(flat[new], indices.view(items.shape[:-1]), favourite)
 
-    @property
-    def batch_shape(self) -> Size:
-        """The batch shape, which all fields share."""
-        return self.datapoints.shape[:-2]
-
-    def block(self, likelihood: SoftmaxLikelihood | None = None, first: int = 0) -> Block:
-        """One observation a question, of ``k`` latent values: the utilities of its items.
-
-        Args:
-            likelihood: That of a choice; that of unit scale by default.
-            first: The number of the first datapoint among the items of inference.
-        """
+    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+        """One observation a question, of the utilities of its items; see the base class."""
         assert self.weight is not None  # the constructor has set it
-        unit = torch.eye(self.items.shape[-1]).tolist()
-        design = tuple(map(tuple, unit))
-        favourite = self.favourite.to(self.weight)
-        likelihood = likelihood or SoftmaxLikelihood()
-        return Block(self.items + first, design, favourite, self.weight, likelihood)
+        design = tuple(map(tuple, torch.eye(self.items.shape[-1]).tolist()))
+        favourite, softmax = self.favourite.to(self.weight), SoftmaxLikelihood(likelihood.scale)
+        return Block(self.items + first, design, favourite, self.weight, softmax)

@@ -7,7 +7,8 @@ are two items. Values are compared only where a caller hands over items instead 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,10 +16,9 @@ from torch import Tensor
 from botorch_pref.data.blocks import (
     DUEL,
     Block,
-    BlockLikelihood,
+    BlockData,
     match_items,
     merge_rows,
-    winners_first,
 )
 from botorch_pref.data.checks import (
     UNKNOWN_ANNOTATOR,
@@ -35,10 +35,11 @@ from botorch_pref.data.checks import (
     refuse,
 )
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.likelihoods import BernoulliLikelihood
 
 
 @dataclass(frozen=True, eq=False)
-class Comparisons:
+class Comparisons(BlockData):
     r"""Duels with their answers, in the order in which they were shown.
 
     The constructor broadcasts the batch shapes and checks every row; objects grown from this
@@ -63,6 +64,7 @@ class Comparisons:
         >>> data = data.append_indices(torch.tensor([[0, 2]]), torch.tensor([0.5]))
     """
 
+    _dims: ClassVar = {"datapoints": 2, "pairs": 2, "wins": 1, "count": 1, "annotator": 1}
     datapoints: Tensor
     pairs: Tensor
     wins: Tensor
@@ -70,9 +72,27 @@ class Comparisons:
     annotator: Tensor | None = None
 
     def __post_init__(self) -> None:
-        given = (getattr(self, field.name) for field in fields(self))
-        for field, value in zip(fields(self), _checked_fields(*given), strict=True):
-            object.__setattr__(self, field.name, value)
+        X = self.datapoints
+        check_items("datapoints", X, "n", "d")
+        pairs = as_indices("pairs", self.pairs, X, "m", 2)
+        m = pairs.shape[-2]
+        for name in ("wins", "count"):
+            check_shape(name, getattr(self, name), m)
+            check_like(name, getattr(self, name), X)
+        annotator = self.annotator
+        annotator = None if annotator is None else _as_annotators(annotator, X, m)
+        vars(self).update(pairs=pairs, annotator=annotator)
+        self._broadcast()
+        wins, count, itself = self.wins, self.count, distinct("pairs", self.pairs)
+        whole = count.isfinite() & (count >= 0) & (count == count.round())
+        halves = (wins >= 0) & (wins <= count) & (2 * wins == (2 * wins).round())
+        refuse(
+            finite("datapoints", X),
+            in_range("pairs", self.pairs, self.num_items),
+            itself._replace(bad=itself.bad & (count > 0)),
+            Check("count", count, ~whole, "a count is a whole number, at least 0"),
+            Check("wins", wins, ~halves, "wins are a multiple of 0.5 between 0 and `count`"),
+        )
 
     @classmethod
     def unchecked(
@@ -85,9 +105,9 @@ class Comparisons:
     ) -> Comparisons:
         """Builds from fields of one batch shape known to be valid: no check, no warning."""
         new = object.__new__(cls)
-        values = (datapoints, pairs, wins, count, annotator)
-        for field, value in zip(fields(cls), values, strict=True):
-            object.__setattr__(new, field.name, value)
+        vars(new).update(
+            datapoints=datapoints, pairs=pairs, wins=wins, count=count, annotator=annotator
+        )
         return new
 
     @classmethod
@@ -103,10 +123,10 @@ class Comparisons:
         """
         check_items("datapoints", datapoints, "n", "d")
         pairs = _winner_rows(datapoints=datapoints, comparisons=comparisons)
-        batch = common_batch_shape(datapoints=datapoints.shape[:-2], comparisons=pairs.shape[:-2])
-        count = datapoints.new_ones(*batch, pairs.shape[-2])
-        X, pairs = _expand(datapoints, batch, 2), _expand(pairs, batch, 2)
-        return cls.unchecked(X, pairs, count, count.clone())
+        count = datapoints.new_ones(pairs.shape[:-1])
+        new = cls.unchecked(datapoints, pairs, count, count.clone())
+        new._broadcast({"pairs": "comparisons"})
+        return new
 
     @classmethod
     def from_pairs(
@@ -143,10 +163,10 @@ class Comparisons:
             UnsupportedError: If these data are batched.
         """
         if self.batch_shape:
-            raise UnsupportedError("`append` needs unbatched data; see append_indices, with_fresh.")
+            raise UnsupportedError("`append` needs unbatched data; see append_indices, append_new.")
         _check_pairs(pairs, answers, self.datapoints)
-        indices, fresh = match_items(self.datapoints, items := pairs.flatten(end_dim=1))
-        return _extended(self, items[fresh], indices.reshape(-1, 2), answers, annotator)
+        indices, new = match_items(self.datapoints, items := pairs.flatten(end_dim=1))
+        return _extended(self, items[new], indices.reshape(-1, 2), answers, annotator)
 
     def append_indices(
         self, pairs: Tensor, answers: Tensor, annotator: Tensor | None = None
@@ -167,27 +187,8 @@ class Comparisons:
         refuse(in_range("pairs", pairs, self.num_items), distinct("pairs", pairs), answered)
         return _extended(self, X[..., :0, :], pairs, answers, annotator)
 
-    def append_fresh(self, items: Tensor, answers: Tensor) -> Comparisons:
-        """Adds one duel of two new items, whatever their values; differentiable in these.
-
-        Values and answers are trusted: this is the way of fantasies, and waits for no device.
-
-        Args:
-            items: A ``batch_shape x 2 x d``-dim tensor of the two items.
-            answers: A ``batch_shape``-dim tensor, as in :meth:`append`; batch shapes broadcast.
-
-        Raises:
-            ComparisonDataError: If an argument has a wrong shape, type or device.
-        """
-        check_shape("items", items, 2, self.datapoints.shape[-1])
-        check_like("items", items, self.datapoints)
-        check_shape("answers", answers)
-        check_device("answers", answers, self.datapoints)
-        pair = torch.arange(self.num_items, self.num_items + 2, device=items.device)
-        return _extended(self, items, pair.unsqueeze(0), answers.unsqueeze(-1))
-
-    def with_fresh(self, X: Tensor, Y: Tensor) -> Comparisons:
-        """Adds new items, whatever their values, and comparisons between these.
+    def append_new(self, X: Tensor, Y: Tensor) -> Comparisons:
+        """Adds new items, whatever their values, and comparisons between these; differentiable.
 
         Args:
             X: A ``batch_shape x k x d``-dim tensor of items.
@@ -215,10 +216,11 @@ class Comparisons:
         rows = merge_rows(self.num_items, self.pairs, self.wins, self.count, self.annotator)
         return self.unchecked(self.datapoints, *rows)
 
-    def block(self, likelihood: BlockLikelihood) -> Block:
-        """One observation a row, of the difference of its two items."""
+    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+        """One observation a row, of the difference of its two items; see the base class."""
         answer = torch.where(self.count > 0, self.wins / self.count.clamp_min(1.0), 0.5)
-        return Block(self.pairs, DUEL, answer, self.count, likelihood)
+        items = self.pairs + first if first else self.pairs
+        return Block(items, DUEL, answer, self.count, likelihood)
 
     @property
     def comparisons(self) -> Tensor:
@@ -227,39 +229,21 @@ class Comparisons:
         Raises:
             UnsupportedError: If there are ties, or batch elements with unequal numbers of answers.
         """
-        return winners_first(self.pairs, self.wins, self.count)
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """The batch shape, which all fields share."""
-        return self.datapoints.shape[:-2]
-
-    @property
-    def num_items(self) -> int:
-        """The number ``n`` of datapoints."""
-        return self.datapoints.shape[-2]
+        wins, count = self.wins, self.count
+        if (wins != wins.round()).any():
+            raise UnsupportedError("Answers of 0.5 (ties) have no winner, hence no `comparisons`.")
+        times = torch.stack([wins, count - wins], dim=-1).long()
+        total = times.sum(dim=(-2, -1)).flatten()
+        if (total != total[:1]).any():
+            raise UnsupportedError("Batch elements differ in their numbers of answers.")
+        both = torch.stack([self.pairs, self.pairs.flip(-1)], dim=-2)
+        rows = both.reshape(-1, 2).repeat_interleave(times.flatten(), dim=0)
+        return rows.reshape(*self.batch_shape, rows.shape[0] // max(total.shape[0], 1), 2)
 
     @property
     def num_comparisons(self) -> int:
         """The number of answers; in a batch, that of the element with the most."""
         return int(self.count.sum(dim=-1).max()) if self.batch_shape.numel() else 0
-
-
-def expanded(data: Comparisons, batch: torch.Size) -> Comparisons:
-    """The same data in every element of a larger batch; copies nothing."""
-    items, pairs = _expand(data.datapoints, batch, 2), _expand(data.pairs, batch, 2)
-    who = None if data.annotator is None else _expand(data.annotator, batch, 1)
-    wins, count = _expand(data.wins, batch, 1), _expand(data.count, batch, 1)
-    return data.unchecked(items, pairs, wins, count, who)
-
-
-def _expand(value: Tensor, batch: torch.Size, dims: int) -> Tensor:
-    """Expands all but the last ``dims`` dimensions to ``batch``."""
-    return value.expand(*batch, *value.shape[value.dim() - dims :])
-
-
-def _joined(old: Tensor, new: Tensor, batch: torch.Size, dims: int) -> Tensor:
-    return torch.cat([_expand(old, batch, dims), _expand(new, batch, dims)], dim=-dims)
 
 
 def _winner_rows(**arguments: Tensor) -> Tensor:
@@ -279,26 +263,20 @@ def _extended(
     annotator: Tensor | None = None,
 ) -> Comparisons:
     """Adds checked items (``... x k x d``) and checked rows of one answer each."""
-    X, m = data.datapoints, pairs.shape[-2]
-    wins = answers.to(X.dtype)
-    shapes = {"datapoints": X.shape[:-2], "items": items.shape[:-2]}
-    shapes |= {"pairs": pairs.shape[:-2], "answers": wins.shape[:-1]}
+    wins = answers.to(data.datapoints.dtype)
     if annotator is not None:
-        annotator = _as_annotators(annotator, X, m)
-        shapes["annotator"] = annotator.shape[:-1]
-    batch = common_batch_shape(**shapes)
-    who = None
-    if annotator is not None or data.annotator is not None:
-        unknown = data.pairs.new_full((1,), UNKNOWN_ANNOTATOR)
-        old = unknown.expand(data.pairs.shape[-2]) if data.annotator is None else data.annotator
-        new = unknown.expand(m) if annotator is None else annotator
-        who = _joined(old, new, batch, 1)
+        annotator = _as_annotators(annotator, data.datapoints, pairs.shape[-2])
+        if data.annotator is None:
+            unknown = torch.full_like(data.pairs[..., 0], UNKNOWN_ANNOTATOR)
+            data = data.unchecked(data.datapoints, data.pairs, data.wins, data.count, unknown)
+    elif data.annotator is not None:
+        annotator = torch.full_like(pairs[..., 0], UNKNOWN_ANNOTATOR)
+    added = data.unchecked(items, pairs, wins, torch.ones_like(wins), annotator)
+    added._broadcast({"datapoints": "items", "wins": "answers"})
+    batch = common_batch_shape(datapoints=data.batch_shape, answers=added.batch_shape)
+    old, new = data.expand(batch)._tensors(), added.expand(batch)._tensors()
     return data.unchecked(
-        _joined(X, items, batch, 2),
-        _joined(data.pairs, pairs, batch, 2),
-        _joined(data.wins, wins, batch, 1),
-        _joined(data.count, torch.ones_like(wins), batch, 1),
-        who,
+        **{name: torch.cat([old[name], new[name]], dim=-data._dims[name]) for name in old}
     )
 
 
@@ -330,36 +308,3 @@ def _as_annotators(annotator: Tensor, like: Tensor, num_rows: int) -> Tensor:
     reason = f"an annotator is at least 0, or {UNKNOWN_ANNOTATOR} if unknown"
     refuse(Check("annotator", annotator, annotator < UNKNOWN_ANNOTATOR, reason))
     return annotator
-
-
-def _checked_fields(
-    datapoints: Tensor, pairs: Tensor, wins: Tensor, count: Tensor, annotator: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Checks the fields of ``Comparisons`` and broadcasts their batch shapes."""
-    check_items("datapoints", datapoints, "n", "d")
-    n, d = datapoints.shape[-2:]
-    pairs = as_indices("pairs", pairs, datapoints, "m", 2)
-    m = pairs.shape[-2]
-    for name, value in (("wins", wins), ("count", count)):
-        check_shape(name, value, m)
-        check_like(name, value, datapoints)
-    shapes = {"datapoints": datapoints.shape[:-2], "pairs": pairs.shape[:-2]}
-    shapes |= {"wins": wins.shape[:-1], "count": count.shape[:-1]}
-    if annotator is not None:
-        annotator = _as_annotators(annotator, datapoints, m)
-        shapes["annotator"] = annotator.shape[:-1]
-    batch = common_batch_shape(**shapes)
-    datapoints, pairs = datapoints.expand(*batch, n, d), pairs.expand(*batch, m, 2)
-    wins, count = wins.expand(*batch, m), count.expand(*batch, m)
-    itself = distinct("pairs", pairs)
-    whole = count.isfinite() & (count >= 0) & (count == count.round())
-    halves = (wins >= 0) & (wins <= count) & (2 * wins == (2 * wins).round())
-    refuse(
-        finite("datapoints", datapoints),
-        in_range("pairs", pairs, n),
-        itself._replace(bad=itself.bad & (count > 0)),
-        Check("count", count, ~whole, "a count is a whole number, at least 0"),
-        Check("wins", wins, ~halves, "wins are a multiple of 0.5 between 0 and `count`"),
-    )
-    annotator = None if annotator is None else annotator.expand(*batch, m)
-    return datapoints, pairs, wins, count, annotator

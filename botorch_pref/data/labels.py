@@ -3,62 +3,49 @@ r"""Accepted and rejected items as tensors, validated once."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import ITEM, Block, BlockLikelihood
-from botorch_pref.data.checks import (
-    Check,
-    check_items,
-    check_like,
-    check_shape,
-    common_batch_shape,
-    finite,
-    refuse,
-)
+from botorch_pref.data.blocks import ITEM, Block, BlockData
+from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
+from botorch_pref.likelihoods import BernoulliLikelihood
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
-    r"""Items with a verdict each.
+class Labels(BlockData):
+    r"""Items that were accepted or rejected.
 
     Args:
-        items: A ``batch_shape x n x d``-dim tensor of items.
+        datapoints: A ``batch_shape x n x d``-dim tensor of items.
         labels: A ``batch_shape x n x 1``-dim tensor: 1 accept, 0 reject, 0.5 undecided.
-        names: What messages call the two; a model's users know them by other names.
+        names: What messages call the two: the names of a caller's arguments.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, or a row with
             NaN or infinite items, or another label. Names argument and row.
     """
 
-    items: Tensor
+    _dims: ClassVar = {"datapoints": 2, "labels": 2}
+    datapoints: Tensor
     labels: Tensor
-    names: tuple[str, str] = ("items", "labels")
+    names: tuple[str, str] = ("datapoints", "labels")
 
     def __post_init__(self) -> None:
         items, labels = self.names
-        check_items(items, self.items, "n", "d")
-        check_shape(labels, self.labels, self.items.shape[-2], 1)
-        check_like(labels, self.labels, self.items)
-        batches = {items: self.items.shape[:-2], labels: self.labels.shape[:-2]}
-        shape = common_batch_shape(**batches)
-        for name, rows in (("items", self.items), ("labels", self.labels)):
-            object.__setattr__(self, name, rows.expand(*shape, *rows.shape[-2:]))
+        check_items(items, self.datapoints, "n", "d")
+        check_shape(labels, self.labels, self.num_items, 1)
+        check_like(labels, self.labels, self.datapoints)
+        self._broadcast(dict(zip(self._dims, self.names, strict=True)))
         values = self.labels.squeeze(-1)
         known = (values == 0) | (values == 0.5) | (values == 1)
         reason = "a label is 1 (accept), 0 (reject) or 0.5 (undecided)"
-        refuse(finite(items, self.items), Check(labels, values, ~known, reason))
+        refuse(finite(items, self.datapoints), Check(labels, values, ~known, reason))
 
-    def block(self, likelihood: BlockLikelihood, first: int = 0) -> Block:
-        """One observation a label, of the utility of its item.
-
-        Args:
-            likelihood: The link.
-            first: The number of the first item among the items of inference.
-        """
+    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+        """One observation a label, of the utility of its item; see the base class."""
         answer = self.labels.squeeze(-1)
-        rows = torch.arange(first, first + answer.shape[-1], device=answer.device)
-        rows = rows.expand(answer.shape).unsqueeze(-1)
-        return Block(rows, ITEM, answer, torch.ones_like(answer), likelihood)
+        rows = torch.arange(first, first + self.num_items, device=answer.device)
+        items = rows.expand(answer.shape).unsqueeze(-1)
+        return Block(items, ITEM, answer, torch.ones_like(answer), likelihood)

@@ -99,7 +99,7 @@ class Calibration(Module):
     def deviations(self, values: Values) -> Tensor:
         """``batch_shape x k``-dim standard deviations of the noise of measurements."""
         variance = self.noise if values.variances is None else values.variances.squeeze(-1)
-        shape = torch.broadcast_shapes(variance.shape, values.items.shape[:-1])
+        shape = torch.broadcast_shapes(variance.shape, values.datapoints.shape[:-1])
         return variance.sqrt().expand(shape)
 
     def check(self, values: Values | None) -> None:

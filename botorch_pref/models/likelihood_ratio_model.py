@@ -701,9 +701,9 @@ def _labels(
         raise UnsupportedError(f"`X` must not be batched; their batch is {tuple(X.shape[:-2])}.")
     check_shape("X", X, "n", stored.shape[-1])
     check_like("X", X, stored)
-    indices, new = match_items(stored, data.items)
+    indices, new = match_items(stored, data.datapoints)
     block = replace(data.block(likelihood), items=indices.unsqueeze(-1))
-    return torch.cat([stored, data.items[new]]), block
+    return torch.cat([stored, data.datapoints[new]]), block
 
 
 def _merged(blocks: Sequence[Block], num_items: int) -> list[Block]:

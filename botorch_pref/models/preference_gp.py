@@ -22,6 +22,7 @@ from torch import Size, Tensor
 from torch.nn import Module
 from torch.nn.functional import pad
 
+from botorch_pref.data.blocks import BlockData
 from botorch_pref.data.checks import (
     check_count,
     check_items,
@@ -32,15 +33,14 @@ from botorch_pref.data.checks import (
     finite,
     refuse,
 )
-from botorch_pref.data.choices import Choices
-from botorch_pref.data.comparisons import Comparisons, expanded
+from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.inducing import InducingSystem
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
 from botorch_pref.kernels.evaluation import dueling_variance
-from botorch_pref.likelihoods import BernoulliLikelihood, SoftmaxLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.base import LaplaceGP, Observed
 from botorch_pref.models.calibration import Calibration
 from botorch_pref.models.fitting import default_covar_module
@@ -98,8 +98,9 @@ class PreferenceGP(LaplaceGP):
     _data_names = ("data", "values", "choices", "merged_data", "_inducing")
     data: Comparisons | None
     values: Values | None
-    choices: tuple[Choices, ...]
+    choices: tuple[BlockData, ...]
     merged_data: Comparisons | None
+    _num_observations: int
     _num_inducing: int | None = None
     _inducing: Tensor | None
 
@@ -112,7 +113,7 @@ class PreferenceGP(LaplaceGP):
         input_transform: InputTransform | None = None,
         *,
         values: ValuesArgument = None,
-        choices: Choices | Sequence[Choices] = (),
+        choices: BlockData | Sequence[BlockData] = (),
         mean_module: Mean | None = None,
         variance: str | float = "laplace",
         link_scale: float | None = None,
@@ -137,8 +138,8 @@ class PreferenceGP(LaplaceGP):
             input_transform: Applied where items meet the kernel, with gradients.
             values: ``(X, Y)`` or ``(X, Y, Yvar)``, ``batch_shape x k x d`` and twice ``... x 1``:
                 items, values, variances of noise; ``Y`` standardised under the default prior.
-            choices: Questions for the best of several items, of any numbers of items: the chance of
-                each is its softmax, with the scales of the link.
+            choices: :class:`~botorch_pref.data.Choices` of the best of several items, whose chances
+                are a softmax with the scale of the link; or answers of other kinds.
             mean_module: The prior mean; by default zero, or a learnt constant with values.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
@@ -156,7 +157,7 @@ class PreferenceGP(LaplaceGP):
             UnsupportedError: If there are choices and ``variance`` is a number.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
-        asked = (choices,) if isinstance(choices, Choices) else tuple(choices)
+        asked = (choices,) if isinstance(choices, BlockData) else tuple(choices)
         batch_shape = _batch_shape(data, measured, asked)
         items = next(iter(_item_parts(data, measured, asked)), None)
         dim = num_columns(items, input_transform)
@@ -168,7 +169,7 @@ class PreferenceGP(LaplaceGP):
         )
         self.variance = checked_kappa("variance", variance)
         has_answers = bool(asked) or (data is not None and data.pairs.shape[-2] > 0)
-        if link_scale is None and not (has_answers and measured and measured.num_values):
+        if link_scale is None and not (has_answers and measured and measured.num_items):
             link_scale = 1.0  # one kind of data has one unit
         learns_noise = measured is not None and measured.variances is None
         self.calibration = Calibration(batch_shape, link_scale, learns_noise)
@@ -275,10 +276,8 @@ class PreferenceGP(LaplaceGP):
 
     @property
     def num_observations(self) -> int:
-        """The number of rows of comparisons (after merging), values and choices."""
-        rows = 0 if self.merged_data is None else self.merged_data.pairs.shape[-2]
-        rows += 0 if self.values is None else self.values.num_values
-        return rows + sum(asked.items.shape[-2] for asked in self.choices)
+        """The number of comparisons (after merging), values and choices."""
+        return self._num_observations
 
     def set_train_data(
         self,
@@ -322,28 +321,26 @@ class PreferenceGP(LaplaceGP):
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
     def _set_data(
-        self, data: Comparisons | None, values: Values | None, choices: tuple[Choices, ...] = ()
+        self, data: Comparisons | None, values: Values | None, choices: tuple[BlockData, ...] = ()
     ) -> None:
         batch, parts = _batch_shape(data, values, choices), _item_parts(data, values, choices)
         self._check_inducing(batch, parts)
         self.calibration.check(values)
         if choices and not isinstance(self.variance, str):
             raise UnsupportedError('`variance` must be "laplace" where there are choices.')
-        for asked in choices:
-            check_shape("choices", asked.datapoints, "n", parts[0].shape[-1])
-            check_like("choices", asked.datapoints, parts[0])
-            if asked.batch_shape != batch:
-                raise UnsupportedError(f"`choices` must have the data's batch shape {batch}.")
-        if data is not None and values is not None:
-            values.check_items_like(data.datapoints)
-        if data is not None and data.batch_shape != batch:
-            data = expanded(data, batch)
-        if values is not None and values.batch_shape != batch:
-            values = values.expand(batch)
-        self.data, self.values, self.choices, self.merged_data = data, values, choices, None
+        named = [(values.names[0], values)] if values is not None else []
+        for name, part in [*named, *(("choices", asked) for asked in choices)]:
+            check_shape(name, part.datapoints, "n", parts[0].shape[-1])
+            check_like(name, part.datapoints, parts[0])
+        self.data = None if data is None else (data := data.expand(batch))
+        self.values = None if values is None else values.expand(batch)
+        self.choices, self.merged_data = tuple(asked.expand(batch) for asked in choices), None
         if data is not None:
             plain = Comparisons.unchecked(data.datapoints, data.pairs, data.wins, data.count)
             self.merged_data = plain.merged()
+        seen = [part for part in (self.merged_data, self.values, *self.choices) if part is not None]
+        blocks = [part.block(self.likelihood) for part in seen]
+        self._num_observations = sum(block.weight.shape[-1] for block in blocks)
         if self._num_inducing is not None:
             self._inducing = None
         self._forget()
@@ -352,7 +349,7 @@ class PreferenceGP(LaplaceGP):
         self,
         data: Comparisons | None,
         values: Values | None = None,
-        choices: Sequence[Choices] = (),
+        choices: Sequence[BlockData] = (),
     ) -> Self:
         r"""A copy with other data, and the same hyperparameters and transforms.
 
@@ -420,7 +417,7 @@ class PreferenceGP(LaplaceGP):
             raise UnsupportedError("`noise` does not apply to comparisons.")
         if self.data is None:
             return self.with_data(Comparisons.from_comparisons(X, Y), self.values, self.choices)
-        return self.with_data(self.data.with_fresh(X, Y), self.values, self.choices)
+        return self.with_data(self.data.append_new(X, Y), self.values, self.choices)
 
     def fantasize(
         self,
@@ -468,13 +465,8 @@ class PreferenceGP(LaplaceGP):
                 torch.zeros_like(flat), DiagLinearOperator(torch.ones_like(flat))
             )
             uniform = torch.special.ndtr(sampler(GPyTorchPosterior(normal)))
-            answers = (uniform[..., 0, 0] < probability).to(X)
-        data = self.merged_data
-        if data is None:
-            data = Comparisons.from_comparisons(
-                X.new_empty(0, X.shape[-1]), X.new_empty(0, 2, dtype=torch.long)
-            )
-        return self.with_data(data.append_fresh(X, answers), self.values, self.choices)
+            lost = (uniform[..., 0, 0] >= probability).long()
+        return self.condition_on_observations(X, torch.stack([lost, 1 - lost], -1).unsqueeze(-2))
 
     @property
     def link_scale(self) -> Tensor:
@@ -514,15 +506,15 @@ class PreferenceGP(LaplaceGP):
             blocks.append(data.block(self.likelihood))
             first = data.num_items
         if values is not None:
-            blocks.append(values.block(first))
+            blocks.append(values.block(self.likelihood, first))
             assert scaling is not None  # as there are values
-            factors = scaling[..., first : first + values.num_values]
+            factors = scaling[..., first : first + values.num_items]
             log_units = -factors.log().sum(-1).expand(self.batch_shape)
             shift = values.targets.squeeze(-1) * factors
-            first += values.num_values
+            first += values.num_items
         for asked in self.choices:
-            blocks.append(asked.block(SoftmaxLikelihood(self.likelihood.scale), first))
-            first += asked.datapoints.shape[-2]
+            blocks.append(asked.block(self.likelihood, first))
+            first += asked.num_items
         observations = Observations(blocks, first)
         if shift is not None:
             before = 0 if data is None else data.pairs.shape[-2]
@@ -539,7 +531,7 @@ class PreferenceGP(LaplaceGP):
             return None
         parts = []
         for part in _item_parts(self.data, self.values, self.choices):
-            if self.values is not None and part is self.values.items:
+            if self.values is not None and part is self.values.datapoints:
                 own = self.calibration.deviations(self.values).reciprocal()
             else:
                 own = self.calibration.link_scale_like(part)
@@ -682,16 +674,14 @@ class PreferenceGP(LaplaceGP):
 
 
 def _item_parts(
-    data: Comparisons | None, values: Values | None, choices: Sequence[Choices]
+    data: Comparisons | None, values: Values | None, choices: Sequence[BlockData]
 ) -> list[Tensor]:
     """The items of each kind of data."""
-    parts = [] if data is None else [data.datapoints]
-    parts += [] if values is None else [values.items]
-    return [*parts, *(asked.datapoints for asked in choices)]
+    return [part.datapoints for part in (data, values, *choices) if part is not None]
 
 
 def _batch_shape(
-    data: Comparisons | None, values: Values | None, choices: Sequence[Choices]
+    data: Comparisons | None, values: Values | None, choices: Sequence[BlockData]
 ) -> Size:
     """The batch shape of all data; raises ``ComparisonDataError`` if they do not broadcast."""
     shapes = {f"choices[{i}]": asked.batch_shape for i, asked in enumerate(choices)}

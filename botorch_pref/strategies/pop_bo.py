@@ -30,7 +30,7 @@ from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio.confidence_set import SCREENING
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
-from botorch_pref.likelihoods import LogitLikelihood, SoftmaxLikelihood
+from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.space.search_space import SearchSpace
@@ -582,7 +582,7 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         if answered:
             favourites = torch.tensor([int(answer or 0) for _, answer in answered]).to(rows)
             told = Choices(shown[new], rows.view(-1, 2 * self.num_new), favourites)
-            blocks = [told.block(SoftmaxLikelihood(self.likelihood.scale))]
+            blocks = [told.block(self.likelihood)]
         return LikelihoodRatioModel(shown[new], blocks, **self._set_options())
 
 

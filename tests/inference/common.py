@@ -15,7 +15,6 @@ from botorch_pref.likelihoods import (
     BernoulliLikelihood,
     LogitLikelihood,
     ProbitLikelihood,
-    SoftmaxLikelihood,
 )
 from tests._reference import laplace as reference
 
@@ -109,7 +108,7 @@ def choices(
 ) -> Block:
     """A block of choices of the best, between items of which only the numbers matter."""
     X = torch.zeros(num_items, 1, dtype=torch.float64)
-    return Choices(X, items, favourite, weight).block(SoftmaxLikelihood(scale))
+    return Choices(X, items, favourite, weight).block(LogitLikelihood(scale))
 
 
 def make(

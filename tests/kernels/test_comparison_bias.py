@@ -108,7 +108,7 @@ def test_a_model_of_both_is_that_of_two_functions() -> None:
     model, points = make_model(), seen(rand(4, 2, seed=5), 0.0)
     assert model.datapoints is not None
     assert model.values is not None
-    items = torch.cat([model.datapoints, model.values.items, points])
+    items = torch.cat([model.datapoints, model.values.datapoints, points])
     z = items[:, -1].numpy()
     covariance = base(items[:, :-1], items[:, :-1]) * (1 + BIAS * np.outer(z, z))
     mean = model.mean_module(items).numpy()

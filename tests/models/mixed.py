@@ -51,7 +51,7 @@ def reference_data(model: PreferenceGP, link: str = "logit") -> reference.Data:
     data, values = model.data, model.values
     assert data is not None
     assert values is not None
-    num_items, k = data.num_items, values.num_values
+    num_items, k = data.num_items, values.num_items
     variance = values.variances if values.variances is not None else model.calibration.noise
     return reference.Data(
         data.pairs.numpy(),

@@ -109,7 +109,7 @@ def single_task(model: PreferenceGP) -> SingleTaskGP:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of values that are not standardised
         regression = SingleTaskGP(
-            values.items,
+            values.datapoints,
             values.targets,
             values.variances,
             covar_module=copy.deepcopy(model.covar_module),
@@ -186,7 +186,7 @@ def test_gradients_with_respect_to_items(num_duels: int) -> None:
     warp = Warp(d=2, indices=[0, 1], bounds=bounds)
     model = make_mixed(4, num_duels, 2, input_transform=warp)
     X, data, values = model.datapoints, model.data, model.values
-    Z, Q = values.items, rand(3, 2, seed=2)
+    Z, Q = values.datapoints, rand(3, 2, seed=2)
     pick = torch.linspace(-1, 1, 9, dtype=torch.float64).view(3, 3)
 
     def results(X: Tensor, Z: Tensor) -> Tensor:
@@ -239,14 +239,15 @@ def test_the_order_of_rows_does_not_matter() -> None:
     values, data = model.values, model.data
     rows, order = torch.randperm(8), torch.tensor([2, 0, 3, 1])
     other = copy.deepcopy(model)
-    given = tuple(t[order] for t in (values.items, values.targets, values.variances))
+    given = tuple(t[order] for t in (values.datapoints, values.targets, values.variances))
     shuffled = Comparisons(data.datapoints, data.pairs[rows], data.wins[rows], data.count[rows])
     other.set_train_data(data.datapoints, shuffled, values=given)
     X = rand(4, 2, seed=2)
     assert_same_posterior(model.posterior(X), other.posterior(X), 1e-9, 1e-9)
     close(model.log_evidence(), other.log_evidence(), 1e-9)
     repeated = copy.deepcopy(model)  # a value in two halves, of twice the variance each
-    twice = tuple(torch.cat([t, t]) for t in (values.items, values.targets, 2 * values.variances))
+    halves = (values.datapoints, values.targets, 2 * values.variances)
+    twice = tuple(torch.cat([t, t]) for t in halves)
     repeated.set_train_data(data.datapoints, data, values=twice)
     assert_same_posterior(model.posterior(X), repeated.posterior(X), 1e-8, 1e-8)
 

@@ -52,7 +52,7 @@ def element(model: PreferenceGP, i: int) -> PreferenceGP:
     """One element of a batch, as a model of its own."""
     data, values = model.data, model.values
     rows = Comparisons(data.datapoints[i], data.pairs[i], data.wins[i], data.count[i])
-    alone = PreferenceGP(rows.datapoints, rows, values=(values.items[i], values.targets[i]))
+    alone = PreferenceGP(rows.datapoints, rows, values=(values.datapoints[i], values.targets[i]))
     state = {
         name: value[i] if value.dim() and len(value) == len(data.datapoints) else value
         for name, value in model.state_dict().items()
@@ -193,8 +193,10 @@ def test_fantasies_are_duels_more() -> None:
     answers = {0.0: torch.zeros(1).double(), 1.0: torch.ones(1).double()}
     for s in range(4):
         for b in range(2):
-            answer = fantasy.data.wins[s, b, -1].item()
-            told = model.condition_on_pairs(X[b : b + 1], answers[answer]).posterior(Z)
+            winner, loser = fantasy.data.pairs[s, b, -1].tolist()
+            told = model.condition_on_pairs(X[b : b + 1], answers[float(winner < loser)]).posterior(
+                Z
+            )
             torch.testing.assert_close(found.mean[s, b], told.mean, atol=1e-9, rtol=1e-9)
     alone = PreferenceGP(None, None, values=measure(5))
     assert alone.fantasize(X, SobolQMCNormalSampler(Size([3]))).posterior(Z).mean.isfinite().all()

@@ -179,7 +179,7 @@ def test_one_model_of_both() -> None:
     assert float(model.link_scale) == 3.0
     assert float(model.covar_module.bias) == 0.2
     assert (model.datapoints[:, -1] == 1).all()
-    assert (model.values.items[:, -1] == 0).all()
+    assert (model.values.datapoints[:, -1] == 0).all()
     mean = model.posterior(marked(TABLE, UTILITY)).mean.flatten()
     assert strategy.recommend_index() == int(mean.argmax())
     # What is pending counts as answered as expected.
