@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from botorch_pref.data.checks import check_shape, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 
-__all__ = ["Choice", "Duel", "Evaluate", "Label", "Query"]
+__all__ = ["Answered", "Choice", "Duel", "Evaluate", "Label", "Query"]
 
 Link = Callable[[Tensor], Tensor]
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -370,3 +370,15 @@ class Evaluate(_ItemQuery):
     measures = True
     prompt = "Measured value? A number"
     example = "a number such as 3.5"
+
+
+class Answered(NamedTuple):
+    r"""A query and its answer.
+
+    Attributes:
+        query: The query.
+        answer: As in :meth:`~botorch_pref.strategies.Strategy.tell`; ``None`` if it was skipped.
+    """
+
+    query: Query
+    answer: float | None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self, cast
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import GeneralizedLinearPath, draw_matheron_paths, gaussian_update
@@ -107,6 +108,19 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
             mean = posterior.mean[..., 0, 0]
             value = mean + self.scale * (value - mean)
         return value
+
+
+class ArmPath(AcquisitionFunction):
+    """The path of one arm as an acquisition function of single items."""
+
+    def __init__(self, rule: DuelingThompsonSampling, arm: int) -> None:
+        super().__init__(rule.model)
+        self.rule, self.arm = rule, arm
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """The path at ``b x 1 x d``-dim items."""
+        return self.rule.arm(self.arm, X.squeeze(-2))
 
 
 def _update_with_cpu_noise(

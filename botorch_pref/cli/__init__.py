@@ -241,8 +241,8 @@ def _problems_and_strategies() -> str:
 
 
 def _duelling_strategies() -> str:
+    from botorch_pref.strategies.base import UtilityStrategy
     from botorch_pref.strategies.registry import DEFAULT_STRATEGY, strategy_names
-    from botorch_pref.strategies.utility import UtilityStrategy
 
     names = ", ".join(strategy_names(UtilityStrategy))
     return f"strategies (default: {DEFAULT_STRATEGY}):\n  {names}\n\n{_ASK_EXAMPLES}"

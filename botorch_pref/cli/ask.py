@@ -16,7 +16,7 @@ from botorch_pref.plotting.win_probabilities import plot_win_probabilities
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.base import Strategy, UtilityStrategy
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
 from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.registry import (
@@ -25,7 +25,6 @@ from botorch_pref.strategies.registry import (
     strategy_name,
     strategy_names,
 )
-from botorch_pref.strategies.utility import UtilityStrategy
 from botorch_pref.study.recommendation import Recommendation
 from botorch_pref.study.study import Study
 

@@ -30,7 +30,7 @@ from optuna_dashboard.preferential._system_attrs import (
 )
 from torch import Tensor
 
-from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
+from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
 from botorch_pref.data.checks import check_count, checked_positive, checked_seed
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models.preference_gp import PreferenceGP
@@ -39,7 +39,7 @@ from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import best_of_sample, same_item
 from botorch_pref.strategies.pf_ts import MAX_PATH_RESAMPLES, TEMPERED
-from botorch_pref.strategies.utility import ArmPath, UtilityLearner, last_refit
+from botorch_pref.strategies.utility import UtilityLearner, last_refit
 
 __all__ = ["PreferentialSampler"]
 
@@ -83,7 +83,7 @@ class PreferentialSampler(BaseSampler):
         rule: Literal["ts", "eubo"] = "ts",
         *,
         seed: int = 0,
-        scale: float = TEMPERED.value,
+        scale: float = TEMPERED,
         n_startup_trials: int = 0,
     ) -> None:
         r"""Set the rule.

@@ -1,6 +1,6 @@
 r"""Ask/tell strategies, one published system a module."""
 
-from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.base import Strategy, UtilityStrategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.cobol import COBOHL, COBOL
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
@@ -9,10 +9,9 @@ from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
 from botorch_pref.strategies.mr_lpf import MRLPF
-from botorch_pref.strategies.pf_ts import PFTS, Schedule
+from botorch_pref.strategies.pf_ts import PFTS
 from botorch_pref.strategies.pop_bo import POPBO, LaplacePOPBO, MultipleChoicePOPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
-from botorch_pref.strategies.utility import UtilityStrategy
 
 __all__ = [
     "COBOHL",
@@ -29,7 +28,6 @@ __all__ = [
     "MaxMinLCBStrategy",
     "MultipleChoicePOPBO",
     "RandomPairs",
-    "Schedule",
     "Strategy",
     "UtilityStrategy",
 ]

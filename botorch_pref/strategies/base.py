@@ -6,12 +6,13 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
+from itertools import takewhile
 from types import FunctionType
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self
 
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -23,41 +24,38 @@ from botorch_pref.data.checks import (
     plain,
 )
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
-from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.queries import Evaluate, Query
+from botorch_pref.inference.finite import FinitePosterior, Regularizer, argmax_with_random_ties
+from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models.preference_gp import PreferenceGP
+from botorch_pref.queries import Answered, Duel, Evaluate, Query
+from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import Maximum, SearchSpace
+from botorch_pref.strategies.utility import (
+    KernelArgument,
+    UtilityLearner,
+    likelihood_to_json,
+    masked,
+)
 
 STATE_VERSION = 1
-KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
-"""A caller's kernel, or what makes one for a number of dimensions; ``None`` for the default."""
-
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
 _COUNTS = {"round", "num_fitted", "num_deadlocks", "streak"}
+_NO_OPTIONS = {"bounds", "choices", "space", "seed"}
 _NO_DIFFERENCE = 1e-9
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box
 _SAMPLE, _CHUNK = 1024, 256
 _NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
 
-
-class Answered(NamedTuple):
-    r"""A query and what came of it.
-
-    Attributes:
-        query: The query.
-        answer: As in :meth:`~botorch_pref.strategies.Strategy.tell`.
-    """
-
-    query: Query
-    answer: float | None
+# The ``k x d``-dim items of a query, and their rows where there are choices.
+Pair = tuple[Tensor, tuple[int, ...] | None]
 
 
 class Strategy(ABC):
     r"""A policy that asks queries and learns from the answers.
 
-    No state of a random generator is kept: what is drawn follows from the seed and the
-    number of the round, so a strategy that is stored and resumed asks the very same
-    query next.
+    No state of a random generator is kept: all draws follow from the seed and the number of the
+    round, so a strategy that is stored and resumed asks the identical query next.
 
     A subclass has ``_choose`` and ``_learn``, and keeps every keyword argument of its constructor
     in an attribute of that name, from which its state is written.
@@ -100,7 +98,7 @@ class Strategy(ABC):
 
     @property
     def num_answers(self) -> int:
-        """How many queries were answered, skipped ones aside."""
+        """The number of answered queries, without skipped ones."""
         return sum(answered.answer is not None for answered in self.history)
 
     def ask(self, annotator: str | None = None) -> Query:
@@ -157,12 +155,8 @@ class Strategy(ABC):
         del self._open[query.annotator]
 
     def asked_items(self) -> Tensor:
-        """The ``k x d``-dim items of all queries that came back."""
+        """The ``k x d``-dim items of all queries that were answered or skipped."""
         return self._items_of(answered.query for answered in self.history)
-
-    def pending_items(self) -> Tensor:
-        """The ``k x d``-dim items of all open queries."""
-        return self._items_of(self._open.values())
 
     @abstractmethod
     def recommend(self) -> Tensor:
@@ -177,7 +171,7 @@ class Strategy(ABC):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        r"""Everything needed to go on, as plain JSON; floats are read back exactly.
+        r"""Everything needed to continue, as plain JSON; floats are read back exactly.
 
         Of a kernel that the caller gave it has the type and the parameters that were learnt.
         """
@@ -212,9 +206,9 @@ class Strategy(ABC):
             A strategy whose next query is the identical one.
 
         Raises:
-            ComparisonDataError: If it is the state of another strategy, or of a version
-                that this one cannot read, or has what this one cannot have written; names the
-                key, and of history and open queries the row.
+            ComparisonDataError: If it is the state of another strategy, of a version that this
+                one cannot read, or has an entry that this one cannot have written; names the
+                entry, and of history and open queries the row.
         """
         if not isinstance(state, Mapping):
             raise ComparisonDataError(f"`state` must be a dictionary, not {state!r}.")
@@ -261,8 +255,8 @@ class Strategy(ABC):
         """Add an answer to the data."""
 
     def _options(self) -> dict[str, Any]:
-        """The constructor's keyword arguments but the seed, as plain JSON."""
-        names = (name for name in _keyword_arguments(type(self)) if name != "seed")
+        """The constructor's arguments but the domain and the seed, as plain JSON."""
+        names = _option_names(type(self))
         return endless_to_json({name: _to_json(getattr(self, name)) for name in names})
 
     def _progress(self) -> dict[str, Any]:
@@ -274,7 +268,7 @@ class Strategy(ABC):
         self.round = progress["round"]
 
     def _unmeasured(self) -> list[Evaluate]:
-        """What others are measuring, and what could not be measured: skipped evaluations."""
+        """Open evaluations, and skipped ones, which could not be measured."""
         skipped = (answered.query for answered in self.history if answered.answer is None)
         queries = (*self._open.values(), *skipped)
         return [query for query in queries if isinstance(query, Evaluate)]
@@ -300,12 +294,8 @@ class Strategy(ABC):
                     raise ComparisonDataError(f"{query.annotator!r} has another open query.")
             self._open[query.annotator] = query
         known = (*(done.query.id for done in self.history), *(q.id for q in self._open.values()))
-        next_id, least = state["next_id"], max(known, default=-1) + 1
-        if not isinstance(next_id, int) or isinstance(next_id, bool) or next_id < least:
-            raise ComparisonDataError(
-                f"`state` next_id must be a whole number, at least {least}, not {next_id!r}."
-            )
-        self._next_id = next_id
+        with _reading("next_id"):
+            self._next_id = check_count("next_id", state["next_id"], max(known, default=-1) + 1)
 
     def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
         """A stored query, which must be of this strategy's kinds, and of its space."""
@@ -325,19 +315,223 @@ class Strategy(ABC):
         return query
 
 
+@dataclass(eq=False, repr=False)
+class UtilityStrategy(Strategy):
+    r"""Models the utility, and recommends the item of the largest posterior mean.
+
+    A subclass has ``_pair``, and is a dataclass whose fields are its options; its
+    ``__post_init__`` checks them. All strategies take the arguments below beside their own.
+
+    Args:
+        bounds: ``2 x d``-dim box, or
+        choices: ``n x d``-dim table of items, or
+        space: a search space.
+        seed: The seed of all draws.
+        hyperparameters: ``"evidence"`` to learn them, or fixed values; this and the arguments
+            below are those of :class:`~botorch_pref.strategies.utility.UtilityLearner`.
+        kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
+        regularizer: The penalty of the mean; on choices alone.
+        likelihood: The link; logit by default.
+        covar_module: A kernel, or what makes one for a number of dimensions, instead of the
+            default one.
+
+    Attributes:
+        learner: The model of the utility.
+        round: The number of queries that were chosen.
+        num_identical: The number of answered duels of an item with itself.
+
+    Raises:
+        ComparisonDataError: If an option is out of range; names it.
+        SearchSpaceError: If the domain cannot be used.
+        UnsupportedError: If an option is not for this kind of domain.
+    """
+
+    bounds: Tensor | None = None
+    choices: Tensor | None = None
+    space: SearchSpace = None  # type: ignore[assignment]  # that of `bounds` and `choices`
+    _: KW_ONLY
+    seed: int = 0
+    hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence"
+    kappa: Literal["laplace"] | float = "laplace"
+    regularizer: Regularizer = "rkhs"
+    likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None
+    covar_module: KernelArgument = None
+
+    _asks: ClassVar[tuple[type[Query], ...]] = (Duel,)
+
+    def __post_init__(self) -> None:
+        """Check the options, and set up a strategy without data."""
+        super().__init__(self.bounds, self.choices, self.space, seed=self.seed)
+        self.bounds, self.choices = self.space.bounds, self.space.choices
+        self.learner = UtilityLearner(
+            self.space,
+            self.hyperparameters,
+            self.kappa,
+            self.regularizer,
+            self.seed,
+            self.likelihood,
+            self.covar_module,
+        )
+        self.hyperparameters = self.learner.values or "evidence"
+        self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood
+        self.num_identical = 0
+
+    def recommend(self) -> Tensor:
+        r"""The item with the largest posterior mean: of all choices, or of the whole box.
+
+        Raises:
+            ComparisonDataError: On a box, if nothing was asked yet.
+        """
+        if self.space.choices is not None:
+            return self.space.choices[self.recommend_index()]
+        asked, model = self.asked_items(), self.learner.model()
+        if not len(asked):
+            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
+        if not model.num_observations:  # all items have the same mean
+            return asked[0]
+        seed = derive_seed(self.seed, "recommend", self.num_answers)
+        return self._best_item(PosteriorMean(model), seed)
+
+    def recommend_index(self) -> int:
+        """The row of the recommended item in the choices."""
+        return self._best_row(self.learner.posterior().mean)
+
+    @abstractmethod
+    def _pair(self, annotator: str | None) -> Pair:
+        """The items of the query of round ``self.round``."""
+
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
+        self._refit()
+        self.round += 1
+        items, rows = self._pair(annotator)
+        kind: Any = self._asks[0]
+        query: Query = kind(query_id, items, rows, annotator)
+        return query
+
+    def _refit(self) -> None:
+        """Learn hyperparameters again, if it is time to."""
+        self.learner.refit()
+
+    def _learn(self, answered: Answered) -> None:
+        query, answer = answered
+        assert isinstance(query, Duel)
+        if answer is not None and not self.learner.add(query, answer):
+            self.num_identical += 1
+
+    def _progress(self) -> dict[str, Any]:
+        own = {
+            "hyperparameters": dict(self.learner.values),
+            "num_fitted": self.learner.num_fitted,
+        }
+        return super()._progress() | own
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        super()._restore(progress)
+        self.learner.restore(progress["hyperparameters"], progress["num_fitted"])
+
+    def _model(self) -> PreferenceGP:
+        """The model on a box, with open duels answered as it expects."""
+        return self.learner.model(expected_answers(self._open.values(), self.learner.utilities))
+
+    def _posterior(self) -> FinitePosterior:
+        """The posterior of the choices, with open duels answered as it expects."""
+        return self.learner.posterior(expected_answers(self._open.values(), self.learner.utilities))
+
+    def _seed(self, stream: str, annotator: str | None = None) -> int:
+        """The seed of a draw of this round."""
+        return derive_seed(self.seed, stream, self.round, annotator)
+
+    def _last(self) -> Query | None:
+        """The query chosen last, answered or not."""
+        for query in (*self._open.values(), *(done.query for done in reversed(self.history))):
+            if query.id == self._next_id - 1:
+                return query
+        return None
+
+    def _rows(self, first: int, second: int) -> Pair:
+        """Two rows of the choices."""
+        return self.space.table[[first, second]], (first, second)
+
+    def _best_row(self, values: Tensor, stream: str = "tie") -> int:
+        """The row of the largest of ``n`` values, ties broken by this round's seed."""
+        generator = torch.Generator().manual_seed(self._seed(stream))
+        noise = torch.rand(len(values), generator=generator, dtype=torch.double)
+        return int(argmax_with_random_ties(values, noise))
+
+    def _best_item(
+        self,
+        rule: AcquisitionFunction,
+        seed: int,
+        avoid: Tensor | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> Tensor:
+        """Where a rule over a box is largest; away from ``k x d`` items, the best of a sample."""
+        asked = self.asked_items()
+        if avoid is None:
+            starts = asked.unsqueeze(-2)
+            return self.space.maximize(rule, seed=seed, starts=starts, options=options).items[0]
+        return best_of_sample(self.space, rule, seed, asked, avoid)
+
+    def _best_mean(self, model: PreferenceGP, stream: str) -> Tensor:
+        """The maximiser of the posterior mean over a box; before any answer, any item."""
+        seed = self._seed(stream)
+        if not model.num_observations:
+            return self.space.sample(1, seed)[0]
+        return self._best_item(PosteriorMean(model), seed)
+
+    def _opponent(self, rule: AcquisitionFunction, first: Tensor, seed: int) -> Tensor:
+        """Where a rule over a box is largest, but for the first arm and barred duels with it."""
+        best = self._best_item(rule, seed)
+        taken = self._taken(first)
+        return self._best_item(rule, seed, taken) if self._same(best, taken).any() else best
+
+    def _same(self, items: Tensor, other: Tensor) -> Tensor:
+        """Which of ``... x d`` items a person could not tell from another."""
+        return same_item(self.space, items, other)
+
+    def _barred_duels(self) -> list[Duel]:
+        """The open duels, and those skipped since the last answer, which are not asked now.
+
+        A rule that follows from the answers alone would choose a skipped duel again.
+        """
+        skipped = takewhile(lambda done: done.answer is None, reversed(self.history))
+        queries = (*self._open.values(), *(done.query for done in skipped))
+        return [query for query in queries if isinstance(query, Duel)]
+
+    def _barred_table(self) -> Tensor:
+        """Which of all ``n x n`` pairs of choices are barred, in either order."""
+        size, device = len(self.space.table), self.space.table.device
+        barred = torch.zeros(size, size, dtype=torch.bool)
+        for duel in self._barred_duels():
+            if duel.indices is not None:
+                barred[duel.indices] = barred[duel.indices[::-1]] = True
+        return barred.to(device)
+
+    def _unbarred(self, values: Tensor, rows: int | slice) -> Tensor:
+        """Some rows of a table of pairs, without those that are barred if others are left."""
+        return masked(values, self._barred_table()[rows]) if self._barred_duels() else values
+
+    def _taken(self, first: Tensor) -> Tensor:
+        """An item and its opponents in barred duels, ``k x d``-dim."""
+        taken = [first]
+        for duel in self._barred_duels():
+            items = duel.items.to(first)
+            taken += [items[1 - arm] for arm in (0, 1) if self._same(items[arm], first)]
+        return torch.stack(taken)
+
+
 @torch.no_grad()
 def expected_answers(
-    queries: Iterable[Query], utility: Callable[[Query], Tensor]
+    queries: Iterable[Query], utilities: Callable[[Query], Tensor]
 ) -> list[Answered]:
-    r"""Pending queries, answered as a prediction of the utility has it.
+    r"""Pending queries, with the answers that a model of the utility expects.
 
-    The "kriging believer" of Ginsbourger, Le Riche and Carraro (2010): a query that others have
-    not answered yet is taken to be answered as it is expected to be. A strategy learns these
-    answers in a copy of its model before it chooses the next query.
+    The "kriging believer" of Ginsbourger, Le Riche and Carraro (2010): a strategy learns the
+    expected answers to open queries in a copy of its model before it chooses the next query.
 
     Args:
         queries: The queries.
-        utility: Predicts the ``k``-dim utilities of a query's ``k`` items.
+        utilities: Predicts the ``k``-dim utilities of a query's ``k`` items.
 
     Returns:
         The queries with their answers: of an evaluation the value, of any other the most likely
@@ -345,7 +539,7 @@ def expected_answers(
     """
     answered = []
     for query in queries:
-        values = utility(query)
+        values = utilities(query)
         if query.measures:
             answered.append(Answered(query, float(values)))
             continue
@@ -354,45 +548,6 @@ def expected_answers(
         even = min(chances.values()) >= chances[best] - _NO_DIFFERENCE
         answered.append(Answered(query, 0.5 if even and 0.5 in (query.answers or ()) else best))
     return answered
-
-
-def own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | None:
-    """A copy of a caller's kernel, of the type and on the device of the space."""
-    if covar_module is None:
-        return None
-    kernel: object = deepcopy(covar_module)
-    if not isinstance(kernel, Kernel) and callable(kernel):
-        kernel = kernel(space.num_features)
-    if not isinstance(kernel, Kernel):
-        raise ComparisonDataError(
-            f"`covar_module` must be a kernel, or make one of a number of dimensions, not "
-            f"{covar_module!r}."
-        )
-    return kernel.to(space.bounds)
-
-
-def as_likelihood(
-    likelihood: BernoulliLikelihood | Mapping[str, Any] | None,
-) -> BernoulliLikelihood:
-    r"""A link; logit by default.
-
-    Args:
-        likelihood: A link of :mod:`botorch_pref.likelihoods`, or as a state has it:
-            ``{"link": "logit" | "probit", "scale": float}``.
-
-    Raises:
-        ComparisonDataError: If it is neither.
-    """
-    if likelihood is None:
-        return LogitLikelihood()
-    if isinstance(likelihood, BernoulliLikelihood):
-        return likelihood
-    links = {_link_name(kind): kind for kind in BernoulliLikelihood.__subclasses__()}
-    if isinstance(likelihood, Mapping) and likelihood.get("link") in links:
-        return links[likelihood["link"]](float(likelihood["scale"]))
-    raise ComparisonDataError(
-        f"`likelihood` must be a link, such as LogitLikelihood(), not {likelihood!r}."
-    )
 
 
 def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
@@ -469,14 +624,15 @@ def next_best(
     return Maximum(items[row : row + 1], values[row], None if space.choices is None else (row,))
 
 
-def _keyword_arguments(kind: type) -> list[str]:
-    """The keyword arguments of a constructor, with those that it passes on to its bases'."""
+def _option_names(kind: type) -> list[str]:
+    """The arguments of a constructor and of those that it passes keywords on to, but the domain."""
     names: dict[str, None] = {}
     for base in kind.__mro__:
         if "__init__" not in vars(base):
             continue
-        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
-        names |= dict.fromkeys(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        named = (p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        names |= dict.fromkeys(name for name in named if name not in _NO_OPTIONS)
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
     return list(names)
@@ -485,16 +641,12 @@ def _keyword_arguments(kind: type) -> list[str]:
 def _to_json(value: Any) -> Any:
     """An option as plain JSON."""
     if isinstance(value, BernoulliLikelihood):
-        return {"link": _link_name(type(value)), "scale": value.scale}
+        return likelihood_to_json(value)
     if isinstance(value, Kernel) or callable(value):
         return getattr(value, "__name__", type(value).__name__)
     if hasattr(value, "_asdict"):
         value = value._asdict()
     return dict(value) if isinstance(value, Mapping) else plain(value)
-
-
-def _link_name(kind: type[BernoulliLikelihood]) -> str:
-    return kind.__name__.removesuffix("Likelihood").lower()
 
 
 def _checked_list(name: str, rows: object) -> list[Any]:

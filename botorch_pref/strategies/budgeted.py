@@ -12,10 +12,10 @@ from torch import Tensor
 
 from botorch_pref.data.checks import check_count, endless_from_json, endless_to_json
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import Answered, Strategy
+from botorch_pref.strategies.base import Strategy
 
 Kind = Literal["duel", "value"]
 """What a query is."""

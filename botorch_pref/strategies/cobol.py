@@ -43,19 +43,12 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, Unsup
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule, slack_to_json
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
-from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import Maximum, SearchSpace
-from botorch_pref.strategies.base import (
-    Answered,
-    KernelArgument,
-    Strategy,
-    as_likelihood,
-    next_best,
-    own_kernel,
-    same_item,
-)
+from botorch_pref.strategies.base import Strategy, next_best, same_item
 from botorch_pref.strategies.regression import Regression, standardised_gp
+from botorch_pref.strategies.utility import KernelArgument, as_likelihood, own_kernel
 
 CandidateRule = Literal["primal-dual", "constrained", "hcei", "belief", "pinpoint"]
 Feedback = Literal["accept", "compare"]

@@ -45,9 +45,10 @@ from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import Maximum, SearchSpace
-from botorch_pref.strategies.base import KernelArgument, next_best, own_kernel
+from botorch_pref.strategies.base import next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
 from botorch_pref.strategies.regression import Regression, standardised_gp
+from botorch_pref.strategies.utility import KernelArgument, own_kernel
 
 __all__ = [
     "CompGPUCB",

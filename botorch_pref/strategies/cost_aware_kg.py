@@ -27,20 +27,21 @@ from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import Maximum, SearchSpace
-from botorch_pref.strategies.base import (
-    Answered,
+from botorch_pref.strategies.base import expected_answers, next_best
+from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, Kind, QueryRecord
+from botorch_pref.strategies.utility import (
     KernelArgument,
     as_likelihood,
-    expected_answers,
-    next_best,
+    fixed_values,
+    kernel_of,
     own_kernel,
+    parameters_of,
+    refit_is_due,
+    set_parameters,
 )
-from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, Kind, QueryRecord
-from botorch_pref.strategies.regression import parameters_of, set_parameters
-from botorch_pref.strategies.utility import fixed_values, kernel_of, refit_is_due
 
 # The last column of an item: whether its utility counts, or what a judge of duels sees.
 UTILITY, COMPARED = 0.0, 1.0

@@ -3,6 +3,7 @@ r"""Dueling Thompson sampling: a draw's Condorcet winner against its least certa
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from botorch.models.model import Model
@@ -14,22 +15,19 @@ from botorch_pref.acquisition.base import (
     difference_moments,
     link_of,
 )
-from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
+from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.randomness import derive_seed
-from botorch_pref.strategies.utility import (
-    ArmPath,
-    Pair,
-    UtilityStrategy,
-    difference_table,
-)
+from botorch_pref.strategies.base import Pair, UtilityStrategy
+from botorch_pref.strategies.utility import difference_table
 
 _OPPONENTS = 256
 _ENTRIES = 2**14  # of a table of probabilities at a time, each of them an integral
 _NODES, _RANGE = 129, 8.0  # of the integral over a standard normal
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DTS(UtilityStrategy):
     r"""Thompson sampling by the soft-Copeland score (Gonzalez et al. 2017).
 
@@ -46,9 +44,8 @@ class DTS(UtilityStrategy):
 
     Gonzalez, Dai, Damianou and Lawrence, *Preferential Bayesian Optimization* (2017),
     classify pairs by a Gaussian process on pairs, in which a draw need not be
-    transitive. Here the pairs are compared by a utility; open duels are taken to be
-    answered as it expects. The arguments are those of
-    :class:`~botorch_pref.strategies.utility.LearningStrategy`.
+    transitive. Here they are compared by a utility. For the arguments see
+    :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Example:
         >>> strategy = DTS(choices=table, seed=0)

@@ -3,7 +3,8 @@ r"""MaxMinLCB: a Stackelberg game between the two arms of a duel."""
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, Self, Unpack
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import torch
 from botorch.utils.transforms import t_batch_mode_transform
@@ -16,26 +17,22 @@ from botorch_pref.acquisition.base import (
     link_of,
 )
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
-from botorch_pref.data.checks import checked_flag
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.data.checks import check_word, checked_flag
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.utility import (
-    ModelOptions,
-    Pair,
-    UtilityStrategy,
-    difference_table,
-)
+from botorch_pref.strategies.base import Pair, UtilityStrategy
+from botorch_pref.strategies.utility import difference_table
 
+Diagonal = Literal["exclude", "keep"]
 _FOLLOWERS = 256
 _TIE = 1e-9
 _NO_EDGE = 1e-4  # in the probability of a win
 _KINKED = {"maxfun": 40}  # where the follower changes, more steps gain nothing
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MaxMinLCBStrategy(UtilityStrategy):
-    r"""The leader that does best against the follower who is worst for it.
+    r"""The leader that does best against the follower that is worst for it.
 
     With ``LCB(x, x') = mu(h_t(x, x')) - beta sigma_t(x, x')``, a bound on the probability
     that ``x`` wins, the leader maximises ``min_x' LCB(x, x')`` and the follower is the
@@ -44,7 +41,16 @@ class MaxMinLCBStrategy(UtilityStrategy):
     ``mu(h_t(x, x')) + beta sigma_t(x, x') >= 1/2`` for all ``x'``.
 
     On a box the follower is chosen from a Sobol sample, the items asked so far and the
-    maximiser of the posterior mean, and then refined.
+    maximiser of the posterior mean, and then refined. For the other arguments see
+    :class:`~botorch_pref.strategies.UtilityStrategy`.
+
+    Args:
+        beta: Multiplies the papers' ``sigma_t``, which is ``sqrt(lambda)`` times the model's
+            standard deviation, on the scale of probabilities; at least 0.
+        candidate_filter: Whether both arms must be candidates.
+        diagonal: Whether the leader may meet itself: ``"exclude"``, only if it is the last
+            candidate among choices, and never on a box; ``"keep"``, if that pair's value, 1/2,
+            is the least. Its answer is not learnt from.
 
     Example:
         >>> strategy = MaxMinLCBStrategy(choices=table, seed=0)
@@ -52,42 +58,16 @@ class MaxMinLCBStrategy(UtilityStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        beta: float = 1.0,
-        candidate_filter: bool = True,
-        diagonal: Literal["exclude", "keep"] = "exclude",
-        **model: Unpack[ModelOptions],
-    ) -> None:
-        r"""Set up a strategy without data.
+    beta: float = 1.0
+    candidate_filter: bool = True
+    diagonal: Diagonal = "exclude"
 
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            beta: Multiplies the papers' ``sigma_t``, which is ``sqrt(lambda)`` times the
-                model's standard deviation, on the scale of probabilities; at least 0.
-            candidate_filter: Whether both arms must be candidates.
-            diagonal: Whether the leader may meet itself: ``"exclude"``, only if it is the
-                last candidate among choices, and never on a box; ``"keep"``, if that
-                pair's value, 1/2, is the least. Its answer is not learnt from.
-            **model: See :class:`~botorch_pref.strategies.utility.LearningStrategy`.
-
-        Raises:
-            ComparisonDataError: If an option is none of these.
-            SearchSpaceError: If the domain cannot be used.
-            UnsupportedError: If an option is not for this kind of domain.
-        """
-        super().__init__(bounds, choices, space, **model)
-        if diagonal not in ("exclude", "keep"):
-            raise ComparisonDataError(f"`diagonal` must be exclude or keep, got {diagonal!r}.")
-        self.beta = checked_beta(beta)
-        self.candidate_filter = checked_flag("candidate_filter", candidate_filter)
-        self.diagonal = diagonal
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.beta = checked_beta(self.beta)
+        checked_flag("candidate_filter", self.candidate_filter)
+        check_word("diagonal", self.diagonal, Diagonal)
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:

@@ -34,17 +34,11 @@ from botorch_pref.inference.finite import (
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Duel, Query
+from botorch_pref.queries import Answered, Duel, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import Answered
-from botorch_pref.strategies.utility import (
-    Pair,
-    UtilityLearner,
-    UtilityStrategy,
-    difference_table,
-    masked,
-)
+from botorch_pref.strategies.base import Pair, UtilityStrategy
+from botorch_pref.strategies.utility import UtilityLearner, difference_table, masked
 
 Scale = Literal["probability", "latent"]
 """Where the intervals of MR-LPF live."""
@@ -613,7 +607,7 @@ class MRLPF(UtilityStrategy):
                 left.
             **model: ``seed``, ``hyperparameters``, which are learnt from all answers at the end
                 of each round, ``likelihood`` and ``covar_module``; see
-                :class:`~botorch_pref.strategies.utility.LearningStrategy`.
+                :class:`~botorch_pref.strategies.UtilityStrategy`.
 
         Raises:
             ComparisonDataError: If an option is none of these.
@@ -628,7 +622,8 @@ class MRLPF(UtilityStrategy):
             raise ComparisonDataError(
                 f"`ci_scale` must be probability or latent, got {ci_scale!r}."
             )
-        super().__init__(bounds, choices, space, kappa=checked_positive("kappa", kappa), **model)
+        domain: dict[str, Any] = {"bounds": bounds, "choices": choices, "space": space}
+        super().__init__(**domain, kappa=checked_positive("kappa", kappa), **model)
         check_word("regularizer", regularizer, Regularizer)
         self.regularizer = regularizer
         if self.space.choices is None and regularizer != "rkhs":
@@ -640,7 +635,7 @@ class MRLPF(UtilityStrategy):
         self.beta = None if beta is None else as_width(beta)
         self.epsilon = None if epsilon is None else checked_positive("epsilon", epsilon)
         self.recommendation, self.ci_scale = recommendation, ci_scale
-        interval = Interval(ci_scale, self.likelihood)
+        interval = Interval(ci_scale, self.learner.likelihood)
         self.active: ActiveChoices | ActiveBox
         if self.space.choices is not None:
             self.active = ActiveChoices(self.learner, self.regularizer, interval)

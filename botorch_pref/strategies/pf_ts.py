@@ -7,78 +7,43 @@ Preferential Feedback* (2026).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Self, Unpack
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import torch
-from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
-from botorch_pref.data.checks import is_positive
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
+from botorch_pref.data.checks import check_word, checked_positive
 from botorch_pref.inference.finite import argmax_with_random_ties
-from botorch_pref.kernels.pairs import DuelingKernel
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.utility import ArmPath, ModelOptions, Pair, UtilityStrategy, masked
+from botorch_pref.strategies.base import Pair, UtilityStrategy
+from botorch_pref.strategies.utility import masked
 
+TEMPERED = 0.5
 MAX_RESAMPLES = 10
 MAX_PATH_RESAMPLES = 3
+OnIdentical = Literal["keep", "resample"]
 
 
-class Schedule(NamedTuple):
-    r"""How far PF-TS explores: what multiplies the standard deviation of its draws.
-
-    It is stated for the unit kernel, as in Lazzaro et al. (2026): ``v_t`` with penalty ``lambda``.
-    A model's own standard deviation is ``lambda ** -0.5`` times the unit one.
-
-    Attributes:
-        kind: ``"bayes"``, ``"paper"``, ``"theory"`` or ``"constant"``.
-        value: The constant of ``"constant"``; for ``"bayes"`` what the posterior standard
-            deviation is multiplied by.
-        norm_bound: ``B`` of ``"theory"``, a bound on the norm of the utility.
-        delta: The failure probability of ``"theory"``.
-    """
-
-    kind: str = "bayes"
-    value: float = 1.0
-    norm_bound: float = 1.0
-    delta: float = 0.05
-
-    def scale(self, step: int, penalty: float, kappa: float, gain: float) -> float:
-        r"""``v_t`` for the unit kernel.
-
-        Args:
-            step: The round ``t``, from 1.
-            penalty: ``lambda``.
-            kappa: The inverse curvature of the covariance, for ``"theory"``.
-            gain: Realised information gain of the data so far, for ``"theory"``.
-
-        Returns:
-            ``value lambda ** -0.5`` for ``"bayes"``; ``(t + 1 + log 40) ** 0.25`` for
-            ``"paper"`` (sec. F.1); ``4 B + 2 sqrt(2 kappa / lambda (gain + log 1/delta))``
-            for ``"theory"`` (eq. 12); the constant.
-        """
-        if self.kind == "bayes":
-            return self.value * penalty**-0.5
-        if self.kind == "paper":
-            return (step + 1 + math.log(40)) ** 0.25
-        if self.kind == "theory":
-            width = 2 * kappa / penalty * (gain + math.log(1 / self.delta))
-            return 4 * self.norm_bound + 2 * math.sqrt(width)
-        return self.value
+def paper_scale(step: int) -> float:
+    """``v_t = (t + 1 + log 40) ** 0.25`` of sec. F.1, for the unit kernel and rounds from 1."""
+    return (step + 1 + math.log(40)) ** 0.25
 
 
-TEMPERED = Schedule("bayes", value=0.5)
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class PFTS(UtilityStrategy):
     r"""Thompson sampling for pairs (Lazzaro et al. 2026, Algorithm 1).
 
-    Both arms maximise an independent draw of the utility, whose standard deviation is
-    multiplied by a schedule. On choices the draws are exact; on a box they are
-    differentiable paths.
+    Both arms maximise an independent draw of the utility. On choices the draws are exact; on a
+    box they are differentiable paths. For the other arguments see
+    :class:`~botorch_pref.strategies.UtilityStrategy`.
+
+    Args:
+        scale: What the posterior standard deviation of the draws is multiplied by; ``"paper"``
+            for the published schedule, :func:`paper_scale`.
+        on_identical: What to do when both draws have the same maximiser: ``"keep"`` asks that
+            pair, as the paper does; ``"resample"`` draws the second arm again.
 
     Example:
         >>> strategy = PFTS(choices=table, seed=0)
@@ -87,43 +52,15 @@ class PFTS(UtilityStrategy):
         >>> strategy.recommend()
     """
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        schedule: str | float | Schedule | Mapping[str, Any] = TEMPERED,
-        on_identical: Literal["keep", "resample"] = "resample",
-        **model: Unpack[ModelOptions],
-    ) -> None:
-        r"""Set up a strategy without data.
+    scale: float | Literal["paper"] = TEMPERED
+    on_identical: OnIdentical = "resample"
 
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            schedule: ``"bayes"``, ``"paper"``, ``"theory"``, a constant for the unit kernel,
-                or a :class:`Schedule`. By default half the posterior standard deviation.
-            on_identical: What to do when both draws have the same maximiser: ``"keep"``
-                asks that pair, as the paper does; ``"resample"`` draws the second arm
-                again.
-            **model: See :class:`~botorch_pref.strategies.utility.LearningStrategy`.
-
-        Raises:
-            ComparisonDataError: If an option is none of these.
-            SearchSpaceError: If the domain cannot be used.
-            UnsupportedError: If an option is not for this kind of domain.
-        """
-        super().__init__(bounds, choices, space, **model)
-        if on_identical not in ("keep", "resample"):
-            raise ComparisonDataError(
-                f"`on_identical` must be keep or resample, got {on_identical!r}."
-            )
-        self.on_identical = on_identical
-        self.schedule = as_schedule(schedule)
-        if self.schedule.kind == "theory" and self.kappa == "laplace":
-            raise ComparisonDataError('`schedule` "theory" needs a number for `kappa`.')
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        check_word("on_identical", self.on_identical, OnIdentical)
+        if self.scale != "paper":
+            self.scale = checked_positive("scale", self.scale)
 
     @classmethod
     def paper(cls, *, kappa: float = 1.0, penalty: float = 0.05, **kwargs: Any) -> Self:
@@ -141,7 +78,7 @@ class PFTS(UtilityStrategy):
             The strategy.
         """
         fixed = {"kernel": "matern", "lengthscale": 0.1, "penalty": penalty}
-        options = {"schedule": "paper", "on_identical": "keep", "hyperparameters": fixed}
+        options = {"scale": "paper", "on_identical": "keep", "hyperparameters": fixed}
         return cls(**{"kappa": kappa, **options, **kwargs})
 
     def _pair(self, annotator: str | None) -> Pair:
@@ -202,48 +139,7 @@ class PFTS(UtilityStrategy):
         return best[0], best[-1]
 
     def _scale(self) -> float:
-        """What the model's own standard deviation is multiplied by."""
-        penalty, kappa, gain = self.learner.penalty, 0.0, 0.0
-        if self.schedule.kind == "theory":
-            kappa, gain = float(self.kappa), self._information_gain()
-        return penalty**0.5 * self.schedule.scale(self.round, penalty, kappa, gain)
-
-    @torch.no_grad()
-    def _information_gain(self) -> float:
-        """``log det(I + K_h / kappa) / 2``, that of the duels so far."""
-        data = self.learner.data
-        pairs = self.space.normalize(data.datapoints)[data.pairs].flatten(start_dim=-2)
-        gram = to_dense(DuelingKernel(self.learner.covar_module())(pairs)) / float(self.kappa)
-        gram.diagonal().add_(1.0)
-        return 0.5 * float(torch.logdet(gram))
-
-
-def as_schedule(schedule: str | float | Schedule | Mapping[str, Any]) -> Schedule:
-    r"""A schedule from its name, a constant, or its fields.
-
-    Raises:
-        ComparisonDataError: If ``schedule`` names none, or is not positive and finite.
-    """
-    found = Schedule("")  # names none
-    if isinstance(schedule, Schedule):
-        found = schedule
-    elif isinstance(schedule, Mapping):
-        if set(schedule) - set(Schedule._fields):
-            raise ComparisonDataError(f"`schedule` has unknown fields: {dict(schedule)!r}.")
-        found = Schedule(**schedule)
-    elif isinstance(schedule, str):
-        found = Schedule(schedule)
-    elif isinstance(schedule, int | float) and not isinstance(schedule, bool):
-        found = Schedule("constant", value=float(schedule))
-    if found.kind not in ("bayes", "paper", "theory", "constant"):
-        raise ComparisonDataError(
-            "`schedule` must be bayes, paper, theory, a positive number or a Schedule, got "
-            f"{schedule!r}."
-        )
-    for name, value in zip(Schedule._fields[1:], found[1:], strict=True):
-        if not is_positive(value) or (name == "delta" and value > 1):
-            raise ComparisonDataError(
-                f"`schedule` has {name} {value!r}; all its numbers are positive and finite, and "
-                "delta is a probability."
-            )
-    return found
+        """What the model's own standard deviation is multiplied by, in this round."""
+        if self.scale == "paper":
+            return float(self.learner.penalty**0.5 * paper_scale(self.round))
+        return float(self.scale)

@@ -5,11 +5,10 @@ Xu, Wang, Jiang, Svetozarevic and Jones, *Principled Preferential Bayesian Optim
 
 from __future__ import annotations
 
-import operator
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any, Literal, Self, Unpack, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -24,7 +23,7 @@ from botorch_pref.acquisition.base import checked_beta
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
 from botorch_pref.acquisition.optimistic_choice import OptimisticChoice
 from botorch_pref.data.blocks import match_items
-from botorch_pref.data.checks import check_word, checked_flag, checked_positive
+from botorch_pref.data.checks import check_count, check_word, checked_flag, checked_positive
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -32,16 +31,9 @@ from botorch_pref.likelihood_ratio.confidence_set import SCREENING
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
-from botorch_pref.queries import Choice, Duel, Query
-from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import Answered, expected_answers
-from botorch_pref.strategies.utility import (
-    LearningStrategy,
-    ModelOptions,
-    Pair,
-    UtilityStrategy,
-    difference_table,
-)
+from botorch_pref.queries import Answered, Choice, Duel, Query
+from botorch_pref.strategies.base import Pair, UtilityStrategy, expected_answers
+from botorch_pref.strategies.utility import difference_table
 
 Report = Literal["max-mle", "min-sigma"]
 """Which item POP-BO recommends."""
@@ -52,11 +44,11 @@ _STARTS, _POOL = 4, 192  # items that are refined, of so many and their neighbou
 _NEIGHBOURS, _REACH = 64, 0.2  # of the most likely item; of the range of every dimension
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LastItemStrategy(UtilityStrategy):
-    """The second arm is the first arm of the query before, answered or not, whoever won.
+    """The second arm is the first arm of the query before, answered or not, whichever won.
 
-    At first it is drawn at random. A subclass has ``_among_choices`` and ``_on_a_box``. For the
-    arguments see :class:`~botorch_pref.strategies.utility.LearningStrategy`.
+    At first it is drawn at random. A subclass has ``_among_choices`` and ``_on_a_box``.
     """
 
     @abstractmethod
@@ -83,11 +75,19 @@ class LastItemStrategy(UtilityStrategy):
         return self._rows(self._among_choices(row), row)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LaplacePOPBO(LastItemStrategy):
-    r"""POP-BO's duels where the optimist believes Laplace's posterior.
+    r"""POP-BO's duels by Laplace's posterior, as Lazzaro et al. (2026) run the method.
 
     The first arm maximises ``h_t(x, x') + beta sigma_t(x, x')`` over the second arm ``x'``, which
-    is the first arm of the duel before, as Lazzaro et al. (2026) run the method.
+    is the first arm of the duel before. For the other arguments see
+    :class:`~botorch_pref.strategies.UtilityStrategy`.
+
+    Args:
+        beta: Multiplies the papers' ``sigma_t``, which is ``sqrt(lambda)`` times the model's
+            standard deviation; at least 0.
+        exclude_identical: Whether an item never meets itself. Such a duel has the index 0 and,
+            where all others have less, is asked again and again.
 
     Example:
         >>> strategy = LaplacePOPBO(bounds=bounds, seed=0)
@@ -95,36 +95,14 @@ class LaplacePOPBO(LastItemStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        beta: float = 1.0,
-        exclude_identical: bool = True,
-        **model: Unpack[ModelOptions],
-    ) -> None:
-        r"""Set up a strategy without data.
+    beta: float = 1.0
+    exclude_identical: bool = True
 
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            beta: Multiplies the papers' ``sigma_t``, which is ``sqrt(lambda)`` times the model's
-                standard deviation; at least 0.
-            exclude_identical: Whether an item never meets itself, which has the index 0 and,
-                where all others have less, is asked again and again.
-            **model: See :class:`~botorch_pref.strategies.utility.LearningStrategy`.
-
-        Raises:
-            ComparisonDataError: If an option is none of these.
-            SearchSpaceError: If the domain cannot be used.
-            UnsupportedError: If an option is not for this kind of domain.
-        """
-        super().__init__(bounds, choices, space, **model)
-        self.beta = checked_beta(beta)
-        self.exclude_identical = checked_flag("exclude_identical", exclude_identical)
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.beta = checked_beta(self.beta)
+        checked_flag("exclude_identical", self.exclude_identical)
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
@@ -165,54 +143,40 @@ class LaplacePOPBO(LastItemStrategy):
         return float(self.beta * self.learner.penalty**0.5)
 
 
-class OptimisticStrategy(LearningStrategy):
+@dataclass(kw_only=True, eq=False, repr=False)
+class OptimisticStrategy(UtilityStrategy):
     r"""Keeps the likelihood-ratio confidence set of all answers.
 
     Items with equal coordinates are one here, also among choices, and a duel of such items
-    says nothing.
+    says nothing. For the other arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
+
+    Args:
+        norm_bound: ``B``, in the norm of the kernel, which has unit variance where it is
+            learnt. 6 is the paper's for standardised functions.
+        slack: A number, a name or a mapping; see
+            :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`.
+        adapt_norm_bound: Whether the norm bound is doubled while the answers ask for it.
+        value_bound: The largest absolute utility of an asked item, or None.
 
     Attributes:
         current_norm_bound: The bound on the norm, which only grows.
-        num_deadlocks: How often no item was hoped to be better than its opponents.
+        num_deadlocks: How often no item had a positive advantage over its opponents.
     """
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        norm_bound: float = 6.0,
-        slack: float | str | Mapping[str, Any] = "sqrt",
-        adapt_norm_bound: bool = True,
-        value_bound: float | None = None,
-        **model: Unpack[ModelOptions],
-    ) -> None:
-        r"""Set up a strategy without data.
+    norm_bound: float = 6.0
+    slack: float | str | Mapping[str, Any] = "sqrt"
+    adapt_norm_bound: bool = True
+    value_bound: float | None = None
 
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            norm_bound: ``B``, in the norm of the kernel, which has unit variance where it is
-                learnt. 6 is the paper's for standardised functions.
-            slack: A number, a name or a mapping; see
-                :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`.
-            adapt_norm_bound: Whether the norm bound is doubled while the answers ask for it.
-            value_bound: The largest absolute utility of an asked item, or None.
-            **model: See :class:`~botorch_pref.strategies.utility.LearningStrategy`.
-
-        Raises:
-            ComparisonDataError: If an option is none of these.
-            SearchSpaceError: If the domain cannot be used.
-        """
-        super().__init__(bounds, choices, space, **model)
-        self.norm_bound = self.current_norm_bound = checked_positive("norm_bound", norm_bound)
-        self.slack = slack_to_json(slack_rule(slack))
-        self.adapt_norm_bound = checked_flag("adapt_norm_bound", adapt_norm_bound)
-        self.value_bound = value_bound
-        if value_bound is not None:
-            self.value_bound = checked_positive("value_bound", value_bound)
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.norm_bound = checked_positive("norm_bound", self.norm_bound)
+        self.slack = slack_to_json(slack_rule(self.slack))
+        checked_flag("adapt_norm_bound", self.adapt_norm_bound)
+        if self.value_bound is not None:
+            self.value_bound = checked_positive("value_bound", self.value_bound)
+        self.current_norm_bound = self.norm_bound
         self.num_deadlocks = 0
         self._set: tuple[object, LikelihoodRatioModel] | None = None
 
@@ -275,17 +239,18 @@ class OptimisticStrategy(LearningStrategy):
     def _best_choice(
         self, model: LikelihoodRatioModel, opponents: Tensor, taken: Tensor, stream: str = "tie"
     ) -> int:
-        r"""The row of the choice that may be best beside its opponents.
+        r"""The row of the choice of the largest advantage over all its opponents.
+
+        Where no advantage is positive, the pair of the largest answer-free width is taken.
 
         Args:
             model: The confidence set.
-            opponents: ``J x d``-dim items that it is to be better than, all of them.
+            opponents: ``J x d``-dim items.
             taken: ``n``-dim booleans: choices that are not to be asked unless all are.
             stream: Of the noise that breaks ties.
 
         Returns:
-            A row, of an opponent only where no other item is left. Where no advantage is hoped
-            for, the pair of the largest answer-free width is taken.
+            A row, of an opponent only where no other item is left.
         """
         table = self.space.table
         same = (table.unsqueeze(-2) == opponents).all(-1).any(-1)
@@ -304,18 +269,14 @@ class OptimisticStrategy(LearningStrategy):
         return self._best_row(values, stream)
 
     def _best_of_box(
-        self,
-        model: LikelihoodRatioModel,
-        opponents: Tensor,
-        taken: Callable[[Tensor], Tensor],
-        seed: int,
+        self, model: LikelihoodRatioModel, opponents: Tensor, barred: Tensor, seed: int
     ) -> Tensor:
-        r"""The same on a box: of a sample the best items are refined by L-BFGS-B.
+        r"""The same on a box: the best items of a sample are refined by L-BFGS-B.
 
         Args:
             model: The confidence set.
-            opponents: ``J x d``-dim items that it is to be better than, all of them.
-            taken: Which of ``... x d`` items are an opponent, or in an open duel with one.
+            opponents: ``J x d``-dim items.
+            barred: ``k x d``-dim items: the opponents, and those in an open duel with one.
             seed: Of the sample.
 
         Returns:
@@ -327,12 +288,12 @@ class OptimisticStrategy(LearningStrategy):
         rule = _rule_over(model, opponents, _LINE_SEARCH)
         found = self.space.maximize(rule, seed=seed, starts=starts, raw_samples=0)
         if float(found.value) > 0.0:
-            if not bool(taken(found.items[0])):
+            if not bool(self._same(found.items[0], barred).any()):
                 return found.items[0]
         else:
             self.num_deadlocks += 1
             values = _widths(model, pool, opponents)
-        refused = taken(pool)
+        refused = self._same(pool.unsqueeze(-2), barred).any(-1)
         if bool(refused.all()):  # but an item never meets itself
             refused = (pool.unsqueeze(-2) == opponents).all(-1).any(-1)
         return pool[int(values.masked_fill(refused, -torch.inf).argmax())]
@@ -357,14 +318,20 @@ class OptimisticStrategy(LearningStrategy):
         self.num_deadlocks = progress["num_deadlocks"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class POPBO(OptimisticStrategy, LastItemStrategy):
     r"""Every item meets the first item of the duel before it, Xu et al. (2024).
 
-    The first arm is where an optimist sees the largest advantage over the second arm, which
-    is the previous first arm whoever won; at first it is drawn at random. The optimist has any
-    utility within the norm bound that explains the answers well; where not even that one sees an
-    advantage, the pair of the largest answer-free width is asked. For the same duels on Laplace's
-    posterior see :class:`LaplacePOPBO`.
+    The first arm has the largest advantage over the second arm under any utility of the
+    likelihood-ratio set: those within the norm bound that explain the answers well. The second
+    arm is the previous first arm, whichever won; at first it is drawn at random. Where no
+    advantage is positive, the pair of the largest answer-free width is asked. For the same duels
+    on Laplace's posterior see :class:`LaplacePOPBO`; for the other arguments
+    :class:`~botorch_pref.strategies.pop_bo.OptimisticStrategy`.
+
+    Args:
+        report: What is recommended: ``"max-mle"`` the maximiser of the most likely utility,
+            ``"min-sigma"`` the paper's ``x_{t*}`` of eq. (19).
 
     Example:
         >>> strategy = POPBO(bounds=bounds, seed=0)
@@ -372,34 +339,12 @@ class POPBO(OptimisticStrategy, LastItemStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        report: Report = "max-mle",
-        **options: Any,
-    ) -> None:
-        r"""Set up a strategy without data.
+    report: Report = "max-mle"
 
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            report: What is recommended: ``"max-mle"`` the maximiser of the most likely utility,
-                ``"min-sigma"`` the paper's ``x_{t*}`` of eq. (19).
-            **options: ``norm_bound``, ``slack``, ``adapt_norm_bound`` and ``value_bound``; see
-                ``OptimisticStrategy``; and those of
-                :class:`~botorch_pref.strategies.utility.LearningStrategy`.
-
-        Raises:
-            ComparisonDataError: If an option is none of these.
-            SearchSpaceError: If the domain cannot be used.
-        """
-        super().__init__(bounds, choices, space, **options)
-        check_word("report", report, Report)
-        self.report = report
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        check_word("report", self.report, Report)
 
     @classmethod
     def paper(cls, **kwargs: Any) -> LaplacePOPBO:
@@ -446,9 +391,8 @@ class POPBO(OptimisticStrategy, LastItemStrategy):
         return self._best_choice(model, self.space.table[row : row + 1], taken)
 
     def _on_a_box(self, reference: Tensor) -> Tensor:
-        model, taken = self.confidence_set(self._open.values()), self._taken(reference)
-        near = partial(_is_near_one, self, taken)
-        return self._best_of_box(model, reference.unsqueeze(0), near, self._seed("optimizer"))
+        model, barred = self.confidence_set(self._open.values()), self._taken(reference)
+        return self._best_of_box(model, reference.unsqueeze(0), barred, self._seed("optimizer"))
 
     def _set_of(self, answered: list[Answered]) -> LikelihoodRatioModel:
         like = self.space.bounds
@@ -456,19 +400,26 @@ class POPBO(OptimisticStrategy, LastItemStrategy):
         shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, self.space.dim)
         data = Comparisons.from_pairs(shown, like.new_tensor([answer for _, answer in answered]))
         return LikelihoodRatioModel.from_comparisons(
-            data.datapoints, data, likelihood=self.likelihood, **self._set_options()
+            data.datapoints, data, likelihood=self.learner.likelihood, **self._set_options()
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MultipleChoicePOPBO(OptimisticStrategy):
     r"""New items are shown beside those of the question before; the favourite is named.
 
-    New items are chosen one after the other: each is where an optimist, who has any utility
-    of the likelihood-ratio set, sees the largest advantage over all items that are shown
-    already (App. I, eqs. 100 and 101). With one new item this is :class:`POPBO` with choices of
-    two. There is no theorem for the slack here, which goes by the number of questions. The
-    recommendation is the maximiser of the most likely utility. Where hyperparameters
-    are learnt, it is from the duels of the favourite with each of the others.
+    New items are chosen one after the other: each has the largest advantage over all items that
+    are shown already under any utility of the likelihood-ratio set (App. I, eqs. 100 and 101).
+    With one new item this is :class:`POPBO` with choices of two. There is no theorem for the slack
+    here, which goes by the number of questions. The recommendation is the maximiser of the most
+    likely utility. Where hyperparameters are learnt, it is from the duels of the favourite with
+    each of the others. For the other arguments see
+    :class:`~botorch_pref.strategies.pop_bo.OptimisticStrategy`; the link must be logit, as a
+    favourite is chosen by a softmax.
+
+    Args:
+        num_new: The number of new items of a question, at least 1; of choices there must be twice
+            as many different ones.
 
     Example:
         >>> strategy = MultipleChoicePOPBO(bounds=bounds, num_new=2, seed=0)
@@ -476,65 +427,45 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         >>> strategy.tell(query, 3)  # the last one is the favourite
     """
 
+    num_new: int = 2
+
     _asks = (Choice,)
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        num_new: int = 2,
-        **options: Any,
-    ) -> None:
-        r"""Set up a strategy without data.
-
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            num_new: The number of new items of a question, at least 1.
-            **options: ``norm_bound``, ``slack``, ``adapt_norm_bound`` and ``value_bound``; see
-                ``OptimisticStrategy``; and those of
-                :class:`~botorch_pref.strategies.utility.LearningStrategy`, of which the link
-                must be logit, as a favourite is chosen by a softmax.
-
-        Raises:
-            ComparisonDataError: If an option is none of these, or there are fewer than twice
-                ``num_new`` choices.
-            SearchSpaceError: If the domain cannot be used.
-            UnsupportedError: If the link is another.
-        """
-        super().__init__(bounds, choices, space, **options)
-        try:
-            self.num_new = operator.index(num_new)
-        except TypeError:
-            self.num_new = 0
-        if self.num_new < 1:
-            raise ComparisonDataError(f"`num_new` must be at least 1, not {num_new!r}.")
-        different = self.space.choices
-        different = None if different is None else different.unique(dim=0)
-        if different is not None and len(different) < 2 * self.num_new:
-            raise ComparisonDataError(
-                f"`num_new` is {num_new}, but a question of {2 * self.num_new} items needs as many "
-                f"different `choices`, not {len(different)}."
-            )
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.num_new = check_count("num_new", self.num_new, 1)
+        if self.space.choices is not None:
+            different = len(self.space.choices.unique(dim=0))
+            if different < 2 * self.num_new:
+                raise ComparisonDataError(
+                    f"`num_new` is {self.num_new}, but a question of {2 * self.num_new} items "
+                    f"needs as many different `choices`, not {different}."
+                )
         if not isinstance(self.likelihood, LogitLikelihood):
             raise UnsupportedError("`likelihood` must be logit: favourites follow a softmax.")
 
-    def _choose(self, query_id: int, annotator: str | None) -> Query:
-        self._refit()
-        self.round += 1
+    def _pair(self, annotator: str | None) -> Pair:
         model, last = self.confidence_set(self._open.values()), self._last()
+        # Streams of the first new item are those of POPBO.
+        numbers = ["", *(f" {position}" for position in range(1, self.num_new))]
         if self.space.choices is not None:
-            old = self._first_rows() if last is None else list(last.indices[: self.num_new])
-            rows = (*self._new_rows(model, old), *old)
-            return Choice(query_id, self.space.table[list(rows)], rows, annotator)
+            table = self.space.choices
+            rows = self._first_rows() if last is None else list(last.indices[: self.num_new])
+            for number in numbers:
+                taken = torch.zeros(len(table), dtype=torch.bool, device=table.device)
+                taken[rows] = True
+                rows.append(self._best_choice(model, table[rows], taken, f"tie{number}"))
+            rows = rows[self.num_new :] + rows[: self.num_new]
+            return table[rows], tuple(rows)
         if last is None:
-            shown = self.space.sample(self.num_new, self._seed("pair"))
+            items = self.space.sample(self.num_new, self._seed("pair"))
         else:
-            shown = last.items[: self.num_new].to(self.space.bounds)
-        return Choice(query_id, torch.cat([self._new_items(model, shown), shown]), None, annotator)
+            items = last.items[: self.num_new].to(self.space.bounds)
+        for number in numbers:
+            item = self._best_of_box(model, items, items, self._seed(f"optimizer{number}"))
+            items = torch.cat([items, item.unsqueeze(0)])
+        return items.roll(-self.num_new, 0), None
 
     def _first_rows(self) -> list[int]:
         """Rows of different items to begin with."""
@@ -543,25 +474,6 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         for row in torch.randperm(len(self.space.table), generator=generator).tolist():
             rows.setdefault(tuple(self.space.table[row].tolist()), row)
         return [*rows.values()][: self.num_new]
-
-    def _new_rows(self, model: LikelihoodRatioModel, old: list[int]) -> list[int]:
-        """Rows of the new items beside those of the old ones."""
-        table, rows = self.space.table, list(old)
-        for position in range(self.num_new):
-            taken = torch.zeros(len(table), dtype=torch.bool, device=table.device)
-            taken[rows] = True
-            stream = "tie" if position == 0 else f"tie {position}"
-            rows.append(self._best_choice(model, table[rows], taken, stream))
-        return rows[len(old) :]
-
-    def _new_items(self, model: LikelihoodRatioModel, shown: Tensor) -> Tensor:
-        """New items of a box beside those shown."""
-        items = shown
-        for position in range(self.num_new):
-            seed = self._seed("optimizer" if position == 0 else f"optimizer {position}")
-            item = self._best_of_box(model, items, partial(_is_near_one, self, items), seed)
-            items = torch.cat([items, item.unsqueeze(0)])
-        return items[len(shown) :]
 
     def _learn(self, answered: Answered) -> None:
         query, answer = answered
@@ -582,7 +494,7 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         if answered:
             favourites = torch.tensor([int(answer or 0) for _, answer in answered]).to(rows)
             told = Choices(shown[new], rows.view(-1, 2 * self.num_new), favourites)
-            blocks = [told.block(self.likelihood)]
+            blocks = [told.block(self.learner.likelihood)]
         return LikelihoodRatioModel(shown[new], blocks, **self._set_options())
 
 
@@ -603,11 +515,6 @@ def _tells(answered: Answered) -> bool:
     query, answer = answered
     is_duel = isinstance(query, Duel)
     return answer is not None and not (is_duel and torch.equal(query.items[0], query.items[1]))
-
-
-def _is_near_one(strategy: LearningStrategy, shown: Tensor, items: Tensor) -> Tensor:
-    """Which of ``... x d`` items a person could not tell from one of those shown."""
-    return strategy._same(items.unsqueeze(-2), shown).any(-1)
 
 
 def _rule_over(

@@ -2,20 +2,22 @@ r"""Random pairs: the control that every rule must beat."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from botorch_pref.strategies.utility import Pair, UtilityStrategy
+from botorch_pref.strategies.base import Pair, UtilityStrategy
 
 _ATTEMPTS = 100  # to draw another item than the first, and another pair than was skipped
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RandomPairs(UtilityStrategy):
     r"""Asks pairs of distinct items that are drawn uniformly, whatever was answered.
 
-    It models and recommends as all strategies of this kind do, so a comparison with it
-    measures the rule alone. For the arguments see
-    :class:`~botorch_pref.strategies.utility.LearningStrategy`.
+    It models and recommends as its base class does, so a comparison with it measures the rule
+    alone. For the arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Example:
         >>> strategy = RandomPairs(choices=table, seed=0)
@@ -23,7 +25,7 @@ class RandomPairs(UtilityStrategy):
     """
 
     def recommend(self) -> Tensor:
-        """See the base class; the model is fitted to all answers here, as no question needs it."""
+        """See the base class; the model is fitted to all answers here, as no query needs it."""
         self.learner.refit(at_once=True)
         return super().recommend()
 

@@ -3,7 +3,7 @@ r"""Exact regression on the answers of a strategy, whose hyperparameters are lea
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -20,11 +20,11 @@ from gpytorch.settings import skip_posterior_variances
 from linear_operator.utils.errors import NanError, NotPSDError
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
-from torch.nn import Module
 
-from botorch_pref.queries import Query
+from botorch_pref.queries import Answered, Query
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import Answered, expected_answers
+from botorch_pref.strategies.base import expected_answers
+from botorch_pref.strategies.utility import parameters_of, set_parameters
 
 _SAME = 1e-12  # of the largest value: a deviation below it is rounding
 
@@ -205,19 +205,6 @@ def standardised_gp(
             input_transform=space.input_transform(),
             outcome_transform=_standardize(values),
         )
-
-
-def parameters_of(module: Module) -> dict[str, Any]:
-    """All parameters of a module as plain JSON."""
-    return {name: value.tolist() for name, value in module.named_parameters()}
-
-
-@torch.no_grad()
-def set_parameters(module: Module, found: Mapping[str, Any]) -> None:
-    """Put back what :func:`parameters_of` returned, if there is anything."""
-    parameters = dict(module.named_parameters())
-    for name, value in found.items():
-        parameters[name].copy_(torch.tensor(value, dtype=torch.double))
 
 
 def _standardize(values: Tensor) -> Standardize:

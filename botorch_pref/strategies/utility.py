@@ -1,28 +1,24 @@
-r"""The model of the utility behind a strategy, and what strategies that learn one share."""
+r"""The model of the utility behind a strategy: its data, hyperparameters and posterior."""
 
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
-from typing import Any, Literal, TypedDict, cast, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
-from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from botorch.fit import fit_gpytorch_mll
 from botorch.utils.constraints import LogTransformedInterval
-from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.kernels import Kernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Size, Tensor
+from torch.nn import Module
 
-from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.data.checks import check_word, checked_kappa, checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.finite import FinitePosterior, Regularizer, argmax_with_random_ties
-from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.inference.finite import FinitePosterior, Regularizer
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.fitting import (
     DEFAULT_MODES,
     KernelName,
@@ -30,25 +26,14 @@ from botorch_pref.models.fitting import (
     default_covar_module,
 )
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Duel, Query
+from botorch_pref.queries import Answered, Duel, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import (
-    Answered,
-    KernelArgument,
-    Strategy,
-    as_likelihood,
-    best_of_sample,
-    expected_answers,
-    own_kernel,
-    same_item,
-)
 
-REFIT_TENTHS = 11  # data are fitted again when they have grown to so many tenths
+KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
+"""A caller's kernel, or what makes one for a number of dimensions; ``None`` for the default."""
+
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
-
-# A `2 x d`-dim pair, and its rows in the choices where there are choices.
-Pair = tuple[Tensor, tuple[int, int] | None]
 
 
 class UtilityLearner:
@@ -106,11 +91,11 @@ class UtilityLearner:
         self._model: PreferenceGP | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_model": None}  # a copy finds the same one again
+        return {**self.__dict__, "_model": None}  # a copy builds the same one again
 
     @property
     def values(self) -> dict[str, Any]:
-        """The hyperparameters of now, as plain JSON; none before they are learnt."""
+        """The current hyperparameters, as plain JSON; empty before they are learnt."""
         return self._values
 
     @values.setter
@@ -126,52 +111,45 @@ class UtilityLearner:
         """
         if num_fitted > self.data.num_comparisons:
             raise ComparisonDataError(f"`num_fitted` is {num_fitted}, more than there are answers.")
-        if values and self._kernel is not None:
+        if self._kernel is None:
+            self.values = fixed_values(values, self.space.num_features) if values else {}
+        else:
             names = {name for name, _ in self._kernel.named_parameters()}
-            if values.keys() != names:
+            if values and values.keys() != names:
                 raise ComparisonDataError(
                     f"`covar_module` has parameters {sorted(names)}, but the stored one has "
                     f"{sorted(values)}."
                 )
             self.values = dict(values)
-        else:
-            self.values = fixed_values(values, self.space.num_features) if values else {}
         self.num_fitted = num_fitted
 
     @property
     def data(self) -> Comparisons:
-        """All comparisons so far; an item that met itself is none."""
+        """All comparisons so far; a duel of an item with itself is none."""
         if self._data is None:
             self._data = self._comparisons(self.answered)
         return self._data
 
     def add(self, duel: Duel, answer: float) -> bool:
-        r"""Add an answer.
-
-        Returns:
-            Whether it became a comparison, as that of an identical pair does not.
-        """
+        """Add an answer; returns whether it became a comparison."""
         self.answered.append(Answered(duel, answer))
         if self._exact is not None:
-            self._exact.append(cast(Any, duel.indices), answer)
-        differs = _differs(duel)
-        if differs:
-            self._data = self._model = None
-        return differs
+            _append(self._exact, self.answered[-1:])
+        if not _differs(duel):
+            return False
+        self._data = self._model = None
+        return True
 
     def covar_module(self) -> Kernel:
         """The kernel with the current hyperparameters."""
         if self._kernel is None:
             return kernel_of(self.values, self.space, self.kind)
         kernel = copy.deepcopy(self._kernel)
-        with torch.no_grad():
-            for name, parameter in kernel.named_parameters():
-                if name in self.values:
-                    parameter.copy_(torch.tensor(self.values[name], dtype=torch.double))
+        set_parameters(kernel, self.values)
         return kernel
 
     def unit_kernel(self) -> Kernel:
-        """The kernel of now less its output scale, if it has one."""
+        """The current kernel without its output scale, if it has one."""
         kernel = self.covar_module()
         return kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
 
@@ -179,8 +157,7 @@ class UtilityLearner:
     def penalty(self) -> float:
         """The papers' ``lambda``, the inverse of the output scale; 1 for a kernel without one."""
         if self._kernel is None:
-            scale = self.values["outputscale"] if self.values else DEFAULT_MODES[0][1]
-            return 1.0 / float(scale)
+            return 1.0 / float(self.values.get("outputscale", DEFAULT_MODES[0][1]))
         kernel = self.covar_module()
         return 1.0 / float(kernel.outputscale.detach()) if isinstance(kernel, ScaleKernel) else 1.0
 
@@ -188,7 +165,7 @@ class UtilityLearner:
         r"""Fit the hyperparameters if they are learnt and the data have grown enough.
 
         Args:
-            at_once: Whether one answer more is enough.
+            at_once: Whether one more answer is enough.
 
         Returns:
             Whether they were fitted.
@@ -207,30 +184,29 @@ class UtilityLearner:
         if self._kernel is None:
             self.values = fitted_values(cast(ScaleKernel, kernel), self.kind)
         elif all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
-            self.values = {name: one.tolist() for name, one in kernel.named_parameters()}
+            self.values = parameters_of(kernel)
         self.num_fitted = size
         return True
 
-    def model(self, pending: Iterable[Query] = ()) -> PreferenceGP:
+    def model(self, expected: Iterable[Answered] = ()) -> PreferenceGP:
         r"""The model of all comparisons so far.
 
         Args:
-            pending: Open duels, which are taken to be answered as the model expects.
+            expected: Open duels with the answers that are expected, which it also learns.
         """
         if self._model is None:
             self._model = self._build(self.covar_module(), self.data)
-        model = self._model
-        differing = [query for query in pending if _differs(query)]
-        if not differing:
-            return model
-        expected = expected_answers(differing, lambda query: _means(model, query))
-        return self._build(model.covar_module, self._comparisons([*self.answered, *expected]))
+        expected = [done for done in expected if _differs(done.query)]
+        if not expected:
+            return self._model
+        data = self._comparisons([*self.answered, *expected])
+        return self._build(self._model.covar_module, data)
 
-    def posterior(self, pending: Iterable[Query] = ()) -> FinitePosterior:
+    def posterior(self, expected: Sequence[Answered] = ()) -> FinitePosterior:
         r"""The posterior of all choices.
 
         Args:
-            pending: Open duels, which are taken to be answered as the posterior expects.
+            expected: As of :meth:`model`.
         """
         if self._exact is None:
             choices = self.space.normalize(self.space.table)
@@ -243,31 +219,33 @@ class UtilityLearner:
                 regularizer=self.regularizer,
                 likelihood=self.likelihood,
             )
-            for duel, answer in self.answered:
-                self._exact.append(duel.indices, cast(float, answer))
-        posterior = self._exact
-        if pending := list(pending):
-            mean, posterior = posterior.mean, copy.deepcopy(posterior)
-            for duel, answer in expected_answers(pending, lambda query: mean[list(query.indices)]):
-                posterior.append(duel.indices, cast(float, answer))
+            _append(self._exact, self.answered)
+        if not expected:
+            return self._exact
+        posterior = copy.deepcopy(self._exact)
+        _append(posterior, expected)
         return posterior
+
+    def utilities(self, query: Query) -> Tensor:
+        """The ``k``-dim posterior mean utilities of a query's ``k`` items."""
+        if self.space.choices is not None:
+            return self.posterior().mean[list(query.indices)]
+        return self.model().posterior(query.items.to(self.space.bounds)).mean.squeeze(-1)
 
     def _comparisons(self, answered: Sequence[Answered]) -> Comparisons:
         """Answered duels of two different items each."""
         like = self.space.bounds
         duels = [done for done in answered if _differs(done.query)]
         told = like.new_tensor([answer for _, answer in duels])
-        if self.space.choices is None:
-            if not duels:
-                return Comparisons.from_pairs(like.new_empty(0, 2, self.space.dim), told)
-            pairs = torch.stack([query.items for query, _ in duels]).to(like)
-            return Comparisons.from_pairs(pairs, told)
-        none = torch.zeros(0, 2, dtype=torch.long, device=like.device)
-        data = Comparisons.from_comparisons(self.space.choices, none)
-        if not duels:
-            return data
-        rows = torch.tensor([query.indices for query, _ in duels], device=like.device)
-        return data.append_indices(rows, told)
+        if self.space.choices is not None:
+            indices = [query.indices for query, _ in duels]
+            rows = torch.tensor(indices, dtype=torch.long, device=like.device).view(-1, 2)
+            return Comparisons.from_comparisons(self.space.choices, rows[:0]).append_indices(
+                rows, told
+            )
+        pairs = [query.items.to(like) for query, _ in duels]
+        shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, self.space.dim)
+        return Comparisons.from_pairs(shown, told)
 
     def _build(self, covar_module: Kernel, data: Comparisons) -> PreferenceGP:
         return PreferenceGP(
@@ -280,231 +258,21 @@ class UtilityLearner:
         )
 
 
-class ModelOptions(TypedDict, total=False):
-    r"""The arguments of ``LearningStrategy`` beside the domain."""
-
-    seed: int
-    hyperparameters: Literal["evidence"] | Mapping[str, Any]
-    kappa: Literal["laplace"] | float
-    regularizer: Regularizer
-    likelihood: BernoulliLikelihood | Mapping[str, Any] | None
-    covar_module: KernelArgument
+def _differs(query: Query) -> bool:
+    """Whether the two items of a duel differ: as rows of choices, or in value on a box."""
+    if query.indices is not None:
+        return bool(query.indices[0] != query.indices[1])
+    return not torch.equal(query.items[0], query.items[1])
 
 
-class LearningStrategy(Strategy):
-    r"""Owns a learner and a round, from which all draws derive.
-
-    Args:
-        bounds: ``2 x d``-dim box, or
-        choices: ``n x d``-dim table of items, or
-        space: a search space.
-        seed: The seed of all draws.
-        hyperparameters: ``"evidence"`` to learn them, or fixed values; this and the arguments
-            below are those of :class:`UtilityLearner`.
-        kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
-        regularizer: The penalty of the mean; on choices alone.
-        likelihood: The link; logit by default.
-        covar_module: A kernel, or what makes one for a number of dimensions, instead of the
-            default one.
-
-    Attributes:
-        learner: The model of the utility.
-        round: The number of queries that were chosen.
-    """
-
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        seed: int = 0,
-        hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
-        kappa: Literal["laplace"] | float = "laplace",
-        regularizer: Regularizer = "rkhs",
-        likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
-        covar_module: KernelArgument = None,
-    ) -> None:
-        super().__init__(bounds=bounds, choices=choices, space=space, seed=seed)
-        self.learner = UtilityLearner(
-            self.space, hyperparameters, kappa, regularizer, self.seed, likelihood, covar_module
-        )
-        self.hyperparameters = "evidence" if hyperparameters == "evidence" else self.learner.values
-        self.kappa, self.regularizer = self.learner.kappa, self.learner.regularizer
-        self.likelihood, self.covar_module = self.learner.likelihood, covar_module
-
-    def _refit(self) -> None:
-        """Learn hyperparameters again, if it is time to."""
-        self.learner.refit()
-
-    def _seed(self, stream: str, annotator: str | None = None) -> int:
-        """The seed of a draw of this round."""
-        return derive_seed(self.seed, stream, self.round, annotator)
-
-    def _best_row(self, values: Tensor, stream: str = "tie") -> int:
-        """The row of the largest of ``n`` values, ties broken by this round's seed."""
-        generator = torch.Generator().manual_seed(self._seed(stream))
-        noise = torch.rand(len(values), generator=generator, dtype=torch.double)
-        return int(argmax_with_random_ties(values, noise))
-
-    def _same(self, items: Tensor, other: Tensor) -> Tensor:
-        """Which of ``... x d`` items a person could not tell from another."""
-        return same_item(self.space, items, other)
-
-    def _best_item(
-        self,
-        rule: AcquisitionFunction,
-        seed: int,
-        avoid: Tensor | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> Tensor:
-        """Where a rule over a box is largest; away from ``k x d`` items, the best of a sample."""
-        asked = self.asked_items()
-        if avoid is None:
-            starts = asked.unsqueeze(-2)
-            return self.space.maximize(rule, seed=seed, starts=starts, options=options).items[0]
-        return best_of_sample(self.space, rule, seed, asked, avoid)
-
-    def _last(self) -> Query | None:
-        """The query chosen last, answered or not."""
-        for query in (*self._open.values(), *(done.query for done in reversed(self.history))):
-            if query.id == self._next_id - 1:
-                return query
-        return None
-
-    def _progress(self) -> dict[str, Any]:
-        return {
-            **super()._progress(),
-            "hyperparameters": dict(self.learner.values),
-            "num_fitted": self.learner.num_fitted,
-        }
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.learner.restore(progress["hyperparameters"], progress["num_fitted"])
-
-
-class UtilityStrategy(LearningStrategy):
-    r"""Asks duels, models the utility, and recommends the largest posterior mean.
-
-    A subclass has ``_pair``. For the arguments see
-    :class:`~botorch_pref.strategies.utility.LearningStrategy`.
-
-    Attributes:
-        num_identical: The number of answered duels in which an item met itself.
-    """
-
-    _asks = (Duel,)
-    num_identical = 0
-
-    def recommend(self) -> Tensor:
-        r"""The item with the largest posterior mean: of all choices, or of the whole box.
-
-        Raises:
-            ComparisonDataError: On a box, if nothing was asked yet.
-        """
-        if self.space.choices is not None:
-            return self.space.choices[self.recommend_index()]
-        asked, model = self.asked_items(), self.learner.model()
-        if not len(asked):
-            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        if not model.num_observations:  # all items are alike
-            return asked[0]
-        seed = derive_seed(self.seed, "recommend", self.num_answers)
-        return self._best_item(PosteriorMean(model), seed)
-
-    def recommend_index(self) -> int:
-        """The row of the recommended item in the choices."""
-        return self._best_row(self.learner.posterior().mean)
-
-    @abstractmethod
-    def _pair(self, annotator: str | None) -> Pair:
-        """The pair of round ``self.round``."""
-
-    def _choose(self, query_id: int, annotator: str | None) -> Query:
-        self._refit()
-        self.round += 1
-        items, indices = self._pair(annotator)
-        return Duel(query_id, items, indices, annotator)
-
-    def _learn(self, answered: Answered) -> None:
-        query = answered.query
-        assert isinstance(query, Duel)
-        if answered.answer is not None and not self.learner.add(query, answered.answer):
-            self.num_identical += 1
-
-    def _model(self) -> PreferenceGP:
-        """The model on a box, with open duels answered as it expects."""
-        return self.learner.model(self._open.values())
-
-    def _posterior(self) -> FinitePosterior:
-        """The posterior of the choices, with open duels answered as it expects."""
-        return self.learner.posterior(self._open.values())
-
-    def _rows(self, first: int, second: int) -> Pair:
-        """Two rows of the choices."""
-        return self.space.table[[first, second]], (first, second)
-
-    def _barred_duels(self) -> list[Duel]:
-        """Those not to be asked now: the open ones, and what was skipped since the last answer.
-
-        What follows from the answers alone would be the same again, and again.
-        """
-        skipped = takewhile(lambda done: done.answer is None, reversed(self.history))
-        queries = (*self._open.values(), *(done.query for done in skipped))
-        return [query for query in queries if isinstance(query, Duel)]
-
-    def _barred_table(self) -> Tensor:
-        """Which of all ``n x n`` pairs of choices are barred, in either order."""
-        size, device = len(self.space.table), self.space.table.device
-        barred = torch.zeros(size, size, dtype=torch.bool)
-        for duel in self._barred_duels():
-            if duel.indices is not None:
-                barred[duel.indices] = barred[duel.indices[::-1]] = True
-        return barred.to(device)
-
-    def _unbarred(self, values: Tensor, rows: int | slice) -> Tensor:
-        """Some rows of a table of pairs, without those that are barred if others are left."""
-        return masked(values, self._barred_table()[rows]) if self._barred_duels() else values
-
-    def _best_mean(self, model: PreferenceGP, stream: str) -> Tensor:
-        """The maximiser of the posterior mean over a box; before any answer, any item."""
-        seed = self._seed(stream)
-        if not model.num_observations:
-            return self.space.sample(1, seed)[0]
-        return self._best_item(PosteriorMean(model), seed)
-
-    def _opponent(self, rule: AcquisitionFunction, first: Tensor, seed: int) -> Tensor:
-        """Where a rule over a box is largest, but for the first arm and barred duels with it."""
-        best = self._best_item(rule, seed)
-        taken = self._taken(first)
-        return self._best_item(rule, seed, taken) if self._same(best, taken).any() else best
-
-    def _taken(self, first: Tensor) -> Tensor:
-        """An item and its opponents in barred duels, ``k x d``-dim."""
-        taken = [first]
-        for duel in self._barred_duels():
-            items = duel.items.to(first)
-            taken += [items[1 - arm] for arm in (0, 1) if self._same(items[arm], first)]
-        return torch.stack(taken)
-
-
-class ArmPath(AcquisitionFunction):
-    """One arm's path as a rule for single items."""
-
-    def __init__(self, rule: DuelingThompsonSampling, arm: int) -> None:
-        super().__init__(rule.model)
-        self.rule, self.arm = rule, arm
-
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """The path at ``b x 1 x d``-dim items."""
-        return self.rule.arm(self.arm, X.squeeze(-2))
+def _append(posterior: FinitePosterior, answered: Iterable[Answered]) -> None:
+    for query, answer in answered:
+        posterior.append(query.indices, cast(float, answer))
 
 
 def refit_is_due(size: int, num_fitted: int) -> bool:
     """Whether data have grown by a tenth since hyperparameters were fitted to them."""
-    return size > num_fitted and 10 * size >= REFIT_TENTHS * num_fitted
+    return size > num_fitted and 10 * size >= 11 * num_fitted
 
 
 def last_refit(size: int) -> int:
@@ -513,6 +281,21 @@ def last_refit(size: int) -> int:
     for number in range(1, size + 1):
         fitted = number if refit_is_due(number, fitted) else fitted
     return fitted
+
+
+def own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | None:
+    """A copy of a caller's kernel, of the type and on the device of the space."""
+    if covar_module is None:
+        return None
+    kernel: object = copy.deepcopy(covar_module)
+    if not isinstance(kernel, Kernel) and callable(kernel):
+        kernel = kernel(space.num_features)
+    if not isinstance(kernel, Kernel):
+        raise ComparisonDataError(
+            f"`covar_module` must be a kernel, or make one of a number of dimensions, not "
+            f"{covar_module!r}."
+        )
+    return kernel.to(space.bounds)
 
 
 def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> ScaleKernel:
@@ -532,6 +315,19 @@ def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> Scale
             owner.register_constraint(f"raw_{name}", LogTransformedInterval(*_ANY_SCALE))
             setattr(owner, name, values[name])
     return kernel
+
+
+def parameters_of(module: Module) -> dict[str, Any]:
+    """All parameters of a module as plain JSON."""
+    return {name: value.tolist() for name, value in module.named_parameters()}
+
+
+@torch.no_grad()
+def set_parameters(module: Module, found: Mapping[str, Any]) -> None:
+    """Put back what :func:`parameters_of` returned, if there is anything."""
+    parameters = dict(module.named_parameters())
+    for name, value in found.items():
+        parameters[name].copy_(torch.tensor(value, dtype=torch.double))
 
 
 def fitted_values(kernel: ScaleKernel, kind: str) -> dict[str, Any]:
@@ -563,15 +359,48 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         )
     values["outputscale"] = checked_positive("outputscale", values["outputscale"])
     lengthscale = values["lengthscale"]
-    if isinstance(lengthscale, list | tuple):
-        if len(lengthscale) != dim:
-            raise ComparisonDataError(
-                f"`lengthscale` has {len(lengthscale)} entries for {dim} dimensions."
-            )
-        values["lengthscale"] = [checked_positive("lengthscale", v) for v in lengthscale]
-    else:
+    if not isinstance(lengthscale, list | tuple):
         values["lengthscale"] = checked_positive("lengthscale", lengthscale)
+        return values
+    if len(lengthscale) != dim:
+        raise ComparisonDataError(
+            f"`lengthscale` has {len(lengthscale)} entries for {dim} dimensions."
+        )
+    values["lengthscale"] = [checked_positive("lengthscale", value) for value in lengthscale]
     return values
+
+
+def as_likelihood(
+    likelihood: BernoulliLikelihood | Mapping[str, Any] | None,
+) -> BernoulliLikelihood:
+    r"""A link; logit by default.
+
+    Args:
+        likelihood: A link of :mod:`botorch_pref.likelihoods`, or what
+            :func:`likelihood_to_json` returned.
+
+    Raises:
+        ComparisonDataError: If it is neither.
+    """
+    if likelihood is None:
+        return LogitLikelihood()
+    if isinstance(likelihood, BernoulliLikelihood):
+        return likelihood
+    links = {_link_name(kind): kind for kind in BernoulliLikelihood.__subclasses__()}
+    if isinstance(likelihood, Mapping) and likelihood.get("link") in links:
+        return links[likelihood["link"]](float(likelihood["scale"]))
+    raise ComparisonDataError(
+        f"`likelihood` must be a link, such as LogitLikelihood(), not {likelihood!r}."
+    )
+
+
+def likelihood_to_json(likelihood: BernoulliLikelihood) -> dict[str, Any]:
+    """A link as ``{"link": "logit" | "probit", "scale": float}``."""
+    return {"link": _link_name(type(likelihood)), "scale": likelihood.scale}
+
+
+def _link_name(kind: type[BernoulliLikelihood]) -> str:
+    return kind.__name__.removesuffix("Likelihood").lower()
 
 
 def difference_table(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
@@ -593,14 +422,3 @@ def masked(values: Tensor, mask: Tensor) -> Tensor:
     """Values with ``-inf`` where masked, unless nothing finite would be left."""
     left = values.masked_fill(mask, -torch.inf)
     return left if bool(left.isfinite().any()) else values
-
-
-def _differs(query: Query) -> bool:
-    """Whether the two items of a duel differ: as rows of choices, or in value on a box."""
-    if query.indices is not None:
-        return bool(query.indices[0] != query.indices[1])
-    return not torch.equal(query.items[0], query.items[1])
-
-
-def _means(model: PreferenceGP, query: Query) -> Tensor:
-    return model.posterior(query.items.to(model.items)).mean.squeeze(-1)

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from botorch_pref.acquisition import ExpertAugmentedLCB
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.queries import Evaluate, Label, Query
+from botorch_pref.queries import Answered, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import COBOL
-from botorch_pref.strategies.base import Answered, Strategy
+from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.cobol import TOLERANCE, Candidate, best
 
 _COINCIDE = 1e-3  # two candidates, in lengths of the box's sides

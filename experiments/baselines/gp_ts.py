@@ -22,23 +22,17 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.acquisition import DuelingThompsonSampling
+from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.finite import argmax_with_random_ties
 from botorch_pref.inference.systems import prior_root
-from botorch_pref.queries import Evaluate, Query
+from botorch_pref.queries import Answered, Evaluate, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.base import Answered, Strategy
-from botorch_pref.strategies.pf_ts import Schedule, as_schedule
-from botorch_pref.strategies.utility import (
-    ArmPath,
-    fitted_values,
-    fixed_values,
-    kernel_of,
-    refit_is_due,
-)
+from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.pf_ts import paper_scale
+from botorch_pref.strategies.utility import fitted_values, fixed_values, kernel_of, refit_is_due
 
 
 class ValuePosterior:
@@ -104,7 +98,7 @@ class GPTS(Strategy):
         seed: int = 0,
         hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
         noise: float = 1.0,
-        schedule: str | float | Schedule | Mapping[str, Any] = "bayes",
+        scale: float | Literal["paper"] = 1.0,
     ) -> None:
         r"""Set up a strategy without data.
 
@@ -119,7 +113,7 @@ class GPTS(Strategy):
                 for the prior mean, whenever the data have grown by a tenth.
             noise: The variance of the noise on a value, in squared units of the value. The
                 papers' ridge is ``noise / outputscale``.
-            schedule: What the standard deviation of a draw is multiplied by, as in PF-TS.
+            scale: What the standard deviation of a draw is multiplied by, as in PF-TS.
 
         Raises:
             ComparisonDataError: If an option is none of these.
@@ -130,9 +124,7 @@ class GPTS(Strategy):
         self.values = fixed_values(hyperparameters, self.space.num_features)
         self.kind = self.values.get("kernel", "rbf")
         self.noise = checked_positive("noise", noise)
-        self.schedule = as_schedule(schedule)
-        if self.schedule.kind == "theory":
-            raise ComparisonDataError('`schedule` "theory" is that of duels, not of values.')
+        self.scale = scale if scale == "paper" else checked_positive("scale", scale)
         self.round = self.num_fitted = 0
         self.offset = 0.0  # the prior mean
         self._told: list[tuple[Evaluate, float]] = []
@@ -153,7 +145,7 @@ class GPTS(Strategy):
             The strategy.
         """
         fixed = {"kernel": "matern", "lengthscale": 0.1, "outputscale": 1.0}
-        options = {"schedule": "paper", "hyperparameters": fixed, "noise": ridge}
+        options = {"scale": "paper", "hyperparameters": fixed, "noise": ridge}
         return cls(**{**options, **kwargs})
 
     def tell(self, query: Query, answer: float | None) -> None:
@@ -194,7 +186,9 @@ class GPTS(Strategy):
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         self.round += 1
         seed = derive_seed(self.seed, "pair", self.round, annotator)
-        scale = self._penalty**0.5 * self.schedule.scale(self.round, self._penalty, 0.0, 0.0)
+        scale = self.scale
+        if scale == "paper":
+            scale = self._penalty**0.5 * paper_scale(self.round)
         if self.space.choices is not None:
             row = self._posterior().best_of_a_draw(scale, seed)
             return Evaluate(query_id, self.space.choices[row], row, annotator)
@@ -265,7 +259,7 @@ class GPTS(Strategy):
         return {
             "hyperparameters": "evidence" if self.learns else dict(self.values),
             "noise": self.noise,
-            "schedule": self.schedule._asdict(),
+            "scale": self.scale,
         }
 
     def _progress(self) -> dict[str, Any]:

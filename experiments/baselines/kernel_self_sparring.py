@@ -19,8 +19,8 @@ from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
-from botorch_pref.strategies.regression import fit_exactly, parameters_of, set_parameters
-from botorch_pref.strategies.utility import refit_is_due
+from botorch_pref.strategies.regression import fit_exactly
+from botorch_pref.strategies.utility import parameters_of, refit_is_due, set_parameters
 from experiments.baselines.gp_ts import ValuePosterior
 
 _NUM_FEATURES = 2048

@@ -3,7 +3,8 @@ r"""The hallucination believer of the skew Gaussian process: a draw that fits al
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Unpack
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,11 +21,9 @@ from linear_operator import to_dense
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_pref.data.checks import checked_positive
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.data.checks import check_word, checked_positive
 from botorch_pref.inference.systems import prior_root
-from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.utility import ModelOptions, Pair, UtilityStrategy
+from botorch_pref.strategies.base import Pair, UtilityStrategy
 
 _BETA = 4.0  # BoTorch's, the square of the multiple of the standard deviation
 _VALUE_NOISE = 1e-5  # of believed values, in units of the prior variance
@@ -33,8 +32,10 @@ _TRAJECTORIES = 4
 _MAX_BOUNCES = 30_000  # where many answers contradict each other, of little noise
 
 _Array = NDArray[np.float64]
+Challenger = Literal["ei", "ucb"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SGP(UtilityStrategy):
     r"""The last winner meets the best item under one draw that fits all answers.
 
@@ -50,7 +51,16 @@ class SGP(UtilityStrategy):
     with Skew Gaussian Processes* (2023). Only lengthscales matter to it: the output scale
     changes neither the signs of differences nor where a rule is largest. Where they are
     learnt, it is by our evidence, whose link is not their probit; and the draw comes from
-    another sampler than theirs, ``believed_values``.
+    another sampler than theirs, ``believed_values``. For the other arguments see
+    :class:`~botorch_pref.strategies.UtilityStrategy`; ``kappa`` and ``regularizer`` change
+    nothing here.
+
+    Args:
+        challenger: What the second arm maximises: ``"ei"`` the expected improvement over the
+            largest value drawn, ``"ucb"`` the mean plus 2 standard deviations.
+        noise: The variance of ``e`` as a fraction of the prior variance of the utility,
+            positive. The smaller it is, the longer a draw takes where answers contradict each
+            other.
 
     Example:
         >>> strategy = SGP(choices=table, seed=0)
@@ -58,40 +68,14 @@ class SGP(UtilityStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        challenger: Literal["ei", "ucb"] = "ei",
-        noise: float = 1e-4,
-        **model: Unpack[ModelOptions],
-    ) -> None:
-        r"""Set up a strategy without data.
+    challenger: Challenger = "ei"
+    noise: float = 1e-4
 
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            challenger: What the second arm maximises: ``"ei"`` the expected improvement
-                over the largest value drawn, ``"ucb"`` the mean plus 2 standard deviations.
-            noise: The variance of ``e`` as a fraction of the prior variance of the utility,
-                positive. The smaller it is, the longer a draw takes where answers
-                contradict each other.
-            **model: ``seed``, ``hyperparameters``; see
-                :class:`~botorch_pref.strategies.utility.UtilityStrategy`. ``kappa`` and
-                ``regularizer`` change nothing here.
-
-        Raises:
-            ComparisonDataError: If an option is none of these.
-            SearchSpaceError: If the domain cannot be used.
-        """
-        super().__init__(bounds, choices, space, **model)
-        if challenger not in ("ei", "ucb"):
-            raise ComparisonDataError(f"`challenger` must be ei or ucb, got {challenger!r}.")
-        self.challenger = challenger
-        self.noise = checked_positive("noise", noise)
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        check_word("challenger", self.challenger, Challenger)
+        self.noise = checked_positive("noise", self.noise)
 
     def recommend(self) -> Tensor:
         r"""The first arm of the next duel: the winner of the last one.
@@ -160,9 +144,6 @@ class SGP(UtilityStrategy):
         if self.challenger == "ucb":
             return UpperConfidenceBound(model, beta=_BETA)
         return LogExpectedImprovement(model, best_f=values.max())
-
-    def _options(self) -> dict[str, Any]:
-        return {**super()._options(), "challenger": self.challenger, "noise": self.noise}
 
 
 def believed_values(covariance: Tensor, duels: Tensor, noise: float, seed: int) -> Tensor:

@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, RKHSFunction
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.runner import num_threads, simulate
-from botorch_pref.strategies import PFTS, Schedule
+from botorch_pref.strategies import PFTS
 from experiments.arguments import Parser, count, jobs
 
 SCALES = (1.0, 0.5, 0.25)
@@ -42,8 +42,7 @@ def _run(name: str, arm: str, seed: int, horizon: int) -> dict[str, object]:
     if arm == "paper":
         strategy = PFTS.paper(choices=problem.choices, seed=seed, on_identical="resample")
     else:
-        schedule = Schedule("bayes", value=float(arm))
-        strategy = PFTS(choices=problem.choices, seed=seed, schedule=schedule)
+        strategy = PFTS(choices=problem.choices, seed=seed, scale=float(arm))
     judge = LogisticJudge(problem, seed=seed)
     with num_threads():
         history = simulate(

@@ -27,7 +27,7 @@ from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.plotting import COLOURS
 from botorch_pref.problems import Ackley
 from botorch_pref.randomness import derive_seed
-from botorch_pref.strategies import Schedule
+from botorch_pref.strategies.pf_ts import paper_scale
 from botorch_pref.strategies.utility import difference_table
 from experiments.claims import Claim, Comparison
 from experiments.experiment import PENALTY, Column, Experiment
@@ -194,5 +194,5 @@ def _draw(posterior: FinitePosterior, seed: int, num_pairs: int) -> Tensor:
     prior, answers = (
         torch.randn(1, size, generator=generator, dtype=torch.double) for size in sizes
     )
-    scale = PENALTY**0.5 * Schedule("paper").scale(num_pairs + 1, PENALTY, 1.0, 0.0)
+    scale = PENALTY**0.5 * paper_scale(num_pairs + 1)
     return posterior.sample(prior, answers, scale).squeeze(0)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel, Evaluate, Label, Query
-from botorch_pref.strategies import COBOL, CompGPUCB, Schedule, Strategy
+from botorch_pref.strategies import COBOL, CompGPUCB, Strategy
 from experiments.baselines import (
     GPTS,
     GPUCB,
@@ -226,8 +226,7 @@ def test_both_items_of_a_duel_are_learnt_from() -> None:
 
 def test_law_of_thompson_sampling_on_values() -> None:
     """The argmax of ``N(f_t, v_t^2 k_t)``, eq. (5) of Lazzaro et al. (2026)."""
-    schedule = Schedule("bayes", 0.5)
-    strategy = GPTS(choices=GRID, hyperparameters=FIXED, noise=0.5, schedule=schedule)
+    strategy = GPTS(choices=GRID, hyperparameters=FIXED, noise=0.5, scale=0.5)
     rng = np.random.default_rng(0)
     for _ in range(5):
         query = strategy.ask()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.likelihoods import ProbitLikelihood
-from botorch_pref.queries import Choice, Duel, Query
+from botorch_pref.queries import Answered, Choice, Duel, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import (
@@ -24,10 +24,8 @@ from botorch_pref.strategies import (
     LaplacePOPBO,
     MaxMinLCBStrategy,
     RandomPairs,
-    Schedule,
     Strategy,
 )
-from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.mr_lpf import Width
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from experiments.baselines import SGP
@@ -232,9 +230,9 @@ def test_an_item_meets_another_where_two_are_all(kind: Callable[..., Strategy]) 
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        (PFTS, {"schedule": Schedule("theory", norm_bound=2.0, delta=0.01), "kappa": 3.0}),
-        (PFTS, {"on_identical": "keep", "regularizer": "theta"}),
-        (EUBO, {"anchor": "incumbent", "challenger": "ucb", "beta": 0.3, "kappa": 3.0}),
+        (PFTS, {"scale": "paper", "kappa": 3.0}),
+        (PFTS, {"scale": 0.7, "on_identical": "keep", "regularizer": "theta"}),
+        (EUBO, {"anchor": "incumbent", "kappa": 3.0}),
         (DTS, {"kappa": 3.0, "regularizer": "theta", "likelihood": ProbitLikelihood(2.0)}),
         (MaxMinLCBStrategy, {"beta": 0.7, "candidate_filter": False, "diagonal": "keep"}),
         (LaplacePOPBO, {"beta": 0.7, "exclude_identical": False}),

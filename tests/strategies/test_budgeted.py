@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
-from botorch_pref.queries import Duel, Evaluate, Label
+from botorch_pref.queries import Answered, Duel, Evaluate, Label
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import BudgetedStrategy, CompGPUCB, CostAwareKG
-from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.budgeted import Chosen, QueryRecord, exact
 from botorch_pref.study import Study
 from tests.contracts.strategy import StrategyContract, stored

@@ -24,11 +24,10 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, Unsup
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.problems import SyntheticExpert, SyntheticProblem
-from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
 from botorch_pref.runner import run_experiment
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOHL, COBOL
-from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.cobol import (
     Decision,
     belief_ends,

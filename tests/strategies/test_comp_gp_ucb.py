@@ -17,9 +17,8 @@ from torch import Tensor
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models import BordaGP
-from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.strategies import CompGPUCB
-from botorch_pref.strategies.base import Answered
 from botorch_pref.strategies.comp_gp_ucb import (
     FilterRecord,
     OptimisticStep,

@@ -16,13 +16,7 @@ from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
 
-RULES: list[dict[str, Any]] = [
-    {},
-    {"anchor": "incumbent"},
-    {"anchor": "incumbent", "challenger": "ucb", "beta": 0.7},
-    {"anchor": "previous_winner"},
-    {"anchor": "previous_winner", "challenger": "ucb"},
-]
+RULES: list[dict[str, Any]] = [{}, {"anchor": "incumbent"}]
 
 
 def on_items(**kwargs: Any) -> EUBO:
@@ -32,11 +26,6 @@ def on_items(**kwargs: Any) -> EUBO:
 class TestContractOnChoices(StrategyContract):
     def make(self, seed: int = 0) -> EUBO:
         return on_items(choices=rand(12, 2), hyperparameters=APART, seed=seed)
-
-
-class TestContractOfWinners(StrategyContract):
-    def make(self, seed: int = 0) -> EUBO:
-        return on_items(hyperparameters=APART, anchor="previous_winner", seed=seed)
 
 
 class TestContractOnABox(BoxContract):
@@ -58,46 +47,17 @@ def expected_best(mean: Array, covariance: Array, i: int, j: int) -> float:
 def test_the_pair_maximises_the_rule(rule: dict[str, Any], kappa: Any) -> None:
     """Pair by pair, on an independent posterior; in the model's own units."""
     strategy = on_items(kappa=kappa, **rule)
-    anchor, beta = rule.get("anchor"), rule.get("beta", 1.0)
-    winner = None
     for step in range(6):
         mean, covariance = common.oracle(strategy)
         covariance = covariance / PENALTY
         items = range(len(mean))
-        firsts = set(items)
-        if anchor == "incumbent":
-            firsts = best(dict(enumerate(mean)))
-        elif anchor and winner is not None:
-            firsts = {winner}
         (query,) = common.play_noisily(strategy, 1, seed=step)
-        first, second = query.indices
-        assert first in firsts
-        fixed = {first} if anchor == "incumbent" or winner is not None else firsts
-        pairs = [(i, j) for i in fixed for j in items if i != j]
-        if rule.get("challenger") == "ucb" and fixed == {first}:
-            values = {
-                (i, j): mean[j] - mean[i] + beta * common.deviation(covariance, i, j)
-                for i, j in pairs
-            }
-        else:
-            values = {(i, j): expected_best(mean, covariance, i, j) for i, j in pairs}
-        assert (first, second) in best(values)
-        if anchor == "previous_winner":
-            winner = first if strategy.history[-1].answer == 1.0 else second
-
-
-def test_the_winner_stays() -> None:
-    """A skipped duel has no winner, and of two equally good items the first stays."""
-    strategy = on_items(anchor="previous_winner")
-    second = strategy.ask().indices[1]
-    strategy.tell(strategy.ask(), 0.0)
-    assert strategy.ask().indices[0] == second
-    skipped = strategy.ask()
-    strategy.tell(skipped, None)
-    assert strategy.ask().indices[0] == second
-    tied = strategy.ask()
-    strategy.tell(tied, 0.5)
-    assert strategy.ask().indices[0] == tied.indices[0]
+        first = query.indices[0]
+        if rule:
+            assert first in best(dict(enumerate(mean)))
+        pairs = [(i, j) for i in ({first} if rule else items) for j in items if i != j]
+        values = {(i, j): expected_best(mean, covariance, i, j) for i, j in pairs}
+        assert query.indices in best(values)
 
 
 def test_ties_are_broken_by_the_seed() -> None:
@@ -113,7 +73,7 @@ def test_no_item_meets_itself(rule: dict[str, Any]) -> None:
     """Not even where two choices are equal in value, or nothing is left to learn."""
     twins = torch.cat([GRID, GRID])
     for strategy in (
-        on_items(choices=twins, **{**rule, "beta": 0.0}),
+        on_items(choices=twins, **rule),
         EUBO(choices=GRID[:2], hyperparameters=FIXED, **rule),
     ):
         for query in play(strategy, 12):
@@ -144,10 +104,6 @@ def test_open_duels_are_believed() -> None:
     ("options", "argument"),
     [
         ({"anchor": "best"}, "anchor"),
-        ({"challenger": "ts"}, "challenger"),
-        ({"challenger": "ucb"}, "challenger"),
-        ({"anchor": "incumbent", "challenger": "ucb", "beta": -1.0}, "beta"),
-        ({"anchor": "incumbent", "beta": math.inf}, "beta"),
         ({"kappa": -1.0}, "kappa"),
     ],
 )
@@ -164,32 +120,26 @@ def test_the_rule_on_a_box(rule: dict[str, Any]) -> None:
     """No pair of a grid has a larger value."""
     strategy = EUBO(bounds=LINE, hyperparameters=FIXED, **rule)
     common.play_noisily(strategy, 5)
-    last = strategy.history[-1]
     asked = strategy.ask().items
     grid = common.line(151)
-    if rule.get("anchor") == "previous_winner":
-        assert torch.equal(asked[0], last.query.items[0 if last.answer == 1.0 else 1])
-    if rule.get("anchor") == "incumbent":
+    if rule:
         with torch.no_grad():
             means = strategy.learner.model().posterior(torch.cat([asked, grid])).mean.flatten()
         assert means[0] >= means[2:].max() - 1e-4
     items = torch.cat([asked, grid])
     mean, deviation = common.joint(strategy, items)
-    if rule.get("challenger") == "ucb":
-        values = rule.get("beta", 1.0) * deviation - mean
-    else:
-        normal = torch.distributions.Normal(mean, deviation.clamp_min(1e-9))
-        below = normal.cdf(torch.zeros(()))
-        density = (normal.log_prob(torch.zeros(())) + 2 * normal.scale.log()).exp()
-        with torch.no_grad():
-            base = strategy.learner.model().posterior(items).mean.flatten()
-        values = base + mean * (1 - below) + density
-    rows = values[:1] if "anchor" in rule else values
+    normal = torch.distributions.Normal(mean, deviation.clamp_min(1e-9))
+    below = normal.cdf(torch.zeros(()))
+    density = (normal.log_prob(torch.zeros(())) + 2 * normal.scale.log()).exp()
+    with torch.no_grad():
+        base = strategy.learner.model().posterior(items).mean.flatten()
+    values = base + mean * (1 - below) + density
+    rows = values[:1] if rule else values
     assert values[0, 1] >= rows.max() - 1e-3
 
 
 def test_no_item_of_a_box_meets_itself() -> None:
     for rule in RULES:
-        strategy = EUBO(bounds=LINE, hyperparameters=FIXED, **{**rule, "beta": 0.0})
+        strategy = EUBO(bounds=LINE, hyperparameters=FIXED, **rule)
         for query in play(strategy, 4):
             assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0

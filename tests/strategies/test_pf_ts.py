@@ -19,7 +19,8 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.problems import Catalyst, dueling_regret, random_play_regret
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.randomness import derive_seed
-from botorch_pref.strategies import PFTS, Schedule
+from botorch_pref.strategies import PFTS
+from botorch_pref.strategies.pf_ts import paper_scale
 from tests._reference import finite as reference
 from tests._reference import kernels
 from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
@@ -107,13 +108,10 @@ def told(strategy: PFTS) -> tuple[np.ndarray, np.ndarray]:
 # The law of the pairs.
 
 
-@pytest.mark.parametrize(
-    ("kappa", "schedule", "scale"),
-    [(2.0, 3.0, 3.0), ("laplace", "bayes", 2.0), ("laplace", Schedule("bayes", 0.5), 1.0)],
-)
-def test_law_of_the_pairs(kappa: str | float, schedule: Any, scale: float) -> None:
+@pytest.mark.parametrize(("kappa", "scale"), [(2.0, 1.5), ("laplace", 1.0), ("laplace", 0.5)])
+def test_law_of_the_pairs(kappa: Any, scale: float) -> None:
     """Properties 10, 11: each arm is the argmax of ``N(g_t, v_t^2 k_t)``, independently."""
-    strategy = on_grid(kappa=kappa, schedule=schedule, on_identical="keep")
+    strategy = on_grid(kappa=kappa, scale=scale, on_identical="keep")
     play(strategy, 12)
     pairs, answers = told(strategy)
     penalty, num = 0.25, 1500
@@ -126,7 +124,7 @@ def test_law_of_the_pairs(kappa: str | float, schedule: Any, scale: float) -> No
         ridge = penalty * (2 + np.exp(h) + np.exp(-h))
     root = np.linalg.cholesky(reference.item_covariance(K, pairs, ridge))
     rng = np.random.default_rng(0)
-    draws = mean + scale * rng.standard_normal((100_000, 6)) @ root.T
+    draws = mean + scale * penalty**-0.5 * rng.standard_normal((100_000, 6)) @ root.T
     law = np.bincount(draws.argmax(-1), minlength=6) / 100_000
     # Every annotator's query is a draw of its own from the same posterior.
     asked = np.array([strategy.ask(f"annotator {i}").indices for i in range(num)])
@@ -156,55 +154,29 @@ def test_first_round_is_symmetric() -> None:
         assert stats.chi2_contingency(np.stack([counts, counts[::-1]])).pvalue > 1e-3
 
 
-def test_schedules_set_the_scale() -> None:
-    """On a box the items move with the scale, so equal queries mean equal scales."""
-    theory = PFTS(
-        bounds=LINE,
-        hyperparameters={"kernel": "matern", "lengthscale": 0.3, "penalty": 0.05},
-        kappa=4.0,
-        schedule=Schedule("theory", norm_bound=0.5, delta=0.1),
-        seed=3,
-    )
-    queries = play(theory, 3)
-    answered = [d.query.items for d in theory.history if d.answer is not None]
-    items = torch.cat(answered).numpy() / 3.0
-    K = kernels.gram("matern52", items, items, 0.3)
-    pairs = np.arange(len(items)).reshape(-1, 2)
-    assert len(queries) == len(pairs) == 3
-    gain = reference.information_gain(K, pairs, 0.05 * 4.0)
-    width = 4 * 0.5 + 2 * math.sqrt(2 * 4.0 / 0.05 * (gain + math.log(10)))
-    expected = theory.ask().items
-    same, other = (asked_under(theory, Schedule("constant", factor * width)) for factor in (1, 0.8))
-    torch.testing.assert_close(same, expected, atol=1e-6, rtol=0.0)
-    assert not torch.allclose(other, expected, atol=1e-5, rtol=0.0)
+@pytest.mark.parametrize(
+    ("step", "scale"),
+    [(1, 1.5444), (2, 1.6082), (10, 1.9577), (50, 2.7194), (100, 3.1987), (200, 3.7825)]
+    + [(300, 4.1780), (800, 5.3261)],
+)
+def test_scales_of_the_paper(step: int, scale: float) -> None:
+    """Property 16; and on a box, where the items move with the scale, from round 1 on."""
+    assert paper_scale(step) == pytest.approx(scale, abs=5.1e-5)
 
 
-def asked_under(strategy: PFTS, schedule: Schedule) -> Tensor:
-    """The query that the current round would have had under another schedule."""
-    state = strategy.state_dict()
-    progress = {**state["progress"], "round": state["progress"]["round"] - 1}
-    options = {**state["options"], "schedule": schedule._asdict()}
-    state = {**state, "open": [], "progress": progress, "options": options}
-    return PFTS.from_state_dict(state).ask().items
-
-
-def test_paper_schedule_counts_rounds_from_one() -> None:
-    paper = PFTS.paper(bounds=LINE, seed=1)
-    for step in (1, 2):
-        query = paper.ask()
-        constant = Schedule("constant", value=(step + 1 + math.log(40)) ** 0.25)
-        same = asked_under(paper, constant)
-        torch.testing.assert_close(same, query.items, atol=1e-6, rtol=0.0)
-        late = Schedule("constant", value=(step + 2 + math.log(40)) ** 0.25)
-        other = asked_under(paper, late)
-        if step == 2:  # before any answer the mean is zero, and the scale moves nothing
-            assert not torch.allclose(other, query.items, atol=1e-6, rtol=0.0)
-        paper.tell(query, answer(query))
+def test_rounds_of_the_paper_are_counted_from_one() -> None:
+    strategy = PFTS.paper(bounds=LINE, seed=1)
+    play(strategy, 1)
+    state, query = strategy.state_dict(), strategy.ask()
+    for step, same in ((2, True), (3, False)):  # without data the scale moves nothing
+        fixed = {**state["options"], "scale": 0.05**0.5 * paper_scale(step)}
+        items = PFTS.from_state_dict({**state, "options": fixed}).ask().items
+        assert torch.allclose(items, query.items, atol=1e-6, rtol=0.0) is same
 
 
 def test_preset_of_the_paper() -> None:
     strategy = PFTS.paper(choices=GRID, seed=4)
-    assert strategy.schedule.kind == "paper"
+    assert strategy.scale == "paper"
     assert strategy.on_identical == "keep"
     assert strategy.learner.kappa == 1.0
     assert strategy.learner.penalty == pytest.approx(0.05)
@@ -216,7 +188,7 @@ def test_preset_of_the_paper() -> None:
         seed=4,
         hyperparameters={"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05},
         kappa=1.0,
-        schedule="paper",
+        scale="paper",
         on_identical="keep",
     )
     assert play(explicit, 8) == play(PFTS.paper(choices=GRID, seed=4), 8)
@@ -228,9 +200,9 @@ def test_preset_of_the_paper() -> None:
 CERTAIN = 1e-6  # both draws then have the maximiser of the mean
 
 
-@pytest.mark.parametrize("schedule", ["bayes", CERTAIN])
-def test_identical_pairs_are_not_asked(schedule: Any) -> None:
-    strategy = on_grid(schedule=schedule)
+@pytest.mark.parametrize("scale", [1.0, CERTAIN])
+def test_identical_pairs_are_not_asked(scale: float) -> None:
+    strategy = on_grid(scale=scale)
     for query in play(strategy, 30):
         assert query.indices[0] != query.indices[1]
     assert strategy.num_identical == 0
@@ -239,7 +211,7 @@ def test_identical_pairs_are_not_asked(schedule: Any) -> None:
 
 @pytest.mark.parametrize("kernel", ["rbf", "matern"])
 def test_identical_pairs_are_not_asked_on_a_box(kernel: str) -> None:
-    strategy = PFTS(bounds=LINE, hyperparameters={**FIXED, "kernel": kernel}, schedule=CERTAIN)
+    strategy = PFTS(bounds=LINE, hyperparameters={**FIXED, "kernel": kernel}, scale=CERTAIN)
     queries = play(strategy, 4)
     for query in queries:
         assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0
@@ -248,7 +220,7 @@ def test_identical_pairs_are_not_asked_on_a_box(kernel: str) -> None:
 
 @pytest.mark.parametrize("kwargs", [{}, {"bounds": LINE, "choices": None}])
 def test_kept_identical_pairs_are_counted_and_add_no_row(kwargs: dict[str, Any]) -> None:
-    strategy = on_grid(on_identical="keep", schedule=CERTAIN, **kwargs)
+    strategy = on_grid(on_identical="keep", scale=CERTAIN, **kwargs)
     queries = play(strategy, 6)
     identical = [
         query
@@ -264,7 +236,7 @@ def test_kept_identical_pairs_are_counted_and_add_no_row(kwargs: dict[str, Any])
 
 
 def test_kept_identical_pairs_occur() -> None:
-    strategy = on_grid(on_identical="keep", schedule=CERTAIN)
+    strategy = on_grid(on_identical="keep", scale=CERTAIN)
     queries = play(strategy, 30)
     assert strategy.num_identical > 10
     same = [query for query in queries if query.indices[0] == query.indices[1]]
@@ -308,9 +280,9 @@ def test_items_measured_twice_are_told_apart_by_index() -> None:
     [
         ({"on_identical": "never"}, "on_identical"),
         ({"regularizer": "ridge"}, "regularizer"),
-        ({"schedule": "cubic"}, "schedule"),
-        ({"schedule": -1.0}, "schedule"),
-        ({"schedule": "theory"}, "schedule"),
+        ({"scale": "cubic"}, "scale"),
+        ({"scale": -1.0}, "scale"),
+        ({"scale": True}, "scale"),
         ({"kappa": 0.0}, "kappa"),
         ({"kappa": -1.0}, "kappa"),
         ({"kappa": math.nan}, "kappa"),

@@ -49,7 +49,7 @@ def test_horizon_and_preset_reach_the_strategy() -> None:
     assert planned.horizon == 17
     published = get_strategy("pf-ts", space, seed=0, horizon=17, preset="paper")
     assert isinstance(published, PFTS)
-    assert published.schedule.kind == "paper"
+    assert published.scale == "paper"
 
 
 @pytest.mark.parametrize("name", strategy_names())
@@ -62,7 +62,7 @@ def test_the_default_is_one_of_them() -> None:
     assert isinstance(strategy, EUBO)
     assert (strategy.anchor, strategy.seed) == ("incumbent", 5)
     assert strategy_name(strategy) == DEFAULT_STRATEGY
-    assert strategy_name(EUBO(choices=TABLE, anchor="previous_winner")) == "eubo"
+    assert strategy_name(EUBO(choices=TABLE)) == "eubo"
 
 
 def test_unknown_names() -> None:
