@@ -16,15 +16,15 @@ from scipy import stats
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.problems import Catalyst, dueling_regret, random_play_regret
+from botorch_pref.problems import Catalyst
 from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import PFTS
 from botorch_pref.strategies.pf_ts import paper_scale
 from tests._reference import finite as reference
 from tests._reference import kernels
 from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
 from tests.models.common import rand
+from tests.strategies import common
 
 FIXED = {"kernel": "matern", "lengthscale": 0.3, "outputscale": 4.0}
 GRID = torch.linspace(-2.0, 3.0, 6, dtype=torch.float64).unsqueeze(-1)
@@ -328,22 +328,9 @@ def test_ask_and_tell_take_milliseconds() -> None:
 def test_regret_on_the_catalyst() -> None:
     """Sec. 5.7: ridge 0.05, 30 runs of 800 duels."""
     problem = Catalyst("keep")
-    totals = []
-    for seed in range(30):
-        strategy = PFTS.paper(choices=problem.choices, seed=seed)
-        judge = LogisticJudge(problem, seed)
-        asked = []
-        for step in range(800):
-            query = strategy.ask()
-            strategy.tell(query, judge(query, step))
-            asked.append(query.indices)
-        first, second = problem.utilities[torch.tensor(asked).T]
-        totals.append(float(dueling_regret(problem.optimal_value, first, second).sum()))
-        assert strategy.num_identical > 300
+    totals = common.cumulative_regret(
+        lambda seed: PFTS.paper(choices=problem.choices, seed=seed), problem, 800, 30
+    )
     assert 70.0 <= statistics.mean(totals) <= 150.0
-    random_play = 800 * float(random_play_regret(problem.utilities))
+    random_play = 800 * float(problem.optimal_value - problem.utilities.mean())
     assert random_play == pytest.approx(316.3, abs=0.1)
-    generator = torch.Generator().manual_seed(derive_seed(0, "test", 0))
-    f = problem.utilities[torch.randint(63, (2, 30, 800), generator=generator)]
-    random_mean = dueling_regret(problem.optimal_value, f[0], f[1]).sum(-1).mean()
-    assert float(random_mean) == pytest.approx(random_play, rel=0.02)
