@@ -74,7 +74,7 @@ def test_a_session(typed: Type, capsys: Capture) -> None:
 def test_it_goes_on(typed: Type, capsys: Capture) -> None:
     """By the file alone, or by the same command; the open duel is shown again."""
     assert typed("1", *BEGIN) == 0
-    pair = saved().strategy.pending_items()
+    pair = saved().strategy.ask().items
     capsys.readouterr()
     assert typed("2 q") == 0
     assert capsys.readouterr().out.startswith("study.json: RandomPairs, 1 answers so far.")
@@ -128,7 +128,7 @@ def test_the_order_is_the_same_when_a_question_is_shown_again(typed: Type, capsy
             assert typed("q", *arguments) == 0
             shown.append(re.search(r"milk \(ml\) +(\S+)", capsys.readouterr().out)[1])
         assert shown[0] == shown[1]
-        pair = saved().strategy.pending_items()
+        pair = saved().strategy.ask().items
         orders.append(shown[0] == f"{float(pair[0, 0]):.2f}")
     assert set(orders) == {True, False}
 

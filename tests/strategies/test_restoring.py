@@ -105,9 +105,9 @@ def test_stored_queries_of_another_space(wrong: Query, match: str) -> None:
 @pytest.mark.parametrize(
     ("entries", "match"),
     [
-        ({"next_id": "x"}, "next_id must be a whole number, at least 3, not 'x'"),
-        ({"next_id": 2}, "next_id must be a whole number, at least 3, not 2"),
-        ({"next_id": True}, "next_id must be"),
+        ({"next_id": "x"}, "next_id: `next_id` must be a whole number, at least 3, not 'x'"),
+        ({"next_id": 2}, "next_id: `next_id` must be a whole number, at least 3, not 2"),
+        ({"next_id": True}, "next_id: `next_id` must be"),
         ({"progress": {}}, "progress cannot be read: KeyError.'round'"),
         ({"progress": None}, "progress cannot be read"),
         ({"options": {"speed": 1}}, "options cannot be read: .*'speed'"),
