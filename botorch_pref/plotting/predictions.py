@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from botorch_pref.data.checks import check_count
 from botorch_pref.models.cross_validation import Estimate, PairwisePredictions
 from botorch_pref.plotting.posterior import Array, as_array
 from botorch_pref.plotting.style import (
@@ -22,39 +21,31 @@ from botorch_pref.plotting.style import (
 )
 
 _NORMAL_95 = 1.959964
+_BINS = 5  # of probabilities between 1/2 and 1
 
 
-def plot_calibration(predictions: PairwisePredictions, *, bins: int = 5) -> Figure:
+def plot_calibration(predictions: PairwisePredictions) -> Figure:
     r"""How often favourites won, against how often they were predicted to.
 
     The favourite of a pair is the item whose predicted probability is above 1/2, so it does not
-    matter which item was shown first. Favourites are grouped into bins of equal width, with
+    matter which item was shown first. Favourites are grouped into five bins of equal width, with
     Wilson's 95 % intervals and the numbers of answers; on the diagonal predictions are calibrated.
     Where no item was the favourite, half of the answers count.
 
     Args:
         predictions: Those of answers that the model has not seen; see
             :func:`~botorch_pref.models.pairwise_cross_validation`.
-        bins: The number of bins between 1/2 and 1.
-
-    Returns:
-        The figure.
-
-    Raises:
-        ComparisonDataError: If ``bins`` is not a whole number, at least 1.
     """
-    check_count("bins", bins, 1)
-    predicted, observed, answers = _binned(predictions, bins)
+    predicted, observed, answers = _binned(predictions)
     lower, upper = _wilson_interval(observed, answers)
     figure, (axes,) = new_panels(1, 1, height=3.0)
     axes.plot([0.5, 1.0], [0.5, 1.0], color=GREY, ls="--", lw=1.2, label="calibrated")
     bars: dict[str, Any] = {"ms": 5.0, "lw": 1.2, "capsize": 2.5, "label": "share, 95 % interval"}
-    errors = observed - lower, upper - observed
+    errors = np.maximum([observed - lower, upper - observed], 0.0)  # which rounding may break
     axes.errorbar(predicted, observed, yerr=errors, fmt="o", color=BLUE, **bars)
     foot = axes.get_xaxis_transform()
     for x, count in zip(predicted, answers, strict=True):
-        text = f"n={count:.0f}" if bins <= 6 else f"{count:.0f}"  # if there is room
-        axes.text(x, 0.02, text, transform=foot, ha="center", fontsize=SMALL)
+        axes.text(x, 0.02, f"n={count:.0f}", transform=foot, ha="center", fontsize=SMALL)
     axes.set_xlim(0.49, 1.01)
     axes.set_ylim(min(0.3, float(lower.min()) - 0.12), 1.03)
     axes.set_xlabel("predicted probability of the favourite")
@@ -72,9 +63,6 @@ def plot_cross_validation(predictions: PairwisePredictions) -> Figure:
 
     Args:
         predictions: See :func:`~botorch_pref.models.pairwise_cross_validation`.
-
-    Returns:
-        The figure.
     """
     chance, wins = as_array(predictions.probability), as_array(predictions.wins)
     losses = as_array(predictions.count) - wins
@@ -101,16 +89,16 @@ def plot_cross_validation(predictions: PairwisePredictions) -> Figure:
     return figure
 
 
-def _binned(predictions: PairwisePredictions, bins: int) -> tuple[Array, Array, Array]:
+def _binned(predictions: PairwisePredictions) -> tuple[Array, Array, Array]:
     """Mean predicted probability of favourites, share that they won, number of answers, by bin."""
     chance, count = as_array(predictions.probability), as_array(predictions.count)
     wins = as_array(predictions.wins)
     favourite = np.maximum(chance, 1.0 - chance)
     won = np.where(chance > 0.5, wins, count - wins)
     won = np.where(chance == 0.5, 0.5 * count, won)
-    number = np.minimum((2.0 * bins * (favourite - 0.5)).astype(int), bins - 1)
+    number = np.minimum((2.0 * _BINS * (favourite - 0.5)).astype(int), _BINS - 1)
     weights = np.stack([count, won, count * favourite])
-    sums = np.stack([weights[:, number == k].sum(axis=1) for k in range(bins)], axis=1)
+    sums = np.stack([weights[:, number == k].sum(axis=1) for k in range(_BINS)], axis=1)
     answers, wins, predicted = sums[:, sums[0] > 0]
     return predicted / answers, wins / answers, answers
 

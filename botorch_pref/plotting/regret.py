@@ -78,9 +78,6 @@ def plot_regret(
         title: The title; the problem's and the strategy's name if omitted.
         utility_unit: The unit of the recommendation's axis.
         utility_scale: How many of those units make one unit of utility.
-
-    Returns:
-        The figure.
     """
     table, last = history.table, history.num_duels
     asked = _asked(table)
@@ -149,9 +146,6 @@ def plot_experiment(
         random_regret: The mean dueling regret of a duel of two items drawn uniformly, to be
             drawn beside; see :func:`~botorch_pref.runner.random_play`.
         window: Of how many duels the regret of each duel is averaged.
-
-    Returns:
-        The figure.
 
     Raises:
         UnsupportedError: If the table is empty or of several problems, there is no metric or

@@ -1,8 +1,8 @@
 r"""The style of all figures, drawn without pyplot: no window, backend or global state.
 
-Colours are told apart by the colour-blind, and line styles and markers differ as well, for
-those who print in grey. A panel is as wide as a column of a two-column page, but for slices, of
-which three fill the page; letters are 7 points high there or more, if they fit.
+The colour-blind can tell the colours apart; line styles and markers differ as well, for print in
+grey. A panel is as wide as a column of a two-column page, but for slices, of which three fill the
+page; letters are at least 7 points high, if they fit.
 """
 
 from __future__ import annotations

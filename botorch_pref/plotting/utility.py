@@ -70,8 +70,6 @@ def plot_utility(
     model: Model,
     bounds: Tensor | SearchSpace,
     *,
-    relative_to: Tensor | Literal["auto", "recommended"] | None = "auto",
-    asked: Tensor | None = None,
     recommended: Tensor | None = None,
     names: Sequence[str] | None = None,
     unit: str | None = None,
@@ -83,64 +81,60 @@ def plot_utility(
     one dimension at a time. Ticks at the foot of a slice are the asked items' values of that
     dimension; the items themselves do not lie on the slice.
 
+    Comparisons alone tell a utility up to a constant: of a model that has seen nothing else the
+    utility of the recommended item is subtracted. Items are marked that a model of comparisons
+    knows; other models do not tell.
+
     Args:
         model: A model of one output with a Gaussian posterior.
         bounds: ``2 x d``-dim lower and upper bounds of the domain, in the units of the items; or a
             :class:`~botorch_pref.space.SearchSpace`, whose whole numbers, categories and
             logarithmic scales are drawn as such.
-        relative_to: What is subtracted from the utility: ``"recommended"``, a ``d``-dim item,
-            or ``None`` for nothing. By default (``"auto"``) the recommended item for a model
-            that has seen comparisons alone, as these tell a utility up to a constant, and
-            nothing for others.
-        asked: ``n x d``-dim items to be marked; by default those that a model of comparisons
-            knows. Other models do not tell.
         recommended: The ``d``-dim recommended item; by default the one of the asked items whose
             posterior mean is largest.
         names: The names of the ``d`` dimensions, with their units; ``x1, x2, ...`` if omitted.
         unit: The unit of the utility, such as ``"logits"``.
 
-    Returns:
-        The figure.
-
     Raises:
         ComparisonDataError: If items have a wrong shape or are not finite.
         SearchSpaceError: If the bounds are none.
         UnsupportedError: If the model is a batch, has several outputs, items of another dimension
-            or no Gaussian posterior; if ``relative_to`` or ``names`` do not fit; or if the item
-            to be relative to, or for slices to go through, is not known.
+            or no Gaussian posterior; if ``names`` do not fit; or if the item for slices to go
+            through is not known.
 
     Example:
         >>> save_figure(plot_utility(model, bounds, names=["milk (ml)", "heat (C)"]), "utility.pdf")
     """
     check_model(model)
     space = bounds if isinstance(bounds, SearchSpace) else SearchSpace(bounds=bounds)
-    box = like_model(model, space.bounds)
-    dim = space.dim
-    known = asked_items(model) if asked is None else checked_items(model, "asked", asked, "n", dim)
-    known = None if known is None or not len(known) else like_model(model, known)
-    if known is not None and known.shape[-1] != dim:
-        raise UnsupportedError(f"bounds must be 2 x {known.shape[-1]}, not 2 x {dim}.")
+    box, dim, asked = like_model(model, space.bounds), space.dim, asked_items(model)
+    if asked is not None and asked.shape[-1] != dim:
+        raise UnsupportedError(f"bounds must be 2 x {asked.shape[-1]}, not 2 x {dim}.")
     if recommended is not None:
         recommended = checked_items(model, "recommended", recommended, dim)
-    elif known is not None:
-        recommended = known[int(utility_moments(model, known).mean.argmax())]
-    reference, label = _reference(model, dim, recommended, relative_to)
+    elif asked is not None:
+        recommended = asked[int(utility_moments(model, asked).mean.argmax())]
+    names = names or [f"x{number}" for number in range(1, dim + 1)]
+    if isinstance(names, str) or len(names) != dim:
+        raise UnsupportedError(f"names must be {dim} names, got {names!r}.")
+    relative, label = is_relative(model), "utility"
+    if relative:
+        known = recommended is not None
+        label += " minus that of the recommended item" if known else ", known up to a constant"
     context = _Context(
         model=model,
         space=space,
         bounds=box,
-        asked=None,
+        asked=None if asked is None else asked[_inside(asked, box)],
         recommended=recommended,
-        reference=reference,
-        names=_names(dim, names),
+        reference=recommended if relative else None,
+        names=names,
         label=label + (f" ({unit})" if unit else ""),
     )
-    if known is not None:
-        context.asked = known[context.contains(known)]
     if dim == 1:
         return _plot_line(context)
     if dim == 2 and not space.parameters.discrete and not space.parameters.log:
-        return _plot_maps(context, asked_pairs(model) if asked is None else None)
+        return _plot_maps(context)
     return _plot_slices(context)
 
 
@@ -154,16 +148,18 @@ class _Context:
     asked: Tensor | None
     recommended: Tensor | None
     reference: Tensor | None
-    names: tuple[str, ...]
+    names: Sequence[str]
     label: str
 
     def moments(self, items: Tensor) -> Moments:
         """Those of the utility, less that of the reference, of ``n x d``-dim items."""
         return utility_moments(self.model, items, self.reference)
 
-    def contains(self, items: Tensor) -> Tensor:
-        """Whether ``... x d``-dim items are in the box; ``...``-dim."""
-        return ((items >= self.bounds[0]) & (items <= self.bounds[1])).all(-1)
+    @property
+    def star(self) -> Tensor | None:
+        """The recommended item, if it is in the box."""
+        item = self.recommended
+        return item if item is not None and bool(_inside(item, self.bounds)) else None
 
     def line(self, dimension: int, size: int) -> Tensor:
         """``size`` even steps of a dimension's scale at most; whole numbers are whole."""
@@ -179,31 +175,8 @@ class _Context:
         return (steps.round().unique() if discrete else steps).to(self.bounds)
 
 
-def _names(dim: int, given: Sequence[str] | None) -> tuple[str, ...]:
-    names = given or [f"x{number}" for number in range(1, dim + 1)]
-    if isinstance(names, str) or len(names) != dim:
-        raise UnsupportedError(f"names must be {dim} names, got {names!r}.")
-    return tuple(names)
-
-
-def _reference(
-    model: Model, dim: int, recommended: Tensor | None, relative_to: Tensor | str | None
-) -> tuple[Tensor | None, str]:
-    """The item whose utility is subtracted, and the label of the difference."""
-    if isinstance(relative_to, Tensor):
-        item = checked_items(model, "relative_to", relative_to, dim)
-        return item, "utility minus that of the reference item"
-    if relative_to not in ("auto", "recommended", None):
-        raise UnsupportedError(
-            f'relative_to must be "auto", "recommended", an item or None, got {relative_to!r}.'
-        )
-    relative = is_relative(model)
-    if relative_to == "recommended" or (relative_to == "auto" and relative):
-        if recommended is not None:
-            return recommended, "utility minus that of the recommended item"
-        if relative_to == "recommended":
-            raise UnsupportedError("recommended must be given: `model` knows no asked items.")
-    return None, "utility, known up to a constant" if relative else "utility"
+def _inside(items: Tensor, bounds: Tensor) -> Tensor:
+    return ((bounds[0] <= items) & (items <= bounds[1])).all(-1)
 
 
 def _plot_line(context: _Context) -> Figure:
@@ -218,7 +191,7 @@ def _plot_line(context: _Context) -> Figure:
     return figure
 
 
-def _plot_maps(context: _Context, pairs: Tensor | None) -> Figure:
+def _plot_maps(context: _Context) -> Figure:
     """Maps of mean and standard deviation, with a line for each of the duels."""
     sides = [context.line(dimension, _SIDE_POINTS) for dimension in range(2)]
     # The first dimension is the abscissa: rows of the image are values of the second.
@@ -230,7 +203,7 @@ def _plot_maps(context: _Context, pairs: Tensor | None) -> Figure:
         panels, moments, (_UTILITY, _DEVIATION), ("Mean", "Standard deviation"), strict=True
     ):
         _draw_map(axes, sides, values.reshape(_SIDE_POINTS, _SIDE_POINTS), colours)
-        _draw_items(axes, context, pairs)
+        _draw_items(axes, context)
         axes.set_xlabel(context.names[0])
         axes.set_ylabel(context.names[1])
         heading(axes, name)
@@ -314,8 +287,7 @@ def _set_limits(axes: Axes, x: Array, log: bool, margin: bool) -> None:
 
 def _draw_star(axes: Axes, context: _Context, dimension: int) -> None:
     """Draw a star at the utility of the recommended item, if it is in the box."""
-    item = context.recommended
-    if item is not None and bool(context.contains(item)):
+    if (item := context.star) is not None:
         place = [float(item[dimension])], context.moments(item.unsqueeze(0)).mean
         axes.plot(*place, "*", **_STAR)
 
@@ -337,8 +309,9 @@ def _draw_map(
     bar.ax.tick_params(labelsize=SMALL)
 
 
-def _draw_items(axes: Axes, context: _Context, pairs: Tensor | None) -> None:
+def _draw_items(axes: Axes, context: _Context) -> None:
     """Draw asked items, a line for each duel, and the recommended item."""
+    pairs = asked_pairs(context.model)
     if pairs is not None and len(pairs):
         duels = LineCollection([*as_array(pairs)], colors="black", linewidths=0.5, alpha=0.25)
         duels.set_label("a duel")
@@ -346,6 +319,5 @@ def _draw_items(axes: Axes, context: _Context, pairs: Tensor | None) -> None:
     if context.asked is not None:
         x, y = as_array(context.asked.T)
         axes.plot(x, y, "o", mfc="white", mec="black", mew=0.7, **_MARK)
-    item = context.recommended
-    if item is not None and bool(context.contains(item)):
+    if (item := context.star) is not None:
         axes.plot(*as_array(item.unsqueeze(-1)), "*", **_STAR)

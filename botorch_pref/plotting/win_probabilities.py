@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,11 +47,6 @@ _DARK = 0.95  # the chance above which black letters cannot be read
 _SHORT = 6  # letters of a name that fits above a column
 _LINE = 24  # letters of a line beside a row
 
-_TITLES = {
-    "duel": "Chance (%) that the row wins a duel",
-    "utility": "Chance (%) that row's utility is larger",
-}
-
 
 def plot_win_probabilities(
     model: Model,
@@ -59,9 +54,12 @@ def plot_win_probabilities(
     *,
     top: int = 8,
     labels: Sequence[str] | None = None,
-    kind: Literal["duel", "utility"] | None = None,
 ) -> Figure:
     r"""The matrix of win probabilities of the items whose posterior mean is largest.
+
+    Of a :class:`~botorch_pref.models.PreferenceGP` it shows the probability that the row wins a
+    duel, which the judge's noise is part of; of other models the posterior probability that its
+    utility is larger.
 
     Args:
         model: A model of one output with a Gaussian posterior.
@@ -69,44 +67,34 @@ def plot_win_probabilities(
         top: How many of them have a row, best first.
         labels: ``n`` names of the items; their row numbers, from 0, if omitted. Long names stand
             beside their rows alone, with the number that is their column's.
-        kind: ``"duel"`` for the probability that an item wins a duel, which the judge's noise
-            is part of and for which the model must be a
-            :class:`~botorch_pref.models.PreferenceGP`, its default; ``"utility"`` for the
-            posterior probability that its utility is larger, the default of all others.
-
-    Returns:
-        The figure; cells are in percent.
 
     Raises:
         ComparisonDataError: If the items have a wrong shape or are not finite, there are fewer
             than two, or ``top`` is below 2.
         UnsupportedError: If the model is a batch, has several outputs or no Gaussian posterior,
-            or there are other than ``n`` labels, or no such kind.
+            or there are other than ``n`` labels.
     """
     check_model(model)
     check_count("top", top, 2)
     items = checked_items(model, "items", items, "n", "d")
     check_count("len(items)", len(items), 2)
-    kind = kind or ("duel" if isinstance(model, PreferenceGP) else "utility")
-    if kind not in _TITLES or (kind == "duel" and not isinstance(model, PreferenceGP)):
-        raise UnsupportedError(f"kind={kind!r} is not known of a {type(model).__name__}.")
     if labels is not None and (isinstance(labels, str) or len(labels) != len(items)):
         raise UnsupportedError(f"labels must be {len(items)} names, got {labels!r}.")
     order = (-utility_moments(model, items).mean).argsort(kind="stable")[:top]
     names = [f"#{row}" if labels is None else labels[row] for row in order]
-    chances = _chances(model, items[torch.from_numpy(order).to(items.device)], kind)
+    chances = _chances(model, items[torch.from_numpy(order).to(items.device)])
     width = COLUMN if _are_short(names) else 1.4 * COLUMN
     figure, (axes,) = new_panels(1, 1, width=width, height=0.92 * COLUMN)
     _draw_matrix(axes, chances, names)
-    heading(axes, _TITLES[kind])
+    wins = "the row wins a duel" if isinstance(model, PreferenceGP) else "row's utility is larger"
+    heading(axes, f"Chance (%) that {wins}")
     return figure
 
 
 @torch.no_grad()
-def _chances(model: Model, items: Tensor, kind: str) -> Array:
+def _chances(model: Model, items: Tensor) -> Array:
     """``k x k``-dim probabilities that the row's item beats the column's."""
-    if kind == "duel":
-        assert isinstance(model, PreferenceGP)  # as its caller checked
+    if isinstance(model, PreferenceGP):
         pairs = torch.broadcast_tensors(items.unsqueeze(1), items.unsqueeze(0))
         return as_array(model.win_probability(torch.stack(pairs, dim=-2)))
     columns = [utility_moments(model, items, item) for item in items]

@@ -95,15 +95,6 @@ def test_bars_leave_room_between_them(last: int, scale: dict[str, list[int]]) ->
     assert isinstance(band, LineCollection) or last > 9
 
 
-def test_many_levels_have_thin_bars() -> None:
-    """Never steps: there is no order in them."""
-    axes = drawn(space_of([0], [59], categorical=[0])).axes[0]
-    mean, band = mean_and_band(axes)
-    assert isinstance(band, LineCollection)
-    gap = np.diff(places(axes, mean.get_xdata())).min()
-    assert band.get_linewidth()[0] < mean.get_markersize() < gap
-
-
 def overlaps(axes: Axes) -> list[tuple[str, str]]:
     """The labels of the abscissa that run into each other."""
     ticks = [*axes.get_xticklabels(), *axes.get_xticklabels(minor=True)]

@@ -9,7 +9,6 @@ from matplotlib import rcParams
 
 from botorch_pref.plotting import COLOURS, DASHES, MARKERS, save_figure
 from botorch_pref.plotting.style import (
-    COLUMN,
     heading,
     new_panels,
     wrapped,
@@ -28,16 +27,6 @@ def test_lines_are_seen_on_white_and_told_apart() -> None:
     assert len({*COLOURS}) == len(COLOURS) == len({*MARKERS}) == len(MARKERS)
     # Their numbers have no common divisor, so 28 curves differ in colour or dashes.
     assert (len(COLOURS), len(DASHES)) == (7, 4)
-
-
-def test_panels_have_the_size_of_a_column() -> None:
-    figure, panels = new_panels(2, 3, title="A title")
-    assert len(panels) == 6
-    assert figure.get_figwidth() == pytest.approx(3 * COLUMN)
-    assert pytest.approx(8.5, abs=0.02) == COLUMN * 2.54
-    for axes in panels:
-        assert axes.xaxis.label.get_size() >= 8
-        assert all(tick.get_size() >= 7 for tick in axes.get_xticklabels())
 
 
 def test_no_title_is_cut_off() -> None:

@@ -87,27 +87,17 @@ def test_on_a_line() -> None:
     assert label == "utility minus that of the recommended item (logits)"
 
 
-def test_relative_to_what() -> None:
-    model, item = model_of(1), torch.tensor([0.3], dtype=torch.float64)
-    other = plot_utility(model, box(1), relative_to=item).axes[0]
-    X, mean = curve(other)
-    np.testing.assert_allclose(mean, difference(model, X, item)[0], atol=1e-6)
-    assert "reference item" in other.get_ylabel().replace("\n", " ")
-    absolute = plot_utility(model, box(1), relative_to=None).axes[0]
-    posterior = model.posterior(X)
-    expected = posterior.mean.squeeze(-1).detach().numpy()
-    np.testing.assert_allclose(curve(absolute)[1], expected, atol=1e-8)
-    lower, upper = band(absolute)
+def test_values_tell_the_constant() -> None:
+    measured = model_of(1, values=values(rand(3, 1, seed=1)))
+    axes = plot_utility(measured, box(1)).axes[0]
+    assert axes.get_ylabel() == "utility"
+    X, mean = curve(axes)
+    posterior = measured.posterior(X)
+    np.testing.assert_allclose(mean, posterior.mean.squeeze(-1).detach().numpy(), atol=1e-8)
+    lower, upper = band(axes)
     half = 1.959964 * posterior.variance.squeeze(-1).sqrt().detach().numpy()
     np.testing.assert_allclose(upper - lower, 2 * half, atol=1e-6)
-    assert absolute.get_ylabel().replace("\n", " ") == "utility, known up to a constant"
-    # Values tell the constant as well.
-    measured = model_of(1, values=values(rand(3, 1, seed=1)))
-    drawn = plot_utility(measured, box(1)).axes[0]
-    assert drawn.get_ylabel() == "utility"
-    expected = measured.posterior(X).mean.squeeze(-1).detach().numpy()
-    np.testing.assert_allclose(curve(drawn)[1], expected, atol=1e-8)
-    assert len(lines(drawn)["asked items"]) == 8 + 3
+    assert len(lines(axes)["asked items"]) == 8 + 3
 
 
 def test_on_a_plane() -> None:
@@ -209,7 +199,7 @@ def test_models_of_botorch() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of data that are not standardised
         values_model = SingleTaskGP(X, 5 + 100 * X)
-        axes = plot_utility(values_model, box(1), asked=X).axes[0]
+        axes = plot_utility(values_model, box(1), recommended=X.max(dim=0).values).axes[0]
         assert axes.get_ylabel() == "utility"
         grid, mean = curve(axes)
         expected = values_model.posterior(grid).mean.squeeze(-1).detach().numpy()
@@ -220,25 +210,16 @@ def test_models_of_botorch() -> None:
 
 def test_what_cannot_be_drawn() -> None:
     model = model_of(2)
-    for change, message in {
-        ("relative_to", "best"): "relative_to must be",
-        ("names", ("a",)): "names must be 2 names",
-        ("names", "ab"): "names must be 2 names",
-    }.items():
-        with pytest.raises(UnsupportedError, match=message):
-            plot_utility(model, box(2), **dict([change]))
+    for names in (("a",), "ab"):
+        with pytest.raises(UnsupportedError, match="names must be 2 names"):
+            plot_utility(model, box(2), names=names)
     nan = torch.tensor([0.5, torch.nan], dtype=torch.float64)
-    for name in ("relative_to", "recommended"):
-        with pytest.raises(ComparisonDataError, match=f"`{name}` row 0 is .*: NaN"):
-            plot_utility(model, box(2), **{name: nan})
-        with pytest.raises(ComparisonDataError, match=f"`{name}` must have shape 2"):
-            plot_utility(model, box(2), **{name: nan[:1]})
-    with pytest.raises(ComparisonDataError, match="`asked` must have shape n x 2"):
-        plot_utility(model, box(2), asked=nan)
+    with pytest.raises(ComparisonDataError, match=r"`recommended` row 0 is .*: NaN"):
+        plot_utility(model, box(2), recommended=nan)
+    with pytest.raises(ComparisonDataError, match="`recommended` must have shape 2"):
+        plot_utility(model, box(2), recommended=nan[:1])
     with pytest.raises(SearchSpaceError, match="`bounds` column 0"):
         plot_utility(model, box(2).flip(0))
-    with pytest.raises(SearchSpaceError, match="`bounds` must be a two-dimensional"):
-        plot_utility(model, box(2)[0])
     with pytest.raises(UnsupportedError, match="bounds must be 2 x 2, not 2 x 3"):
         plot_utility(model, box(3))
 
@@ -256,8 +237,6 @@ def test_models_that_cannot_be_drawn() -> None:
             plot_utility(two, box(1))
         with pytest.raises(UnsupportedError, match="TransformedPosterior, not a Gaussian"):
             plot_utility(log, box(1))
-        with pytest.raises(UnsupportedError, match="recommended must be given"):
-            plot_utility(SingleTaskGP(X, X), box(1), relative_to="recommended")
         three = rand(4, 3)
         with pytest.raises(UnsupportedError, match="recommended must be given"):
             plot_utility(SingleTaskGP(three, X), box(3))

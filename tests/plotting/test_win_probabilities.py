@@ -49,11 +49,10 @@ def test_chances_to_win(model: PreferenceGP) -> None:
     assert "wins a duel" in axes.get_title(loc="left")
 
 
-@pytest.mark.parametrize("kind", ["utility", None])
-def test_chances_of_the_larger_utility(kind: str | None) -> None:
+def test_chances_of_the_larger_utility() -> None:
     theirs = PairwiseGP(X, COMPARISONS)
     names = [f"item {row}" for row in range(9)]
-    figure = plot_win_probabilities(theirs, X, labels=names, kind=kind)
+    figure = plot_win_probabilities(theirs, X, labels=names)
     posterior = theirs.posterior(X)
     mean, covariance = posterior.mean.flatten().detach(), posterior.covariance_matrix.detach()
     order = mean.argsort(descending=True)[:8]
@@ -108,18 +107,15 @@ def test_labels_do_not_touch(top: int, name: str | None) -> None:
         assert {text.get_rotation() for text in axes.get_xticklabels()} == {0.0}
 
 
-def test_certainty_is_not_claimed(model: PreferenceGP) -> None:
+def test_certainty_is_not_claimed() -> None:
     sure = PreferenceGP(X[:2], torch.tensor([[0, 1]] * 500), covar_module=make_kernel(2))
     assert texts(plot_win_probabilities(sure, X[:2])) == {(0, 1): ">99", (1, 0): "<1"}
     same = X[:1].repeat(2, 1)
-    assert {*texts(plot_win_probabilities(model, same, kind="utility")).values()} == {"50"}
+    theirs = PairwiseGP(X, COMPARISONS)
+    assert {*texts(plot_win_probabilities(theirs, same)).values()} == {"50"}
 
 
 def test_what_cannot_be_drawn(model: PreferenceGP) -> None:
-    with pytest.raises(UnsupportedError, match="kind='wins' is not known of a PreferenceGP"):
-        plot_win_probabilities(model, X, kind="wins")
-    with pytest.raises(UnsupportedError, match="kind='duel' is not known of a PairwiseGP"):
-        plot_win_probabilities(PairwiseGP(X, COMPARISONS), X, kind="duel")
     with pytest.raises(UnsupportedError, match="labels must be 9 names"):
         plot_win_probabilities(model, X, labels=["a"])
     with pytest.raises(ComparisonDataError, match=r"`items` must have shape n x d"):
