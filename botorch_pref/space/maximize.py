@@ -1,11 +1,10 @@
 r"""Local searches for the largest value of a rule, from chosen starting points.
 
-On a box of real numbers all starts are refined at once by BoTorch's ``optimize_acqf``. Over whole
+On a box of real numbers BoTorch's ``optimize_acqf`` refines all starts at once. Over whole
 numbers, categories, log scales and linear constraints, moves of whole numbers and categories
-alternate with a line search over the real numbers. BoTorch's own alternation
+alternate with its search over the real numbers. BoTorch's own alternation
 (``optimize_acqf_mixed_alternating``) takes no starts, no equality of whole numbers and no slack of
-items, and rounds whole numbers of more than 20 values after the search; so its ``optimize_acqf``
-does the line search alone, over all columns of a pair.
+items, and rounds whole numbers of more than 20 values after the search.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ def starting_points(
 ) -> Tensor:
     r"""The best feasible ones of ``n x q x d`` raw and known items, at most ``number`` (4, or 8).
 
-    Without a constraint and a number, two of the known ones are added to four raw ones: were the
-    best of all taken, these would soon be crowded around one item that was asked, and in many
-    dimensions the search would be a local one.
+    Without a constraint and a number these are four raw and two known ones: the best of all would
+    soon be crowded around one item that was asked, and the search would be a local one.
     """
 
     def values(items: Tensor) -> Tensor:
@@ -84,10 +82,7 @@ def starting_points(
 
 
 def peaks_first(values: Tensor, items: Tensor, bounds: Tensor, number: int) -> Tensor:
-    """The rows of items that are no worse than their nearest neighbours, best first, then others.
-
-    Searches that start there do not all start at the same peak.
-    """
+    """Rows of items, those first that are no worse than their nearest neighbours, best first."""
     unit = ((items - bounds[0]) / (bounds[1] - bounds[0])).flatten(start_dim=1)
     count = min(2 * unit.shape[-1] + 1, len(unit))
     nearest = torch.cdist(unit, unit).topk(count, largest=False).indices
@@ -103,11 +98,10 @@ def refine(
     options: dict[str, Any] | None,
     feasible: Feasible | None,
 ) -> tuple[Tensor, Tensor]:
-    r"""The best of local searches on a box of real numbers, all of them at once.
+    r"""The best ``q x d`` end of searches in a box from ``b x q x d`` feasible starts, its value.
 
-    Where ends are infeasible, they are moved back towards their starts; another search, by SLSQP,
-    follows from those that may still lead to more than the best feasible end. Starts are feasible
-    and ``b x q x d``-dim; returned are ``q x d``-dim items and the rule's value.
+    Infeasible ends are moved back towards their starts; a search by SLSQP follows from those that
+    may still lead to more than the best feasible end.
     """
     ends, values = _local_search(rule, bounds, starts, options)
     if feasible is not None:
@@ -310,41 +304,12 @@ def _local_search(
 
 
 def _feasible_candidates(
-    initial_conditions: Tensor,
-    acquisition_function: AcquisitionFunction,
-    *,
-    nonlinear_inequality_constraints: list[tuple[Feasible, bool]],
-    **kwargs: Any,
+    initial_conditions: Tensor, acquisition_function: AcquisitionFunction, **kwargs: Any
 ) -> tuple[Tensor, Tensor]:
     """BoTorch's candidates by SLSQP, which may end outside, moved back until they are feasible."""
-    ((feasible, intra),) = nonlinear_inequality_constraints
-    ends, _ = gen_candidates_scipy(
-        initial_conditions,
-        acquisition_function,
-        nonlinear_inequality_constraints=[(_CachedSlack(feasible), intra)],
-        **kwargs,
-    )
+    ends, _ = gen_candidates_scipy(initial_conditions, acquisition_function, **kwargs)
+    ((feasible, _),) = kwargs["nonlinear_inequality_constraints"]
     return _backtrack(acquisition_function, feasible, initial_conditions, ends)
-
-
-class _CachedSlack:
-    """A slack of single items: BoTorch asks for value and gradient one after the other."""
-
-    def __init__(self, feasible: Feasible) -> None:
-        self.feasible = feasible
-        self.known: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}
-
-    def __call__(self, item: Tensor) -> Tensor:
-        at = item.detach()
-        key = tuple(at.tolist())
-        if key not in self.known:
-            point = at.clone().requires_grad_()
-            with torch.enable_grad():
-                value = self.feasible(point)
-                gradient = torch.autograd.grad(value, point)[0]
-            self.known[key] = value.detach(), gradient
-        value, gradient = self.known[key]
-        return value + (item - at) @ gradient
 
 
 @torch.no_grad()

@@ -181,40 +181,31 @@ class Polytope:
         return within & (self.slack(items) >= 0.0)
 
     def _feasible_item(self) -> Tensor:
-        """Some item, whole numbers included."""
-        rows = torch.cat([self._at_least, self._equal]).cpu().numpy()
-        low = torch.cat([self._least, self._rhs]).cpu().numpy()
-        high = np.concatenate([np.full(len(self._least), np.inf), self._rhs.cpu().numpy()])
-        integrality = np.zeros(rows.shape[1], dtype=np.int64)
-        integrality[self.coupled_integers] = 1
-        box = Bounds(*self.bounds.cpu().numpy())
+        """Some item, whole numbers included, its real values as far from all borders as can be."""
+        reals, (lower, upper) = self._coupled_reals, self.bounds
+        ranges = (upper - lower)[reals].unsqueeze(-1)
+        unit = torch.eye(len(lower)).to(lower)[reals]
+        # The last unknown is the distance from the borders, as a share of the ranges.
+        width = self._at_least[:, reals].abs() @ ranges
+        rows = torch.cat([self._at_least, self._equal, unit, -unit])
+        shares = torch.cat([-width, 0.0 * self._rhs.unsqueeze(-1), -ranges, -ranges])
+        system = torch.cat([rows, shares], dim=-1)
+        low = torch.cat([self._least, self._rhs, lower[reals], -upper[reals]])
+        high = torch.full_like(low, torch.inf)
+        high[len(self._least) : len(self._least) + len(self._rhs)] = self._rhs
+        integrality, objective = np.zeros(len(lower) + 1), np.zeros(len(lower) + 1)
+        integrality[self.coupled_integers], objective[-1] = 1, -1.0
         found = milp(
-            np.zeros(rows.shape[1]),
+            objective,
             integrality=integrality,
-            bounds=box,
-            constraints=MilpConstraint(rows, low, high),
+            bounds=Bounds(np.append(lower.cpu(), 0.0), np.append(upper.cpu(), 1.0)),
+            constraints=MilpConstraint(*(part.cpu().numpy() for part in (system, low, high))),
         )
         if found.x is None:
             raise SearchSpaceError("No item satisfies the constraints within the bounds.")
-        item = torch.tensor(found.x).to(self.bounds)
+        item = torch.tensor(found.x[:-1]).to(self.bounds)
         whole = self.coupled_integers
         item[whole] = item[whole].round() + 0.0  # no -0
-        return self._with_reals_inside(item)
-
-    def _with_reals_inside(self, item: Tensor) -> Tensor:
-        """The item with its real values as far from all borders as its whole ones allow."""
-        if not self._coupled_reals:
-            return item
-        fixed = item.clone()
-        fixed[self._coupled_reals] = 0.0
-        equal, rhs = self._equal[:, self._coupled_reals], self._rhs - self._equal @ fixed
-        at_least = self._at_least[:, self._coupled_reals]
-        least = self._least - self._at_least @ fixed
-        try:
-            inside = _interior(self.bounds[:, self._coupled_reals], at_least, least, equal, rhs)
-        except (InfeasibilityError, ValueError):
-            return self.onto_equalities(item)
-        item[self._coupled_reals] = inside
         return self.onto_equalities(item)
 
     def _begin(self) -> None:

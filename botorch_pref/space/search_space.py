@@ -138,7 +138,7 @@ class SearchSpace:
 
     @property
     def num_features(self) -> int:
-        """How many columns :meth:`normalize` returns, ``d`` or more with categories."""
+        """The number of columns of :meth:`normalize`, above ``d`` with categories."""
         return self.parameters.num_features
 
     def normalize(self, items: Tensor) -> Tensor:

@@ -33,6 +33,12 @@ def test_an_item_is_led_to_the_border() -> None:
     assert float(best.value) == pytest.approx(float(rule(best.items.unsqueeze(0))), abs=1e-12)
 
 
+def test_a_slack_that_nothing_has() -> None:
+    rule = Peak(torch.tensor([[0.5, 5.0]], dtype=torch.float64))
+    with pytest.raises(SearchSpaceError, match="`feasible`"):
+        SearchSpace(BOX).maximize(rule, feasible=lambda X: -1.0 - X[..., 0].square())
+
+
 def test_both_items_of_a_pair_are_constrained() -> None:
     target = torch.tensor([[2.0, 5.0], [0.5, 9.0]], dtype=torch.float64)
     items = inside(9)
@@ -58,15 +64,6 @@ def test_an_unfinished_search_is_feasible_and_no_worse(maxiter: int) -> None:
         )
         assert float(disc(best.items)) >= -1e-9
         assert float(best.value) >= float(rule(start.view(1, 1, 2)))
-
-
-def test_the_sample_is_filtered() -> None:
-    rule = Peak(torch.tensor([[0.5, 5.0]], dtype=torch.float64))
-    best = SearchSpace(BOX).maximize(rule, raw_samples=256, feasible=disc)
-    assert all((disc(seen) >= -1e-9).all() for seen in rule.seen[:1])
-    torch.testing.assert_close(best.items, torch.tensor([[0.5, 5.0]]).double(), atol=1e-3, rtol=0.0)
-    with pytest.raises(SearchSpaceError, match="`feasible`"):
-        SearchSpace(BOX).maximize(rule, feasible=lambda X: -1.0 - X[..., 0].square())
 
 
 class Asked:

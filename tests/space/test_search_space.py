@@ -48,10 +48,8 @@ NAN, INF = math.nan, math.inf
         ({"bounds": torch.zeros(3, 2)}, ["`bounds`", r"\(3, 2\)"]),
         ({"bounds": torch.tensor([[0, 0], [1, 1]])}, ["`bounds`", "int64"]),
         ({"bounds": torch.tensor([[0.0, 0.0], [1.0, NAN]])}, ["`bounds`", "row 1"]),
-        ({"bounds": torch.tensor([[-INF, 0.0], [1.0, 1.0]])}, ["`bounds`", "row 0"]),
         ({"bounds": torch.tensor([[0.0, 1.0], [1.0, 1.0]])}, ["`bounds`", "column 1"]),
         ({"choices": torch.tensor([[0.0], [1.0], [INF]])}, ["`choices`", "row 2"]),
-        ({"choices": torch.tensor([[0], [1]])}, ["`choices`", "int64"]),
         ({"choices": torch.zeros(1, 2)}, ["`choices`", "two rows"]),
         ({"choices": torch.zeros(2, 3, 2)}, ["`choices`"]),
         ({"choices": torch.zeros(3, 2), "bounds": torch.tensor([[0.0], [1.0]])}, ["2 columns"]),
@@ -83,13 +81,6 @@ def test_bounding_box_of_choices() -> None:
     given = SearchSpace(torch.tensor([[0.0] * 3, [10.0] * 3]), choices)
     assert given.bounds.tolist() == [[0.0] * 3, [10.0] * 3]
     assert torch.equal(given.normalize(given.table), choices.double() / 10.0)
-
-
-def test_normalize() -> None:
-    space, items = SearchSpace(BOX), rand(4, 3, 2)
-    assert torch.equal(space.normalize(BOX), torch.tensor([[0.0] * 2, [1.0] * 2]).double())
-    raw = BOX[0] + (BOX[1] - BOX[0]) * items
-    torch.testing.assert_close(space.normalize(raw), items)
 
 
 @pytest.mark.parametrize(
@@ -191,15 +182,6 @@ def test_maximum_over_choices() -> None:
     assert pair.indices == pairs[int(values.argmax())]
     assert torch.equal(pair.items, table[list(pair.indices)])
     assert float(pair.value) == float(values.max())
-
-
-def test_many_pairs_of_choices_are_evaluated_in_parts() -> None:
-    table = rand(120, 1)
-    rule = Peak(table[[3, 117]])
-    best = SearchSpace(choices=table).maximize(rule, q=2)
-    assert best.indices == (3, 117)
-    assert sum(map(len, rule.seen)) == 120 * 119 // 2
-    assert max(map(len, rule.seen)) <= 4096
 
 
 def test_ties_between_choices_are_broken_at_random() -> None:
