@@ -193,8 +193,8 @@ class Polytope:
         low = torch.cat([self._least, self._rhs, lower[reals], -upper[reals]])
         high = torch.full_like(low, torch.inf)
         high[len(self._least) : len(self._least) + len(self._rhs)] = self._rhs
-        integrality, objective = np.zeros(len(lower) + 1), np.zeros(len(lower) + 1)
-        integrality[self.coupled_integers], objective[-1] = 1, -1.0
+        objective, integrality = np.zeros(len(lower) + 1), np.zeros(len(lower) + 1, dtype=np.int64)
+        objective[-1], integrality[self.coupled_integers] = -1.0, 1
         found = milp(
             objective,
             integrality=integrality,
