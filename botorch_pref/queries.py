@@ -1,8 +1,8 @@
 r"""What a strategy asks: frozen, compared by value, and written to and read from plain JSON.
 
-A query knows everything that depends on its kind: which answers there are, how they are typed, how
+All that depends on the kind of a question is here: which answers there are, how they are typed, how
 likely a simulated judge gives them, and which comparisons follow from one. To add a kind of
-question, add a class here; studies, judges and simulations ask the query.
+question, add a class; studies, judges and simulations ask the query.
 """
 
 from __future__ import annotations
@@ -25,10 +25,18 @@ Link = Callable[[Tensor], Tensor]
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
+@dataclass(frozen=True, eq=False)
 class Query:
     """The base of all queries; :meth:`Query.from_json` reads any of them.
 
     Queries are equal if they are of one kind and agree in every field, items in type and value.
+
+    Args:
+        id: The number by which it is answered.
+        items: A ``k x d``-dim tensor, or ``d``-dim for a question about one item; copied, without
+            its graph.
+        indices: The rows of the items in the choices, or the row of the one, if there are choices.
+        annotator: Who is asked, if that matters.
 
     Attributes:
         kind: The name of the kind, in files and tables.
@@ -36,6 +44,9 @@ class Query:
         measures: Whether an answer is a value of the objective.
         prompt: What a person is asked for at a terminal.
         example: What to type where a word was no answer.
+
+    Raises:
+        ComparisonDataError: If an argument cannot be used; names it, and the row of ``items``.
     """
 
     kind: ClassVar[str]
@@ -48,8 +59,8 @@ class Query:
 
     id: int
     items: Tensor
-    indices: Any
-    annotator: str | None
+    indices: Any = None
+    annotator: str | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Queries are read back by their kind."""
@@ -58,11 +69,25 @@ class Query:
             Query._kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        if not _is_index(self.id):
+        if not _are_indices((self.id,), 1):
             raise ComparisonDataError(f"`id` must be a whole number, at least 0, not {self.id!r}.")
+        check_shape("items", self.items, *self._item_shape, batch=False)
+        if self.items.shape[-1] == 0 or self.items.dtype not in _DTYPES.values():
+            raise ComparisonDataError(
+                f"`items` must be floating point of at least one dimension, but has shape "
+                f"{tuple(self.items.shape)} and type {self.items.dtype}."
+            )
+        refuse(finite("items", self.rows))
         # A copy, so that no later change of the caller's candidate changes the question.
-        object.__setattr__(self, "items", _frozen_items(self.items, self._item_shape))
-        _check_indices(self.indices, len(self.items) if self.items.dim() == 2 else None)
+        object.__setattr__(self, "items", self.items.detach().clone())
+        number = len(self.items) if self.items.dim() == 2 else None
+        indices = (self.indices,) if number is None else self.indices
+        if self.indices is not None and not _are_indices(indices, number or 1):
+            wanted = "an index" if number is None else f"a tuple of {number} indices"
+            raise ComparisonDataError(
+                f"`indices` must be {wanted}, whole numbers and at least 0, or None, not "
+                f"{self.indices!r}."
+            )
         if self.annotator is not None and not isinstance(self.annotator, str):
             raise ComparisonDataError(f"`annotator` must be a string, not {self.annotator!r}.")
 
@@ -175,7 +200,7 @@ class Query:
         """
         if not isinstance(data, Mapping):
             raise ComparisonDataError(f"A query is read from a dictionary, not {data!r}.")
-        wanted = {"kind", "dtype", *(field.name for field in fields(Duel))}
+        wanted = {"kind", "dtype", *(field.name for field in fields(cls))}
         if wrong := wanted ^ data.keys():
             raise ComparisonDataError(f"Missing or unknown entries of a query: {sorted(wrong)}.")
         kinds = {name: kind for name, kind in cls._kinds.items() if issubclass(kind, cls)}
@@ -193,46 +218,18 @@ class Query:
         return cast(Self, make(data["id"], items, indices, data["annotator"]))
 
 
-def _is_index(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _frozen_items(items: Tensor, shape: tuple[int | str, ...]) -> Tensor:
-    check_shape("items", items, *shape, batch=False)
-    if items.shape[-1] == 0 or items.dtype not in _DTYPES.values():
-        raise ComparisonDataError(
-            f"`items` must be floating point of at least one dimension, but has shape "
-            f"{tuple(items.shape)} and type {items.dtype}."
-        )
-    refuse(finite("items", items.reshape(-1, items.shape[-1])))
-    return items.detach().clone()
-
-
-def _check_indices(indices: object, number: int | None) -> None:
-    if indices is None or (number is None and _is_index(indices)):
-        return
-    if isinstance(indices, tuple) and len(indices) == number and all(map(_is_index, indices)):
-        return
-    wanted = "an index" if number is None else f"a tuple of {number} indices"
-    raise ComparisonDataError(
-        f"`indices` must be {wanted}, whole numbers and at least 0, or None, not {indices!r}."
+def _are_indices(value: object, number: int) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == number
+        and all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in value)
     )
 
 
-@dataclass(frozen=True, eq=False)
 class Duel(Query):
-    """Which of two items is better?
+    """Which of two items is better? For the arguments see the base class.
 
     The two may be equal: such a duel can be asked, though its answer is no comparison.
-
-    Args:
-        id: The number by which it is answered.
-        items: A ``2 x d``-dim tensor; copied, without its graph.
-        indices: The two rows in the choices, if there are choices.
-        annotator: Who is asked, if that matters.
-
-    Raises:
-        ComparisonDataError: If an argument cannot be used; names it, and the row of ``items``.
     """
 
     kind = "duel"
@@ -242,11 +239,7 @@ class Duel(Query):
     answers = (1.0, 0.0, 0.5)
     meaning = "1 (the first wins), 0 (the second), 0.5 (no preference)"
     _item_shape = (2, "d")
-
-    id: int
-    items: Tensor
-    indices: tuple[int, int] | None = None
-    annotator: str | None = None
+    indices: tuple[int, int] | None
 
     def read(self, word: str) -> float | None:
         """1 or 2 for the better item, = for no preference."""
@@ -262,20 +255,10 @@ class Duel(Query):
         return {1.0: first, 0.0: 1.0 - first}
 
 
-@dataclass(frozen=True, eq=False)
 class Choice(Query):
-    """Which of these items is the favourite?
+    """Which of these items is the favourite? For the arguments see the base class.
 
-    Items may be equal, as in a :class:`Duel`, which is a choice of two.
-
-    Args:
-        id: The number by which it is answered.
-        items: A ``k x d``-dim tensor, ``k`` at least 2; copied, without its graph.
-        indices: The ``k`` rows in the choices, if there are choices.
-        annotator: Who is asked, if that matters.
-
-    Raises:
-        ComparisonDataError: If an argument cannot be used; names it, and the row of ``items``.
+    There are two items or more. They may be equal, as in a :class:`Duel`, a choice of two.
     """
 
     kind = "choice"
@@ -283,11 +266,7 @@ class Choice(Query):
     prompt = "The number of the best one"
     example = "the number of the best one"
     _item_shape = ("k", "d")
-
-    id: int
-    items: Tensor
-    indices: tuple[int, ...] | None = None
-    annotator: str | None = None
+    indices: tuple[int, ...] | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -327,32 +306,12 @@ class Choice(Query):
         return dict(zip(self.answers, chances.tolist(), strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class _ItemQuery(Query):
-    """A question about one item.
-
-    Args:
-        id: The number by which it is answered.
-        items: A ``d``-dim tensor, the item; copied, without its graph.
-        indices: Its row in the choices, if there are choices.
-        annotator: Who is asked, if that matters.
-
-    Raises:
-        ComparisonDataError: If an argument cannot be used; names it.
-    """
-
-    _item_shape = ("d",)
-
-    id: int
-    items: Tensor
-    indices: int | None = None
-    annotator: str | None = None
-
-
-class Label(_ItemQuery):
+class Label(Query):
     """Is this item acceptable? For the arguments see the base class."""
 
     kind = "label"
+    _item_shape = ("d",)
+    indices: int | None
     prompt = "Accept this item? [y]es, [n]o"
     example = "y or n"
     answers = (1.0, 0.0)
@@ -363,10 +322,12 @@ class Label(_ItemQuery):
         return {"y": 1.0, "yes": 1.0, "n": 0.0, "no": 0.0}.get(word)
 
 
-class Evaluate(_ItemQuery):
+class Evaluate(Query):
     """What is the value of the objective at this item? For the arguments see the base class."""
 
     kind = "evaluate"
+    _item_shape = ("d",)
+    indices: int | None
     measures = True
     prompt = "Measured value? A number"
     example = "a number such as 3.5"

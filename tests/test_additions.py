@@ -98,18 +98,12 @@ def ranking(monkeypatch: pytest.MonkeyPatch) -> type[Query]:
     """A query for the order of its items; its answer is the number of a permutation."""
     monkeypatch.setattr(Query, "_kinds", dict(Query._kinds))
 
-    @dataclass(frozen=True, eq=False)
     class Ranking(Query):
         kind = "ranking"
         compares = True
         prompt = "The items from the best to the worst, such as 213"
         example = "a word such as 213"
         _item_shape = (3, "d")
-
-        id: int
-        items: Tensor
-        indices: tuple[int, ...] | None = None
-        annotator: str | None = None
 
         @property
         def orders(self) -> list[tuple[int, ...]]:

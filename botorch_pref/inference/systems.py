@@ -133,7 +133,8 @@ class ExactSystem(System):
 
     def begin(self, start: Tensor | None) -> Tensor:
         """See the base class."""
-        self._scale = self.gradient_scale()
+        size = self._prior_deviation() * self.observations.score_scale(self.prior_latent)
+        self._scale = size.clamp_min(1.0)
         zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
         if start is None:
             return zero
@@ -146,7 +147,7 @@ class ExactSystem(System):
         """See the base class; the distance is relative to the terms of the gradient."""
         latent, objective = self._objective(z)
         score, curvature = self.observations.derivatives(latent)
-        gradient = self.gradient(score, z)
+        gradient = self.coordinates(score) - z  # of the dual system, `P^-1` times it
         distance = gradient.abs().amax(-1) / self._scale
         return NewtonState(latent, score, objective, curvature, gradient, distance)
 
@@ -173,20 +174,22 @@ class ExactSystem(System):
         """Half the squared prior norm at ``z``, where ``latent = self.latent(z)``."""
 
     @abstractmethod
-    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
-        """The gradient in Newton's coordinates, or for the dual system ``P^-1`` times it."""
-
-    @abstractmethod
-    def gradient_scale(self) -> Tensor:
-        """The size of the terms whose difference :meth:`gradient` is, one an element."""
-
-    @abstractmethod
     def factor(self, curvature: Tensor | Curvature) -> ExactFactor:
         """See the base class."""
 
+    @abstractmethod
+    def _prior_deviation(self) -> Tensor | float:
+        """The largest derivative of a latent value in one of Newton's coordinates."""
+
 
 class DualSystem(ExactSystem):
-    """Coordinates are the latent values; the representer weights are one a row."""
+    """Coordinates are the latent values; the representer weights are one a row.
+
+    Args:
+        item_covariance: ``... x n x n``-dim prior covariance of the items.
+        prior_latent: ``... x M``-dim prior mean of the latent values.
+        observations: The observations.
+    """
 
     incidence: IdentityIncidence
 
@@ -202,24 +205,16 @@ class DualSystem(ExactSystem):
         return self.observations.incidence.columns(cross_covariance)
 
     def coordinates(self, weights: Tensor) -> Tensor:
-        """See the base class."""
+        """The weights themselves."""
         return weights
 
     def latent(self, z: Tensor) -> Tensor:
-        """See the base class."""
+        """``P z``."""
         return matvec(self.covariance, z)
 
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
-        """See the base class."""
+        """``z^T P z / 2``."""
         return 0.5 * (z * latent).sum(-1)
-
-    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
-        """See the base class."""
-        return score - z
-
-    def gradient_scale(self) -> Tensor:
-        """See the base class."""
-        return self.observations.score_scale(self.prior_latent).clamp_min(1.0)
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
@@ -230,9 +225,15 @@ class DualSystem(ExactSystem):
         """See the base class."""
         return DualFactor(self.covariance, as_curvature(curvature))
 
+    def _prior_deviation(self) -> float:
+        return 1.0  # as the gradient is in the units of the score
+
 
 class PrimalSystem(ExactSystem):
-    """Coordinates are the utilities; the representer weights are one an item."""
+    """Coordinates are the utilities; the representer weights are one an item.
+
+    For the arguments see :class:`DualSystem`.
+    """
 
     incidence: Incidence
 
@@ -244,7 +245,7 @@ class PrimalSystem(ExactSystem):
 
     @cached_property
     def root(self) -> Tensor:
-        """The ``... x n x n``-dim root of the covariance."""
+        """The ``... x n x n``-dim root ``R`` of the covariance."""
         return prior_root(self.covariance.detach())
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
@@ -252,25 +253,16 @@ class PrimalSystem(ExactSystem):
         return cross_covariance
 
     def coordinates(self, weights: Tensor) -> Tensor:
-        """See the base class."""
+        """``R^T H^T a``."""
         return matvec(self.root.mT, self.incidence.adjoint(weights))
 
     def latent(self, z: Tensor) -> Tensor:
-        """See the base class."""
+        """``H R z``."""
         return self.incidence.apply(matvec(self.root, z))
 
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
-        """See the base class."""
+        """``z^T z / 2``."""
         return 0.5 * z.square().sum(-1)
-
-    def gradient(self, score: Tensor, z: Tensor) -> Tensor:
-        """See the base class."""
-        return self.coordinates(score) - z
-
-    def gradient_scale(self) -> Tensor:
-        """See the base class."""
-        size = self.covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
-        return (size * self.observations.score_scale(self.prior_latent)).clamp_min(1.0)
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """See the base class."""
@@ -281,39 +273,21 @@ class PrimalSystem(ExactSystem):
         """See the base class."""
         return PrimalFactor(self, as_curvature(curvature))
 
+    def _prior_deviation(self) -> Tensor:
+        return self.covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
+
 
 def choose_system(
-    item_covariance: Tensor,
-    prior_latent: Tensor,
-    observations: Observations,
-    *,
-    system: type[ExactSystem] | None = None,
-    jitter: float = 0.0,
+    item_covariance: Tensor, prior_latent: Tensor, observations: Observations
 ) -> DualSystem | PrimalSystem:
     r"""The smaller system: the dual one where there are no more latent values than items.
 
-    Args:
-        item_covariance: ``... x n x n``-dim prior covariance of the items.
-        prior_latent: ``... x M``-dim prior mean of the latent values.
-        observations: The observations.
-        system: ``DualSystem`` or ``PrimalSystem`` to force one.
-        jitter: Added to the diagonal of ``item_covariance``, in either system alike. A
-            singular covariance needs none.
-
-    Returns:
-        The system, whose ``covariance`` carries the graph of ``item_covariance``.
+    Its ``covariance`` carries the graph of ``item_covariance``, which may be singular. For the
+    arguments see :class:`DualSystem`.
     """
-    if jitter:
-        diagonal = torch.full_like(item_covariance[..., 0], jitter)
-        item_covariance = item_covariance + torch.diag_embed(diagonal)
-    if issubclass(system or preferred_system(observations), DualSystem):
-        return DualSystem(item_covariance, prior_latent, observations)
-    return PrimalSystem(item_covariance, prior_latent, observations)
-
-
-def preferred_system(observations: Observations) -> type[DualSystem] | type[PrimalSystem]:
-    """The system in fewer dimensions."""
-    return DualSystem if observations.num_rows <= observations.num_items else PrimalSystem
+    is_dual = observations.num_rows <= observations.num_items
+    system = DualSystem if is_dual else PrimalSystem
+    return system(item_covariance, prior_latent, observations)
 
 
 def prior_root(covariance: Tensor) -> Tensor:

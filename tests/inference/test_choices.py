@@ -70,7 +70,7 @@ def system_of(theta: Tensor, observations: Observations, wanted: type[ExactSyste
     """Of lengthscale, output scale and a shift of the mean."""
     covariance = matern(X, None, theta[0], theta[1])
     latent = observations.incidence.apply(MEAN + theta[2] * X[:, 0])
-    return choose_system(covariance, latent, observations, system=wanted)
+    return wanted(covariance, latent, observations)
 
 
 @every_case
@@ -210,11 +210,11 @@ def test_a_batch_is_a_loop_over_it() -> None:
     for wanted in (DualSystem, PrimalSystem):
         together = scales.clone().requires_grad_()
         covariance = matern(X, None, 0.4, together[:, None, None])
-        value, _ = log_evidence(choose_system(covariance, latent, observations, system=wanted))
+        value, _ = log_evidence(wanted(covariance, latent, observations))
         (grad,) = torch.autograd.grad(value.sum(), together)
         for i, scale in enumerate(scales):
             leaf = scale.clone().requires_grad_()
-            one = choose_system(matern(X, None, 0.4, leaf), latent, observations, system=wanted)
+            one = wanted(matern(X, None, 0.4, leaf), latent, observations)
             alone, _ = log_evidence(one)
             assert_equal(value[i], alone, 1e-10)
             assert_equal(grad[i], torch.autograd.grad(alone, leaf)[0], 1e-8)

@@ -65,7 +65,7 @@ def system_of(theta: Tensor, observations: Observations, wanted: type[System]) -
     lengthscale = theta[..., None, None, :2].exp()
     K = matern(items, lengthscale=lengthscale, outputscale=theta[..., 2, None, None].exp())
     mean = theta[..., 3, None] + theta[..., 4, None] * items.sum(-1)
-    return choose_system(K, observations.incidence.apply(mean), observations, system=wanted)
+    return wanted(K, observations.incidence.apply(mean), observations)
 
 
 @both_sides
@@ -80,7 +80,7 @@ class TestEvidence:
         mean = 0.3 + 0.5 * X.sum(-1)
         K = matern(X, outputscale=outputscale)
         latent = prior_latent(observations, mean)
-        found, mode = log_evidence(choose_system(K, latent, observations, system=wanted))
+        found, mode = log_evidence(wanted(K, latent, observations))
         expected = oracle(K, mean, observations, link, scale)
         assert_equal(found, expected.log_evidence)
         assert_equal(mode.latent, expected.differences)
@@ -123,7 +123,7 @@ class TestGradient:
         def evidence(theta: Tensor) -> Tensor:
             root = features * theta.exp().unsqueeze(-2)
             latent = torch.zeros(M + LABELS, dtype=torch.float64)
-            system = choose_system(root @ root.mT, latent, observations, system=wanted)
+            system = wanted(root @ root.mT, latent, observations)
             return log_evidence(system)[0]
 
         theta = torch.tensor([0.0, 0.7], dtype=torch.float64) + 0.5 * math.log(outputscale)
@@ -185,11 +185,11 @@ class TestBatches:
         observations, _ = self.make(wanted, shared=False)
         K = matern(X).requires_grad_()
         latent = torch.zeros(M + LABELS, dtype=torch.float64)
-        found, _ = log_evidence(choose_system(K, latent, observations, system=wanted))
+        found, _ = log_evidence(wanted(K, latent, observations))
         (grad,) = torch.autograd.grad(found.sum(), K)
         total = torch.zeros_like(K)
         for i, j in np.ndindex(2, 3):
-            system = choose_system(K, latent, element(observations, i, j), system=wanted)
+            system = wanted(K, latent, element(observations, i, j))
             expected, _ = log_evidence(system)
             assert_equal(found[i, j], expected, 1e-12)
             total += torch.autograd.grad(expected, K)[0]
@@ -282,7 +282,7 @@ class TestAgainstScikitLearn:
         )
         K = torch.from_numpy(kernel(items.numpy()))
         zero = torch.zeros(25, dtype=torch.float64)
-        system = choose_system(K, zero, Observations([block], 25), system=wanted)
+        system = wanted(K, zero, Observations([block], 25))
         found, _ = log_evidence(system)
         expected = classifier.log_marginal_likelihood(classifier.kernel_.theta)
         assert_equal(found, expected, 1e-6, scale=1.0)
@@ -295,7 +295,7 @@ def test_gaps_of_a_thousand_are_finite(wanted: type[System], link: str, scale: f
     mean = torch.linspace(-1000.0, 1000.0, N, dtype=torch.float64)
     K = matern(X, outputscale=0.1).requires_grad_()
     latent = prior_latent(observations, mean).requires_grad_()
-    found, mode = log_evidence(choose_system(K, latent, observations, system=wanted))
+    found, mode = log_evidence(wanted(K, latent, observations))
     assert mode.latent.abs().max() > 1000
     assert_equal(found, oracle(K, mean, observations, link, scale).log_evidence)
     for grad in torch.autograd.grad(found, (K, latent)):

@@ -17,7 +17,6 @@ from botorch_pref.inference import (
     Observations,
     PrimalSystem,
     System,
-    choose_system,
     laplace_posterior,
 )
 from tests.inference.common import (
@@ -76,7 +75,7 @@ def posterior(
         return matern(x, z, lengthscale, outputscale)
 
     latent = observations.incidence.apply(mean(items))
-    system = choose_system(kernel(items, items), latent, observations, system=wanted)
+    system = wanted(kernel(items, items), latent, observations)
     fitted = laplace_posterior(system, weight(observations, kappa))
     predicted = fitted.predict(mean(points), kernel(points, points), kernel(points, items))
     return fitted, *predicted
@@ -129,7 +128,7 @@ class TestGradcheck:
 
         def grad(name: str) -> Tensor:
             K = matern(X).requires_grad_()
-            system = choose_system(K, latent, observations, system=wanted)
+            system = wanted(K, latent, observations)
             fitted = laplace_posterior(system, weight(observations, kappa))
             weights, gamma = fitted.weights.sum(), fitted.gamma.sum()
             totals = {"weights": weights, "gamma": gamma, "both": weights + gamma}
@@ -159,7 +158,7 @@ def test_singular_covariance(wanted: type[System], kappa: float | None) -> None:
 
     def function(theta: Tensor) -> Tensor:
         items, points = (f * theta.exp().unsqueeze(-2) for f in (features, other))
-        system = choose_system(items @ items.mT, latent, observations, system=wanted)
+        system = wanted(items @ items.mT, latent, observations)
         fitted = laplace_posterior(system, weight(observations, kappa))
         zero = torch.zeros(Q, dtype=torch.float64)
         mean, covariance = fitted.predict(zero, points @ points.mT, points @ items.mT)
@@ -177,9 +176,7 @@ class TestValues:
         observations = make(X, M, LABELS, padding=1)
         mean, K = X.sum(-1), matern(X)
         latent = prior_latent(observations, mean)
-        fitted = laplace_posterior(
-            choose_system(K, latent, observations, system=wanted), weight(observations, kappa)
-        )
+        fitted = laplace_posterior(wanted(K, latent, observations), weight(observations, kappa))
         expected = oracle(K, mean, observations, "logit", 1.0)
         H = torch.from_numpy(design(observations))
         score, curvature = (torch.from_numpy(v) for v in (expected.score, expected.curvature))
@@ -216,7 +213,7 @@ def test_a_representer_is_freed_without_the_collector(wanted: type[System]) -> N
     latent = torch.zeros(observations.num_rows, dtype=torch.float64)
     gc.disable()
     try:
-        found = laplace_posterior(choose_system(K, latent, observations, system=wanted))
+        found = laplace_posterior(wanted(K, latent, observations))
         (found.weights.sum() + found.gamma.sum()).backward()
         system = weakref.ref(found.system)
         del found

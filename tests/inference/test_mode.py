@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning
-from botorch_pref.inference import Block, DualSystem, Observations, System, choose_system, find_mode
+from botorch_pref.inference import Block, DualSystem, Observations, System, find_mode
 from botorch_pref.inference.laplace import LaplaceMode, _Newton
 from tests.inference.common import (
     DUEL,
@@ -50,7 +50,7 @@ def build(
     mean: Tensor = MEAN,
 ) -> System:
     K = matern(X, outputscale=outputscale)
-    return choose_system(K, prior_latent(observations, mean), observations, system=wanted)
+    return wanted(K, prior_latent(observations, mean), observations)
 
 
 class Problem(NamedTuple):
@@ -86,7 +86,7 @@ def stack(problems: Sequence[Problem], wanted: type[System]) -> System:
     )
     K = torch.stack([matern(X, outputscale=problem.outputscale) for problem in problems])
     latent = torch.stack([prior_latent(p.observations, p.mean) for p in problems])
-    return choose_system(K, latent, Observations([block], N), system=wanted)
+    return wanted(K, latent, Observations([block], N))
 
 
 def quiet(system: System, **options: object) -> LaplaceMode:
@@ -134,7 +134,7 @@ class TestAgainstTheOracle:
         observations = make(items, 12, judge="consistent", link=likelihood(link, scale))
         block = replace(observations.blocks[0], weight=repeats * observations.weight)
         observations, zero = Observations([block], 10), torch.zeros(10, dtype=torch.float64)
-        found = find_mode(choose_system(K, zero[0].expand(12), observations, system=wanted))
+        found = find_mode(wanted(K, zero[0].expand(12), observations))
         expected = oracle(K, zero, observations, link, scale)
         assert bool(found.converged)
         assert_equal(found.latent, expected.differences, 1e-5)
@@ -338,9 +338,7 @@ class TestExtremes:
         single = Block(
             block.items, DUEL, block.answer.float(), block.weight.float(), block.likelihood
         )
-        system = choose_system(
-            matern(items), exact.prior_latent.float(), Observations([single], N), system=wanted
-        )
+        system = wanted(matern(items), exact.prior_latent.float(), Observations([single], N))
         found = find_mode(system)
         assert found.latent.dtype == torch.float32
         assert bool(found.converged)

@@ -14,7 +14,6 @@ from botorch_pref.inference import (
     LaplacePosterior,
     Observations,
     System,
-    choose_system,
     laplace_posterior,
 )
 from botorch_pref.likelihoods import LogitLikelihood
@@ -59,7 +58,7 @@ def fit(
 ) -> LaplacePosterior:
     K = matern(items, outputscale=outputscale)
     latent = prior_latent(observations, prior_mean(items))
-    return laplace_posterior(choose_system(K, latent, observations, system=wanted), variance_weight)
+    return laplace_posterior(wanted(K, latent, observations), variance_weight)
 
 
 def predict(
@@ -138,7 +137,7 @@ class TestAnswerFreeVariance:
     ) -> None:
         items, observations = design_fixture()
         K = matern(items, lengthscale=0.1, outputscale=20.0)
-        system = choose_system(K, torch.zeros(2, dtype=torch.float64), observations, system=wanted)
+        system = wanted(K, torch.zeros(2, dtype=torch.float64), observations)
         fitted = laplace_posterior(system, None if kappa is None else observations.weight / kappa)
         _, covariance = fitted.predict(torch.zeros(3, dtype=torch.float64), K, K)
         contrast = torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)
@@ -189,7 +188,7 @@ class TestCombinations:
         items = rand(3, N, 2)
         observations = make(items, M)
         K, latent = matern(items), 0.3 * randn(3, M)
-        fitted = laplace_posterior(choose_system(K, latent, observations, system=wanted))
+        fitted = laplace_posterior(wanted(K, latent, observations))
         prior, cross = matern(POINTS), matern(POINTS, items)
         mean, covariance = fitted.predict(prior_mean(POINTS), prior, cross)
         for i in range(3):
@@ -201,7 +200,7 @@ class TestCombinations:
                 block.weight[i],
                 block.likelihood,
             )
-            system = choose_system(K[i], latent[i], Observations([one], N), system=wanted)
+            system = wanted(K[i], latent[i], Observations([one], N))
             expected = laplace_posterior(system).predict(prior_mean(POINTS), prior, cross[i])
             assert_equal(mean[i], expected[0], 1e-12)
             assert_equal(covariance[i], expected[1], 1e-12)
@@ -224,7 +223,7 @@ def test_against_scikit_learn(wanted: type[System], outputscale: float) -> None:
     )
     zero = torch.zeros(25, dtype=torch.float64)
     K = as_tensor(kernel(items.numpy()))
-    system = choose_system(K, zero, Observations([block], 25), system=wanted)
+    system = wanted(K, zero, Observations([block], 25))
     mean, covariance = laplace_posterior(system).predict(
         torch.zeros(Q, dtype=torch.float64),
         as_tensor(kernel(POINTS.numpy())),

@@ -30,7 +30,7 @@ from botorch_pref.exceptions import (
     LaplaceConvergenceWarning,
     UnsupportedError,
 )
-from botorch_pref.inference import DualSystem, PrimalSystem, choose_system, find_mode
+from botorch_pref.inference import DualSystem, PrimalSystem, find_mode
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from tests.models.common import (
@@ -345,7 +345,7 @@ def test_a_mode_that_is_not_found_warns(side: type[DualSystem | PrimalSystem]) -
     observed = model.observed()
     covariance = model.covar_module(model.datapoints).to_dense()
     prior_latent = observed.prior_latent(model.mean_module(model.datapoints))
-    problem = choose_system(covariance, prior_latent, observed.observations, system=side)
+    problem = side(covariance, prior_latent, observed.observations)
     with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models"):
         mode = find_mode(problem, max_steps=2)
     assert not bool(mode.converged)
