@@ -61,7 +61,6 @@ EXPERTS: dict[str, Callable[..., Strategy]] = {
     "cobol": COBOL,
     "cobol of the paper": COBOL.paper,
     "cobol that compares": partial(COBOL, feedback="compare"),
-    "cobol, constrained": partial(COBOL, candidate="constrained"),
     "cobohl": COBOHL,
     "override": ExpertOverride,
     "coexbo": CoExBO,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from itertools import takewhile
 from types import FunctionType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
@@ -49,6 +49,24 @@ _NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
 
 # The ``k x d``-dim items of a query, and their rows where there are choices.
 Pair = tuple[Tensor, tuple[int, ...] | None]
+
+
+class Candidate(NamedTuple):
+    """A ``d``-dim item, and its row in the choices where there are choices."""
+
+    item: Tensor
+    row: int | None
+
+    @classmethod
+    def of(cls, found: Maximum) -> Candidate:
+        """The item of a search."""
+        return cls(found.items[0], None if found.indices is None else found.indices[0])
+
+    @classmethod
+    def of_query(cls, query: Query) -> Candidate:
+        """The item of a label or an evaluation, or the first of a duel."""
+        rows = query.row_indices
+        return cls(query.rows[0], None if rows is None else rows[0])
 
 
 class Strategy(ABC):

@@ -15,7 +15,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import Strategy
+from botorch_pref.strategies.base import Candidate, Strategy
 
 Kind = Literal["duel", "value"]
 """What a query is."""
@@ -71,31 +71,40 @@ class Chosen(NamedTuple):
     record: QueryRecord
     item: Tensor
     row: int | None
-    opponent: tuple[Tensor, int | None] | None = None
+    opponent: Candidate | None = None
 
 
 class BudgetedStrategy(Strategy):
     r"""A strategy that chooses between duels and values, each at its price.
 
-    It begins with duels of two random items and values of random items. What is chosen and
-    cannot be paid any more ends it: ``ask`` raises. Every query that was chosen counts as paid,
+    It begins with duels of two random items and values of random items. When what is chosen cannot
+    be paid any more it is finished, and ``ask`` raises. Every query that was chosen counts as paid,
     skipped or not. An opponent that is drawn at random is another item, in a table another choice.
 
     A subclass may set ``record_type`` and ``kinds``, and implements ``_next``, ``_add`` and
     ``_recommended``; it extends ``_progress`` and ``_restore`` by what its choices depend on
     beside the data.
 
+    Args:
+        bounds, choices, space, seed: See :class:`~botorch_pref.strategies.Strategy`.
+        duel_cost: ``lambda_c``, the price of a duel.
+        value_cost: ``lambda_l``, the price of a value.
+        budget: ``Lambda``, what all queries may cost, the initial design included; None for
+            no limit.
+        num_initial_duels: Duels of two random items to begin with.
+        num_initial_values: Values of random items to begin with.
+
+    Raises:
+        ComparisonDataError: If an option is out of range; names it.
+
     Attributes:
-        duel_cost: The price of a duel.
-        value_cost: The price of a value.
-        budget: What may be spent; None for no limit.
         records: What was paid for and why, by the number of the query.
     """
 
     record_type: ClassVar[type[QueryRecord]] = QueryRecord
-    """What says why a query was asked."""
+    """The class of the records."""
     kinds: ClassVar[tuple[Kind, ...]] = ("duel", "value")
-    """What is chosen from after the initial design."""
+    """The kinds of queries after the initial design."""
 
     _asks = (Duel, Evaluate)
 
@@ -112,23 +121,6 @@ class BudgetedStrategy(Strategy):
         num_initial_duels: int = 50,
         num_initial_values: int = 5,
     ) -> None:
-        r"""Check the prices.
-
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            seed: The seed of all draws.
-            duel_cost: ``lambda_c``, the price of a duel.
-            value_cost: ``lambda_l``, the price of a value.
-            budget: ``Lambda``, what all queries may cost, the initial design included; None for
-                no limit.
-            num_initial_duels: Duels of two random items to begin with.
-            num_initial_values: Values of random items to begin with.
-
-        Raises:
-            ComparisonDataError: If an option is out of range; names it.
-        """
         super().__init__(bounds, choices, space, seed=seed)
         self.duel_cost = exact("duel_cost", duel_cost)
         self.value_cost = exact("value_cost", value_cost)
@@ -139,12 +131,12 @@ class BudgetedStrategy(Strategy):
         self._ended = False  # what was chosen cannot be paid
 
     def price(self, kind: Kind) -> Fraction:
-        """What a query of a kind costs."""
+        """The price of a query of a kind."""
         return self.duel_cost if kind == "duel" else self.value_cost
 
     @property
     def spent(self) -> Fraction:
-        """What all queries that were chosen cost."""
+        """The price of all queries that were chosen."""
         return sum((self.price(record.kind) for record in self.records), Fraction(0))
 
     def affords(self, price: Fraction) -> bool:
@@ -160,17 +152,17 @@ class BudgetedStrategy(Strategy):
         return not payable and self._initial() is None
 
     def recommend(self) -> Tensor:
-        r"""The item of the largest posterior mean of those asked; see the strategy for details.
+        r"""The item of the largest posterior mean; the strategy says among which.
 
         Raises:
             ComparisonDataError: If nothing was answered yet.
         """
-        return self._best()[0].to(self.space.bounds)
+        return self._best().item.to(self.space.bounds)
 
     def recommend_index(self) -> int:
-        """Its row in the choices."""
+        """The row of the recommended item in the choices."""
         _ = self.space.table  # a box has none, and raises
-        row = self._best()[1]
+        row = self._best().row
         assert row is not None
         return row
 
@@ -183,8 +175,8 @@ class BudgetedStrategy(Strategy):
         """Add an answer to the data."""
 
     @abstractmethod
-    def _recommended(self) -> tuple[Tensor, int | None] | None:
-        """The recommended item and its row; None if nothing was answered."""
+    def _recommended(self) -> Candidate | None:
+        """The recommended item; None if nothing was answered."""
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if not self.finished:
@@ -200,17 +192,13 @@ class BudgetedStrategy(Strategy):
     def _initial(self) -> Chosen | None:
         """The next query of the initial design, duels first; None if there is none to be paid."""
         kinds = [record.kind for record in self.records if record.phase == "initial"]
-        kind: Kind
-        if kinds.count("duel") < self.num_initial_duels:
-            kind = "duel"
-        elif kinds.count("value") < self.num_initial_values:
-            kind = "value"
-        else:
+        kind: Kind = "duel" if kinds.count("duel") < self.num_initial_duels else "value"
+        number = kinds.count(kind)
+        complete = kind == "value" and number >= self.num_initial_values
+        if complete or not self.affords(self.price(kind)):
             return None
-        if not self.affords(self.price(kind)):
-            return None
-        item, row = self._uniform(f"initial {kind}", kinds.count(kind))
-        return Chosen(self.record_type(kind, "initial"), item, row)
+        record = self.record_type(kind, "initial")
+        return Chosen(record, *self._uniform(f"initial {kind}", number))
 
     def _num_later(self) -> int:
         """How many queries were chosen after the initial design."""
@@ -223,39 +211,37 @@ class BudgetedStrategy(Strategy):
         rows = None if chosen.row is None or row is None else (chosen.row, row)
         return Duel(query_id, torch.stack([chosen.item.to(other), other]), rows, annotator)
 
-    def _opponent(self, query_id: int, chosen: Chosen) -> tuple[Tensor, int | None]:
-        """An item drawn at random, another one than the first if there is one, and its row."""
-        other, row = self._uniform("opponent", query_id, chosen.row)
+    def _opponent(self, query_id: int, chosen: Chosen) -> Candidate:
+        """A random item, another one than the first if there is one."""
+        other = self._uniform("opponent", query_id, chosen.row)
         if self.space.choices is None and not self.space.parameters.real:
             for attempt in range(_ATTEMPTS):
-                if not torch.equal(other, chosen.item.to(other)):
+                if not torch.equal(other.item, chosen.item.to(other.item)):
                     break
-                other, _ = self._uniform(f"opponent, attempt {attempt}", query_id)
-        return other, row
+                other = self._uniform(f"opponent, attempt {attempt}", query_id)
+        return other
 
-    def _uniform(self, stream: str, step: int, but: int | None = None) -> tuple[Tensor, int | None]:
-        """An item drawn at random, of choices another one than ``but``, and its row."""
+    def _uniform(self, stream: str, step: int, but: int | None = None) -> Candidate:
+        """A random item, of choices in another row than ``but``."""
         seed = derive_seed(self.seed, stream, step)
         if self.space.choices is None:
-            return self.space.uniform(seed), None
+            return Candidate(self.space.uniform(seed), None)
         generator = torch.Generator().manual_seed(seed)
         table = self.space.table
         row = int(torch.randint(len(table) - (but is not None), (), generator=generator))
         row += but is not None and row >= but
-        return table[row], row
+        return Candidate(table[row], row)
 
-    def _best(self) -> tuple[Tensor, int | None]:
+    def _best(self) -> Candidate:
         found = self._recommended()
         if found is None:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         return found
 
     def _learn(self, answered: Answered) -> None:
-        query, answer = answered
-        if not isinstance(query, Duel | Evaluate):
-            raise ComparisonDataError(f"Query {query.id} asks neither for a duel nor a value.")
-        if answer is not None:
-            self._add(query, answer)
+        assert isinstance(answered.query, Duel | Evaluate)
+        if answered.answer is not None:
+            self._add(answered.query, answered.answer)
 
     def _options(self) -> dict[str, Any]:
         amounts = {name: getattr(self, name) for name in ("duel_cost", "value_cost", "budget")}

@@ -39,37 +39,27 @@ from botorch_pref.data.checks import (
     endless_to_json,
     is_positive,
 )
-from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
-from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule, slack_to_json
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.likelihood_ratio.slack import slack_rule
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import Maximum, SearchSpace
-from botorch_pref.strategies.base import Strategy, next_best, same_item
+from botorch_pref.strategies.base import Candidate, Strategy, next_best, same_item
 from botorch_pref.strategies.regression import Regression, standardised_gp
 from botorch_pref.strategies.utility import KernelArgument, as_likelihood, own_kernel
 
-CandidateRule = Literal["primal-dual", "constrained", "hcei", "belief", "pinpoint"]
+CandidateRule = Literal["hcei", "primal-dual"]
 Feedback = Literal["accept", "compare"]
 Scale = Literal["probability", "logit"]
 Source = Literal["initial", "augmented", "vanilla"]
+Rule = Callable[..., AcquisitionFunction]
 
 # The row of an item in the choices, or the rows of a pair; None in a box.
 Rows = int | tuple[int, int] | None
 
-_PAPER: dict[str, Any] = {
-    "candidate": "primal-dual",
-    "norm_bound_limit": None,
-    "value_bound": None,
-    "threshold": 0.1,
-    "threshold_scale": "logit",
-    "label_lengthscale": 1.0,
-    "label_intercept": 0.0,
-    "max_rejections": None,
-    "lengthscale_prior": False,
-    "beta": None,
-}
+_NORM_BOUND = 1.0  # of the belief to begin with, for a kernel of unit variance
 _SLACK = {"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True}
 
 # The paper's, of standardised values; the scale of their noise is their variance.
@@ -77,11 +67,11 @@ _OBJECTIVE_NORM, _FAILURE = 1.0, 0.01
 
 RAW_SAMPLES = 512
 TOLERANCE = 1e-6  # of bounds within a line search, logits
-_SCREENING = 1e-2  # of bounds that only tell where a line search begins
+_SCREENING = 1e-2  # of bounds that only select where a line search begins
 # Line searches from samples, and from items that are known. Were the best of all taken, these would
 # soon be crowded around one that was asked, and the search would be a local one.
 _FAR, _NEAR = 4, 2
-_KEPT = 64  # of what a coarse screen has seen
+_KEPT = 64  # items that pass a coarse screen
 _CHUNK = 256
 
 
@@ -116,34 +106,10 @@ class Decision:
     upper: float = math.nan
 
 
-class Candidate(NamedTuple):
-    """An item, and its row in the choices."""
-
-    item: Tensor
-    row: int | None
-
-    @classmethod
-    def of(cls, found: Maximum) -> Candidate:
-        """What a search of items found."""
-        return cls(found.items[0], None if found.indices is None else found.indices[0])
-
-    @classmethod
-    def shown(cls, query: Query) -> Candidate:
-        """The item of a label or an evaluation, or the first of a duel."""
-        if isinstance(query, Duel):
-            return cls(query.items[0], None if query.indices is None else query.indices[0])
-        return cls(query.items, query.indices)
-
-    def to_json(self) -> list[Any]:
-        """Coordinates and row."""
-        return [self.item.tolist(), self.row]
-
-
 class _FromValues(NamedTuple):
-    """What follows from the values alone: the vanilla candidate, and the best certain value.
+    """Results that depend on the values alone, so that a label changes none of them.
 
-    ``best_lower`` is the largest ``mean - beta sd``, standardised; not a number before a test
-    looks at it. A label changes neither of them.
+    ``best_lower`` is the largest ``mean - beta sd``, standardised; NaN until a test needs it.
     """
 
     num_values: int
@@ -155,15 +121,14 @@ class COBOL(Strategy):
     r"""Bayesian optimisation with an expert's advice, Xu et al. (2024b), Algorithm 1.
 
     At every step there are two candidates. The vanilla one maximises ``mean + beta sd`` of the
-    objective; the augmented one also looks at what the expert may believe, a likelihood-ratio
-    set of their labels: by default it maximises expected improvement times their likely chance of
-    accepting, in :meth:`paper` the vanilla rule plus ``lambda`` times the set's upper end. It is
-    taken while the objective alone gives no reason against it (no harm), and the expert is
-    asked only while their belief there is uncertain (handover). What they reject is not measured,
-    what they accept is next; where they do not answer, the vanilla candidate is. ``ask`` returns
-    :class:`~botorch_pref.queries.Label` or :class:`~botorch_pref.queries.Evaluate`; or, with
-    ``feedback="compare"``, a :class:`~botorch_pref.queries.Duel` of the candidate and the best
-    measured item in place of a label, where no preference is no objection.
+    objective. The augmented one also depends on the expert's belief, a likelihood-ratio set of
+    their labels; see ``candidate``. It is taken while the objective alone gives no reason against
+    it (no harm), and the expert is asked only while their belief there is uncertain (handover).
+    What they reject is not measured, what they accept is next; where they do not answer, the
+    vanilla candidate is. ``ask`` returns :class:`~botorch_pref.queries.Label` or
+    :class:`~botorch_pref.queries.Evaluate`; or, with ``feedback="compare"``, a
+    :class:`~botorch_pref.queries.Duel` of the candidate and the best measured item in place of a
+    label, where no preference is no objection.
 
     Values are maximised, a label of 1 accepts. Values that others are measuring, or that were
     skipped, are taken as expected meanwhile, and not asked for again.
@@ -173,12 +138,53 @@ class COBOL(Strategy):
         >>> query = strategy.ask()
         >>> strategy.tell(query, 1.0 if isinstance(query, Label) else measure(query.items))
 
+    Args:
+        bounds, choices, space, seed: See :class:`~botorch_pref.strategies.Strategy`.
+        feedback: What the expert is asked: ``"accept"``, whether they accept an item; or
+            ``"compare"``, App. H, whether they prefer it to the measured item with the largest
+            posterior mean. Then the belief is of the difference to that item, a label is a duel,
+            and to reject is to prefer the measured item.
+        candidate: What the augmented candidate maximises: ``"hcei"``, eq. (70), expected
+            improvement times the likely probability of acceptance; or ``"primal-dual"``, eq. (5),
+            the vanilla rule plus ``lambda`` times the upper end of the belief.
+        trust_weight: ``lambda_0``, in standard deviations of the values per logit.
+        rate: ``zeta``, of the dual step.
+        trust: ``eta``, at least 1.
+        beta: Multiplies the standard deviation of the objective; None for Lemma 3.1 with the
+            paper's constants and the information gain of the values, which is 1 to two digits.
+        threshold: ``g_thr``: the expert is asked where their interval is wider.
+        threshold_scale: Whether widths are of probabilities or of logits.
+        norm_bound_limit: What the bound on the norm of the belief, 1 at first, may be doubled to;
+            None for no limit.
+        value_bound: The largest absolute logit, with ``"compare"`` of either side of the
+            difference; None for no bound.
+        label_window: The number of last labels that count, for experts who change their minds;
+            None for all.
+        label_lengthscale: The lengthscales of the belief, in those of the objective.
+        label_intercept: The share of a constant in the variance of the belief, at least 0 and
+            below 1. With one, rejections all over the domain also lower the belief far from all
+            labels, where it is even without one.
+        max_rejections: After so many in a row the vanilla item is evaluated; None for no limit.
+        num_initial_values: Values of a space-filling sample to begin with, at least 1.
+        num_initial_labels: Labels of another.
+        noise: The variance of the noise of a value, in squared standard deviations of all.
+        lengthscale_prior: Whether BoTorch's prior is put on lengthscales.
+        likelihood: The link of labels or duels; logit by default. Of another link the latent
+            takes the place of logits here.
+        covar_module: The prior covariance of standardised values, or what makes one of ``d``; by
+            default squared exponential with ARD and unit variance. The belief has a copy with the
+            lengthscales that the values have taught, without an output scale.
+
+    Raises:
+        ComparisonDataError: If an option is out of range; names it.
+        SearchSpaceError: If the domain cannot be used.
+
     Attributes:
-        weight: ``lambda``, which begins at the initial trust.
+        weight: ``lambda``, which begins at ``trust_weight``.
         decisions: Why each query was asked, by its number.
         values: The evaluations, and the regression on them.
         labelled: Labels or duels, and their answers.
-        current_norm_bound: The bound on the norm of the expert's belief, which only grows.
+        norm_bound: The bound on the norm of the expert's belief, which only grows.
     """
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Label, Duel, Evaluate)
@@ -199,13 +205,11 @@ class COBOL(Strategy):
         beta: float | None = 1.0,
         threshold: float = 0.1,
         threshold_scale: Scale = "probability",
-        norm_bound: float = 1.0,
         norm_bound_limit: float | None = 4.0,
         value_bound: float | None = 3.0,
         label_window: int | None = None,
         label_lengthscale: float = 2.0,
         label_intercept: float = 0.3,
-        slack: float | str | Mapping[str, Any] | SlackRule | None = None,
         max_rejections: int | None = 5,
         num_initial_values: int = 3,
         num_initial_labels: int = 10,
@@ -214,68 +218,14 @@ class COBOL(Strategy):
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
     ) -> None:
-        r"""Set up a strategy without data; the defaults are the practical preset.
-
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            seed: The seed of all draws.
-            feedback: What the expert is asked: ``"accept"``, whether they accept an item; or
-                ``"compare"``, App. H, whether they prefer it to the measured item with the
-                largest posterior mean. Then all that is said here of their belief is of its
-                difference to that item, a label is a duel, and to reject is to prefer the
-                measured item.
-            candidate: How the augmented candidate is found: ``"primal-dual"``, eq. (5);
-                ``"constrained"``, the vanilla rule where the upper end is not negative; ``"hcei"``,
-                eq. (70), expected improvement times the likely probability of acceptance;
-                ``"belief"``, the largest upper end alone; ``"pinpoint"``, App. H.2, what a person
-                named, of whom no labels are asked.
-            trust_weight: ``lambda_0``, in standard deviations of the values per logit.
-            rate: ``zeta``, of the dual step.
-            trust: ``eta``, at least 1.
-            beta: Multiplies the standard deviation of the objective; None for Lemma 3.1 with the
-                paper's constants and the information gain of the values, which is 1 to two digits.
-            threshold: ``g_thr``: the expert is asked where their interval is wider.
-            threshold_scale: Whether widths are of probabilities or of logits.
-            norm_bound: The bound on the norm of the belief to begin with, of unit kernels.
-            norm_bound_limit: What it may be doubled to; None for no limit.
-            value_bound: The largest absolute logit, with ``"compare"`` of either side of the
-                difference; None for no bound.
-            label_window: The number of last labels that count, for experts who change their
-                minds; None for all.
-            label_lengthscale: The lengthscales of the belief, in those of the objective.
-            label_intercept: The share of a constant in the variance of the belief, at least 0 and
-                below 1. With one, rejections all over the domain also speak of items far from
-                all labels, which without one are accepted or not with even chances.
-            slack: See :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`; by default
-                ``0.01 B sqrt(n + 1)`` of ``n`` labels.
-            max_rejections: After so many in a row the vanilla item is evaluated; None for no
-                limit.
-            num_initial_values: Values of a space-filling sample to begin with, at least 1.
-            num_initial_labels: Labels of another.
-            noise: The variance of the noise of a value, in squared standard deviations of all.
-            lengthscale_prior: Whether BoTorch's prior is put on lengthscales.
-            likelihood: The link of labels or duels; logit by default. Of another link the latent
-                takes the place of logits here.
-            covar_module: The prior covariance of standardised values, or what makes one of ``d``;
-                by default squared exponential with ARD and unit variance. The belief has a copy,
-                without an output scale, of what the values have taught it.
-
-        Raises:
-            ComparisonDataError: If an option is out of range; names it.
-            SearchSpaceError: If the domain cannot be used.
-        """
         super().__init__(bounds, choices, space, seed=seed)
         self.feedback, self.candidate = feedback, candidate
         self.threshold_scale = threshold_scale
         self.trust_weight, self.rate = trust_weight, rate
         self.trust, self.threshold, self.label_intercept = trust, threshold, label_intercept
-        self.beta, self.norm_bound = beta, checked_positive("norm_bound", norm_bound)
-        self.norm_bound_limit, self.value_bound = norm_bound_limit, value_bound
+        self.beta, self.norm_bound_limit, self.value_bound = beta, norm_bound_limit, value_bound
         self.label_window, self.max_rejections = label_window, max_rejections
         self.label_lengthscale = checked_positive("label_lengthscale", label_lengthscale)
-        self.slack = slack_to_json(slack_rule(_SLACK if slack is None else slack))
         self.num_initial_values = check_count("num_initial_values", num_initial_values, 1)
         self.num_initial_labels = check_count("num_initial_labels", num_initial_labels, 0)
         self.noise = checked_positive("noise", noise)
@@ -284,24 +234,20 @@ class COBOL(Strategy):
         self._check_options()
         self.values = Regression(self.space, self._values_model, refit=1)
         self.labelled: list[Answered] = []
-        self.current_norm_bound = self.norm_bound
+        self.norm_bound = _NORM_BOUND
         self.weight = float(trust_weight)
         self.decisions: list[Decision] = []
         self._num_adapted = 0  # labels that the norm bound was adapted to
         self._expert: LikelihoodRatioModel | None = None
-        self._due: list[tuple[Candidate, int]] = []  # accepted, to be evaluated; where it was asked
+        self._due: list[tuple[Candidate, int]] = []  # accepted, to be evaluated; and its query
         self._rejections = 0  # in a row
         self._unanswered = False  # whether the expert was asked last and did not answer
-        self._named: Candidate | None = None
         self._from_values: _FromValues | None = None
 
     def _check_options(self) -> None:
-        for name, words in (
-            ("feedback", Feedback),
-            ("candidate", CandidateRule),
-            ("threshold_scale", Scale),
-        ):
-            check_word(name, getattr(self, name), words)
+        check_word("feedback", self.feedback, Feedback)
+        check_word("candidate", self.candidate, CandidateRule)
+        check_word("threshold_scale", self.threshold_scale, Scale)
         for name in ("beta", "norm_bound_limit", "value_bound"):
             if (value := getattr(self, name)) is not None:
                 checked_positive(name, value)
@@ -321,8 +267,6 @@ class COBOL(Strategy):
                 raise ComparisonDataError(
                     f"`{name}` must be at least {least:g} and below {most:g}, not {value!r}."
                 )
-        if self.candidate == "pinpoint" and not self.measures_accepted:
-            raise ComparisonDataError('`candidate` must not be "pinpoint": only labels count here.')
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
@@ -338,7 +282,19 @@ class COBOL(Strategy):
         Returns:
             The strategy.
         """
-        return cls(**{**_PAPER, **kwargs})
+        settings: dict[str, Any] = {
+            "candidate": "primal-dual",
+            "norm_bound_limit": None,
+            "value_bound": None,
+            "threshold": 0.1,
+            "threshold_scale": "logit",
+            "label_lengthscale": 1.0,
+            "label_intercept": 0.0,
+            "max_rejections": None,
+            "lengthscale_prior": False,
+            "beta": None,
+        }
+        return cls(**settings | kwargs)
 
     def recommend(self) -> Tensor:
         r"""The evaluated item with the largest posterior mean of the objective.
@@ -346,24 +302,20 @@ class COBOL(Strategy):
         Raises:
             ComparisonDataError: If nothing was evaluated yet.
         """
-        return self._best_query().items.to(self.space.bounds)
+        return self._best().item.to(self.space.bounds)
 
     def recommend_index(self) -> int:
         """Its row in the choices."""
         _ = self.space.table  # a box has none, and raises
-        return int(self._best_query().indices)
+        return cast(int, self._best().row)
 
     def tell(self, query: Query, answer: float | None) -> None:
-        r"""Learn a label or a value.
+        r"""Learn a label or a value; see the base class.
 
         Args:
             query: What :meth:`ask` returned.
             answer: Of a label, 1 accept or 0 reject; of a duel, 1 the candidate, 0 the measured
                 item, 0.5 no preference; of an evaluation, the value; or ``None``.
-
-        Raises:
-            StaleQueryError: If the query is unknown, or was told already.
-            ComparisonDataError: If it is no such answer; the query then stays open.
         """
         super().tell(query, answer)
         told = self.history[-1].answer
@@ -376,56 +328,26 @@ class COBOL(Strategy):
             if told and self.measures_accepted:
                 self._plan(query)
 
-    def suggest(self, item: Tensor) -> None:
-        r"""Name the next augmented candidate, with ``candidate="pinpoint"``.
-
-        The next step that makes a choice looks at it, after the initial design: it is measured
-        if the objective gives no reason against it, and dropped otherwise, as its entry in
-        ``decisions`` says. Where several were named, the last one counts.
-
-        Args:
-            item: ``d``-dim item within the bounds, or one of the choices.
-
-        Raises:
-            UnsupportedError: If ``candidate`` is another.
-            SearchSpaceError: If it is no item of the space.
-        """
-        if self.candidate != "pinpoint":
-            raise UnsupportedError('Items are named with candidate="pinpoint" only.')
-        space = self.space
-        try:
-            item = torch.as_tensor(item).detach().to(space.bounds, copy=True)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise SearchSpaceError(f"`item` cannot be read: {error}") from error
-        if item.shape != (space.dim,):
-            raise SearchSpaceError(f"`item` must be {space.dim}-dim, got {tuple(item.shape)}.")
-        if not bool(space.contains(item)):
-            wrong = "within the bounds, or not feasible"
-            wrong = wrong if space.choices is None else "one of the choices"
-            raise SearchSpaceError(f"`item` is {item.tolist()}, which is not {wrong}.")
-        row = None
-        if space.choices is not None:
-            row = int((space.choices == item).all(dim=-1).nonzero()[0])
-        self._named = Candidate(item, row)
-
-    def objective(self, pending: Sequence[Query] = ()) -> SingleTaskGP:
-        """The model of all values, with pending ones as expected."""
-        return self.values.model(pending)
-
     def expert(self) -> LikelihoodRatioModel:
         """The set of what the expert may believe, logits of accepting or preferring."""
         if self._expert is None:
+            last = self.labelled[-(self.label_window or 0) :]
+            items = self._items_of(query for query, _ in last)
+            answers = items.new_tensor([answer for _, answer in last])
+            compares = self.feedback == "compare"
             self._expert = LikelihoodRatioModel.from_labels(
-                *self._last_labels(Label),
+                items[:0] if compares else items,
+                answers[:0] if compares else answers,
                 likelihood=self.likelihood,
                 covar_module=self._label_kernel(),
-                norm_bound=self.current_norm_bound,
-                slack=self.slack,
+                norm_bound=self.norm_bound,
+                slack=slack_rule(_SLACK),
                 box=self.value_bound,
                 input_transform=self.space.input_transform(),
             )
-            if self.feedback == "compare":
-                self._expert = self._expert.condition_on_pairs(*self._last_labels(Duel))
+            if compares:
+                pairs = items.view(len(last), 2, self.space.dim)
+                self._expert = self._expert.condition_on_pairs(pairs, answers)
         return self._expert
 
     @torch.no_grad()
@@ -448,8 +370,8 @@ class COBOL(Strategy):
             limit = math.inf if self.norm_bound_limit is None else self.norm_bound_limit
             adapted = self.expert().adapt_norm_bound(limit=limit, max_doublings=1)
             self._num_adapted = len(self.labelled)
-            if adapted.norm_bound > self.current_norm_bound:
-                self.current_norm_bound, self._expert = adapted.norm_bound, adapted
+            if adapted.norm_bound > self.norm_bound:
+                self.norm_bound, self._expert = adapted.norm_bound, adapted
 
     def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
         dim = self.space.num_features
@@ -469,7 +391,7 @@ class COBOL(Strategy):
 
     def _label_kernel(self) -> Kernel:
         """The belief's, of unit variance: that of the values, wider, and a share of a constant."""
-        kernel = deepcopy(cast(Kernel, self.objective().covar_module))
+        kernel = deepcopy(cast(Kernel, self.values.model().covar_module))
         if isinstance(kernel, ScaleKernel):
             kernel = kernel.base_kernel
         if kernel.has_lengthscale and self.label_lengthscale != 1.0:
@@ -481,24 +403,14 @@ class COBOL(Strategy):
         local.outputscale, constant.constant = torch.tensor([1.0 - share, share]).double()
         return local + constant
 
-    def _last_labels(self, kind: type[Label] | type[Duel]) -> tuple[Tensor, Tensor]:
-        """The items or pairs of one kind that the window holds, and their answers."""
-        like = self.space.bounds
-        last = self.labelled[-(self.label_window or 0) :]
-        chosen = [(query.items, answer) for query, answer in last if isinstance(query, kind)]
-        shape = (2, self.space.dim) if kind is Duel else (self.space.dim,)
-        items = [like.new_empty(0, *shape), *(items.to(like).unsqueeze(0) for items, _ in chosen)]
-        return torch.cat(items), like.new_tensor([answer for _, answer in chosen])
-
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if self._due:
-            (item, row), asked = self._due.pop(0)
+            due, asked = self._due.pop(0)
             decision = replace(self.decisions[asked], asks=False, reason="accepted")
             self.decisions.append(decision)
-            return Evaluate(query_id, item, row, annotator)
+            return Evaluate(query_id, *due, annotator)
         self.round += 1
-        asked_of_initial = self._initial()
-        decision, items, rows = asked_of_initial or self._decided()
+        decision, items, rows = self._initial() or self._decided()
         self.decisions.append(decision)
         kind: Any = Evaluate
         if decision.asks:
@@ -509,58 +421,80 @@ class COBOL(Strategy):
         """The next query of the initial design, values first; None where it is complete."""
         started = [decision.asks for decision in self.decisions if decision.source == "initial"]
         values, labels = started.count(False), started.count(True)
-        if values < self.num_initial_values or not self.values.answers:
-            asks, number = False, values  # where all were skipped, others are asked for
-        elif labels < self.num_initial_labels and self.candidate != "pinpoint":
-            asks, number = True, labels
-        else:
+        # Where all values were skipped, others are asked for.
+        asks = values >= self.num_initial_values and bool(self.values.answers)
+        if asks and labels >= self.num_initial_labels:
             return None
         decision = Decision(asks, "initial", "initial design", self.weight)
         size = 2 if asks and self.feedback == "compare" else 1
-        seed, last = derive_seed(self.seed, f"initial {asks}", 0), slice(size * number, None)
-        items = self.space.sample(size * (number + 1), seed)[last]
-        rows: list[int] = []
-        if self.space.choices is not None:
-            rows = self.space.sample_rows(size * (number + 1), seed)[last].tolist()
-        if size == 1:
-            return decision, items[0], rows[0] if rows else None
-        return decision, items, (rows[0], rows[1]) if rows else None
+        start = size * (labels if asks else values)
+        seed = derive_seed(self.seed, f"initial {asks}", 0)
+        items = self.space.sample(start + size, seed)[start:]
+        if self.space.choices is None:
+            return decision, items.squeeze(0), None
+        rows = self.space.sample_rows(start + size, seed)[start:].tolist()
+        return decision, items.squeeze(0), rows[0] if size == 1 else tuple(rows)
 
     def _decided(self) -> tuple[Decision, Tensor, Rows]:
         """The query after the initial design."""
         self.refit()
-        step = _Step(self)
+        step = Step(self)
         decision, items, rows = self._decide(step)
         self._from_values = None if step.pending else step.from_values
-        self._unanswered, self._named = False, None
+        self._unanswered = False
         if not math.isnan(decision.upper):
             # Eq. (5): it grows while even an optimist believes that the expert would reject.
             self.weight = max(0.0, self.weight - self.rate * decision.upper)
         return decision, items, rows
 
-    def _decide(self, step: _Step) -> tuple[Decision, Tensor, Rows]:
-        return step.decide()
+    def _decide(self, step: Step) -> tuple[Decision, Tensor, Rows]:
+        """The decision, the item or the pair to show, and the row or rows in the choices."""
+        vanilla = step.vanilla()
+        augmented = self._augmented(step, vanilla)
+        vanilla, known = step.known(vanilla, augmented)
+        limit = self.max_rejections
+        if self._unanswered:
+            reason: str | None = "the expert did not answer"
+        elif limit is not None and self._rejections >= limit:
+            reason = f"{self._rejections} rejections in a row"
+        else:
+            reason = doubt(known, self.trust)
+        if reason is not None:
+            return replace(known, reason=reason), *vanilla
+        return step.handed_over(known, augmented)
+
+    def _augmented(self, step: Step, vanilla: Candidate) -> Candidate:
+        """The candidate of line 4; the vanilla one where nothing is added to its rule."""
+        rule: Rule
+        if self.candidate == "hcei":
+            best = max(answer or 0.0 for _, answer in self.values.answers)
+            rule = partial(LogHumanConstrainedEI, step.objective, self.expert(), best)
+        elif self.weight == 0.0:
+            return vanilla
+        else:
+            belief = (self.expert(), step.beta, self.weight)
+            rule = partial(ExpertAugmentedLCB, step.objective, *belief)
+        return step.best_of_labels(rule, "optimizer augmented", step.starts(vanilla))
 
     def _plan(self, accepted: Query) -> None:
         """Have an accepted item measured, unless that is planned, or asked for since."""
-        found, like = Candidate.shown(accepted), self.space.bounds
+        found = Candidate.of_query(accepted)
         others = (*self._open.values(), *(past.query for past in self.history))
-        since = [q.items for q in others if isinstance(q, Evaluate) and q.id > accepted.id]
-        items = [like[:0], *(item.to(like).unsqueeze(0) for item in since)]
-        items += [due.item.to(like).unsqueeze(0) for due, _ in self._due]
-        if not same_item(self.space, found.item.to(like), torch.cat(items)).any():
+        since = self._items_of(q for q in others if isinstance(q, Evaluate) and q.id > accepted.id)
+        planned = [due.item.to(since).unsqueeze(0) for due, _ in self._due]
+        if not same_item(self.space, found.item.to(since), torch.cat([since, *planned])).any():
             self._due.append((found, accepted.id))
 
     def _unmeasured(self) -> list[Evaluate]:
         """See the base class; what others are asked about may be measured next."""
         shown = [
-            Evaluate(query.id, *Candidate.shown(query), query.annotator)
+            Evaluate(query.id, *Candidate.of_query(query), query.annotator)
             for query in self._open.values()
             if isinstance(query, Label | Duel) and self.decisions[query.id].source != "initial"
         ]
         return [*super()._unmeasured(), *shown]
 
-    def _best_query(self) -> Query:
+    def _best(self) -> Candidate:
         if not self.values.answers:
             raise ComparisonDataError("Nothing was evaluated yet, so nothing is recommended.")
         return self.values.best()
@@ -571,7 +505,7 @@ class COBOL(Strategy):
             return
         if isinstance(query, Evaluate):
             self.values.add(query, answer)
-        elif isinstance(query, Label) or not torch.equal(*query.items):  # which says nothing
+        elif isinstance(query, Label) or not torch.equal(*query.items):
             self.labelled.append(answered)
             self._expert = None
 
@@ -581,14 +515,18 @@ class COBOL(Strategy):
             "weight": self.weight,
             "decisions": [endless_to_json(asdict(decision)) for decision in self.decisions],
             "values": self.values.progress(),
-            "norm_bound": self.current_norm_bound,
+            "norm_bound": self.norm_bound,
             "num_adapted": self._num_adapted,
-            "due": [[*due.to_json(), asked] for due, asked in self._due],
+            "due": [[due.item.tolist(), due.row, asked] for due, asked in self._due],
             "rejections": self._rejections,
             "unanswered": self._unanswered,
-            "named": self._named and self._named.to_json(),
             "from_values": known
-            and endless_to_json({**known._asdict(), "vanilla": known.vanilla.to_json()}),
+            and [
+                known.num_values,
+                known.vanilla.item.tolist(),
+                known.vanilla.row,
+                str(known.best_lower),
+            ],
         }
 
     def _restore(self, progress: dict[str, Any]) -> None:
@@ -600,14 +538,12 @@ class COBOL(Strategy):
         self.weight = progress["weight"]
         self.decisions = [Decision(**endless_from_json(one)) for one in progress["decisions"]]
         self.values.restore(progress["values"])
-        self.current_norm_bound = progress["norm_bound"]
-        self._num_adapted = progress["num_adapted"]
+        self.norm_bound, self._num_adapted = progress["norm_bound"], progress["num_adapted"]
         self._due = [(candidate(item, row), asked) for item, row, asked in progress["due"]]
         self._rejections, self._unanswered = progress["rejections"], progress["unanswered"]
-        self._named = progress["named"] and candidate(*progress["named"])
         if known := progress["from_values"]:
-            known = endless_from_json(known)
-            self._from_values = _FromValues(**known | {"vanilla": candidate(*known["vanilla"])})
+            number, item, row, best_lower = known
+            self._from_values = _FromValues(number, candidate(item, row), float(best_lower))
         self._expert = None
 
 
@@ -617,9 +553,8 @@ class COBOHL(COBOL):
     The one candidate maximises ``mean + beta sd`` where the expert may accept, or is the least
     unacceptable item where they may not. While their belief there is uncertain they are asked, and
     whatever they say nothing is measured; then the item is. There is no guarantee against harm,
-    and ``candidate``, ``trust``, ``trust_weight`` and ``max_rejections`` have no part in it, nor
-    can an item be named. A label that is skipped is asked for again. Everything else is as of
-    :class:`COBOL`.
+    and ``candidate``, ``trust``, ``trust_weight`` and ``max_rejections`` have no part in it. A
+    label that is skipped is asked for again. Everything else is as of :class:`COBOL`.
 
     Example:
         >>> strategy = COBOHL(bounds=bounds, seed=0)
@@ -627,12 +562,13 @@ class COBOHL(COBOL):
 
     measures_accepted = False
 
-    def _decide(self, step: _Step) -> tuple[Decision, Tensor, Rows]:
-        return step.decide_with_a_helper()
+    def _decide(self, step: Step) -> tuple[Decision, Tensor, Rows]:
+        found = step.constrained(step.asked)
+        return step.handed_over(step.known(found, found)[1], found)
 
 
-class _Step:
-    """The candidates of one step of Algorithm 1, and the tests of lines 6 and 8.
+class Step:
+    """The models of one step, their searches, and the tests of lines 6 and 8 of Algorithm 1.
 
     Searches that depend on labels are seeded by the number of the step, those that do not by the
     number of values.
@@ -641,57 +577,22 @@ class _Step:
     def __init__(self, strategy: COBOL) -> None:
         self.strategy, self.space = strategy, strategy.space
         self.pending = strategy._unmeasured()
-        self.objective = strategy.objective(self.pending)
+        self.objective = strategy.values.model(self.pending)
         self.beta = strategy.beta_of(self.objective)
         self.optimism = ExpertAugmentedLCB(self.objective, None, self.beta, 0.0)
         self.asked, self.avoid = strategy.asked_items(), strategy._items_of(self.pending)
-        self.incumbent, self.x_ref = None, None
+        self.incumbent: Candidate | None = None
+        self.x_ref: Tensor | None = None
         if strategy.feedback == "compare":
             self.incumbent = strategy.values.best()
-            self.x_ref = self.incumbent.items.to(self.asked)
+            self.x_ref = self.incumbent.item.to(self.asked)
         known, number = strategy._from_values, len(strategy.values.answers)
         fits = known is not None and known.num_values == number and not self.pending
         self.from_values = known if fits else None
 
-    def decide(self) -> tuple[Decision, Tensor, Rows]:
-        r"""The decision, the item or the pair that is shown, and the row or rows in the choices.
-
-        Where a person names the augmented candidate, App. H leaves the rest of Algorithm 1 as it
-        is. Line 8 asks whether the expert accepts: who named the item does, so it is measured.
-        """
-        strategy, vanilla = self.strategy, self.vanilla()
-        augmented = self.augmented(vanilla)
-        vanilla, known = self.known(vanilla, augmented)
-        rejections, limit = strategy._rejections, strategy.max_rejections
-        names = strategy.candidate == "pinpoint"
-        if names and strategy._named is None:
-            return replace(known, reason="no item was named"), *vanilla
-        if strategy._unanswered:
-            return replace(known, reason="the expert did not answer"), *vanilla
-        if limit is not None and rejections >= limit:
-            return replace(known, reason=f"{rejections} rejections in a row"), *vanilla
-        if reason := doubt(known, strategy.trust):
-            return replace(known, reason=reason), *vanilla
-        if names:
-            return replace(known, source="augmented", reason="the expert named it"), *augmented
-        return self.handed_over(known, augmented)
-
-    def decide_with_a_helper(self) -> tuple[Decision, Tensor, Rows]:
-        """As :meth:`decide`, of Algorithm 2: there is one candidate, and no test of the values."""
-        found = self.constrained(self.asked)
-        return self.handed_over(self.known(found, found)[1], found)
-
-    def handed_over(self, known: Decision, augmented: Candidate) -> tuple[Decision, Tensor, Rows]:
-        """Line 8: the augmented candidate, after the expert was asked or at once."""
-        strategy, known = self.strategy, replace(known, source="augmented")
-        link = strategy.likelihood if strategy.threshold_scale == "probability" else None
-        if not is_wide(known.lower, known.upper, strategy.threshold, link):
-            return replace(known, reason="the belief is known there"), *augmented
-        known = replace(known, asks=True, reason="the belief is uncertain there")
-        if self.incumbent is None or self.x_ref is None:
-            return known, *augmented
-        rows = None if augmented.row is None else (augmented.row, self.incumbent.indices)
-        return known, torch.stack([augmented.item, self.x_ref]), rows
+    def starts(self, candidate: Candidate) -> Tensor:
+        """``s x d``-dim items from which a search of a box may begin."""
+        return torch.cat([candidate.item.unsqueeze(0), self.asked])
 
     def vanilla(self) -> Candidate:
         """The candidate of line 5, which is kept until there is another value."""
@@ -699,27 +600,6 @@ class _Step:
             found = self.best_of_values(self.optimism, "optimizer vanilla", self.asked)
             self.from_values = _FromValues(len(self.strategy.values.answers), found)
         return self.from_values.vanilla
-
-    def augmented(self, vanilla: Candidate) -> Candidate:
-        """The candidate of line 4; the vanilla one where nothing is added to its rule."""
-        strategy = self.strategy
-        if strategy.candidate == "pinpoint":
-            return strategy._named or vanilla
-        if strategy.candidate == "primal-dual" and strategy.weight == 0.0:
-            return vanilla
-        expert = strategy.expert()
-        rule: Callable[..., AcquisitionFunction]
-        starts = torch.cat([vanilla.item.unsqueeze(0), self.asked])
-        if strategy.candidate == "constrained":
-            return self.constrained(starts)
-        if strategy.candidate == "belief":
-            rule = partial(OptimisticAcceptance, expert)
-        elif strategy.candidate == "hcei":
-            best = max(answer or 0.0 for _, answer in strategy.values.answers)
-            rule = partial(LogHumanConstrainedEI, self.objective, expert, best)
-        else:
-            rule = partial(ExpertAugmentedLCB, self.objective, expert, self.beta, strategy.weight)
-        return self.best_of_labels(rule, "optimizer augmented", starts)
 
     def constrained(self, starts: Tensor) -> Candidate:
         """The best bound where the upper end is not negative, or the largest upper end."""
@@ -738,10 +618,8 @@ class _Step:
         )
         return Candidate.of(next_best(found, self.space, self.optimism, seed, self.avoid, feasible))
 
-    def best_of_labels(
-        self, rule: Callable[..., AcquisitionFunction], stream: str, starts: Tensor
-    ) -> Candidate:
-        """Where a rule is largest; ``rule`` makes it for a tolerance of the expert's bounds."""
+    def best_of_labels(self, rule: Rule, stream: str, starts: Tensor) -> Candidate:
+        """The maximiser of a rule, which is made for a tolerance of the expert's bounds."""
         seed = derive_seed(self.strategy.seed, stream, self.strategy.round)
         made = [
             rule(x_ref=self.x_ref, tolerance=tolerance)
@@ -750,7 +628,7 @@ class _Step:
         return best(self.space, made[0], seed, starts, made[1:], self.avoid)
 
     def best_of_values(self, rule: AcquisitionFunction, stream: str, starts: Tensor) -> Candidate:
-        """Where a rule of the values alone is largest."""
+        """The maximiser of a rule of the values alone."""
         seed = derive_seed(self.strategy.seed, stream, len(self.strategy.values.answers))
         return best(self.space, rule, seed, starts, avoid=self.avoid)
 
@@ -775,15 +653,14 @@ class _Step:
                 best_lower = other_mean - beta * other_sd
             best_lower = max(best_lower, mean - beta * sd)
             self.from_values = _FromValues(len(strategy.values.answers), vanilla, best_lower)
-        needed = strategy.threshold < math.inf or strategy.rate > 0.0
-        if needed and strategy.candidate != "pinpoint":
+        if strategy.threshold < math.inf or strategy.rate > 0.0:
             lower, upper = belief_ends(strategy.expert(), augmented.item, self.x_ref)
         known = Decision(
             asks=False,
             source="vanilla",
             reason="",
             weight=strategy.weight,
-            norm_bound=strategy.current_norm_bound,
+            norm_bound=strategy.norm_bound,
             bound=mean + beta * sd,
             best_lower=best_lower,
             deviation=sd,
@@ -792,6 +669,20 @@ class _Step:
             upper=upper,
         )
         return vanilla, known
+
+    def handed_over(self, known: Decision, augmented: Candidate) -> tuple[Decision, Tensor, Rows]:
+        """Line 8: the augmented candidate, after the expert was asked or at once."""
+        strategy, known = self.strategy, replace(known, source="augmented")
+        link = strategy.likelihood if strategy.threshold_scale == "probability" else None
+        if not is_wide(known.lower, known.upper, strategy.threshold, link):
+            return replace(known, reason="the belief is known there"), *augmented
+        known = replace(known, asks=True, reason="the belief is uncertain there")
+        if self.incumbent is None or self.x_ref is None:
+            return known, *augmented
+        rows = None
+        if augmented.row is not None and self.incumbent.row is not None:
+            rows = augmented.row, self.incumbent.row
+        return known, torch.stack([augmented.item, self.x_ref]), rows
 
 
 def doubt(known: Decision, trust: float) -> str | None:
@@ -844,18 +735,18 @@ def best(
     screens: Sequence[AcquisitionFunction] = (),
     avoid: Tensor | None = None,
 ) -> Candidate:
-    r"""Where a rule is largest.
+    r"""The maximiser of a rule.
 
     Args:
         space: The domain.
         rule: The rule, of single items.
         seed: Of everything random.
         starts: ``s x d``-dim further items from which a search of a box may begin.
-        screens: The rule to tolerances that tell where a search should begin, the coarser first.
-        avoid: ``k x d``-dim items that another one is taken for.
+        screens: The rule to tolerances that select where a search begins, the coarser first.
+        avoid: ``k x d``-dim items in place of which the next best one is taken.
 
     Returns:
-        The item; in a box no worse than any of those it began with.
+        The item; in a box no worse than any of those the search began with.
     """
     with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
         if space.choices is None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
@@ -17,11 +17,9 @@ from torch import Tensor
 
 from botorch_pref.acquisition.discrete_knowledge_gradient import DiscreteKnowledgeGradient
 from botorch_pref.acquisition.dueling_knowledge_gradient import DuelingKnowledgeGradient
-from botorch_pref.acquisition.knowledge_gradient import REPEATS
-from botorch_pref.data.checks import check_count, checked_flag, checked_positive
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.values import Values
-from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.likelihoods import BernoulliLikelihood
@@ -30,12 +28,11 @@ from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import Maximum, SearchSpace
-from botorch_pref.strategies.base import expected_answers, next_best
+from botorch_pref.strategies.base import Candidate, expected_answers, next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, Kind, QueryRecord
 from botorch_pref.strategies.utility import (
     KernelArgument,
     as_likelihood,
-    fixed_values,
     kernel_of,
     own_kernel,
     parameters_of,
@@ -61,8 +58,8 @@ _RULE_OPTIONS = {"maxiter": 20}  # the rules have kinks, at which a line search 
 class GainRecord(QueryRecord):
     r"""What was expected of the best query of either kind.
 
-    The phase is ``"initial"``; ``"gain"`` where what gains more for its price was asked; or
-    ``"confirm"``, where the recommended item was measured with the last money.
+    The phase is ``"initial"``; ``"gain"``, the larger gain for its price; or ``"confirm"``, the
+    recommended item measured with what is left of the budget.
 
     Attributes:
         duel_gain: The expected gain of the best duel for its price, in units of the utility per
@@ -75,26 +72,35 @@ class GainRecord(QueryRecord):
 
 
 class Units(NamedTuple):
-    """What is taken from values, and what they are divided by then."""
+    """The offset that is subtracted from values, and the spread that they are divided by."""
 
     offset: float = 0.0
     spread: float = 1.0
+
+    @classmethod
+    def of(cls, answered: Sequence[Answered]) -> Units:
+        """Mean and standard deviation of values; the latter is 1 where they are all the same."""
+        if not answered:
+            return cls()
+        values = torch.tensor([value for _, value in answered], dtype=torch.double)
+        spread, largest = float(values.std(correction=0)), float(values.abs().max())
+        return cls(float(values.mean()), spread if spread > 1e-12 * largest else 1.0)
 
 
 class CostAwareKG(BudgetedStrategy):
     r"""Buys the duel or the value with the largest knowledge gradient per cost.
 
-    One model learns from both (:class:`~botorch_pref.models.PreferenceGP`): values tell of the
+    One model learns from both (:class:`~botorch_pref.models.PreferenceGP`): values are of the
     utility ``f``, duels of ``f_c = f + delta`` with a bias of learnt size
-    (:class:`~botorch_pref.kernels.ComparisonBiasKernel`). What is bought is what lets the
-    utility of the recommended item grow most for its price, at the best number of equal answers
-    (:class:`~botorch_pref.acquisition.DiscreteKnowledgeGradient`,
-    :class:`~botorch_pref.acquisition.DuelingKnowledgeGradient`): duels while they are informative
-    for their price, values where only these can tell. With a budget, the price of one value is
-    kept to measure what is recommended in the end. Values are maximised.
+    (:class:`~botorch_pref.kernels.ComparisonBiasKernel`). The next query is the one by which the
+    utility of the recommended item is expected to grow most for its price, at the best number of
+    equal answers (:class:`~botorch_pref.acquisition.DiscreteKnowledgeGradient`,
+    :class:`~botorch_pref.acquisition.DuelingKnowledgeGradient`). With a budget, the price of one
+    value is kept to measure what is recommended in the end. Values are maximised.
 
     ``ask`` returns a :class:`~botorch_pref.queries.Duel` or an
     :class:`~botorch_pref.queries.Evaluate`; ``recommend`` the maximiser of the posterior mean.
+    Hyperparameters are learnt again whenever duels or values have grown by a tenth.
 
     Example:
         >>> strategy = CostAwareKG(bounds=bounds, duel_cost=0.1, value_cost=1, budget=30)
@@ -102,11 +108,28 @@ class CostAwareKG(BudgetedStrategy):
         ...     query = strategy.ask()
         ...     strategy.tell(query, answer(query))
 
+    Args:
+        bounds, choices, space: The domain, see :class:`~botorch_pref.strategies.Strategy`.
+        likelihood: The link of duels; logit by default.
+        covar_module: The prior covariance of the utility, or what makes one of ``d``, in
+            place of the default one.
+        bias: The variance of the bias of duels relative to that of the utility, see
+            :class:`~botorch_pref.kernels.ComparisonBiasKernel`; None to learn it, 0 to trust
+            duels as much as values.
+        noise: The variance of the noise of a value, in squared standard deviations of the
+            values; None to learn it.
+        **options: Seed, prices, budget and initial design, see
+            :class:`~botorch_pref.strategies.BudgetedStrategy`.
+
+    Raises:
+        ComparisonDataError: If an option is out of range; names it.
+        SearchSpaceError: If the domain cannot be used.
+
     Attributes:
         records: Why each query was asked, by its number.
         duels: The duels that were answered, and their answers.
         values: The evaluations and their values.
-        units: In which the model sees values.
+        units: What the model subtracts from values and divides them by.
     """
 
     record_type = GainRecord
@@ -117,69 +140,16 @@ class CostAwareKG(BudgetedStrategy):
         choices: Tensor | None = None,
         space: SearchSpace | None = None,
         *,
-        seed: int = 0,
-        hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
         bias: float | None = None,
         noise: float | None = 1e-4,
-        repeats: Sequence[int] = REPEATS,
-        confirm: bool = True,
         **options: Any,
     ) -> None:
-        r"""Set up a strategy without data.
-
-        Args:
-            bounds: ``2 x d``-dim box, or
-            choices: ``n x d``-dim table of items, or
-            space: a search space.
-            seed: The seed of all draws.
-            hyperparameters: ``"evidence"`` to learn them from standardised values whenever duels
-                or values have grown by a tenth; or fixed values, in units of the values, as of
-                :class:`~botorch_pref.strategies.utility.UtilityLearner`, where the prior mean is
-                0, and ``"link_scale"`` is 1 unless it is given as well.
-            likelihood: The link of duels; logit by default.
-            covar_module: The prior covariance of the utility, or what makes one of ``d``, in
-                place of the default one.
-            bias: The variance of the bias of duels relative to that of the utility, see
-                :class:`~botorch_pref.kernels.ComparisonBiasKernel`; None to learn it, 0 to trust
-                duels as much as values. With fixed hyperparameters None is 0.
-            noise: The variance of the noise of a value, in squared standard deviations of the
-                values, or in squared units of these with fixed hyperparameters; None to learn it.
-            repeats: The numbers of equal answers of which the best is looked for.
-            confirm: Whether the price of one value is kept to the end, to measure what is
-                recommended then. Only with a budget, of which the initial design leaves that much.
-            **options: Prices, budget and initial design, see
-                :class:`~botorch_pref.strategies.BudgetedStrategy`.
-
-        Raises:
-            ComparisonDataError: If an option is out of range; names it.
-            SearchSpaceError: If the domain cannot be used.
-        """
-        super().__init__(bounds, choices, space, seed=seed, **options)
-        self.learns = isinstance(hyperparameters, str)
-        if self.learns and hyperparameters != "evidence":
-            raise ComparisonDataError(
-                f"`hyperparameters` must be evidence or values, not {hyperparameters!r}."
-            )
-        known = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {}
-        self._link_scale = None
-        if not self.learns:
-            self._link_scale = checked_positive("link_scale", known.pop("link_scale", 1.0))
-            known = fixed_values(known, self.space.num_features)
-            hyperparameters = {**known, "link_scale": self._link_scale}
-            if noise is None:
-                raise ComparisonDataError("`noise` must be given where `hyperparameters` are.")
-            if covar_module is not None:
-                raise ComparisonDataError("Give `hyperparameters` or `covar_module`.")
-        self.hyperparameters, self._fixed = hyperparameters, known
+        super().__init__(bounds, choices, space, **options)
         self.likelihood, self.covar_module = as_likelihood(likelihood), covar_module
         self.bias = bias if bias is None or bias == 0 else checked_positive("bias", bias)
         self.noise = None if noise is None else checked_positive("noise", noise)
-        self.repeats = [check_count("repeats", number, 1) for number in repeats]
-        if not self.repeats:
-            raise ComparisonDataError("`repeats` must be whole numbers, but there are none.")
-        self.confirm = checked_flag("confirm", confirm)
         self.duels: list[Answered] = []
         self.values: list[Answered] = []
         self.units = Units()
@@ -193,30 +163,21 @@ class CostAwareKG(BudgetedStrategy):
         return super().finished or bool(self.records and self.records[-1].phase == "confirm")
 
     def tell(self, query: Query, answer: float | None) -> None:
-        r"""Learn an answer, and after the initial design hyperparameters if it is time to.
-
-        Args:
-            query: What :meth:`ask` returned.
-            answer: Of a duel, 1 the first won, 0 the second, 0.5 no preference; of an evaluation,
-                the value. ``None`` to skip.
-
-        Raises:
-            StaleQueryError: If the query is unknown, or was told already.
-            ComparisonDataError: If it is no such answer; the query then stays open.
-        """
+        """See the base class; hyperparameters are learnt after the initial design."""
         super().tell(query, answer)
         if self._initial() is None:
-            self.refit()
+            self._refit()
 
-    def refit(self) -> None:
-        """Fit the hyperparameters if they are learnt and the data have grown enough."""
+    def _refit(self) -> None:
+        """Fit the hyperparameters if the data have grown enough."""
         sizes = len(self.duels), len(self.values)
-        if not self.learns or not any(map(refit_is_due, sizes, self._num_fitted)):
+        if not any(map(refit_is_due, sizes, self._num_fitted)):
             return
-        self.units = _units(self.values)
+        self.units = Units.of(self.values)
         model = self._build({}, self.duels, self.values)
-        with seeded(derive_seed(self.seed, "fit", sum(sizes)), model.items.device):
-            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        if any(one.requires_grad for one in model.parameters()):
+            with seeded(derive_seed(self.seed, "fit", sum(sizes)), model.items.device):
+                fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         self._parameters = parameters_of(model)
         self._num_fitted = sizes
         self._model = None
@@ -228,8 +189,8 @@ class CostAwareKG(BudgetedStrategy):
             pending: Queries without an answer, which are taken to be answered as expected.
         """
         if self._model is None:
-            if self.learns and not self._parameters:
-                self.units = _units(self.values)
+            if not self._parameters:
+                self.units = Units.of(self.values)
             self._model = self._build(self._parameters, self.duels, self.values)
         known = self._model
         if not pending:
@@ -237,8 +198,7 @@ class CostAwareKG(BudgetedStrategy):
 
         def utility(query: Query) -> Tensor:
             marker = UTILITY if isinstance(query, Evaluate) else COMPARED
-            items = query.items.view(-1, self.space.dim).to(self.space.bounds)
-            mean = known.posterior(marked(items, marker)).mean.squeeze(-1)
+            mean = known.posterior(marked(self._items_of([query]), marker)).mean.squeeze(-1)
             return self.units.offset + self.units.spread * mean
 
         expected = expected_answers(pending, utility)
@@ -259,46 +219,36 @@ class CostAwareKG(BudgetedStrategy):
     ) -> PreferenceGP:
         """A model of some answers; without parameters, one that is to learn them."""
         like = self.space.bounds
-        base = own_kernel(self.covar_module, self.space) or kernel_of(
-            self._fixed, self.space, self._fixed.get("kernel", "rbf")
-        )
-        bias = self.bias if self.learns else self.bias or 0.0
+        base = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space, "rbf")
         mean = ConstantMean().to(like)
-        data = self._comparisons(duels)
+        if not values:  # only values say something of a constant
+            mean.requires_grad_(False)
+        items = marked(self._items_of(query for query, _ in duels), COMPARED)
+        pairs = items.view(len(duels), 2, self.space.dim + 1)
+        data = Comparisons.from_pairs(pairs, like.new_tensor([answer for _, answer in duels]))
         model = PreferenceGP(
             data.datapoints,
             data,
             likelihood=self.likelihood,
             values=self._measured(values),
-            covar_module=ComparisonBiasKernel(base, bias=bias).to(like),
+            covar_module=ComparisonBiasKernel(base, bias=self.bias).to(like),
             mean_module=mean,
             input_transform=self.space.input_transform(num_markers=1),
-            link_scale=self._link_scale,
         )
-        if not self.learns or not values:  # only values know of a constant
-            mean.initialize(constant=0.0).requires_grad_(False)
         set_parameters(model, parameters)
         return model
-
-    def _comparisons(self, duels: Sequence[Answered]) -> Comparisons:
-        like = self.space.bounds
-        answers = like.new_tensor([answer for _, answer in duels])
-        pairs = [like.new_empty(0, 2, self.space.dim)]
-        pairs += [query.items.to(like).unsqueeze(0) for query, _ in duels]
-        return Comparisons.from_pairs(marked(torch.cat(pairs), COMPARED), answers)
 
     def _measured(self, values: Sequence[Answered]) -> Values | None:
         if not values:
             return None
-        like = self.space.bounds
-        items = torch.stack([query.items.to(like) for query, _ in values])
-        told = like.new_tensor([value for _, value in values]).unsqueeze(-1)
+        told = self.space.bounds.new_tensor([value for _, value in values]).unsqueeze(-1)
         told = (told - self.units.offset) / self.units.spread
         variances = None if self.noise is None else torch.full_like(told, self.noise)
+        items = self._items_of(query for query, _ in values)
         return Values(marked(items, UTILITY), told, variances)
 
     def _next(self) -> Chosen:
-        self.refit()  # others may be at the last of the initial design
+        self._refit()  # others may be at the last of the initial design
         duels = [query for query in self._open.values() if isinstance(query, Duel)]
         search = _Search(self, len(self.records), [*duels, *self._unmeasured()])
         kinds = [kind for kind in self.kinds if self._buys(kind)]
@@ -314,9 +264,9 @@ class CostAwareKG(BudgetedStrategy):
         return _chosen(GainRecord(best, "gain", **numbers), found[best])
 
     def _buys(self, kind: Kind) -> bool:
-        """Whether a query can be paid, and the value that is kept to the end as well."""
+        """Whether a query can be paid beside the value that is kept to the end."""
         price = self.price(kind)
-        if self.confirm and self.affords(self.value_cost):
+        if self.affords(self.value_cost):
             price += self.value_cost
         return self.affords(price)
 
@@ -327,12 +277,11 @@ class CostAwareKG(BudgetedStrategy):
             self.duels.append(Answered(query, answer))
         self._model = None
 
-    def _recommended(self) -> tuple[Tensor, int | None] | None:
+    def _recommended(self) -> Candidate | None:
         """The maximiser of the posterior mean of the utility, over the whole domain."""
         if not self.num_answers:
             return None
-        found = _Search(self, self.num_answers, []).recommended
-        return found.items[0], None if found.indices is None else found.indices[0]
+        return Candidate.of(_Search(self, self.num_answers, []).recommended)
 
     def _progress(self) -> dict[str, Any]:
         return super()._progress() | {
@@ -350,10 +299,10 @@ class CostAwareKG(BudgetedStrategy):
 
 
 class _Search:
-    """What is best to be asked under the model of a strategy, with pending queries as expected."""
+    """The best queries under the model of a strategy, with pending queries as expected."""
 
     def __init__(self, strategy: CostAwareKG, number: int, pending: Sequence[Query]) -> None:
-        self.space, self.repeats = strategy.space, strategy.repeats
+        self.space = strategy.space
         self.seed = derive_seed(strategy.seed, "optimizer", number)
         self.model, self.noise = strategy.model(pending), strategy.value_noise
         answered = (*strategy.values, *strategy.duels)
@@ -366,11 +315,9 @@ class _Search:
         return self._maximum(PosteriorMean(self.model), UTILITY, self._promising(), options=None)
 
     def value(self) -> Maximum:
-        """The value that gains most."""
+        """The value of the largest gain."""
         reference = marked(self.reference, UTILITY)
-        rule = DiscreteKnowledgeGradient(
-            self.model, reference, noise=self.noise, repeats=self.repeats
-        )
+        rule = DiscreteKnowledgeGradient(self.model, reference, noise=self.noise)
         return self._unasked(self._maximum(rule, UTILITY, self.reference.unsqueeze(-2)), rule)
 
     def confirmed(self) -> Maximum:
@@ -378,11 +325,9 @@ class _Search:
         return self._unasked(self.recommended, PosteriorMean(self.model))
 
     def duel(self) -> Maximum:
-        """The duel that gains most; of choices among those that may be best."""
+        """The duel of the largest gain; of choices among those that may be best."""
         reference = marked(self.reference, UTILITY)
-        rule = DuelingKnowledgeGradient(
-            self.model, reference, project=as_utility, repeats=self.repeats
-        )
+        rule = DuelingKnowledgeGradient(self.model, reference, project=as_utility)
         if self.space.choices is None:
             best = self.recommended.items.expand_as(self.reference)
             pairs = torch.stack([best, self.reference], dim=-2)
@@ -412,7 +357,7 @@ class _Search:
         )
 
     def _unasked(self, found: Maximum, rule: AcquisitionFunction) -> Maximum:
-        """What was found, or the next best item where that one is being measured."""
+        """The item that was found, or the next best one where that one is being measured."""
         rule = _seen_as(rule, UTILITY, self.space.dim)
         return next_best(found, self.space, rule, self.seed, self.avoid)
 
@@ -481,17 +426,7 @@ def _differs(query: Query) -> bool:
     return isinstance(query, Duel) and not torch.equal(query.items[0], query.items[1])
 
 
-def _units(values: Sequence[Answered]) -> Units:
-    told = torch.tensor([value for _, value in values], dtype=torch.double)
-    if not len(told):
-        return Units()
-    spread = float(told.std(correction=0))
-    largest = float(told.abs().max())
-    return Units(float(told.mean()), spread if spread > 1e-12 * largest else 1.0)
-
-
 def _chosen(record: GainRecord, found: Maximum) -> Chosen:
     rows = found.indices or (None, None)
-    if record.kind == "value":
-        return Chosen(record, found.items[0], rows[0])
-    return Chosen(record, found.items[0], rows[0], (found.items[1], rows[1]))
+    opponent = None if record.kind == "value" else Candidate(found.items[1], rows[1])
+    return Chosen(record, found.items[0], rows[0], opponent)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from botorch_pref.queries import Answered, Query
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import expected_answers
+from botorch_pref.strategies.base import Candidate, expected_answers
 from botorch_pref.strategies.utility import parameters_of, set_parameters
 
 _SAME = 1e-12  # of the largest value: a deviation below it is rounding
@@ -41,7 +41,6 @@ class Regression:
 
     Attributes:
         answers: The queries and their answers.
-        num_fits: How often hyperparameters were fitted.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class Regression:
         self.space, self.build = space, build
         self.refit, self.least, self.warm = refit, least, warm
         self.answers: list[Answered] = []
-        self.num_fits = 0
         self._num_fitted = 0
         self._hyperparameters: dict[str, Any] = {}
         self._model: SingleTaskGP | None = None
@@ -79,7 +77,6 @@ class Regression:
         model = self._built(self._hyperparameters if self.warm else {})
         if fit_exactly(model):
             self._hyperparameters = parameters_of(model)
-            self.num_fits += 1
         self._num_fitted = size
         self._model = None
         return True
@@ -102,29 +99,20 @@ class Regression:
         return self._built(self._hyperparameters, expected).eval()
 
     @torch.no_grad()
-    def best(self, skip_variances: bool = False) -> Query:
-        """The query of the largest posterior mean among those answered.
-
-        Args:
-            skip_variances: Whether the posterior leaves out variances, which take long for
-                thousands of duels.
-        """
-        with skip_posterior_variances(skip_variances):
+    def best(self) -> Candidate:
+        """The item of the largest posterior mean among those of :attr:`items`."""
+        with skip_posterior_variances():  # which take long for thousands of duels
             mean = self.model().posterior(self.items).mean
-        return self.answers[int(mean.argmax())][0]
+        return Candidate.of_query(self.answers[int(mean.argmax())].query)
 
     def progress(self) -> dict[str, Any]:
         """What is not in the answers, as plain JSON."""
-        return {
-            "hyperparameters": dict(self._hyperparameters),
-            "num_fitted": self._num_fitted,
-            "num_fits": self.num_fits,
-        }
+        return {"hyperparameters": dict(self._hyperparameters), "num_fitted": self._num_fitted}
 
     def restore(self, progress: dict[str, Any]) -> None:
         """Put back what :meth:`progress` returned; answers are in place."""
         self._hyperparameters = dict(progress["hyperparameters"])
-        self._num_fitted, self.num_fits = progress["num_fitted"], progress["num_fits"]
+        self._num_fitted = progress["num_fitted"]
         self._model = None
 
     def _built(
@@ -140,8 +128,8 @@ class Regression:
 
     def _items(self, answers: Sequence[Answered]) -> Tensor:
         like = self.space.bounds
-        items = [q.items[0] if q.items.dim() == 2 else q.items for q, _ in answers]
-        return torch.stack([item.to(like) for item in items]) if items else like[:0]
+        items = [Candidate.of_query(query).item.to(like) for query, _ in answers]
+        return torch.stack(items) if items else like[:0]
 
 
 def fit_exactly(model: SingleTaskGP) -> bool:
@@ -193,7 +181,9 @@ def standardised_gp(
         covar_module: The prior covariance, in the same unit.
         mean_module: The prior mean; by default a constant.
     """
-    units, targets = _standardize(values), values.unsqueeze(-1)
+    # BoTorch's default takes every deviation below 1e-8 for none, which in farads is a lot.
+    least = max(_SAME * float(values.abs().max()), 1e-300)
+    units, targets = Standardize(m=1, min_stdv=least), values.unsqueeze(-1)
     units(targets)
     with validate_input_scaling(False):  # the box is the unit cube, not what was measured
         return SingleTaskGP(
@@ -203,10 +193,5 @@ def standardised_gp(
             covar_module=covar_module,
             mean_module=mean_module,
             input_transform=space.input_transform(),
-            outcome_transform=_standardize(values),
+            outcome_transform=Standardize(m=1, min_stdv=least),
         )
-
-
-def _standardize(values: Tensor) -> Standardize:
-    # BoTorch's own takes every deviation below 1e-8 for none, which in farads is a lot.
-    return Standardize(m=1, min_stdv=max(_SAME * float(values.abs().max()), 1e-300))

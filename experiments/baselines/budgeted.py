@@ -2,7 +2,6 @@ r"""GP-UCB, MF-GP-UCB and Borda-UCB: rivals of COMP-GP-UCB with its prices and i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,8 +12,9 @@ from torch import Tensor
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.strategies.base import Candidate
 from botorch_pref.strategies.budgeted import Chosen, Kind, QueryRecord
-from botorch_pref.strategies.comp_gp_ucb import CompGPUCB, FilterRecord, OptimisticStep, row_of
+from botorch_pref.strategies.comp_gp_ucb import CompGPUCB, FilterRecord, OptimisticStep
 
 
 class GPUCB(CompGPUCB):
@@ -54,7 +54,7 @@ class GPUCB(CompGPUCB):
             return Chosen(record, *self._uniform("first", len(self.records)))
         step = self._step()
         found = step.maximum(step.of_values())
-        return Chosen(record, found.items[0], row_of(found))
+        return Chosen(record, *Candidate.of(found))
 
 
 class BordaUCB(CompGPUCB):
@@ -88,7 +88,7 @@ class BordaUCB(CompGPUCB):
         step = self._step()
         found = step.to_duel()
         record = FilterRecord("duel", "duels", step.width(found.items[0]))
-        return Chosen(record, found.items[0], row_of(found))
+        return Chosen(record, *Candidate.of(found))
 
 
 class RandomDuels(BordaUCB):
@@ -201,19 +201,17 @@ class MFGPUCB(CompGPUCB):
     """
 
     def _next(self) -> Chosen:
-        step, schedule = self._step(), replace(self.schedule, phase=2)
+        step = self._step()
         if self.duels.answers:
             rule = self._bounds(step) if self.values.answers else step.of_duels()
             found = step.maximum(rule)
-            width, item, row = step.width(found.items[0]), found.items[0], row_of(found)
+            width, chosen = step.width(found.items[0]), Candidate.of(found)
         else:
-            width = step.first_width
-            item, row = self._uniform("first", len(self.records))
-        kind: Kind = "duel" if width >= schedule.gamma else "value"
-        record = FilterRecord(kind, "multi-fidelity", width, schedule.gamma)
-        self._advance(schedule, record, 0.0)
-        self.schedule = schedule
-        return Chosen(record, item, row)
+            width, chosen = step.first_width, self._uniform("first", len(self.records))
+        kind: Kind = "duel" if width >= self.current_gamma else "value"
+        record = FilterRecord(kind, "multi-fidelity", width, self.current_gamma)
+        self._advance(record)
+        return Chosen(record, *chosen)
 
     def _bounds(self, step: OptimisticStep) -> MultiFidelityUCB:
         return MultiFidelityUCB(step.objective, step.borda, step.beta, zeta=self.borda_slack)

@@ -27,8 +27,8 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Answered, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import COBOL
-from botorch_pref.strategies.base import Strategy
-from botorch_pref.strategies.cobol import TOLERANCE, Candidate, best
+from botorch_pref.strategies.base import Candidate, Strategy
+from botorch_pref.strategies.cobol import TOLERANCE, best
 
 _COINCIDE = 1e-3  # two candidates, in lengths of the box's sides
 
@@ -74,7 +74,7 @@ class ExpertBaseline(COBOL):
             self._absent = told is None
             self._rejections += told == 0.0
             if told == 1.0:
-                self._due.append((Candidate.shown(query), query.id))
+                self._due.append((Candidate.of_query(query), query.id))
 
     @abstractmethod
     def _next(self) -> _Proposal:
@@ -116,7 +116,7 @@ class ExpertBaseline(COBOL):
         """Where ``mean + beta sd`` is largest, plus an expert's belief with some weight."""
         self.refit()
         pending = self._unmeasured()
-        objective, expert = self.objective(pending), self.expert() if weight else None
+        objective, expert = self.values.model(pending), self.expert() if weight else None
         beta = self.beta_of(objective)
         rule = ExpertAugmentedLCB(objective, expert, beta, weight, tolerance=TOLERANCE)
         seed, avoid = self._seed(f"optimizer {bool(weight)}"), self._items_of(pending)
@@ -131,10 +131,11 @@ class ExpertBaseline(COBOL):
     def _seed(self, stream: str) -> int:
         return derive_seed(self.seed, stream, self.round)
 
-    def _best_query(self) -> Query:
+    def _best(self) -> Candidate:
         if not self.values.answers:
             raise ComparisonDataError("Nothing was evaluated yet, so nothing is recommended.")
-        return max(self.values.answers, key=lambda answered: answered.answer or 0.0).query
+        measured = max(self.values.answers, key=lambda answered: answered.answer or 0.0)
+        return Candidate.of_query(measured.query)
 
     def _unmeasured(self) -> list[Evaluate]:
         return Strategy._unmeasured(self)  # an item that is shown may not be measured next

@@ -18,6 +18,7 @@ from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.base import Candidate
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
 from botorch_pref.strategies.regression import fit_exactly
 from botorch_pref.strategies.utility import parameters_of, refit_is_due, set_parameters
@@ -364,14 +365,15 @@ class KernelSelfSparring(BudgetedStrategy):
         self.regression.learn()
         seed = derive_seed(self.seed, "pair", self._num_later())
         (item, row), opponent = self.regression.duel(seed)
-        return Chosen(record, item, row, opponent)
+        return Chosen(record, item, row, Candidate(*opponent))
 
     def _add(self, query: Duel | Evaluate, answer: float) -> None:
         if isinstance(query, Duel):
             self.num_identical += not self.regression.add(query, answer)
 
-    def _recommended(self) -> tuple[Tensor, int | None] | None:
-        return self.regression.best()
+    def _recommended(self) -> Candidate | None:
+        found = self.regression.best()
+        return None if found is None else Candidate(*found)
 
     def _progress(self) -> dict[str, Any]:
         return super()._progress() | {"regression": self.regression.progress()}

@@ -15,55 +15,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
-from torch import Tensor
 
-from botorch_pref.problems import SyntheticExpert
 from botorch_pref.queries import Query
-from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.run import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL
 from experiments.baselines.expert_baselines import ExpertBaseline
+from experiments.cobol.candidates import PinpointCOBOL
 from experiments.experiment import Column, Experiment
 from experiments.figures import View, plot_views
 from experiments.problems import ExpertBenchmark
-
-_BATCH = 4096
-
-
-class PinpointCOBOL(COBOL):
-    r"""Every step takes an item that the expert names, [Xu2024b], App. H.2.
-
-    The expert draws it from their belief: of uniform items they name the first that they accept.
-    It is measured unless the objective alone gives a reason against it; then the candidate without
-    an expert is. It is for experiments alone, as it knows the function.
-
-    Args:
-        function: A function of :class:`~botorch_pref.problems.ExpertBenchmark`.
-        accuracy: The expert's accuracy, over the range of the authors' code.
-        **kwargs: As of :class:`~botorch_pref.strategies.COBOL`.
-    """
-
-    def __init__(self, *args: Any, function: str, accuracy: float, **kwargs: Any) -> None:
-        super().__init__(*args, **{"candidate": "pinpoint", **kwargs})
-        problem = ExpertBenchmark(function)
-        self._namer = SyntheticExpert(problem, accuracy, problem.ranges["authors"])
-
-    def _choose(self, query_id: int, annotator: str | None) -> Query:
-        self.suggest(self._drawn(derive_seed(self.seed, "named", query_id)))
-        return super()._choose(query_id, annotator)
-
-    def _drawn(self, seed: int) -> Tensor:
-        """An item drawn from what the expert accepts."""
-        generator, (low, high) = torch.Generator().manual_seed(seed), self.space.bounds
-        while True:
-            draws = torch.rand(_BATCH, len(low) + 1, generator=generator, dtype=torch.double)
-            items = torch.lerp(low, high, draws[:, 1:].to(low))
-            named = (draws[:, 0].to(low) < self._namer.probability(items)).nonzero()
-            if len(named):
-                return items[int(named[0])]
-
 
 INITIAL_VALUES, INITIAL_LABELS = 3, 10
 LCB, LCB_PAPER, PAPER = "lcb", "lcb-paper", "cobol-paper"
@@ -259,7 +220,9 @@ def recorded(strategy: Any, query: Query) -> dict[str, float]:
     assert isinstance(strategy, COBOL)
     why = strategy.decisions[query.id]
     found = {"initial": float(why.source == "initial")}
-    if why.source == "initial" or why.reason == "accepted" or math.isinf(strategy.threshold):
+    if why.source == "initial" or why.reason == "accepted":
+        return found
+    if math.isinf(strategy.threshold) and not isinstance(strategy, PinpointCOBOL):
         return found
     values = {name: getattr(why, name) for name in (*_LAST, "lower", "upper")}
     return found | values | {"trusted": float(why.source == "augmented")}

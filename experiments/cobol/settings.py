@@ -26,7 +26,8 @@ from experiments.baselines.expert_baselines import (
     RandomValues,
 )
 from experiments.claims import Claim, Comparison, lower, not_higher
-from experiments.cobol.runs import LCB, LCB_PAPER, PAPER, ExpertExperiment, Group, PinpointCOBOL
+from experiments.cobol.candidates import BeliefCOBOL, ConstrainedCOBOL, PinpointCOBOL
+from experiments.cobol.runs import LCB, LCB_PAPER, PAPER, ExpertExperiment, Group
 from experiments.problems import (
     EXPERT_BENCHMARKS,
     AccuracySchedule,
@@ -279,15 +280,15 @@ def strategies() -> Mapping[str, StrategyFactory]:
         PAPER: COBOL.paper,
         # Without a label all items are as acceptable, and expected improvement is left.
         EI: partial(COBOL, threshold=math.inf, num_initial_labels=0),
-        **{name: partial(COBOL, candidate=name) for name in ("constrained", "belief")},
+        "constrained": ConstrainedCOBOL,
+        "belief": BeliefCOBOL,
         "no intercept": partial(COBOL, label_intercept=0.0, label_lengthscale=1.0),
         LAST_LABELS: partial(COBOL, label_window=5),
         **{f"cobol, {name}": partial(COBOL, **options) for name, options in _VARIED.items()},
     }
     made = {name: _with_settings(maker) for name, maker in makers.items()}
     named: dict[str, Any] = {"function": _ACKLEY, "accuracy": 1.0}
-    own = _with_settings(partial(COBOL, candidate="pinpoint")).keywords
-    return {**made, PINPOINT: partial(PinpointCOBOL, **named, **own)}
+    return {**made, PINPOINT: partial(PinpointCOBOL, **named)}
 
 
 def _with_settings(maker: Any) -> partial[Strategy]:

@@ -26,6 +26,7 @@ from botorch_pref.runner.simulation import Record
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord, exact
+from botorch_pref.strategies.comp_gp_ucb import FilterRecord
 from experiments.costs import cost_regrets, regrets_at
 from experiments.experiment import Column, Experiment
 from experiments.figures import View, plot_views
@@ -209,7 +210,7 @@ class Group:
 
 COSTS = (10, 20, 40, 60, 100)
 _RUN = ["strategy", "seed"]
-_COUNTS = ("initial", "filtered", "gamma", "empty")
+_COUNTS = ("initial", "filtered", "gamma")
 _KEPT = [
     *("panel", "task", "arm", "ratio", "strategy", "seed", "step", "kind", "cost", "regret"),
     *("duel_regret", "value_regret", "recommendation_regret", "seconds", *_COUNTS),
@@ -256,7 +257,6 @@ class CostExperiment(Experiment):
                 Column("spent", "spent", **plain),
                 Column("gamma", "gamma at the end", **plain),
                 Column("filtered", "runs in phase 2, %", scale=100.0, **plain),
-                Column("empty", "empty feasible sets", digits=2, **plain),
                 Column("seconds", "s a query", digits=2, **plain),
             ),
         }
@@ -326,7 +326,6 @@ class CostExperiment(Experiment):
             "spent": runs["cost"].last(),
             "gamma": runs["gamma"].last(),
             "filtered": runs["filtered"].last(),
-            "empty": runs["empty"].sum(),
             # Where nothing but the initial design was paid, of that.
             "seconds": loop["seconds"].mean().reindex(runs.size().index),
         }
@@ -371,5 +370,6 @@ def recorded(strategy: Any, query: Query) -> dict[str, float]:
     """What is written down of every query."""
     record = strategy.records[query.id]
     found = {"initial": record.phase == "initial", "filtered": record.phase == "filtered"}
-    found |= {name: getattr(record, name) for name in ("gamma", "empty") if hasattr(record, name)}
+    if isinstance(record, FilterRecord):
+        found["gamma"] = record.gamma
     return {name: float(value) for name, value in found.items()}

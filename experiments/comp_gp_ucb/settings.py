@@ -207,7 +207,7 @@ _NOTES = (
     "the lead after the initial design is due to that: random duels have it as well. R_c and R_l "
     "count the chosen items. They are infinite before the first query of the kind, as of what "
     "asks for one kind alone.",
-    "Numbers of phases, gamma and empty sets are 0 of strategies that have none. Seconds are of a "
+    "Numbers of phases and gamma are 0 of strategies that have none. Seconds are of a "
     "query after the initial design.",
     "The paper states neither L_2, nor how duels are decided, nor noise variances and prior means. "
     "Here L_2 = 1/4, and the item with the larger f_c wins for certain; the panels of logistic "

@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import CompGPUCB
+from botorch_pref.strategies.base import Candidate
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
 from experiments.baselines import GPUCB, MFGPUCB
 from experiments.comp_gp_ucb.runs import GP_UCB, Arm, CostExperiment, Group, Task
@@ -54,10 +54,10 @@ class GridValues(BudgetedStrategy):
     def _add(self, query: Duel | Evaluate, answer: float) -> None:
         """Nothing is learnt."""
 
-    def _recommended(self) -> tuple[Tensor, int | None] | None:
+    def _recommended(self) -> Candidate | None:
         known = [(found.answer, found.query) for found in self.history if found.answer is not None]
         best = max(known, key=lambda pair: pair[0], default=None)
-        return None if best is None else (best[1].items, None)
+        return None if best is None else Candidate.of_query(best[1])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel, Evaluate, Label, Query
+from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import COBOL, CompGPUCB, Strategy
 from experiments.baselines import (
     GPTS,
@@ -32,6 +33,8 @@ from experiments.baselines import (
 )
 from experiments.baselines.kernel_self_sparring import Rows
 from experiments.baselines.skew_gp import believed_values
+from experiments.cobol.candidates import BeliefCOBOL, ConstrainedCOBOL, PinpointCOBOL
+from experiments.problems import ExpertBenchmark
 from tests._reference import kernels
 from tests.contracts.strategy import StrategyContract
 
@@ -138,7 +141,7 @@ def test_upper_bounds_on_values_and_on_duels() -> None:
 def test_item_and_kind_of_two_fidelities() -> None:
     strategy = MFGPUCB(
         choices=TABLE,
-        **{"borda_slack": 0.05, "gamma": 0.15, "gamma_streak": 3},
+        **{"borda_slack": 0.05, "gamma": 0.15},
         **{"num_initial_duels": 12, "num_initial_values": 4},
     )
     play(strategy, 16)
@@ -152,7 +155,7 @@ def test_item_and_kind_of_two_fidelities() -> None:
         assert (query.indices[0] if kinds[-1] else query.indices) == row
         assert kinds[-1] == bool(beta * deviation_r[row] >= gamma)
         streak = streak + 1 if kinds[-1] else 0
-        if streak == 3:
+        if streak == 10:
             gamma, streak = 2 * gamma, 0
         strategy.tell(query, answer(query))
     assert 0 < sum(kinds) < 24
@@ -304,3 +307,30 @@ def test_experts_share_the_design_of_cobol_and_are_resumed(kind: Any) -> None:
     read: Strategy = kind.from_state_dict(strategy.state_dict())
     assert play(read, 3) == play(strategy, 3)
     assert torch.equal(read.recommend(), strategy.recommend())
+
+
+@pytest.mark.parametrize("kind", [ConstrainedCOBOL, BeliefCOBOL])
+@pytest.mark.parametrize("accepts", [True, False])
+def test_other_candidates(kind: Any, accepts: bool) -> None:
+    """Where nothing is feasible, the least infeasible item is as good as any."""
+    strategy = kind(bounds=BOX, num_initial_values=3, num_initial_labels=4, seed=1)
+    for _ in range(9):
+        query = strategy.ask()
+        said = float(accepts) if isinstance(query, Label) else answer(query)
+        strategy.tell(query, said)
+    uppers = [decision.upper for decision in strategy.decisions[7:]]
+    assert all((upper >= -1e-6) == accepts for upper in uppers)
+
+
+def test_a_named_item_is_measured_unless_the_objective_speaks_against_it() -> None:
+    bounds = ExpertBenchmark("ackley4").bounds
+    strategy = PinpointCOBOL(bounds=bounds, function="ackley4", accuracy=1.0, num_initial_values=4)
+    for number in range(7):
+        query = strategy.ask()
+        decision, seed = strategy.decisions[query.id], derive_seed(0, "named", number)
+        named = torch.equal(query.items, strategy._drawn(seed))
+        assert isinstance(query, Evaluate)
+        assert named == (decision.source == "augmented")
+        strategy.tell(query, -float(query.items.norm()))
+    assert PinpointCOBOL.from_state_dict(strategy.state_dict()).ask() == strategy.ask()
+    assert not strategy.labelled

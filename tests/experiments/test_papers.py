@@ -15,7 +15,7 @@ import torch
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner.run import build_strategy
 from botorch_pref.strategies import COBOL, Strategy
-from experiments.cobol.runs import PinpointCOBOL
+from experiments.cobol.candidates import PinpointCOBOL
 from experiments.cobol.settings import strategies as cobol_strategies
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.mixed import marks_of
@@ -298,8 +298,8 @@ def test_the_filters_of_the_comp_gp_ucb_paper() -> None:
     assert [*numbers.values()] == expected
     factory = group.task.arms["comp"].factory(10, 100)
     comp: Any = build_strategy(factory, CurrinExp(), seed=0, horizon=9)
-    assert comp.schedule.gamma == pytest.approx(0.02, abs=1e-4)
-    assert comp.schedule.slack == pytest.approx(0.005, abs=1e-5)
+    assert comp.current_gamma == pytest.approx(0.02, abs=1e-4)
+    assert comp.borda_slack == pytest.approx(0.005, abs=1e-5)
     assert settings_of("mf-gp-ucb")["gamma"] == pytest.approx(3.18, abs=5e-3)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Callable
@@ -15,18 +14,10 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models import BordaGP
 from botorch_pref.queries import Answered, Duel, Evaluate, Query
-from botorch_pref.strategies import CompGPUCB
-from botorch_pref.strategies.comp_gp_ucb import (
-    FilterRecord,
-    OptimisticStep,
-    beta_at,
-    beta_theory,
-    duel_budget_rule,
-    phase1_regret_bound,
-)
+from botorch_pref.strategies import CompGPUCB, comp_gp_ucb
+from botorch_pref.strategies.comp_gp_ucb import FilterRecord, OptimisticStep
 from experiments.baselines import GPUCB, MFGPUCB
 from experiments.problems import CurrinExp, DuelingChoiceJudge
 from tests.contracts.strategy import stored
@@ -119,7 +110,7 @@ def test_duels_by_the_objective() -> None:
     duelled = strategy.duels.items
     mean = strategy.duels.model().posterior(duelled).mean
     assert torch.equal(strategy.recommend(), duelled[int(mean.argmax())])
-    assert not torch.equal(strategy.recommend(), strategy.values.best().items)
+    assert not torch.equal(strategy.recommend(), strategy.values.best().item)
 
 
 def test_a_wide_gamma_and_a_wide_slack() -> None:
@@ -128,7 +119,7 @@ def test_a_wide_gamma_and_a_wide_slack() -> None:
     play(strategy, 12)
     query = strategy.ask()
     assert [record.kind for record in later(strategy)] == ["duel", "value", "value", "value"]
-    beta = beta_at("log", len(later(strategy)), 2)
+    beta = 0.5 * math.log(2 * len(later(strategy)))
     with torch.no_grad():
         posterior = strategy.values.model().posterior(strategy.space.sample(4096, 1).unsqueeze(-2))
         chosen = strategy.values.model().posterior(query.items.unsqueeze(0))
@@ -162,12 +153,8 @@ def test_each_answer_reaches_one_model() -> None:
     assert not (borda.items == BOX[1]).all(-1).any()  # the opponent
 
 
-@pytest.mark.parametrize(
-    "lower_bound",
-    ["cummax", *(pytest.param(a, marks=pytest.mark.slow) for a in ("running", "frozen"))],
-)
-def test_resumes_exactly(lower_bound: Any) -> None:
-    options = {"budget": 8, "gamma": 0.2, "lower_bound": lower_bound}
+def test_resumes_exactly() -> None:
+    options = {"budget": 8, "gamma": 0.2}
     whole, part = on_a_box(**options), on_a_box(**options)
     expected = play(whole, 14)
     for number, query in enumerate(expected):
@@ -178,18 +165,7 @@ def test_resumes_exactly(lower_bound: Any) -> None:
             part = stored(part)  # type: ignore[assignment]  # a query is open
         part.tell(part.ask(), answer(query))
     assert repr(part.records) == repr(whole.records)  # a width of nothing is not equal to itself
-    assert part.schedule == whole.schedule
-
-
-def test_a_remainder_may_buy_duels() -> None:
-    options = {"gamma": math.inf, "value_cost": 1, "duel_cost": 0.3, "budget": 5.8}
-    stopped, further = on_a_box(**options), on_a_box(**options, spend_remainder="duel")
-    play(stopped)
-    play(further)
-    assert stopped.records == further.records[: len(stopped.records)]
-    left = further.records[len(stopped.records) :]
-    assert {(record.kind, record.phase) for record in left} == {("duel", "remainder")}
-    assert further.schedule.streak == 1 + len(left)
+    assert part.state_dict() == whole.state_dict()
 
 
 def test_a_kernel_of_ones_own() -> None:
@@ -206,76 +182,11 @@ def test_a_kernel_of_ones_own() -> None:
     assert again.ask() == made[0].ask()
 
 
-@pytest.mark.parametrize("factor", [1.0, 2.0])
-def test_bounds_of_the_best_in_duels(factor: float) -> None:
-    """Frozen is that of the last item of phase 1, before its duel; the largest starts there."""
-    options: dict[str, Any] = {"gamma": 0.25, "gamma_factor": 1.0, "budget": 9, "seed": 0}
-    options |= {"borda_slack": 0.05, "slack_limit": 0.1, "slack_factor": factor}
-    options |= {"covar_module": known_kernel(0.5, 0.1)}
-    frozen, largest = (on_a_box(lower_bound=a, **options) for a in ("frozen", "cummax"))
-    for strategy in (frozen, largest):
-        bounds: list[float] = []
-        while not strategy.finished:
-            before, number = strategy.schedule.phase, 1 + len(later(strategy))
-            try:
-                query = strategy.ask()
-            except UnsupportedError:
-                break
-            if before != strategy.schedule.phase:  # the model has not seen this duel yet
-                expected = OptimisticStep(strategy, number).ends(query.items[0])[0]
-            record = strategy.records[-1]
-            if isinstance(record, FilterRecord) and record.phase == "filtered":
-                bounds.append(record.lower_bound)
-                assert record.slack == factor * strategy.schedule.slack
-            strategy.tell(query, answer(query))
-        assert len(bounds) > 4
-        assert strategy.schedule.frozen == pytest.approx(expected, abs=1e-12)
-        if strategy is frozen:
-            assert set(bounds) == {strategy.schedule.frozen}
-        else:
-            assert bounds == sorted(bounds)
-            assert bounds[0] >= strategy.schedule.frozen
-            assert bounds[-1] > bounds[0]
-
-
-@pytest.mark.parametrize("make", [on_a_box, on_items])
-def test_an_empty_set_falls_back_to_the_most_promising_in_duels(make: Any) -> None:
-    """A frozen bound may be out of reach; it is recorded, and nothing is lost."""
-    strategy = make(lower_bound="frozen", borda_slack=0.0)
-    play(strategy, 10)
-    strategy.schedule.phase, strategy.schedule.frozen = 2, 5.0
-    strategy.ask()
-    record = strategy.records[-1]
-    assert record.empty
-    assert record.feasibility < 0.0
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_small_set_is_not_taken_for_an_empty_one(seed: int) -> None:
-    """A frozen bound may leave less than any sample hits."""
-    strategy = on_a_box(
-        lower_bound="frozen", borda_slack=0.0, num_initial_duels=40, budget=20, seed=seed
-    )
-    play(strategy, 45)
-    strategy.schedule.phase = 2
-    step = strategy._step()
-    highest = step.ends(step.to_duel().items[0])[1]
-    items = torch.cat([strategy.space.sample(512, step.seed), step.asked()])
-    of_sample = max(step.ends(item)[1] for item in items)
-    assert of_sample < highest
-    strategy.schedule.frozen = 0.5 * (of_sample + highest)
-    strategy.ask()
-    record = strategy.records[-1]
-    assert isinstance(record, FilterRecord)
-    assert not record.empty
-    assert record.feasibility >= -1e-8
-
-
 def test_an_interrupted_choice_moves_nothing_on(monkeypatch: pytest.MonkeyPatch) -> None:
     strategy, twin = on_a_box(), on_a_box()
     for one in (strategy, twin):
         play(one, 9)
-        one.schedule.phase = 2
+        one.phase = 2
 
     def interrupted(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt
@@ -301,11 +212,10 @@ def test_gamma_doubles_after_every_ten_duels() -> None:
         assert record.gamma == 1e-9 * 2 ** (number // 10)
 
 
-def test_a_value_begins_the_count_again() -> None:
+def test_a_value_begins_the_count_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Property 15."""
-    strategy = on_table(
-        gamma=0.12, gamma_streak=4, borda_slack=0.05, covar_module=known_kernel(0.3, 0.3)
-    )
+    monkeypatch.setattr(comp_gp_ucb, "GAMMA_STREAK", 4)
+    strategy = on_table(gamma=0.12, borda_slack=0.05, covar_module=known_kernel(0.3, 0.3))
     budget.play(strategy, 11 + 36)
     gamma, streak = 0.12, 0
     for record in later(strategy):
@@ -319,58 +229,20 @@ def test_a_value_begins_the_count_again() -> None:
     assert gamma > 0.12
 
 
-def test_the_last_duel_of_phase_1_does_not_count_where_none_of_these_does() -> None:
-    strategy = on_table(gamma=9.0, gamma_in_phase_1=False, gamma_streak=1)
-    budget.play(strategy, 11 + 1)
-    assert strategy.schedule.phase == 2
-    assert (strategy.schedule.gamma, strategy.schedule.streak) == (9.0, 0)
-
-
 def test_gamma_follows_from_the_slack() -> None:
-    assert on_table(borda_slack=0.4).schedule.gamma == 0.1
-    assert on_table(borda_slack=0.0).schedule.gamma == 0.02
-    assert on_table(borda_slack=0.4, gamma=0.3).schedule.gamma == 0.3
-
-
-def test_sets_are_nested_in_the_slack() -> None:
-    """Property 16."""
-    domain: dict[str, Any] = {"bounds": budget.BOX, "choices": None}
-    strategy = on_table(**domain, num_initial_duels=80, covar_module=known_kernel())
-    budget.play(strategy, 85)
-    step = strategy._step()
-    bound, at = strategy._lower_bound(step, strategy.schedule), strategy.space.sample(2048, 0)
-    with torch.no_grad():
-        sets = [strategy._rule(step, 0.02 * 2**k, bound).feasibility(at) >= 0 for k in range(5)]
-    sizes = [int(one.sum()) for one in sets]
-    assert sizes == sorted(sizes)
-    assert 0 < sizes[0] < sizes[-1]
-    for smaller, larger in itertools.pairwise(sets):
-        assert not (smaller & ~larger).any()
-
-
-@pytest.mark.parametrize("ratio", [pytest.param(1, marks=pytest.mark.slow), 4])
-def test_an_unknown_slack_grows_within_the_budget(ratio: int) -> None:
-    """Property 16; with a limit that is reached at once it ends all the same."""
-    options = {"borda_slack": 0.05, "slack_limit": 0.05 * ratio, "slack_factor": 2.0}
-    strategy = on_table(gamma=1.0, budget="15.8", **options)
-    budget.play(strategy)
-    assert strategy.finished
-    slacks = [record.slack for record in later(strategy) if record.kind == "value"]
-    share = math.ceil(15 / (2 * max(1, math.ceil(math.log2(ratio)))))
-    expected = [0.1 * 2 ** min(number // share, int(math.log2(ratio))) for number in range(12)]
-    assert slacks == pytest.approx(expected[: len(slacks)])
-    assert len(slacks) >= 11
-    assert max(slacks) == pytest.approx(0.1 * ratio)
+    assert on_table(borda_slack=0.4).current_gamma == 0.1
+    assert on_table(borda_slack=0.0).current_gamma == 0.02
+    assert on_table(borda_slack=0.4, gamma=0.3).current_gamma == 0.3
 
 
 def test_a_state_is_json_and_a_snapshot() -> None:
-    """Infinite options and bounds have words; what is learnt later is not in it."""
-    strategy = on_table(gamma=math.inf, borda_slack=math.inf)
+    """Infinite options have words; what is learnt later is not in it."""
+    strategy = on_table(gamma=math.inf, borda_slack=10.0)
     budget.play(strategy, 13)
     state = strategy.state_dict()
     text = json.dumps(state, allow_nan=False)
     read: Any = stored(strategy)
-    assert (read.gamma, read.borda_slack) == (math.inf, math.inf)
+    assert (read.gamma, read.current_gamma, read.borda_slack) == (math.inf, math.inf, 10.0)
     assert repr(read.records) == repr(strategy.records)
     assert budget.play(read, 2) == budget.play(strategy, 2)
     assert json.dumps(state, allow_nan=False) == text
@@ -390,19 +262,12 @@ def test_choices_do_not_depend_on_the_unit_of_values() -> None:
     assert items(1.0, 0.0) == items(1e-3, 1e6) == items(1e-12, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("beta", "dim", "expected"),
-    [
-        ("log", 2, (0.3466, 0.6931, 1.4979, 2.3026, 2.6492, 3.4539, 3.8005)),
-        ("dimension", 2, (0.7447, 0.9120, 1.2147, 1.4558, 1.5481, 1.7437, 1.8214)),
-        ("dimension", 8, (2.1062, 2.3548, 2.8496, 3.2704, 3.4358, 3.7920, 3.9355)),
-        (1.7, 3, (1.7,) * 7),
-    ],
-)
-def test_multiples(beta: Any, dim: int, expected: tuple[float, ...]) -> None:
-    """Property 19: the table of the paper's schedule and of the public code's."""
+def test_multiples() -> None:
+    """Property 19: the table of the paper's schedule."""
+    expected = (0.3466, 0.6931, 1.4979, 2.3026, 2.6492, 3.4539, 3.8005)
     for t, multiple in zip((1, 2, 10, 50, 100, 500, 1000), expected, strict=True):
-        assert beta_at(beta, t, dim) == pytest.approx(multiple, abs=5e-5)
+        assert OptimisticStep(on_table(), t).beta == pytest.approx(multiple, abs=5e-5)
+    assert OptimisticStep(on_table(beta=1.7), 9).beta == 1.7
 
 
 @pytest.mark.parametrize(
@@ -411,10 +276,7 @@ def test_multiples(beta: Any, dim: int, expected: tuple[float, ...]) -> None:
         ({"gamma": -0.1}, "`gamma`"),
         ({"gamma_factor": 0.5}, "`gamma_factor`"),
         ({"beta": "sqrt"}, "`beta`"),
-        ({"lower_bound": "x"}, "`lower_bound`"),
         ({"borda_slack": -1.0}, "`borda_slack`"),
-        ({"slack_limit": 0.01, "budget": 9}, "`slack_limit`"),
-        ({"slack_limit": 0.5, "budget": None}, "give one"),
     ],
 )
 def test_bad_options(options: dict[str, Any], match: str) -> None:
@@ -570,7 +432,8 @@ def test_the_best_item_is_never_filtered_out() -> None:
                 lower, upper = (e.numpy() for e in strategy.duels.model().interval(TABLE, BETA))
                 within &= bool((lower <= wins).all() and (wins <= upper).all())
             if record.phase == "filtered":
-                slacks.append(upper[values.argmax()] - record.lower_bound + record.slack)
+                slack = strategy.borda_slack - record.lower_bound
+                slacks.append(upper[values.argmax()] + slack)
                 if isinstance(query, Evaluate):
                     measured.append(wins[query.indices])
             if isinstance(query, Evaluate):
@@ -633,18 +496,6 @@ def test_it_ends_near_the_best_item() -> None:
     assert mean_regret(literal_mf, 100) >= 5.0 * found
 
 
-# Constants of the theory, and the lemmas behind them.
-
-
-def test_values() -> None:
-    assert beta_theory(1.5, 0.1, 4.0) == pytest.approx(3.0 + math.sqrt(2 * (5 + math.log(10))))
-    assert phase1_regret_bound(3.0, 0.1, 0.25) == pytest.approx(0.85)
-    assert phase1_regret_bound(3.0, 0.0, 0.0) == 0.0
-    assert duel_budget_rule(0.25, 2.5, 0.02) == pytest.approx(3906.25)
-    assert duel_budget_rule(0.25, 2.5, 0.1) == pytest.approx(156.25)
-    assert duel_budget_rule(0.25, 2.5, 0.3) == pytest.approx(17.361, abs=1e-3)
-
-
 @torch.no_grad()
 def test_duels_of_one_item_narrow_the_width_around_it() -> None:
     """Lemma 10, with ``C = v / l^2``: it holds, and not with much less."""
@@ -668,33 +519,3 @@ def test_duels_of_one_item_narrow_the_width_around_it() -> None:
         assert (left <= bound + 1e-12).all()
         tightest = max(tightest, float((left / bound).max()))
     assert tightest > 0.5
-
-
-def test_phase_1_ends_within_the_bound() -> None:
-    """``f_r* - f_r(x) <= 2 gamma`` leaves ``f* - f(x)`` at most the bound (Proposition 1)."""
-    values, link = torch.linspace(0.0, 4.0, 201, dtype=torch.float64), LogitLikelihood(1.0 / 1.3)
-    borda = link(values.unsqueeze(-1) - values).mean(dim=-1)
-    win = float(link(values[-1]))  # the link is least steep there, by 1 / L_1
-    l1 = 1.3 / (win * (1.0 - win))
-    for gamma in (0.01, 0.05, 0.2):
-        left = values[borda.max() - borda <= 2.0 * gamma]
-        assert float(4.0 - left.min()) <= phase1_regret_bound(l1, gamma, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("call", "argument"),
-    [
-        (lambda: beta_theory(0.0, 0.1, 1.0), "norm_bound"),
-        (lambda: beta_theory(1.0, 1.0, 1.0), "delta"),
-        (lambda: beta_theory(1.0, 0.1, -1.0), "info_gain"),
-        (lambda: phase1_regret_bound(math.inf, 0.1, 0.1), "l1"),
-        (lambda: phase1_regret_bound(1.0, -0.1, 0.1), "gamma"),
-        (lambda: phase1_regret_bound(1.0, 0.1, math.nan), "zeta"),
-        (lambda: duel_budget_rule(0.0, 1.0, 0.1), "noise"),
-        (lambda: duel_budget_rule(0.25, -1.0, 0.1), "beta"),
-        (lambda: duel_budget_rule(0.25, 1.0, 0.0), "gamma"),
-    ],
-)
-def test_bad_arguments(call: Callable[[], float], argument: str) -> None:
-    with pytest.raises(ComparisonDataError, match=f"`{argument}`"):
-        call()

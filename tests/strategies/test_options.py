@@ -22,11 +22,8 @@ BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     [
         (COBOL, {"num_initial_values": np.int64(3), "noise": np.float32(0.5)}),
         (COBOL, {"threshold": math.inf}),
-        (COBOL, {"slack": np.float64(0.5)}),
-        (COBOL, {"slack": math.inf}),
         (POPBO, {"slack": math.inf}),
-        (CostAwareKG, {"repeats": [np.int64(1), np.int64(4)], "budget": Fraction(41, 2)}),
-        (CostAwareKG, {"repeats": np.array([1, 2])}),
+        (CostAwareKG, {"bias": np.float64(0.5), "budget": Fraction(41, 2)}),
         (CompGPUCB, {"gamma": Fraction(1, 10), "num_initial_duels": np.int64(4)}),
         (CompGPUCB, {"gamma": math.inf}),
     ],
@@ -42,8 +39,7 @@ def test_a_state_is_plain_json(kind: type[Strategy], options: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("kind", "options", "name"),
     [
-        (CompGPUCB, {"gamma_in_phase_1": "no"}, "gamma_in_phase_1"),
-        (CostAwareKG, {"repeats": np.array([])}, "repeats"),
+        (CompGPUCB, {"gamma_factor": 0.5}, "gamma_factor"),
         (PFTS, {"seed": 1.5}, "seed"),
         (PFTS, {"seed": None}, "seed"),
     ],
