@@ -44,9 +44,6 @@ class Dimension(NamedTuple):
     def parse(cls, text: str) -> Dimension:
         r"""Read a name with its unit in brackets, as in ``"milk (ml)"``.
 
-        Args:
-            text: Name and unit, or the name alone.
-
         Raises:
             StudyError: If it is no such text, or a name that a history's column has.
         """
@@ -64,22 +61,38 @@ class Dimension(NamedTuple):
         return self.levels[int(number)] if self.levels else number
 
 
-def parse_names(names: Sequence[str], *, new: bool = True) -> list[Dimension]:
-    r"""Dimensions of these names.
+def dimensions_of(
+    names: Sequence[str | Dimension] | None,
+    space: SearchSpace,
+    levels: Mapping[str, Sequence[str]] | None = None,
+    *,
+    new: bool = True,
+) -> tuple[Dimension, ...]:
+    r"""The dimensions of a ``d``-dim space.
 
     Args:
-        names: As :meth:`Dimension.parse` reads them.
-        new: Whether to refuse what would give a column of the history two meanings: a study may ask
-            for one item and for several, so that the column ``first_x`` may be that of ``x`` and of
-            a dimension of this name. A study that was begun is read whatever names it has.
+        names: As :meth:`Dimension.parse` reads them, or dimensions; ``x1``, ``x2``, ... by default.
+        space: The space.
+        levels: What the levels of categories are called, by the name of the dimension; 0, 1, ...
+            where none are given.
+        new: Whether to refuse what would give a column of the history two meanings: a study may
+            ask for one item and for several, so that the column ``first_x`` may be that of ``x``
+            and of a dimension of this name. An existing study is read whatever names it has.
 
     Raises:
-        StudyError: If one cannot be read, is there more than once, or has the name of such a
-            column.
+        StudyError: If there are not ``d`` names that differ, or levels are not those of a
+            category.
     """
     if isinstance(names, str):
         raise StudyError(f"`names` must be a list of names, not the text {names!r}.")
-    dimensions = [Dimension.parse(name) for name in names]
+    names = [f"x{i + 1}" for i in range(space.dim)] if names is None else names
+    dimensions = [Dimension.parse(getattr(name, "label", name)) for name in names]
+    given = {
+        dimension.name: one.levels
+        for dimension, one in zip(dimensions, names, strict=True)
+        if isinstance(one, Dimension)
+    }
+    given |= levels or {}
     own = [dimension.name for dimension in dimensions]
     if twice := sorted({name for name in own if own.count(name) > 1}):
         raise StudyError(f"`names` has {', '.join(map(repr, twice))} more than once.")
@@ -90,48 +103,18 @@ def parse_names(names: Sequence[str], *, new: bool = True) -> list[Dimension]:
                 f"`names`: {name!r} is the column of the history for the {found['name']!r} of one "
                 "of several items; choose another name."
             )
-    return dimensions
-
-
-def dimensions_of(
-    names: Sequence[str] | None,
-    space: SearchSpace,
-    levels: Mapping[str, Sequence[str]] | None = None,
-    *,
-    new: bool = True,
-) -> tuple[Dimension, ...]:
-    r"""The dimensions of a ``d``-dim space.
-
-    Args:
-        names: As :meth:`Dimension.parse` reads them; ``x1``, ``x2``, ... by default.
-        space: The space.
-        levels: What the levels of categories are called, by the name of the dimension; 0, 1, ...
-            where none are given.
-        new: See :func:`parse_names`.
-
-    Raises:
-        StudyError: If there are not ``d`` names that differ, or levels are not those of a
-            category.
-    """
-    names = [f"x{i + 1}" for i in range(space.dim)] if names is None else names
-    dimensions = parse_names(names, new=new)
-    if len(dimensions) != space.dim:
-        raise StudyError(
-            f"`names` has {len(dimensions)} entries, but the space {space.dim} dimensions."
-        )
-    given = {name: tuple(found) for name, found in (levels or {}).items()}
-    if unknown := sorted(given.keys() - {dimension.name for dimension in dimensions}):
+    if len(own) != space.dim:
+        raise StudyError(f"`names` has {len(own)} entries, but the space {space.dim} dimensions.")
+    if unknown := sorted(given.keys() - own):
         raise StudyError(f"`levels` has {unknown[0]!r}, which is no dimension.")
-    for i, dimension in enumerate(dimensions):
-        wanted = space.parameters.levels.get(i, 0)
-        found = given.get(dimension.name) or tuple(str(level) for level in range(wanted))
-        if len(found) != wanted:
-            raise StudyError(
-                f"`levels` of {dimension.name!r} are {len(found)}, but the space has {wanted}."
-            )
-        if not all(isinstance(name, str) for name in found) or len(set(found)) < len(found):
-            raise StudyError(f"`levels` of {dimension.name!r} must be texts that differ: {found}.")
-        dimensions[i] = dimension._replace(levels=found)
+    for i, name in enumerate(own):
+        number = space.parameters.levels.get(i, 0)
+        texts = tuple(given.get(name, ())) or tuple(map(str, range(number)))
+        if len(texts) != number:
+            raise StudyError(f"`levels` of {name!r} are {len(texts)}, but the space has {number}.")
+        if not all(isinstance(text, str) for text in texts) or len(set(texts)) < number:
+            raise StudyError(f"`levels` of {name!r} must be texts that differ: {texts}.")
+        dimensions[i] = dimensions[i]._replace(levels=texts)
     return tuple(dimensions)
 
 
@@ -145,7 +128,7 @@ def value_texts(item: Tensor, dimensions: Sequence[Dimension], space: SearchSpac
             the first six, or all of a whole number.
     """
     numbers = enumerate(zip(dimensions, item.tolist(), strict=True))
-    return [_text(dimension.value(value), i, space) for i, (dimension, value) in numbers]
+    return [_text(dimension.value(number), i, space) for i, (dimension, number) in numbers]
 
 
 def _text(value: float | str, i: int, space: SearchSpace) -> str:

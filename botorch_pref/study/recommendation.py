@@ -2,11 +2,10 @@ r"""What the answers of a study say: a model of them, a recommendation, and when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
 
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -26,6 +25,7 @@ _DRAWS = 4096
 _JITTER = 1e-9
 _FAR = 1e6  # a difference of utility at which the better item surely wins
 _ALIKE = 0.05  # of the range of every number
+_OR_ALIKE = ", or one that hardly differs,"
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,6 @@ class StoppingRule:
         if not isinstance(self.min_answers, int) or self.min_answers < 1:
             raise StudyError(f"`min_answers` must be at least 1, got {self.min_answers!r}.")
 
-    def progress(self, good_enough: float, num_answers: int) -> float:
-        """How far a study is, from 0 to 1: what is lacking most of what is wanted."""
-        return min(1.0, good_enough / self.probability, num_answers / self.min_answers)
-
-    def to_json(self) -> dict[str, Any]:
-        """The attributes."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, entries: dict[str, Any]) -> Self:
-        """Reads what :meth:`to_json` wrote; raises StudyError if it is something else."""
-        if unknown := sorted(entries.keys() - {field.name for field in fields(cls)}):
-            raise StudyError(f"the stopping rule has no {unknown[0]!r}")
-        return cls(**entries)
-
 
 @dataclass(frozen=True)
 class Beliefs:
@@ -108,35 +93,36 @@ class Beliefs:
         """What a strategy's answers say; None if there are neither comparisons nor values."""
         told = [(query, answer) for query, answer in strategy.history if answer is not None]
         values = [(query.items, answer) for query, answer in told if query.measures]
-        pairs = [pair for query, answer in told for pair in query.comparisons(answer)]
-        if not values and not pairs:
+        found = values or [pair for query, answer in told for pair in query.comparisons(answer)]
+        if not found:
             return None
-        shown = torch.stack([item for item, _ in values or pairs])
-        answers = [answer for _, answer in values or pairs]
-        items = shown.flatten(end_dim=-2)
-        learner, fitted = copy(getattr(strategy, "learner", None)), False
-        options = {
-            "covar_module": default_covar_module(strategy.space.num_features, Size()),
-            "input_transform": strategy.space.input_transform(),
-        }
-        if values:
-            standard = _standardised(answers).to(items)
-            model = PreferenceGP(None, None, values=(items, standard), **options)
-        elif isinstance(learner, UtilityLearner) and learner.learns:
+        shown = torch.stack([items for items, _ in found]).double()
+        answers = shown.new_tensor([answer for _, answer in found])
+        learner = copy(getattr(strategy, "learner", None))
+        if not values and isinstance(learner, UtilityLearner) and learner.learns:
             learner.kappa = "laplace"
             learner.refit(at_once=True)
-            model, fitted = learner.model(), True
+            model = learner.model()
         else:
-            shown = shown.double()
-            model = PreferenceGP.from_pairs(shown, shown.new_tensor(answers), **options)
-        if not fitted:
-            with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), items.device):
+            kernel = default_covar_module(strategy.space.num_features, Size())
+            transform = strategy.space.input_transform()
+            if values:
+                known = (shown, _standardised(answers).unsqueeze(-1))
+                model = PreferenceGP(
+                    None, None, values=known, covar_module=kernel, input_transform=transform
+                )
+            else:
+                model = PreferenceGP.from_pairs(
+                    shown, answers, covar_module=kernel, input_transform=transform
+                )
+            with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), shown.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-        number = len(answers)
-        if not values:
+        number = len(found)
+        if not values:  # the favourite of several items is one answer of several comparisons
             number = min(number, sum(query.compares for query, _ in told))
         seed = derive_seed(strategy.seed, "draws of beliefs", len(told))
-        return cls(model.eval(), strategy.space, items.unique(dim=0), bool(values), number, seed)
+        items = shown.flatten(end_dim=-2).unique(dim=0)
+        return cls(model.eval(), strategy.space, items, bool(values), number, seed)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -204,12 +190,10 @@ class Beliefs:
         return float(found)
 
 
-def _standardised(values: Sequence[float]) -> Tensor:
-    """``k x 1``-dim values in standard deviations."""
-    told = torch.tensor(values, dtype=torch.double).unsqueeze(-1)
-    spread = float(told.std(correction=0))
-    largest = float(told.abs().max())
-    return (told - told.mean()) / (spread if spread > 1e-12 * largest else 1.0)
+def _standardised(values: Tensor) -> Tensor:
+    """``k``-dim values in standard deviations."""
+    spread = values.std(correction=0)
+    return (values - values.mean()) / (spread if spread > 1e-12 * values.abs().max() else 1.0)
 
 
 @dataclass(frozen=True)
@@ -232,7 +216,8 @@ class Recommendation:
         win_probability: That the recommended item wins a duel with that one; where values were
             measured, that its value is the larger one.
         good_enough: The posterior probability that none of these is noticeably better.
-        progress: How far the study is, from 0 to 1; see :class:`StoppingRule`.
+        progress: How far the study is, from 0 to 1: what is lacking most of what the
+            :class:`StoppingRule` wants.
         statement: All this in a sentence or two.
     """
 
@@ -272,59 +257,54 @@ def recommendation(
         rule: What is enough.
         describe: Says what an item is.
     """
-    statement = f"{describe(item)}; too few answers to say how sure that is."
+    too_few = f"{describe(item)}; too few answers to say how sure that is."
     if beliefs is None:
-        return Recommendation(item, values, num_answers, statement=statement)
+        return Recommendation(item, values, num_answers, statement=too_few)
     best_asked = beliefs.items[int(beliefs.mean.argmax())]
     beliefs, row = beliefs.with_item(item)
     number, alike = len(beliefs.items), beliefs.alike(row)
     advantages = beliefs.advantages(row)
+    best = float(alike[advantages.argmax(-1)].double().mean())
     noticeable = beliefs.noticeable(rule.margin)
     good_enough = float((advantages.amax(-1) <= noticeable).double().mean())
-    rows = beliefs.distinct(2, row)
-    several = len(rows) > 1
-    found = Recommendation(
+    shares = (1.0, good_enough / rule.probability, beliefs.num_answers / rule.min_answers)
+    texts = [
+        f"{describe(item)}. It{'' if beliefs.space.choices is not None else _OR_ALIKE} is the best "
+        f"of {number} items with probability {_chance(best)}."
+    ]
+    runner_up, wins = None, None
+    for other in beliefs.distinct(2, row)[1:]:
+        runner_up, wins = beliefs.items[other], beliefs.win_probability(row, other)
+        verb = "has the larger value" if beliefs.measured else "wins a duel"
+        texts.append(
+            f"Against the runner-up ({describe(runner_up)}) it {verb} with probability "
+            f"{_chance(wins)}."
+        )
+    better = f"would win more than {0.5 + rule.margin:.0%} of duels with it"
+    if beliefs.measured:
+        better = f"is better by {rule.margin:g} standard deviations"
+    texts.append(f"With probability {_chance(good_enough)} none of them {better}.")
+    if beliefs.num_answers < rule.min_answers:
+        texts = [too_few]
+    if not alike[beliefs.row_of(best_asked)]:
+        texts.append(f"The best of those asked: {describe(best_asked)}.")
+    return Recommendation(
         item,
         values,
         num_answers,
         num_items=number,
-        probability_best=float(alike[advantages.argmax(-1)].double().mean()),
+        probability_best=best,
         best_asked=best_asked,
-        runner_up=beliefs.items[rows[1]] if several else None,
-        win_probability=beliefs.win_probability(*rows) if several else None,
+        runner_up=runner_up,
+        win_probability=wins,
         good_enough=good_enough,
         # Of a single item there is nothing to be sure of.
-        progress=rule.progress(good_enough, beliefs.num_answers) if number > 1 else 0.0,
+        progress=min(shares) if number > 1 else 0.0,
+        statement=" ".join(texts),
     )
-    if beliefs.num_answers >= rule.min_answers:
-        statement = _statement(found, beliefs, rule.margin, describe)
-    if not alike[beliefs.row_of(best_asked)]:
-        statement += f" The best of those asked: {describe(best_asked)}."
-    return replace(found, statement=statement)
 
 
-def _statement(
-    found: Recommendation, beliefs: Beliefs, margin: float, describe: Callable[[Tensor], str]
-) -> str:
-    alike = "" if beliefs.space.choices is not None else ", or one that hardly differs,"
-    text = (
-        f"{describe(found.item)}. It{alike} is the best of {found.num_items} items with "
-        f"probability {_chance(found.probability_best)}."
-    )
-    if found.runner_up is not None:
-        wins = "has the larger value" if beliefs.measured else "wins a duel"
-        text += (
-            f" Against the runner-up ({describe(found.runner_up)}) it {wins} with probability "
-            f"{_chance(found.win_probability)}."
-        )
-    better = f"would win more than {0.5 + margin:.0%} of duels with it"
-    if beliefs.measured:
-        better = f"is better by {margin:g} standard deviations"
-    return text + f" With probability {_chance(found.good_enough)} none of them {better}."
-
-
-def _chance(probability: float | None) -> str:
-    assert probability is not None
+def _chance(probability: float) -> str:
     if 0.005 <= probability <= 0.995:
         return f"{probability:.2f}"
     return "above 0.99" if probability > 0.5 else "below 0.01"

@@ -1,47 +1,16 @@
-r"""The states of a strategy before each answer, stored as differences.
+r"""Differences of plain JSON, by which a file has the state of a strategy before each answer.
 
-The state of a strategy says all that its next query depends on, so that an answer is taken back
-by putting the state before it in place. To ask everything once more would take a search for every
-answer so far and, under another version of a library, might ask something else than what was
-answered. States are alike and their lists mostly grow, so a difference is short.
+An answer is taken back by restoring the state before it. To ask everything again would take a
+search for every answer so far, and might ask something else under another version of a library.
+Successive states are alike and their lists mostly grow, so a difference is short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 Difference = dict[str, Any] | None
 """Plain JSON; None where nothing differs."""
-
-
-class Rewind:
-    r"""The states before all answers, of which only the last is there in full.
-
-    Args:
-        differences: What turns each state into the one before it, the oldest first, and the
-            state ``current`` into the last of them.
-        current: The state now.
-    """
-
-    def __init__(self, differences: Sequence[Difference] = (), current: Any = None) -> None:
-        self._differences = list(differences[:-1])
-        self._states = [apply(current, differences[-1])] if differences else []
-
-    def push(self, state: Any) -> Rewind:
-        """With the state before a further answer."""
-        longer = Rewind()
-        longer._differences, longer._states = self.to_json(state), [state]
-        return longer
-
-    def pop(self) -> tuple[Any, Rewind]:
-        """The state before the last answer, and the states before those before it."""
-        (state,) = self._states
-        return state, Rewind(self._differences, state)
-
-    def to_json(self, current: Any) -> list[Difference]:
-        """What the constructor takes, given the state now."""
-        return [*self._differences, *(difference(current, last) for last in self._states)]
 
 
 def difference(new: Any, old: Any) -> Difference:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -23,13 +23,8 @@ from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import default_strategy, strategy_class
 from botorch_pref.study.dimensions import Dimension, dimensions_of, value_texts
 from botorch_pref.study.file import StudyFile, exists
-from botorch_pref.study.recommendation import (
-    Beliefs,
-    Recommendation,
-    StoppingRule,
-    recommendation,
-)
-from botorch_pref.study.rewind import Rewind
+from botorch_pref.study.recommendation import Beliefs, Recommendation, StoppingRule, recommendation
+from botorch_pref.study.rewind import Difference, apply, difference
 
 # Entries of a strategy's state that answers do not change, and the history, which only grows.
 _LASTING = {"strategy", "version", "space", "seed", "options", "history"}
@@ -44,19 +39,35 @@ class Content:
         strategy: The strategy.
         dimensions: Name and unit of each dimension of an item.
         description: What the study is about.
-        created: When it was, ISO 8601.
-        told: When each answer was told, likewise.
-        rewind: What the strategy was before each answer.
+        created: When it was created, ISO 8601.
         stopping: When enough is asked.
+        told: When each answer was told, ISO 8601.
+        before: What the strategy was before the last answer.
+        rewind: What turns that into the state before the answer before, and so on, oldest first.
     """
 
     strategy: Strategy
     dimensions: tuple[Dimension, ...]
     description: str
     created: str
-    told: tuple[str, ...]
-    rewind: Rewind
     stopping: StoppingRule
+    told: tuple[str, ...] = ()
+    before: dict[str, Any] | None = None
+    rewind: tuple[Difference, ...] = ()
+
+    def with_answer(self, before: dict[str, Any]) -> Self:
+        """With an answer that was told just now, to a strategy that was in this state before."""
+        told, rewind = (*self.told, _now()), self._rewind_from(before)
+        return replace(self, told=told, before=_changing(before), rewind=rewind)
+
+    def without_last(self) -> Self:
+        """With the strategy as it was before the last answer."""
+        assert self.before is not None
+        state = _state_of(self.strategy)
+        state = {**state, **self.before, "history": state["history"][:-1]}
+        before = apply(self.before, self.rewind[-1]) if self.rewind else None
+        shorter = replace(self, told=self.told[:-1], before=before, rewind=self.rewind[:-1])
+        return shorter.with_state(state)
 
     def with_state(self, state: dict[str, Any]) -> Self:
         """With the strategy of another state, on the same device."""
@@ -71,8 +82,8 @@ class Content:
             "dimensions": [dimension._asdict() for dimension in self.dimensions],
             "strategy": state,
             "told": self.told,
-            "rewind": self.rewind.to_json(_changing(state)),
-            "stopping": self.stopping.to_json(),
+            "rewind": self._rewind_from(state),
+            "stopping": asdict(self.stopping),
         }
 
     @classmethod
@@ -92,22 +103,26 @@ class Content:
             if not len(strategy.history) == len(told) == len(rewind):
                 raise StudyError("it has not one time and one state before for every answer")
             [datetime.fromisoformat(time) for time in told]
-            dimensions = [Dimension(**entry) for entry in entries["dimensions"]]
-            names = [one.label for one in dimensions]
-            levels = {one.name: one.levels for one in dimensions if one.levels}
+            names = [Dimension(**entry) for entry in entries["dimensions"]]
             return cls(
                 strategy,
-                dimensions_of(names, strategy.space, levels, new=False),
+                dimensions_of(names, strategy.space, new=False),
                 entries["description"],
                 entries["created"],
+                StoppingRule(**entries["stopping"]),
                 tuple(told),
-                Rewind(rewind, _changing(state)),
-                StoppingRule.from_json(entries["stopping"]),
+                apply(_changing(state), rewind[-1]) if rewind else None,
+                tuple(rewind[:-1]),
             )
         except BotorchError as error:
             raise StudyError(str(error)) from error
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise StudyError(f"an entry is wrong ({error!r})") from error
+
+    def _rewind_from(self, state: dict[str, Any]) -> tuple[Difference, ...]:
+        """What leads from a state of the strategy back to that before the first answer."""
+        last = [] if self.before is None else [difference(_changing(state), self.before)]
+        return (*self.rewind, *last)
 
 
 class Study:
@@ -135,7 +150,7 @@ class Study:
         space: SearchSpace,
         strategy: Strategy | Callable[..., Strategy] | None = None,
         *,
-        names: Sequence[str] | None = None,
+        names: Sequence[str | Dimension] | None = None,
         description: str = "",
         levels: Mapping[str, Sequence[str]] | None = None,
         stopping: StoppingRule = _DEFAULT_STOPPING,
@@ -147,8 +162,8 @@ class Study:
             space: The domain.
             strategy: A strategy on that space without answers, or what makes one of
                 ``space=``, such as its class; by default ``EUBO(anchor="incumbent")``.
-            names: What the dimensions are called, a unit in brackets: ``["milk (ml)"]``;
-                ``x1``, ``x2``, ... by default.
+            names: What the dimensions are called, a unit in brackets: ``["milk (ml)"]``, or
+                dimensions; ``x1``, ``x2``, ... by default.
             description: What the study is about.
             levels: What the levels of categories are called, by the name of the dimension:
                 ``{"roast": ["light", "dark"]}``; 0, 1, ... by default.
@@ -168,7 +183,7 @@ class Study:
         if not isinstance(stopping, StoppingRule):
             raise StudyError(f"`stopping` must be a StoppingRule, not {stopping!r}.")
         dimensions = dimensions_of(names, space, levels)
-        content = Content(made, dimensions, description, _now(), (), Rewind(), stopping)
+        content = Content(made, dimensions, description, _now(), stopping)
         file = StudyFile(path, writable=True)
         try:
             if exists(file.path):
@@ -309,8 +324,7 @@ class Study:
         """
         with self._all_or_nothing() as before:
             self.strategy.tell(query, answer)
-            told, rewind = (*self._content.told, _now()), self._content.rewind
-            self._save(replace(self._content, told=told, rewind=rewind.push(_changing(before))))
+            self._save(self._content.with_answer(before))
 
     def skip(self, query: Query) -> None:
         """Leave an open query unanswered, for another one; see :meth:`tell`."""
@@ -330,15 +344,11 @@ class Study:
             StudyFileError: If it cannot be saved; nothing is taken back then.
         """
         self._check_writable()
-        content = self._content
-        if not content.told:
+        if not self._content.told:
             raise StudyError("There is no answer yet that could be taken back.")
         query = self.strategy.history[-1].query
-        before, rewind = content.rewind.pop()
-        state = _state_of(self.strategy)
-        content = content.with_state({**state, **before, "history": state["history"][:-1]})
-        self._beliefs = None  # another answer may stand there soon
-        self._save(replace(content, told=content.told[:-1], rewind=rewind))
+        self._beliefs = None  # another answer may take its place
+        self._save(self._content.without_last())
         return query
 
     def beliefs(self) -> Beliefs | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -257,7 +258,7 @@ def test_a_file_of_the_first_version(tmp_path: Path) -> None:
         study.tell(study.ask(), 1.0)
         history = study.history
     entries = json.loads(path.read_text())
-    assert entries.pop("stopping") == StoppingRule().to_json()
+    assert entries.pop("stopping") == asdict(StoppingRule())
     for dimension in entries["dimensions"]:
         del dimension["levels"]
     path.write_text(json.dumps(entries | {"version": 1}))

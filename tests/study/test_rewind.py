@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from botorch_pref.study.rewind import Rewind, apply, difference
+from botorch_pref.study.rewind import apply, difference
 
 LEAVES = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text(max_size=2)
 VALUES = st.recursive(
@@ -27,20 +27,6 @@ def test_a_difference_leads_back(new: Any, old: Any) -> None:
     change = json.loads(json.dumps(difference(new, old)))
     assert json.dumps(apply(new, change), sort_keys=True) == json.dumps(old, sort_keys=True)
     assert json.dumps(new) == text
-
-
-@settings(max_examples=50, deadline=None)
-@given(states=st.lists(VALUES, min_size=1, max_size=6))
-def test_states_come_back_in_reverse(states: list[Any]) -> None:
-    *past, current = states
-    rewind = Rewind()
-    for state in past:
-        rewind = rewind.push(state)
-    rewind = Rewind(json.loads(json.dumps(rewind.to_json(current))), current)
-    for state in reversed(past):
-        found, rewind = rewind.pop()
-        assert found == state
-    assert rewind.to_json(None) == []
 
 
 def test_lists_that_grow_cost_nothing() -> None:
