@@ -5,11 +5,11 @@ What takes long to import is imported where it is used, so that help is immediat
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import textwrap
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_advise(commands)
     args = parser.parse_args(argv)
     try:
-        status: int = args.handler(args)
+        module = import_module(f"{__name__}.{args.command}")
+        status: int = getattr(module, args.command)(args)
     except UsageError as error:
         message = " ".join(str(error).split())
         parser.exit(2, f"{parser.prog} {args.command}: error: {message}\n")
@@ -125,39 +126,24 @@ def _add_run(commands: Any) -> None:
         help="items of a grid, in place of the box (ackley) or of 30 (rkhs)",
     )
     run.add_argument(
-        "--dedupe", choices=("keep", "mean"), help="repeated measurements (catalyst); default: keep"
-    )
-    run.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
         help="folder for history.csv and regret.png, which are replaced if they are there; "
         "default: botorch_pref_runs/PROBLEM-STRATEGY-seedN",
     )
-    run.add_argument(
-        "--threads",
-        type=count,
-        default=1,
-        metavar="N",
-        help="threads of torch, more than one of which slow small problems down; default: 1",
-    )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
-    run.set_defaults(handler=_run)
 
 
 def _add_ask(commands: Any) -> None:
-    ask = commands.add_parser(
+    ask = _add_study_command(
+        commands,
         "ask",
         help="optimise with a person at the terminal, who says which of two items is better",
+        bounds="the dimensions of a new study: NAME (UNIT):LOW:HIGH for a number, with :int behind "
+        "it for a whole one and :log for a logarithmic scale; NAME:{A|B|C} for a category",
         description=_ASK,
         late_epilog=_duelling_strategies,
-    )
-    ask.add_argument("study", type=Path, metavar="FILE", help="the study, a JSON file")
-    ask.add_argument(
-        "--bounds",
-        metavar="LIST",
-        help="the dimensions of a new study: NAME (UNIT):LOW:HIGH for a number, with :int behind "
-        "it for a whole one and :log for a logarithmic scale; NAME:{A|B|C} for a category",
     )
     ask.add_argument(
         "--choices",
@@ -176,55 +162,35 @@ def _add_ask(commands: Any) -> None:
         help="number of duels that mr-lpf is to plan for, of which it asks fewer if a single "
         "item is left before; default: 50",
     )
-    _add_study_seed(ask)
-    ask.set_defaults(handler=_ask)
 
 
 def _add_advise(commands: Any) -> None:
-    advise = commands.add_parser(
+    advise = _add_study_command(
+        commands,
         "advise",
         help="optimise with an expert at the terminal, who accepts, rejects and measures items",
+        bounds="name, unit, lower and upper bound of each dimension, as in the example, or as "
+        "`botorch-pref ask --help` says; needed to begin a study",
         description=_ADVISE,
         epilog=_ADVISE_EXAMPLE,
     )
-    advise.add_argument("study", type=Path, metavar="FILE", help="the study, a JSON file")
-    advise.add_argument(
-        "--bounds",
-        metavar="LIST",
-        help="name, unit, lower and upper bound of each dimension, as in the example, or as "
-        "`botorch-pref ask --help` says; needed to begin a study",
-    )
-    _add_study_seed(advise)
     advise.add_argument(
         "--preset",
         choices=("practical", "paper"),
         help="of a new study; paper: as published; default: practical",
     )
-    advise.set_defaults(handler=_advise, choices=None)
+    advise.set_defaults(choices=None)
 
 
-def _add_study_seed(command: Any) -> None:
+def _add_study_command(commands: Any, name: str, bounds: str, **texts: Any) -> Parser:
+    """A command with the options of every study, and a help text of ``--bounds``."""
+    command: Parser = commands.add_parser(name, **texts)
+    command.add_argument("study", type=Path, metavar="FILE", help="the study, a JSON file")
+    command.add_argument("--bounds", metavar="LIST", help=bounds)
     command.add_argument(
         "--seed", type=seed, metavar="N", help="of all draws of a new study; default: 0"
     )
-
-
-def _run(args: argparse.Namespace) -> int:
-    from botorch_pref.cli.run import run
-
-    return run(args)
-
-
-def _ask(args: argparse.Namespace) -> int:
-    from botorch_pref.cli.ask import ask
-
-    return ask(args)
-
-
-def _advise(args: argparse.Namespace) -> int:
-    from botorch_pref.cli.advise import advise
-
-    return advise(args)
+    return command
 
 
 def _problems_and_strategies() -> str:

@@ -5,52 +5,48 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 from botorch.exceptions.errors import BotorchError
 from pandas.errors import ParserWarning
-from torch import Tensor
 
 from botorch_pref.cli.parser import UsageError
 from botorch_pref.exceptions import StudyError
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.study.dimensions import Dimension, parse_names
+from botorch_pref.study.dimensions import Dimension, dimensions_of
 from botorch_pref.study.study import Study
 
 _UNNAMED = "Unnamed: "  # what pandas calls a column without a name, if it saves it again
 _SHOWN = 5  # rows that are named in an error
 _KIND = re.compile(r"(?P<number>.*):\s*(?P<kind>int|log)\s*")
+_KINDS = {"int": "integer", "log": "log"}
 _CATEGORY = re.compile(r"(?P<name>.+):\s*\{(?P<levels>[^{}]*)\}")
 _COMMA = re.compile(r",(?![^{}]*\})")  # one that is not in braces
 
 
-@dataclass(frozen=True)
-class Domain:
-    r"""A space and what its dimensions are called.
+class Domain(NamedTuple):
+    """A space and what its dimensions are called."""
 
-    Attributes:
-        names: Names with units.
-        space: The space.
-        levels: The names of the levels of categories, by the names of dimensions.
-    """
-
-    names: tuple[str, ...]
+    dimensions: tuple[Dimension, ...]
     space: SearchSpace
-    levels: dict[str, tuple[str, ...]]
 
     def is_that_of(self, study: Study) -> bool:
         """Whether a study was begun with it."""
-        labels = [Dimension.parse(name).label for name in self.names]
-        return (
-            labels == [one.label for one in study.dimensions]
-            and self.space.state_dict() == study.space.state_dict()
-            and self.levels == {one.name: one.levels for one in study.dimensions if one.levels}
-        )
+        same_space = self.space.state_dict() == study.space.state_dict()
+        return same_space and self.dimensions == study.dimensions
+
+
+class _Part(NamedTuple):
+    """One dimension of ``--bounds``."""
+
+    dimension: Dimension
+    ends: tuple[float, float]
+    kinds: set[str]
 
 
 def parse_bounds(text: str) -> Domain:
@@ -62,38 +58,44 @@ def parse_bounds(text: str) -> Domain:
     Raises:
         UsageError: If it cannot be read; names the part.
     """
-    names: list[str] = []
-    ends: list[tuple[float, float]] = []
-    kinds: dict[str, list[int]] = {"integer": [], "log": [], "categorical": []}
-    levels: dict[int, tuple[str, ...]] = {}
-    for number, part in enumerate(map(str.strip, _COMMA.split(text))):
-        if category := _CATEGORY.fullmatch(part):
-            names.append(_plain(category["name"]))
-            found = tuple(_plain(level) for level in category["levels"].split("|"))
-            if len(found) < 2 or "" in found or len(set(found)) < len(found):
-                raise UsageError(f"--bounds: {part!r} needs two levels or more that differ.")
-            levels[number] = found
-            ends.append((0.0, len(found) - 1.0))
-            kinds["categorical"].append(number)
-            continue
-        rest = part
+    parts = [_parse_part(part) for part in map(str.strip, _COMMA.split(text))]
+    with _blaming("--bounds"):
+        space = _space(parts)
+        return Domain(dimensions_of([part.dimension for part in parts], space), space)
+
+
+def _parse_part(text: str) -> _Part:
+    if category := _CATEGORY.fullmatch(text):
+        levels = tuple(_plain(level) for level in category["levels"].split("|"))
+        if len(levels) < 2 or "" in levels or len(set(levels)) < len(levels):
+            raise UsageError(f"--bounds: {text!r} needs two levels or more that differ.")
+        name, ends, kinds = category["name"], (0.0, len(levels) - 1.0), {"categorical"}
+    else:
+        rest, levels, kinds = text, (), set()
         while kind := _KIND.fullmatch(rest):
             rest = kind["number"]
-            kinds["integer" if kind["kind"] == "int" else "log"].append(number)
+            kinds.add(_KINDS[kind["kind"]])
         try:
             name, lower, upper = rest.rsplit(":", 2)
-            ends.append((float(lower), float(upper)))
+            ends = (float(lower), float(upper))
         except ValueError:
             raise UsageError(
-                f"--bounds: {part!r} is not NAME:LOW:HIGH, as in 'milk (ml):0:80'. A category is "
+                f"--bounds: {text!r} is not NAME:LOW:HIGH, as in 'milk (ml):0:80'. A category is "
                 "NAME:{A|B}."
             ) from None
-        names.append(_plain(name))
-        own = {kind: [0] for kind, numbers in kinds.items() if number in numbers}
-        _space(f"--bounds: {part!r}", ends[-1:], own)  # an error names the part so
-    dimensions = _parse_names("--bounds", names)
-    space = _space("--bounds", ends, kinds)
-    return Domain(tuple(names), space, {dimensions[i].name: found for i, found in levels.items()})
+    with _blaming("--bounds"):
+        part = _Part(Dimension.parse(_plain(name))._replace(levels=levels), ends, kinds)
+    with _blaming(f"--bounds: {text!r}"):
+        _space([part])
+    return part
+
+
+def _space(parts: list[_Part]) -> SearchSpace:
+    kinds = {
+        kind: [i for i, part in enumerate(parts) if kind in part.kinds]
+        for kind in ("integer", "log", "categorical")
+    }
+    return SearchSpace(torch.tensor([part.ends for part in parts], dtype=torch.double).T, **kinds)
 
 
 def read_choices(path: Path) -> Domain:
@@ -107,63 +109,48 @@ def read_choices(path: Path) -> Domain:
         UsageError: If it cannot be read or used; says why.
     """
     table = _read_table(path)
-    columns, levels, categorical = [], {}, []
-    names = tuple(map(_plain, table.columns))
-    dimensions = _parse_names("--choices", names)
-    for number, name in enumerate(names):
-        column = table.iloc[:, number]
+    columns, dimensions, categorical = [], [], []
+    for number, name in enumerate(map(_plain, table.columns)):
+        column, levels = table.iloc[:, number], tuple[str, ...]()
         if column.isna().any():
             row = int(column.isna().to_numpy().argmax()) + 1
             raise UsageError(f"--choices: row {row} of {name!r} is empty.")
         if not pd.api.types.is_numeric_dtype(column) or column.dtype == bool:
             texts = column.astype(str)
-            found = sorted(set(texts))
-            if len(found) < 2:
-                raise UsageError(f"--choices: {name!r} is {found[0]!r} in every row: leave it out.")
-            levels[dimensions[number].name] = tuple(found)
-            column = texts.map(found.index)
+            levels = tuple(sorted(set(texts)))
+            if len(levels) < 2:
+                raise UsageError(
+                    f"--choices: {name!r} is {levels[0]!r} in every row: leave it out."
+                )
+            column = texts.map(levels.index)
             categorical.append(number)
         values = torch.tensor(column.to_numpy(), dtype=torch.double)
         if not values.isfinite().all():
             row = int(values.isfinite().long().argmin()) + 1
             raise UsageError(f"--choices: row {row} of {name!r} is {float(values[row - 1])}.")
         columns.append(values)
+        with _blaming("--choices"):
+            dimensions.append(Dimension.parse(name)._replace(levels=levels))
     items = torch.stack(columns, dim=-1)
-    _check_differ(items)
-    try:
+    repeats = pd.DataFrame(items.numpy()).duplicated().to_numpy().nonzero()[0] + 1
+    if len(repeats):  # a person would be asked which of two equal items is better
+        rows = ", ".join(map(str, repeats[:_SHOWN]))
+        more = f" and {len(repeats) - _SHOWN} more" if len(repeats) > _SHOWN else ""
+        raise UsageError(f"--choices: rows repeat earlier ones: {rows}{more}. Leave repeats out.")
+    with _blaming("--choices"):
         space = SearchSpace(choices=items, categorical=categorical)
-    except BotorchError as error:
-        raise UsageError(f"--choices: {error}") from error
-    return Domain(names, space, levels)
+        return Domain(dimensions_of(dimensions, space), space)
 
 
-def _space(where: str, ends: Sequence[tuple[float, float]], kinds: Any) -> SearchSpace:
+@contextmanager
+def _blaming(option: str) -> Iterator[None]:
+    """Let errors name what was typed, not the argument that it became."""
     try:
-        return SearchSpace(torch.tensor(ends, dtype=torch.double).T, **kinds)
-    except BotorchError as error:
-        raise UsageError(f"{where}: {error}") from error
-
-
-def _parse_names(option: str, names: Sequence[str]) -> list[Dimension]:
-    """The dimensions of names that were not given as ``names``, but in an option."""
-    try:
-        return parse_names(names)
+        yield
     except StudyError as error:
         raise UsageError(str(error).replace("`names`", option, 1)) from error
-
-
-def _check_differ(items: Tensor) -> None:
-    """Raises where a row repeats another: a person would be asked which of the two is better."""
-    first: dict[tuple[float, ...], int] = {}
-    numbered = enumerate(items.tolist(), start=1)
-    found = [(row, first.setdefault(tuple(item), row)) for row, item in numbered]
-    repeats = [(row, other) for row, other in found if row != other]
-    if not repeats:
-        return
-    (row, other), *others = repeats[:_SHOWN]
-    text = ", ".join([f"row {row} repeats row {other}", *(f"row {a} row {b}" for a, b in others)])
-    more = f" and {len(repeats) - _SHOWN} more" if len(repeats) > _SHOWN else ""
-    raise UsageError(f"--choices: {text}{more}: nobody can tell them apart. Leave repeats out.")
+    except BotorchError as error:
+        raise UsageError(f"{option}: {error}") from error
 
 
 def _read_table(path: Path) -> pd.DataFrame:
@@ -173,7 +160,7 @@ def _read_table(path: Path) -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.simplefilter("error", ParserWarning)  # as of rows longer than the header
             table = _parsed(text, na_values=[""])
-        # As they stand there: of two columns of one name pandas renames the second.
+        # The names as in the file: of two columns of one name pandas renames the second.
         table.columns = _parsed(text, header=None, nrows=1, dtype=str).iloc[0]
     except UnicodeDecodeError as error:
         raise UsageError(

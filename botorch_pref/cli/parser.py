@@ -40,16 +40,16 @@ class Parser(argparse.ArgumentParser):
 
 def count(text: str) -> int:
     """A whole number, at least 1."""
-    return _whole(text, 1, None)
+    return _whole(text, 1)
 
 
 def seed(text: str) -> int:
     """A whole number in ``[0, 2**63)``."""
-    return _whole(text, 0, 2**63)
+    return _whole(text, 0)
 
 
-def _whole(text: str, least: int, end: int | None) -> int:
+def _whole(text: str, least: int) -> int:
     number = int(text) if text.isascii() and text.isdigit() else -1
-    if number < least or (end is not None and number >= end):
+    if not least <= number < 2**63:
         raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, not {text!r}")
     return number

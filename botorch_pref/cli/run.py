@@ -6,7 +6,6 @@ import argparse
 import errno
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import torch
@@ -54,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
         UsageError: If something cannot be done as asked; before the first query, but for
             a disk that fills up meanwhile.
     """
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)  # more than one slow small problems down
     args.strategy = args.strategy or DEFAULT_STRATEGY
-    names = ("dim", "num_choices", "dedupe")
-    options = {name: value for name in names if (value := getattr(args, name)) is not None}
+    options = {"dim": args.dim, "num_choices": args.num_choices}
+    options = {name: value for name, value in options.items() if value is not None}
     try:
         problem = get_problem(args.problem, **options)
         random_play(problem)  # which fails if the maximum is not known
@@ -83,7 +82,17 @@ def run(args: argparse.Namespace) -> int:
     if not history.num_duels:
         print("interrupted before the first query was answered; nothing was saved", file=sys.stderr)
         return INTERRUPTED
-    plot, table = _save(history, problem, args, folder)
+    title, unit, scale = _title(history, problem, args), "units of utility", 1.0
+    if isinstance(problem, Catalyst):
+        unit, scale = "percentage points of yield", _PERCENT
+    try:
+        table = folder / _HISTORY
+        with replacing(table) as temporary:
+            history.table.to_csv(temporary, index=False)
+        figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)
+        plot = save_figure(figure, folder / _PLOT)
+    except OSError as error:
+        raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
     if history.num_duels < history.horizon:
         asked = "duels" if history.table["kind"].eq(Duel.kind).all() else "queries"
         print(
@@ -92,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    lines = _report(history, problem, strategy, args)
+    lines = [("run", title), *_report(history, problem, strategy, args)]
     lines += [("regret plot", str(plot)), ("history", str(table))]
     print("\n".join(f"{name:<18} {text}" for name, text in lines))
     return 0
@@ -104,7 +113,6 @@ def _writable_folder(args: argparse.Namespace) -> Path:
         args.problem.lower(),
         f"{args.dim}d" if args.dim is not None else "",
         f"{args.num_choices}choices" if args.num_choices is not None else "",
-        args.dedupe or "",
         args.strategy,
         args.preset if args.preset != "practical" else "",
         f"seed{args.seed}",
@@ -122,27 +130,9 @@ def _writable_folder(args: argparse.Namespace) -> Path:
     return folder
 
 
-def _save(
-    history: History, problem: PreferenceProblem, args: argparse.Namespace, folder: Path
-) -> tuple[Path, Path]:
-    """The paths of plot and history."""
-    unit, scale = "units of utility", 1.0
-    if isinstance(problem, Catalyst):
-        unit, scale = "percentage points of yield", _PERCENT
-    title = _title(history, problem, args)
-    try:
-        table = folder / _HISTORY
-        with replacing(table) as temporary:
-            history.table.to_csv(temporary, index=False)
-        figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)
-        return save_figure(figure, folder / _PLOT), table
-    except OSError as error:
-        raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
-
-
 def _title(history: History, problem: PreferenceProblem, args: argparse.Namespace) -> str:
     """What was run and asked, as in ``"branin, eubo (practical), 90 duels, seed 0"``."""
-    counts = Counter(history.table["kind"])
+    counts = history.table["kind"].value_counts(sort=False)
     parts = [f"{count} {_NOUNS[kind]}{'s' * (count > 1)}" for kind, count in counts.items()]
     if "cost" in history.table:
         parts.append(f"cost {history.table['cost'].iloc[-1]:.6g}")
@@ -156,7 +146,7 @@ def _report(
 ) -> list[Line]:
     number, kinds = history.num_duels, history.table["kind"]
     duels = history.table[kinds.eq(Duel.kind)]
-    lines = [("run", _title(history, problem, args))]
+    lines = []
     if len(duels):
         better = duels["first_utility"] - duels["second_utility"]
         wrong = int((better * (duels["answer"] - 0.5) < 0.0).sum())

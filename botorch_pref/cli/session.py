@@ -20,8 +20,6 @@ from botorch_pref.strategies.base import Strategy
 from botorch_pref.study.file import exists
 from botorch_pref.study.study import Study
 
-_COMMANDS = {"s": "skip", "u": "undo", "q": "quit"}
-
 
 class Session(ABC):
     r"""A command that asks a person until they leave.
@@ -103,13 +101,8 @@ class Session(ABC):
                 raise UsageError(
                     f"there is no study {str(args.study)!r} yet; begin it with {options}."
                 )
-            return Study.create(
-                args.study,
-                domain.space,
-                self.begin(domain.space),
-                names=domain.names,
-                levels=domain.levels,
-            )
+            strategy = self.begin(domain.space)
+            return Study.create(args.study, domain.space, strategy, names=domain.dimensions)
         study = Study.load(args.study)
         try:
             name, seed = f"study {str(args.study)!r}", study.strategy.seed
@@ -133,14 +126,11 @@ class Session(ABC):
                 if not getattr(study.strategy, "finished", False):
                     raise
                 print(f"\n{error}")  # what was planned is over
-                said = _reply("[u]ndo, [q]uit: ", lambda _: None, "type u or q")
-                while said == "skip":
-                    print("Nothing is left to skip.")
-                    said = _reply("[u]ndo, [q]uit: ", lambda _: None, "type u or q")
+                said = _reply("", "", lambda _: None, "undo", "quit")
             else:
                 print(f"\n[{len(study.history) + 1}]{self.shown(study, query)}")
-                prompt = f"{query.prompt}, [s]kip, [u]ndo, [q]uit: "
-                said = _reply(prompt, query.read, f"type {query.example}, or s, u or q")
+                prompt, example = f"{query.prompt}, ", f"{query.example}, or "
+                said = _reply(prompt, example, query.read, "skip", "undo", "quit")
             if said == "quit":
                 return
             if said == "undo" and not len(study.history):
@@ -163,17 +153,19 @@ def counted(study: Study) -> str:
     return f"{answers} answers" + (f" and {skips} skip{'s' * (skips > 1)}" if skips else "")
 
 
-def _reply(prompt: str, read: Callable[[str], float | None], again: str) -> float | str:
-    r"""Ask until the answer is one; the end of the input is to quit.
+def _reply(
+    prompt: str, example: str, read: Callable[[str], float | None], *commands: str
+) -> float | str:
+    r"""Ask until there is an answer or a command; the end of the input is ``"quit"``.
 
     Args:
         prompt: The question.
+        example: What to type where a word was no answer.
         read: What a word means, ``None`` if it is no answer.
-        again: What to type instead.
-
-    Returns:
-        The answer, or ``"skip"``, ``"undo"`` or ``"quit"``.
+        *commands: The commands that may be typed, or their first letters.
     """
+    prompt += ", ".join(f"[{command[0]}]{command[1:]}" for command in commands) + ": "
+    *letters, last = (command[0] for command in commands)
     while True:
         try:
             if sys.stdin is None:  # closed, as in the background
@@ -185,9 +177,9 @@ def _reply(prompt: str, read: Callable[[str], float | None], again: str) -> floa
         if not sys.stdin.isatty():
             print(text)  # as it would stand there had it been typed
         word = text.lower()
-        if (command := _COMMANDS.get(word, word)) in _COMMANDS.values():
-            return command
-        answer = read(word)
-        if answer is not None:
+        for command in commands:
+            if word in (command, command[0]):
+                return command
+        if (answer := read(word)) is not None:
             return answer
-        print(f"{text!r} is no answer: {again}.")
+        print(f"{text!r} is no answer: type {example}{', '.join(letters)} or {last}.")

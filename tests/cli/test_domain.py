@@ -15,8 +15,8 @@ from botorch_pref.cli.parser import UsageError
 
 def test_the_grammar() -> None:
     domain = parse_bounds("a:b (mm) : -1e1 : 2.5, level : { x, y | z } ,n:2:64: int :log")
-    assert domain.names == ("a:b (mm)", "level", "n")
-    assert domain.levels == {"level": ("x, y", "z")}
+    assert [one.label for one in domain.dimensions] == ["a:b (mm)", "level", "n"]
+    assert [one.levels for one in domain.dimensions] == [(), ("x, y", "z"), ()]
     assert domain.space.bounds.tolist() == [[-10.0, 0.0, 2.0], [2.5, 1.0, 64.0]]
     assert domain.space.parameters.integer == domain.space.parameters.log == (2,)
 
@@ -61,9 +61,9 @@ def test_bounds_that_cannot_be_read(bounds: str, message: str) -> None:
         ("a,first_a\n1,2\n3,4\n", "'first_a' is the column of the history for the"),
         ("index,x\n1,2\n3,4\n", "'index' is a column of the history"),
         ("x (a) (b),y\n1,2\n3,4\n", r"'x \(a\) \(b\)' is no name such as"),
-        ("roast,x\nlight,1\ndark,1\nlight,1.0\n", "row 3 repeats row 1: nobody can tell them"),
-        ("x\n1\n2\n1\n2\n1\n", "row 3 repeats row 1, row 4 row 2, row 5 row 1: "),
-        ("x\n" + "1\n" * 20, "row 6 row 1 and 14 more: "),
+        ("roast,x\nlight,1\ndark,1\nlight,1.0\n", "rows repeat earlier ones: 3. Leave repeats"),
+        ("x\n1\n2\n1\n2\n1\n", "rows repeat earlier ones: 3, 4, 5. "),
+        ("x\n" + "1\n" * 20, "rows repeat earlier ones: 2, 3, 4, 5, 6 and 14 more"),
     ],
 )
 def test_tables_that_cannot_be_used(content: str, message: str, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_table_in_another_encoding(encoding: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"'.*table\.csv' is not UTF-8 text: save it as UTF-8"):
         read_choices(path)
     path.write_bytes("café,a.1,a\n1,2,5\n3,4,6\n".encode("utf-8-sig"))
-    assert read_choices(path).names == ("café", "a.1", "a")
+    assert [one.name for one in read_choices(path).dimensions] == ["café", "a.1", "a"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a pipe with a name")
@@ -91,10 +91,10 @@ def test_a_table_that_can_be_read_only_once(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     code = f"open({str(pipe)!r}, 'w').write('a,b\\n1,2\\n3,4\\n')"
     with subprocess.Popen([sys.executable, "-c", code]):
-        assert read_choices(pipe).names == ("a", "b")
+        assert [one.name for one in read_choices(pipe).dimensions] == ["a", "b"]
 
 
 def test_what_looks_missing_may_be_a_level(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("sweetener,x\nNone,1\nNA,2\nhoney,3\n")
-    assert read_choices(path).levels == {"sweetener": ("NA", "None", "honey")}
+    assert read_choices(path).dimensions[0].levels == ("NA", "None", "honey")

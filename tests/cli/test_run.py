@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from botorch_pref import __version__, cli
+from botorch_pref import __version__
 from botorch_pref.cli import main
 from botorch_pref.problems import Catalyst, problem_names
 from botorch_pref.runner import random_play
@@ -92,11 +92,11 @@ def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(PFTS, "paper", noted)
     quick = ["--strategy", "pf-ts", "--horizon", "2", "--quiet", "--preset", "paper"]
-    assert main(["run", "catalyst", "--dedupe", "mean", *quick]) == 0
+    assert main(["run", "catalyst", *quick]) == 0
     assert main(["run", "Ackley", "--num-choices", "7", "--seed", "5", *quick]) == 0
     assert seeds == [0, 5]
     runs = sorted(folder.name for folder in Path("botorch_pref_runs").iterdir())
-    assert runs == ["ackley-7choices-pf-ts-paper-seed5", "catalyst-mean-pf-ts-paper-seed0"]
+    assert runs == ["ackley-7choices-pf-ts-paper-seed5", "catalyst-pf-ts-paper-seed0"]
     table = pd.read_csv(Path("botorch_pref_runs") / runs[0] / "history.csv")
     assert table["first_index"].max() < 7
 
@@ -148,7 +148,6 @@ def test_duels_and_values(played: Any) -> None:
         ("catalyst --seed=-1", "--seed: must be a whole number, at least 0, not '-1'"),
         ("catalyst --dim 2", "problem 'catalyst' has no option 'dim'"),
         ("ackley --dim 2 --num-choices 9", "num_choices needs dim=1"),
-        ("ackley --dedupe mean", "problem 'ackley' has no option 'dedupe'"),
         ("michalewicz --dim 3", "regret needs the largest utility"),
         ("catalyst --preset best", "invalid choice: 'best'"),
         ("catalyst --horizn 5", "unrecognized arguments"),
@@ -234,7 +233,7 @@ def test_ctrl_c_before_anything_was_done(
     def interrupted(arguments: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_run", interrupted)
+    monkeypatch.setattr("botorch_pref.cli.run.run", interrupted)
     assert main(["run", "catalyst"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 
