@@ -61,7 +61,6 @@ from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, Unsupp
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models.base import LaplaceGP
 from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
-from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.models.preference_gp import PreferenceGP
 
 __all__ = [
@@ -188,28 +187,37 @@ class PairAcquisition(Acquisition):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        r"""Refuse what duels cannot have, and build the rule.
-
-        Args:
-            surrogate: As in Ax, like all others.
-            search_space_digest: The transformed parameters.
-            torch_opt_config: What is optimised.
-            *args: Passed on.
-            **kwargs: Passed on.
+        r"""Refuse what duels cannot have, and build the rule; the arguments are Ax's.
 
         Raises:
             UnsupportedError: If the objective is not to maximise the preference metric, if there
                 are outcome constraints or pending observations, if ``model_configs`` asks for
                 a model that Ax has not taken, or if ``botorch_acqf_class`` values single items.
         """
-        _check_objective(torch_opt_config, surrogate.outcomes)
+        outcomes = surrogate.outcomes
+        weights = torch_opt_config.objective_weights.reshape(-1, len(outcomes)).tolist()
+        wanted = [float(name == PREFERENCE_METRIC) for name in outcomes]
+        if torch_opt_config.is_moo or weights != [wanted]:
+            raise UnsupportedError(
+                f"`objective` must be to maximise {PREFERENCE_METRIC!r} alone, on which 1 is the "
+                f"arm that won; its weights are {weights} for {outcomes}."
+            )
+        if torch_opt_config.outcome_constraints is not None:
+            raise UnsupportedError("`outcome_constraints` are not looked at by a rule for pairs.")
         pending = torch_opt_config.pending_observations
         if pending is not None and any(len(points) for points in pending):
             raise UnsupportedError(
                 "`pending_observations` are single arms, which mean nothing to a rule for pairs: "
                 "complete the open trials, or mark them failed."
             )
-        _check_model_is_used(surrogate)
+        configs = surrogate.surrogate_spec.model_configs
+        wished = (config.botorch_model_class or Model for config in configs)
+        is_ours = any(isinstance(module, PreferenceGP) for module in surrogate.model.modules())
+        if not is_ours and any(issubclass(model_class, PreferenceGP) for model_class in wished):
+            raise UnsupportedError(
+                "`model_configs` of SurrogateSpec is not what Ax models comparisons by: use "
+                "preference_surrogate_spec(model_config)."
+            )
         super().__init__(surrogate, search_space_digest, torch_opt_config, *args, **kwargs)
 
     def optimize(
@@ -221,21 +229,15 @@ class PairAcquisition(Acquisition):
         candidate_set: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        r"""Choose the two arms of a trial.
-
-        Args:
-            n: Two.
-            search_space_digest: The transformed parameters, all of them continuous.
-            *args: Passed on.
-            optimizer_options: Options of ``optimize_acqf``; ``sequential`` is ``False``.
-            candidate_set: Must be ``None``: Ax chooses from it one by one.
-            **kwargs: Passed on.
+        r"""Choose the two arms of a trial; the arguments are Ax's.
 
         Returns:
             The ``2 x d``-dim arms, the value of the rule, and the arms' weights.
 
         Raises:
-            UnsupportedError: If any of these is something else.
+            UnsupportedError: If ``n`` is not 2, a transformed parameter is not continuous, there
+                is a candidate set, from which Ax chooses one by one, or ``optimizer_options``
+                have ``sequential=True``.
         """
         if n != 2:
             raise UnsupportedError(f"`n` must be 2, the arms of a duel, not {n}.")
@@ -276,29 +278,6 @@ def _jointly(options: dict[str, Any]) -> dict[str, Any]:
     if options.get("sequential"):
         raise UnsupportedError("`sequential` must be False: a rule values both arms together.")
     return {**options, "sequential": False}
-
-
-def _check_objective(config: TorchOptConfig, outcomes: list[str]) -> None:
-    weights = config.objective_weights.reshape(-1, len(outcomes)).tolist()
-    wanted = [float(name == PREFERENCE_METRIC) for name in outcomes]
-    if config.is_moo or weights != [wanted]:
-        raise UnsupportedError(
-            f"`objective` must be to maximise {PREFERENCE_METRIC!r} alone, on which 1 is the arm "
-            f"that won; its weights are {weights} for {outcomes}."
-        )
-    if config.outcome_constraints is not None:
-        raise UnsupportedError("`outcome_constraints` are not looked at by a rule for pairs.")
-
-
-def _check_model_is_used(surrogate: Surrogate) -> None:
-    configured = [config.botorch_model_class for config in surrogate.surrogate_spec.model_configs]
-    if any(isinstance(c, type) and issubclass(c, PreferenceGP) for c in configured) and not any(
-        isinstance(module, PreferenceGP) for module in surrogate.model.modules()
-    ):
-        raise UnsupportedError(
-            "`model_configs` of SurrogateSpec is not what Ax models comparisons by: use "
-            "preference_surrogate_spec(model_config)."
-        )
 
 
 def _fit(
@@ -352,17 +331,9 @@ def _inputs(
     return {**inputs, **options}
 
 
-def _refuse(botorch_model_class: type[Model], **kwargs: Any) -> dict[str, Any]:
-    raise UnsupportedError(
-        f"`botorch_model_class` {botorch_model_class.__name__} has bounds but no posterior, which "
-        "Ax's Surrogate needs: use PreferenceGP."
-    )
-
-
 # What Ax's ``Surrogate`` builds and fits this package's models by.
 fit_botorch_model.register(LaplaceGP)(_fit)
 submodel_input_constructor.register(PreferenceGP)(_inputs)
-submodel_input_constructor.register(LikelihoodRatioModel)(_refuse)
 
 # Ax keeps with a suggestion the classes that it came from, and saves no class it does not know.
 register_acquisition(PairAcquisition)

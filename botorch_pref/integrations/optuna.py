@@ -63,6 +63,20 @@ class PreferentialSampler(BaseSampler):
     Show two at a time (``n_generate=2``). The worst of more is read as several duels, which a
     person has not answered one by one, and a warning says so.
 
+    Args:
+        rule: ``"ts"`` proposes the maximiser of one posterior path of the utility (Lazzaro et al.
+            2026), ``"eubo"`` the item whose duel with the best active trial has the largest
+            expected utility of the better one (Lin et al. 2022).
+        seed: The seed of all draws.
+        scale: What the standard deviation of the path is multiplied by, for ``"ts"``.
+        n_startup_trials: How many trials fill the space, whatever the answers; with 0 the rule
+            is followed from the first answer on.
+
+    Raises:
+        UnsupportedError: If there is no such rule.
+        ComparisonDataError: If ``scale`` is not a positive number, ``seed`` no whole one, or
+            ``n_startup_trials`` no count.
+
     Example:
         >>> from optuna_dashboard.preferential import create_study
         >>> study = create_study(
@@ -70,12 +84,6 @@ class PreferentialSampler(BaseSampler):
         ... )
         >>> while study.should_generate():
         ...     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
-
-    Attributes:
-        rule: As it was given.
-        seed: As it was given.
-        scale: As it was given.
-        n_startup_trials: As it was given.
     """
 
     def __init__(
@@ -86,29 +94,12 @@ class PreferentialSampler(BaseSampler):
         scale: float = TEMPERED,
         n_startup_trials: int = 0,
     ) -> None:
-        r"""Set the rule.
-
-        Args:
-            rule: ``"ts"`` proposes the maximiser of one posterior path of the utility (Lazzaro et
-                al. 2026), ``"eubo"`` the item whose duel with the best active trial has the
-                largest expected utility of the better one (Lin et al. 2022).
-            seed: The seed of all draws.
-            scale: What the standard deviation of the path is multiplied by, for ``"ts"``.
-            n_startup_trials: How many trials fill the space, whatever the answers; with 0 the rule
-                is followed from the first answer on.
-
-        Raises:
-            UnsupportedError: If there is no such rule.
-            ComparisonDataError: If ``scale`` is not a positive number, ``seed`` no whole one, or
-                ``n_startup_trials`` no count.
-        """
         if rule not in _RULES:
             raise UnsupportedError(f"`rule` must be one of {_RULES}, got {rule!r}.")
         self.rule = rule
         self.seed = checked_seed(seed)
         self.scale = checked_positive("scale", scale)
-        check_count("n_startup_trials", n_startup_trials, 0)
-        self.n_startup_trials = n_startup_trials
+        self.n_startup_trials = check_count("n_startup_trials", n_startup_trials, 0)
         # The hyperparameters of the last fit, and what they follow from.
         self._fitted: tuple[object, dict[str, Any]] | None = None
 
@@ -120,13 +111,6 @@ class PreferentialSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         r"""The parameters that are proposed together: those that the study's trials share.
 
-        Args:
-            study: The study.
-            trial: The trial that is being asked for.
-
-        Returns:
-            Distributions by name.
-
         Raises:
             UnsupportedError: If the study is not preferential, or has several objectives.
         """
@@ -135,16 +119,7 @@ class PreferentialSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        r"""The proposal.
-
-        Args:
-            study: The study.
-            trial: The trial that is being asked for.
-            search_space: What :meth:`infer_relative_search_space` returned.
-
-        Returns:
-            Values by name; none for an empty space.
-        """
+        """The proposal, by the names in the search space; nothing for an empty one."""
         if not search_space:
             return {}
         answers = read_answers(study, trial)
@@ -162,8 +137,7 @@ class PreferentialSampler(BaseSampler):
         if len(pairs) and trial.number >= self.n_startup_trials:
             item = self._proposal(parameters, pairs, active, avoid, trial.number)
         else:
-            asked, seed = pairs.flatten(0, 1), derive_seed(self.seed, "start", 0)
-            item = _space_filling_item(parameters.space, seed, trial.number, avoid, asked)
+            item = self._space_filling_item(parameters.space, pairs, avoid, trial.number)
         return parameters.values(item)
 
     def sample_independent(
@@ -173,17 +147,7 @@ class PreferentialSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        r"""A uniform draw of a parameter that no earlier trial has.
-
-        Args:
-            study: The study.
-            trial: The trial that is being asked for.
-            param_name: The parameter.
-            param_distribution: Its distribution.
-
-        Returns:
-            The value.
-        """
+        """A uniform draw of a parameter that no earlier trial has."""
         parameters = Parameters({param_name: param_distribution})
         unit = derive_uniform(self.seed, f"parameter {param_name}", trial.number)
         item = parameters.space.parameters.from_unit(torch.tensor([unit], dtype=torch.double))
@@ -206,29 +170,33 @@ class PreferentialSampler(BaseSampler):
                 answers yet.
         """
         answers = read_answers(getattr(study, "_study", study))
-        distributions = answers.distributions()
-        if answers.preferences and distributions:
+        distributions = answers.distributions() if answers.preferences else {}
+        if distributions:
             parameters = Parameters(distributions)
             refused = {trial.number for trial in answers.refused}
             compared = [trial for trial in answers.compared() if trial.number not in refused]
-            found = [*parameters.placed(compared)]
-            pairs = answers.pairs(parameters)
+            found, pairs = [*parameters.placed(compared)], answers.pairs(parameters)
             if len(pairs) and found:
                 model = self._model(parameters, pairs)
-                items = torch.stack([item for _, item in found])
                 with torch.no_grad():
-                    means = model.posterior(items.unsqueeze(-2)).mean
+                    means = model.posterior(torch.stack([item for _, item in found])).mean
                 return found[int(means.argmax())][0]
         raise UnsupportedError("There are no answers yet that tell which trial is best.")
 
-    def _proposal(
-        self,
-        parameters: Parameters,
-        pairs: Tensor,
-        active: Tensor,
-        avoid: Tensor,
-        number: int,
+    def _space_filling_item(
+        self, space: SearchSpace, pairs: Tensor, avoid: Tensor, number: int
     ) -> Tensor:
+        """The next item of a sequence that fills the space, a new one if possible."""
+        asked = pairs.flatten(0, 1)
+        count = number + 1 + len(avoid) + len(asked)
+        items = space.sample(count, derive_seed(self.seed, "start", 0))[number:].unsqueeze(-2)
+        known = 2 * same_item(space, items, avoid).any(-1) + same_item(space, items, asked).any(-1)
+        return items[int(known.argmin()), 0]
+
+    def _proposal(
+        self, parameters: Parameters, pairs: Tensor, active: Tensor, avoid: Tensor, number: int
+    ) -> Tensor:
+        """The maximiser of the rule that is not to be avoided."""
         space, seed = parameters.space, derive_seed(self.seed, "optimizer", number)
         model = self._model(parameters, pairs)
         asked = torch.cat([pairs.flatten(0, 1), active])
@@ -267,16 +235,6 @@ class PreferentialSampler(BaseSampler):
         for duel in duels[fitted:]:
             learner.add(duel, 1.0)
         return learner.model()
-
-
-def _space_filling_item(
-    space: SearchSpace, seed: int, number: int, avoid: Tensor, asked: Tensor
-) -> Tensor:
-    """The next item of a sequence that fills the space, a new one if possible."""
-    count = number + 1 + len(avoid) + len(asked)
-    items = space.sample(count, seed)[number:].unsqueeze(-2)
-    known = 2 * same_item(space, items, avoid).any(-1) + same_item(space, items, asked).any(-1)
-    return items[int(known.argmin()), 0]
 
 
 class Answers(NamedTuple):
@@ -325,14 +283,7 @@ class Answers(NamedTuple):
 
 
 def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
-    r"""Read a study, whatever storage it is in.
-
-    Args:
-        study: The study.
-        asked: The trial that is being asked for, if there is one.
-
-    Returns:
-        Its content.
+    r"""Read a study, whatever storage it is in; see :class:`Answers`.
 
     Raises:
         UnsupportedError: If the study is not preferential, or has several objectives.
@@ -375,11 +326,8 @@ class Parameters:
     A category is the index of its choice. What has a step, whole numbers on a linear scale
     included, is the number of steps from the lower end.
 
-    Args:
-        distributions: Optuna's distributions, none of a single value.
-
     Attributes:
-        distributions: See above, sorted by name.
+        distributions: Optuna's distributions, none of a single value, sorted by name.
         space: The search space.
     """
 
@@ -406,15 +354,7 @@ class Parameters:
     def item(
         self, values: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]
     ) -> Tensor | None:
-        r"""The item of a trial.
-
-        Args:
-            values: The trial's values by name.
-            distributions: The trial's own distributions.
-
-        Returns:
-            The ``d``-dim item, or ``None`` where a value is missing or not of this space.
-        """
+        """The ``d``-dim item of a trial, or ``None`` where a value is not of this space."""
         numbers = []
         for name, distribution in self.distributions.items():
             own = distributions.get(name)

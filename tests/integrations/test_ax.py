@@ -72,7 +72,6 @@ from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.models import (
     BernoulliGP,
     LaplaceMarginalLogLikelihood,
-    LikelihoodRatioModel,
     PreferenceGP,
 )
 from botorch_pref.randomness import seeded
@@ -397,9 +396,6 @@ def test_a_model_that_ax_does_not_take_is_noticed(experiment: Experiment) -> Non
 def test_other_models_options_and_metrics_are_refused(experiment: Experiment) -> None:
     with pytest.raises(UnsupportedError, match="`botorch_model_class`"):
         preference_model_config(botorch_model_class=PairwiseGP)
-    bounds = ModelConfig(botorch_model_class=LikelihoodRatioModel)
-    with pytest.raises(UnsupportedError, match="`botorch_model_class` LikelihoodRatioModel"):
-        adapter_of(experiment, spec=preference_surrogate_spec(bounds))
     values = preference_model_config(model_options={"values": None})
     with pytest.raises(UnsupportedError, match=r"`model_options`.*not values"):
         adapter_of(experiment, spec=preference_surrogate_spec(values))
