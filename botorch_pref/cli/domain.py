@@ -91,7 +91,7 @@ def _parse_part(text: str) -> _Part:
 
 
 def _space(parts: list[_Part]) -> SearchSpace:
-    kinds = {
+    kinds: dict[str, Any] = {
         kind: [i for i, part in enumerate(parts) if kind in part.kinds]
         for kind in ("integer", "log", "categorical")
     }

@@ -133,7 +133,7 @@ def _writable_folder(args: argparse.Namespace) -> Path:
 def _title(history: History, problem: PreferenceProblem, args: argparse.Namespace) -> str:
     """What was run and asked, as in ``"branin, eubo (practical), 90 duels, seed 0"``."""
     counts = history.table["kind"].value_counts(sort=False)
-    parts = [f"{count} {_NOUNS[kind]}{'s' * (count > 1)}" for kind, count in counts.items()]
+    parts = [f"{count} {_NOUNS[str(kind)]}{'s' * (count > 1)}" for kind, count in counts.items()]
     if "cost" in history.table:
         parts.append(f"cost {history.table['cost'].iloc[-1]:.6g}")
     return ", ".join(

@@ -86,11 +86,10 @@ def dimensions_of(
     if isinstance(names, str):
         raise StudyError(f"`names` must be a list of names, not the text {names!r}.")
     names = [f"x{i + 1}" for i in range(space.dim)] if names is None else names
-    dimensions = [Dimension.parse(getattr(name, "label", name)) for name in names]
-    given = {
-        dimension.name: one.levels
-        for dimension, one in zip(dimensions, names, strict=True)
-        if isinstance(one, Dimension)
+    labels = [one.label if isinstance(one, Dimension) else one for one in names]
+    dimensions = [Dimension.parse(label) for label in labels]
+    given: dict[str, Sequence[str]] = {
+        one.name: one.levels for one in names if isinstance(one, Dimension)
     }
     given |= levels or {}
     own = [dimension.name for dimension in dimensions]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import signal
@@ -68,8 +67,12 @@ def test_a_first_session(typed: Type, capsys: Capture) -> None:
     assert [file.name for file in Path().iterdir()] == ["study.json"]
 
 
-def test_the_papers_preset(typed: Type) -> None:
+def test_the_papers_preset(typed: Type, capsys: Capture) -> None:
     assert typed("q", "--bounds", BOUNDS, "--preset", "paper") == 0
+    last = report(capsys.readouterr().out)
+    assert last["recommended item"] == "none, as no value was given yet"
+    message = "was not begun with --preset practical."
+    assert message in failure(capsys, typed, "2 q", "--preset", "practical")
     strategy = saved().strategy
     assert isinstance(strategy, COBOL)
     assert strategy.state_dict()["options"] == COBOL.paper(space=BOX).state_dict()["options"]
@@ -113,23 +116,6 @@ def test_what_is_no_answer_is_asked_again(typed: Type, capsys: Capture) -> None:
         f"'{word}' is no answer: type y or n, or s, u or q." for word in ("1", "maybe")
     ]
     assert saved().history["answer"].tolist() == [1.0, 2.0, 3.0, 1.0]
-
-
-def test_an_empty_line_is_no_answer(
-    typed: Type, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    typed("q", "--bounds", BOUNDS)
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n  \n 2 \nq\n"))
-    assert main(["advise", "study.json"]) == 0
-    assert capsys.readouterr().out.count("'' is no answer") == 2
-    assert saved().history["answer"].tolist() == [2.0]
-
-
-def test_nothing_was_measured(typed: Type, capsys: Capture) -> None:
-    assert typed("", "--bounds", BOUNDS) == 0
-    last = report(capsys.readouterr().out)
-    assert last["recommended item"] == "none, as no value was given yet"
-    assert last["answers"] == "0 values, 0 labels, 0 skipped"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
@@ -208,12 +194,3 @@ def test_a_disk_that_fills_up(
     monkeypatch.setattr("os.fsync", full_disk)
     assert "cannot be saved: No space left on device." in failure(capsys, typed, "2 3")
     assert len(saved().history) == 1
-
-
-def test_another_preset_than_it_was_begun_with(typed: Type, capsys: Capture) -> None:
-    typed("1 q", "--bounds", BOUNDS)
-    content = Path("study.json").read_bytes()
-    message = "was not begun with --preset paper."
-    assert message in failure(capsys, typed, "2 q", "--preset", "paper")
-    assert Path("study.json").read_bytes() == content
-    assert typed("2 q", "--preset", "practical") == 0

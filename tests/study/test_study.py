@@ -25,7 +25,6 @@ from botorch_pref.strategies import (
     MRLPF,
     PFTS,
     POPBO,
-    LaplacePOPBO,
     MultipleChoicePOPBO,
     RandomPairs,
     Strategy,
@@ -39,9 +38,7 @@ FIXED = {"lengthscale": 0.3, "outputscale": 4.0}
 STRATEGIES: dict[str, Any] = {
     "pf-ts box": (BOX, partial(PFTS, seed=3, hyperparameters=FIXED)),
     "pf-ts choices": (TABLE, partial(PFTS, seed=3, hyperparameters=FIXED)),
-    "pop-bo box": (BOX, partial(LaplacePOPBO, seed=3, hyperparameters=FIXED)),
     "pop-bo choices": (TABLE, partial(POPBO, seed=3, hyperparameters={**FIXED, "outputscale": 1})),
-    "cobol box": (BOX, partial(COBOL, seed=3, num_initial_values=1, num_initial_labels=1)),
     "cobol choices": (TABLE, partial(COBOL, seed=3, num_initial_values=2, num_initial_labels=2)),
     "mr-lpf choices": (TABLE, partial(MRLPF, seed=3, horizon=20, hyperparameters=FIXED)),
 }
@@ -55,7 +52,7 @@ def answer(query: Query, step: int = 0) -> float | None:
     if isinstance(query, Evaluate):
         return float(sums)
     if isinstance(query, Label):
-        return float(sums > 70.0)
+        return float(sums > 1.0)
     return float(sums.argmax()) if isinstance(query, Choice) else float(sums[0] > sums[1])
 
 
@@ -83,7 +80,7 @@ def play(study: Study, steps: int, annotator: str | None = None) -> list[Query]:
 def test_a_study_goes_on_and_back(name: str, tmp_path: Path) -> None:
     """Loaded for every call, it does what an unbroken strategy does, and undoes it."""
     space, factory = STRATEGIES[name]
-    num_answers = 4 if space is BOX else 7
+    num_answers = 4 if space is BOX else 6
     steady: Strategy = factory(space=space)
     path = tmp_path / "study.json"
     Study.create(path, space, factory).close()
@@ -168,22 +165,12 @@ def test_undo_withdraws_what_was_asked_since(tmp_path: Path) -> None:
                 study.tell(then[name], 1.0)
         assert study.undo() == first["bob"]
         assert {name: study.ask(name) for name in ("ann", "bob")} == first
-
-
-def test_annotators(tmp_path: Path) -> None:
-    path = tmp_path / "study.json"
-    with on_pairs(path) as study:
-        queries = {name: study.ask(name) for name in ("ann", None, "bob")}
-        study.tell(queries["bob"], 1.0)
-    with Study.load(path) as study:
-        assert study.ask("ann") == queries["ann"]
-        assert study.ask() == queries[None]
-        assert study.ask("bob").id == 3
-        study.tell(queries["ann"], 0.5)
-        study.tell(queries[None], None)
-        history = study.history
-    assert history["annotator"].tolist() == ["bob", "ann", None]
-    assert history["answer"].tolist()[:2] == [1.0, 0.5]
+        study.tell(study.ask("ann"), 0.5)
+        study.tell(study.ask(), None)
+    with Study.load(study.path) as study:
+        assert study.ask("bob") == first["bob"]
+        assert study.history["annotator"].tolist() == ["ann", None]
+        assert study.history["answer"].tolist()[:1] == [0.5]
 
 
 def test_history_of_duels(tmp_path: Path) -> None:
@@ -253,7 +240,6 @@ def test_numbers_are_as_fine_as_their_range(width: float, text: str, tmp_path: P
     [
         (["a"], "`names` has 1 entries, but the space 2 dimensions"),
         (["a", "a (ml)"], "`names` has 'a' more than once"),
-        (["a", ""], "`names`: '' is no name"),
         (["a", 3], "`names`: 3 is no name"),
         (["a", "answer"], "'answer' is a column of the history"),
         ("ab", "must be a list of names"),
