@@ -68,7 +68,7 @@ class LaplaceUtility(Protocol):
     def num_observations(self) -> int:
         """The number of rows that were observed."""
 
-    def representer(self) -> tuple[Tensor, LaplacePosterior]:
+    def laplace_posterior(self) -> tuple[Tensor, LaplacePosterior]:
         """The transformed items and what predictions need."""
 
     def transform_rows(self, X: Tensor) -> Tensor:

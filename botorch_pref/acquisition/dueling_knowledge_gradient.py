@@ -199,7 +199,7 @@ class DifferenceLaw:
     def __init__(self, model: LaplaceUtility) -> None:
         self.model = model
         with torch.no_grad():
-            self.items, found = model.representer()
+            self.items, found = model.laplace_posterior()
             self.system = cast(ExactSystem, found.system)
             # A covariance with the system's coordinates given all answers: C - C Gamma C = C rest.
             self.rest = -(found.gamma @ self.system.covariance)
@@ -225,7 +225,7 @@ class DifferenceLaw:
             return False
         if not model.num_observations:
             return False
-        system = model.representer()[1].system
+        system = model.laplace_posterior()[1].system
         if not isinstance(system, ExactSystem):
             return False
         return any(

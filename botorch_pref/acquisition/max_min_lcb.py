@@ -159,7 +159,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
     def _laplace_differences(self, model: Any, leaders: Tensor) -> tuple[Tensor, Tensor]:
         """The same without the followers' covariance, whose diagonal is computed once."""
         model.eval()
-        items, found = model.representer()
+        items, found = model.laplace_posterior()
 
         def moments(X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             inputs = model.transform_rows(X)

@@ -527,7 +527,8 @@ class _Adjoint:
 
     def __init__(self, system: InducingSystem, wanted: Sequence[bool]) -> None:
         inputs = zip(system.kernel.inputs, wanted, strict=True)
-        self.leaves = [value.detach().requires_grad_(w) for value, w in inputs]
+        # Leaves stand for themselves: a kernel reads its parameters where they are.
+        self.leaves = [v if v.is_leaf else v.detach().requires_grad_(w) for v, w in inputs]
         self.kernel: ItemKernel = system.kernel.bound(self.leaves)
         self.totals = [torch.zeros_like(leaf) for leaf in self.leaves]
         self.rows = system.rows

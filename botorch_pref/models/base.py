@@ -1,15 +1,16 @@
-r"""What the Laplace-approximated models share: prior, data, cached posterior, evidence."""
+r"""What the Laplace-approximated models share: prior, data, cached posterior, evidence, fit."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
+from botorch.fit import fit_gpytorch_mll
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
@@ -24,40 +25,20 @@ from torch import Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.laplace import LaplacePosterior, laplace_posterior
+from botorch_pref.inference.laplace import (
+    LaplacePosterior,
+    laplace_posterior,
+    log_evidence,
+    refuse_second_derivatives,
+)
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System, choose_system, keep_pages
 from botorch_pref.kernels.evaluation import dense_covariance
 from botorch_pref.likelihoods import checked_link
-from botorch_pref.models.evidence import BatchElements, evidence_from, is_large_batch, scaled
-from botorch_pref.models.fitting import (
-    fit_from_best_mode,
-    fits_by_element,
-    has_modes,
-    log_hyperposterior,
-)
-from botorch_pref.models.transforms import (
-    learn_bounds,
-    transformed,
-    transformed_items,
-    transformed_rows,
-)
+from botorch_pref.models.fitting import start_at_best_mode
 
 T = TypeVar("T")
-
-
-class _Key(NamedTuple):
-    modules: list[Module]
-    constants: tuple[object, ...]
-    values: Tensor
-
-    def same(self, other: _Key) -> bool:
-        return (
-            self.constants == other.constants
-            and len(self.modules) == len(other.modules)
-            and all(a is b for a, b in zip(self.modules, other.modules, strict=True))
-            and torch.equal(self.values, other.values)
-        )
+_CACHED_ENTRIES = 2**20  # of a batch of matrices on a CPU: beyond these 8 MiB a loop is faster
 
 
 class HyperparameterCache(Generic[T]):
@@ -68,27 +49,18 @@ class HyperparameterCache(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._key: _Key | None = None
-        self._value: T | None = None
+        self._found: tuple[tuple[object, ...], Tensor, T] | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return type(self), ()
 
-    def clear(self) -> None:
-        """Forget the value."""
-        self._key, self._value = None, None
-
     def get(
-        self,
-        roots: tuple[Module | None, ...],
-        constants: tuple[object, ...],
-        like: Tensor,
-        find: Callable[[], T],
+        self, model: Module, constants: tuple[object, ...], like: Tensor, find: Callable[[], T]
     ) -> T:
         r"""The value, computed again if anything that it depends on has changed.
 
         Args:
-            roots: Modules whose submodules, parameters and buffers it depends on.
+            model: The module whose submodules, parameters and buffers it depends on.
             constants: Plain values that it depends on.
             like: A tensor whose type and device it depends on.
             find: Computes the value.
@@ -96,19 +68,18 @@ class HyperparameterCache(Generic[T]):
         Returns:
             The value.
         """
-        modules = [module for root in roots if root is not None for module in root.modules()]
-        tensors = [
-            tensor
+        _, *submodules = modules = list(model.modules())
+        parts = [
+            tensor.detach().reshape(-1).to(like)
             for module in modules
             for tensor in (*module._parameters.values(), *module._buffers.values())
             if tensor is not None and tensor.is_floating_point()
         ]
-        parts = [tensor.detach().reshape(-1).to(like) for tensor in tensors]
         values = torch.cat(parts) if parts else like.new_empty(0)
-        key = _Key(modules, (*constants, like.dtype, like.device), values)
-        if self._value is None or self._key is None or not self._key.same(key):
-            self._key, self._value = key, find()
-        return self._value
+        key = (submodules, constants, like.dtype, like.device)
+        if self._found is None or self._found[0] != key or not torch.equal(self._found[1], values):
+            self._found = (key, values, find())
+        return self._found[2]
 
 
 class Observed(NamedTuple):
@@ -137,7 +108,7 @@ class Observed(NamedTuple):
 class LaplaceGP(Model, GP):
     r"""A Gaussian process over items whose observations have log-concave likelihoods.
 
-    A subclass owns the data, and says by :meth:`observed` what inference sees of them. Items are
+    A subclass owns the data, and :meth:`observed` returns what inference sees of them. Items are
     kept as they were given and transformed where they meet the kernel. One attribute caches the
     posterior, keyed by the values of all hyperparameters: setting one, fitting, loading a state
     or moving the model never leaves a stale posterior behind. Data are plain attributes that
@@ -150,7 +121,6 @@ class LaplaceGP(Model, GP):
     """
 
     _data_names: tuple[str, ...] = ()  # attributes that hold data
-    _start: Tensor | None  # the weights of the last mode of the evidence
 
     def __init__(
         self,
@@ -224,11 +194,7 @@ class LaplaceGP(Model, GP):
         return transformed(self._transform, X)
 
     def transform_rows(self, X: Tensor) -> Tensor:
-        r"""Transform ``... x k x d``-dim inputs, each of which has to stay one.
-
-        Raises:
-            UnsupportedError: If the transform makes several of one.
-        """
+        """See :func:`transformed_rows`."""
         return transformed_rows(self._transform, X)
 
     def transformed_items(self) -> Tensor:
@@ -246,7 +212,9 @@ class LaplaceGP(Model, GP):
 
     def system(self, items: Tensor, observed: Observed) -> System:
         """Prior and observations, for transformed items."""
-        covariance = scaled(dense_covariance(self.covar_module, items), observed.scaling)
+        covariance, factors = dense_covariance(self.covar_module, items), observed.scaling
+        if factors is not None:
+            covariance = factors.unsqueeze(-1) * covariance * factors.unsqueeze(-2)
         latent = observed.prior_latent(self.mean_module(items))
         return choose_system(covariance, latent, observed.observations)
 
@@ -254,60 +222,104 @@ class LaplaceGP(Model, GP):
         r"""The ``batch_shape``-dim log marginal likelihood of what was observed.
 
         Differentiable with respect to hyperparameters, input transforms and items. While
-        hyperparameters are fitted each mode is sought from the last one, which is close by.
+        hyperparameters are fitted, the search for each mode starts from the last one.
         """
         if self.num_observations == 0:
             return self.items.new_zeros(self.batch_shape)
         keep_pages()
-        items, observed = self.transformed_items(), self.observed()
-        if is_large_batch(self.covar_module, items):
-            value = self._elements(items, observed).evidence()
-        else:
-            value, self._start = evidence_from(self.system(items, observed), self._start)
+        observed = self.observed()
+        if self._is_split(observed):
+            return self._evidence_by_element()
+        system = self.system(self.transformed_items(), observed)
+        start = None if self._start is None else self._start.to(system.covariance)
+        value, mode = log_evidence(system, start=start)
+        with torch.inference_mode(False):  # the start is used where gradients are taken, too
+            # What did not converge is no place to start from.
+            self._start = mode.weights.masked_fill(~mode.converged.unsqueeze(-1), 0.0)
         return value if observed.log_units is None else value - observed.log_units
 
-    def element_evidence(self, i: int) -> Tensor:
-        """The log evidence of one element of a large batch of models."""
-        items, observed = self.transformed_items(), self.observed()
-        value = self._elements(items, observed).evidence_of(i)
-        return value if observed.log_units is None else value - observed.log_units[i]
+    def _is_split(self, observed: Observed) -> bool:
+        r"""Whether the models of a batch are evaluated one by one: large matrices on a CPU.
 
-    def _elements(self, items: Tensor, observed: Observed) -> BatchElements:
-        if self._start is None:
-            with torch.inference_mode(False):
-                self._start = items.new_zeros(len(items), observed.observations.num_rows)
-        self._start = self._start.to(items)  # which may have been moved since
-        latent = observed.prior_latent(self.mean_module(items))
-        return BatchElements(
-            self.covar_module, items, latent, observed.observations, observed.scaling, self._start
+        Beyond the size of a cache, a batch of matrices takes several times as long as a loop, and
+        a joint fit evaluates all models until the last one has converged. Models that share
+        hyperparameters, or learn others than those of their kernel and mean, stay together.
+        """
+        items, parts = self.items, (self.covar_module, self.mean_module)
+        shape, own = items.shape[:1], [p for part in parts for p in part.parameters()]
+        return (
+            items.dim() == 3
+            and len(items) > 1
+            and len(items) * items.shape[-2] ** 2 > _CACHED_ENTRIES
+            and items.device.type == "cpu"
+            and not items.requires_grad
+            and observed.scaling is None
+            and self.covar_module.batch_shape == shape
+            and getattr(self.mean_module, "batch_shape", None) in (shape, ())
+            and all(parameter.shape[:1] == shape for parameter in own)
+            and not any(b.is_floating_point() and b.dim() for part in parts for b in part.buffers())
+            and all(any(p is q for q in own) for p in self.parameters() if p.requires_grad)
         )
+
+    def _elements(self) -> Iterator[_BatchElement]:
+        """The models of a batch, with copies of their hyperparameters."""
+        items, observed = self.transformed_items().detach(), self.observed()
+        for i in range(len(items)):
+            rows = slice(i, i + 1)
+            yield _BatchElement(self, items[rows], observed.observations.select(rows), i)
+
+    def _evidence_by_element(self) -> Tensor:
+        """The log evidence of a large batch; one graph of all would keep every covariance."""
+        own = [p for p in self.parameters() if p.requires_grad]
+        values, slopes, starts = [], [], []
+        for element in self._elements():
+            values.append(element.log_evidence())
+            starts.append(element._start)
+            if torch.is_grad_enabled():
+                learnt = [p for p in element.parameters() if p.requires_grad]
+                slopes.append(torch.autograd.grad(values[-1], learnt, materialize_grads=True))
+        self._start, value = torch.cat(starts), torch.cat(values).detach()
+        for parameter, parts in zip(own, zip(*slopes, strict=True), strict=False):
+            # Zero, with the gradient that was found.
+            change = (parameter - parameter.detach()) * torch.cat(parts)
+            change.register_hook(lambda _: refuse_second_derivatives())
+            value = value + change.reshape(len(value), -1).sum(-1)
+        return value
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
         """BoTorch's hook for fitting, from the best of several starts.
 
         Raises:
-            AttributeError: If there is a single start and no large batch, or while it is fitted,
-                which BoTorch takes for no hook.
+            AttributeError: Inside a fit, where BoTorch takes it for no hook.
         """
-        special = fits_by_element(self) or any(has_modes(part) for part in self.modules())
-        if self._is_fitting or not self.num_observations or not special:
+        if self._is_fitting:
             raise AttributeError("custom_fit")
         return self._fit
 
     def _fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+        if self.num_observations and not any(kwargs.values()) and self._is_split(self.observed()):
+            for i, element in enumerate(self._elements()):
+                fit_gpytorch_mll(type(mll)(element.likelihood, element))
+                for name, found in element.named_parameters():
+                    self.get_parameter(name).data[i] = found.data[0]
+            return mll.eval()
         self._is_fitting = True
         try:
-            return fit_from_best_mode(self, mll, **kwargs)
+            start_at_best_mode(self, self.log_evidence)
+            return fit_gpytorch_mll(mll, **kwargs)
         finally:
             self._is_fitting = False
 
     def compute_custom_loss(self, mll: Module) -> Tensor:
         """The loss that BoTorch's fitting routines minimise, for any ``mll``."""
-        return -log_hyperposterior(mll, self.log_evidence())
+        value = self.log_evidence().sum()
+        for _, owner, prior, closure, _ in mll.named_priors():
+            value = value + prior.log_prob(closure(owner)).sum()
+        return -value
 
-    def representer(self) -> tuple[Tensor, LaplacePosterior]:
-        r"""The transformed items and the weights that predictions need, computed once.
+    def laplace_posterior(self) -> tuple[Tensor, LaplacePosterior]:
+        r"""The transformed items and the posterior that predictions need, computed once.
 
         Where the items require a gradient, or under
         ``gpytorch.settings.detach_test_caches(False)``, nothing is cached and the result
@@ -315,10 +327,10 @@ class LaplaceGP(Model, GP):
         """
         if self.items.requires_grad or settings.detach_test_caches.off():
             return self._solve()
-        roots, constants = tuple(self.children()), (self.likelihood.scale, *self.constants())
+        constants = (self.likelihood.scale, *self.constants())
         # What is cached is used where gradients are taken, too.
         with torch.inference_mode(False), torch.no_grad():
-            return self._cache.get(roots, constants, self.items, self._solve)
+            return self._cache.get(self, constants, self.items, self._solve)
 
     def _solve(self) -> tuple[Tensor, LaplacePosterior]:
         system = self.system(self.transformed_items(), self.observed())
@@ -340,7 +352,7 @@ class LaplaceGP(Model, GP):
         r"""The posterior of the utility at transformed inputs ``... x q x d``."""
         mean, covariance = self.mean_module(inputs), dense_covariance(self.covar_module, inputs)
         if self.num_observations:
-            items, found = self.representer()
+            items, found = self.laplace_posterior()
             cross = self.cross_covariance(inputs, items)
             mean, covariance = found.predict(mean, covariance, cross)
         mean = mean.expand(covariance.shape[:-1])
@@ -405,7 +417,7 @@ class LaplaceGP(Model, GP):
     def _forget(self) -> None:
         """Drop all that was derived from data."""
         self._cache = HyperparameterCache[tuple[Tensor, LaplacePosterior]]()
-        self._start = None
+        self._start: Tensor | None = None  # the weights of the last mode of the evidence
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Torch's, of what moves a module: data move, too."""
@@ -420,6 +432,35 @@ class LaplaceGP(Model, GP):
         return {**self.__dict__, **data, "_start": None}
 
 
+class _BatchElement(LaplaceGP):
+    """Model ``i`` of a large batch, as a batch of one."""
+
+    def __init__(self, batch: LaplaceGP, items: Tensor, observations: Observations, i: int) -> None:
+        parts = copy.deepcopy((batch.covar_module, batch.mean_module))
+        for module in (module for part in parts for module in part.modules()):
+            if getattr(module, "batch_shape", None) == batch.batch_shape:
+                module.batch_shape = Size([1])
+        for parameter in (parameter for part in parts for parameter in part.parameters()):
+            parameter.data = parameter.data[i : i + 1].clone()
+        super().__init__(*parts, batch.likelihood, None)
+        self._items, self._observations = items, observations
+        self._start = None if batch._start is None else batch._start[i : i + 1]
+
+    @property
+    def items(self) -> Tensor:
+        """See the base class."""
+        return self._items
+
+    @property
+    def num_observations(self) -> int:
+        """See the base class."""
+        return self._observations.num_rows
+
+    def observed(self) -> Observed:
+        """See the base class."""
+        return Observed(self._observations)
+
+
 def map_tensors(data: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     """A tensor, a frozen dataclass or several, with a function applied to all tensors."""
     if data is None or isinstance(data, Tensor):
@@ -431,3 +472,52 @@ def map_tensors(data: Any, fn: Callable[[Tensor], Tensor]) -> Any:
         if isinstance(value := getattr(data, field.name), Tensor):
             object.__setattr__(new, field.name, fn(value))
     return new
+
+
+def transformed(transform: InputTransform | None, X: Tensor) -> Tensor:
+    """Points of predictions, ``... x q x d``-dim, as the kernel sees them."""
+    if transform is None:
+        return X
+    transform.eval()  # bounds are learnt from data, never from points of predictions
+    return transform(X)
+
+
+def transformed_rows(transform: InputTransform | None, X: Tensor) -> Tensor:
+    r"""The same, where each of ``... x k x d`` points has to stay one.
+
+    Raises:
+        UnsupportedError: If the transform makes several of one.
+    """
+    inputs = transformed(transform, X)
+    if inputs.shape[-2] != X.shape[-2]:
+        raise UnsupportedError(
+            f"{type(transform).__name__} makes {inputs.shape[-2] // X.shape[-2]} rows of one: "
+            "only posteriors of points can be computed, not pairs or paths."
+        )
+    return inputs
+
+
+def transformed_items(transform: InputTransform | None, items: Tensor) -> Tensor:
+    """A model's own items, ``... x n x d``-dim, as the kernel sees them."""
+    return items if transform is None else transform.preprocess_transform(items)
+
+
+def learn_bounds(transform: InputTransform | None, items: Tensor) -> None:
+    """Let a transform learn its bounds from ``... x n x d``-dim items, if there are any."""
+    if transform is not None and items.shape[-2]:
+        transform.to(items)
+        mode = transform.training
+        transform.train()
+        with torch.no_grad():
+            transform(items)
+        transform.train(mode)  # or it would learn from whatever comes next
+
+
+def num_columns(items: Tensor | None, transform: InputTransform | None) -> int | None:
+    """How many columns a kernel sees of ``... x n x d``-dim items; ``None`` without items."""
+    if items is None:
+        return None
+    if transform is None or not items.shape[-2]:
+        return items.shape[-1]
+    with torch.no_grad():
+        return transformed_items(transform.to(items), items[..., :1, :]).shape[-1]

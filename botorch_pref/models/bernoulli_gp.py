@@ -10,9 +10,8 @@ from torch.nn import Module
 
 from botorch_pref.data.labels import Labels
 from botorch_pref.inference.observations import Observations
-from botorch_pref.models.base import LaplaceGP, Observed
+from botorch_pref.models.base import LaplaceGP, Observed, num_columns
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.transforms import num_columns
 
 
 class BernoulliGP(LaplaceGP):

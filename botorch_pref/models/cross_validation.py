@@ -179,7 +179,7 @@ def _predict_alone(
     for number in range(int(fold.max()) + 1):
         held = fold == number
         rest = Comparisons.unchecked(data.datapoints, *(row[~held] for row in rows))
-        own = model.with_data(rest, model.values, model.choices)
+        own = model.with_comparisons(rest)
         if seed is not None:
             with seeded(derive_seed(seed, "fit", number), own.items.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(own.likelihood, own))
@@ -200,7 +200,7 @@ def _predict_together(
             value.expand(len(numbers), *value.shape) for value in (data.datapoints, data.pairs)
         )
         rest = Comparisons.unchecked(items, pairs, data.wins * seen, data.count * seen)
-        own = model.with_data(rest, model.values, model.choices)
+        own = model.with_comparisons(rest)
         held = [(~row).nonzero().squeeze(-1) for row in seen]
         rows = pad_sequence(held, padding_value=-1)  # shape: most rows of a fold x folds
         found = own.win_probability(data.datapoints[data.pairs[rows.clamp_min(0)]])

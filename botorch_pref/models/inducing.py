@@ -2,7 +2,6 @@ r"""A GPyTorch kernel as the covariance of items and inducing items, and their s
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Self
 
@@ -13,7 +12,7 @@ from torch import Size, Tensor
 from torch.nn import Parameter
 
 from botorch_pref.data.blocks import match_items
-from botorch_pref.kernels.evaluation import KernelFunction
+from botorch_pref.kernels.evaluation import dense_covariance
 from botorch_pref.randomness import derive_seed
 
 _CANDIDATES = 4096  # of which the inducing items are chosen
@@ -37,41 +36,32 @@ class InducingKernel:
     def __init__(
         self, kernel: Kernel, items: Tensor, inducing: Tensor, scaling: Tensor | None
     ) -> None:
-        self._kernel = KernelFunction(kernel)
-        factors = [] if scaling is None else [scaling]
-        self._num_first = 2 + len(factors)  # of the inputs, before the parameters
-        self.inputs: Sequence[Tensor] = (items, inducing, *factors, *self._kernel.parameters)
+        self._kernel, self._items, self._inducing = kernel, items, inducing
+        self._scaling = scaling
+        factors = () if scaling is None else (scaling,)
+        self.inputs: Sequence[Tensor] = (items, inducing, *factors, *kernel.parameters())
         self.num_inducing = len(inducing)
 
     def bound(self, inputs: Sequence[Tensor]) -> Self:
-        """The same as a function of other inputs."""
-        other = copy.copy(self)
-        other.inputs = inputs
-        return other
+        """The same as a function of other items and factors; parameters are the kernel's."""
+        scaling = None if self._scaling is None else inputs[2]
+        return type(self)(self._kernel, inputs[0], inputs[1], scaling)
 
     def inducing(self) -> Tensor:
         """``p x p``-dim covariance of the inducing items."""
-        return self._evaluate(self.inputs[1], self.inputs[1])
+        return dense_covariance(self._kernel, self._inducing, self._inducing)
 
     def cross(self, items: Tensor | None) -> Tensor:
         """``q x p``-dim covariance of ``q`` items, by index, or of all, with inducing ones."""
-        rows = slice(None) if items is None else items
-        found = self._evaluate(self.inputs[0][rows], self.inputs[1])
-        scaling = self._scaling
+        rows, scaling = slice(None) if items is None else items, self._scaling
+        found = dense_covariance(self._kernel, self._items[rows], self._inducing)
         return found if scaling is None else scaling[rows].unsqueeze(-1) * found
 
     def covariance(self, first: Tensor, second: Tensor) -> Tensor:
         """``q``-dim covariances of items with items, by index."""
-        items, scaling = self.inputs[0], self._scaling
-        found = self._evaluate(items[first], items[second], diag=True)
+        items, scaling = self._items, self._scaling
+        found = dense_covariance(self._kernel, items[first], items[second], diag=True)
         return found if scaling is None else scaling[first] * scaling[second] * found
-
-    @property
-    def _scaling(self) -> Tensor | None:
-        return self.inputs[2] if self._num_first > 2 else None
-
-    def _evaluate(self, first: Tensor, second: Tensor, diag: bool = False) -> Tensor:
-        return self._kernel(self.inputs[self._num_first :], first, second, diag)
 
 
 @torch.no_grad()

@@ -45,15 +45,16 @@ from botorch_pref.likelihood_ratio.confidence_set import (
 from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, checked_link
-from botorch_pref.models.base import HyperparameterCache, map_tensors
-from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.preference_gp import as_comparisons
-from botorch_pref.models.transforms import (
+from botorch_pref.models.base import (
+    HyperparameterCache,
     learn_bounds,
+    map_tensors,
     num_columns,
     transformed_items,
     transformed_rows,
 )
+from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.models.preference_gp import as_comparisons
 
 _CUTOFF = 1e-12  # of the largest eigenvalue; with jitter, nothing is below
 _TOLERATED = 1e-6  # of the largest value in the ball: a gap that is not worth a warning
@@ -541,10 +542,9 @@ class LikelihoodRatioModel(Model):
         return bound
 
     def _solved(self) -> _Solution:
-        modules = (self.covar_module, self._transform)
         with torch.no_grad():
             options = (self.norm_bound, self.slack_rule, self.box, self.jitter, self.jitter_points)
-            return self._cache.get(modules, options, self.items, self._solve)
+            return self._cache.get(self, options, self.items, self._solve)
 
     def _solve(self) -> _Solution:
         nodes = self.transformed_items()

@@ -117,7 +117,7 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
 
     Where inference scales the items' utilities, so are the values that enter and the weights.
     """
-    items, found = model.representer()
+    items, found = model.laplace_posterior()
     incidence, factor = found.system.observations.incidence, found.factor
     deviation = prior.forward(items) - model.mean_module(items)  # shape: (..., n)
     if not isinstance(factor, ExactFactor):

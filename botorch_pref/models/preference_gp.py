@@ -8,18 +8,21 @@ from typing import Any, Self, cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
+from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from botorch.sampling.pairwise_samplers import PairwiseMCSampler
+from botorch.utils.constraints import LogTransformedInterval
 from botorch.utils.containers import BotorchContainer, SliceContainer
 from botorch.utils.datasets import RankingDataset, SupervisedDataset
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean, ZeroMean
+from gpytorch.priors import LogNormalPrior
 from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
-from torch.nn import Module
+from torch.nn import Module, Parameter
 from torch.nn.functional import pad
 
 from botorch_pref.data.blocks import BlockData
@@ -29,6 +32,7 @@ from botorch_pref.data.checks import (
     check_like,
     check_shape,
     checked_kappa,
+    checked_positive,
     common_batch_shape,
     finite,
     refuse,
@@ -41,11 +45,9 @@ from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
 from botorch_pref.kernels.evaluation import dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.base import LaplaceGP, Observed
-from botorch_pref.models.calibration import Calibration
+from botorch_pref.models.base import LaplaceGP, Observed, num_columns, transformed_items
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.inducing import InducingKernel, most_varied
-from botorch_pref.models.transforms import num_columns, transformed_items
 
 ValuesArgument = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Values | None
 
@@ -56,8 +58,8 @@ class PreferenceGP(LaplaceGP):
     A drop-in for BoTorch's ``PairwiseGP``. The posterior of the utility is Laplace's
     approximation (Rasmussen and Williams 2006, ch. 3); it is known up to a constant, as
     only differences are seen, unless values ``y = f(x) + e``, ``e ~ N(0, v)``, were
-    measured as well. These have the units of the utility, and the link's scale ``s``, under a
-    log-normal prior of median 1, says what a unit is to the judge. Without known ``v`` one is
+    measured as well. These have the units of the utility, and the link's scale ``s``, learnt under
+    a log-normal prior of median 1, converts them to those of the link. Without known ``v`` one is
     learnt, with the prior of BoTorch's ``SingleTaskGP``. Values alone are exact regression; ``v``
     of less than some 1e-6 of the prior variance costs posterior variances their digits.
 
@@ -69,9 +71,8 @@ class PreferenceGP(LaplaceGP):
     shorter the lengthscales, which come out too long where inducing items are few. Each of its
     gradients takes several passes over the data: hyperparameters of very many duels are better
     fitted to a part of them by an exact model, and loaded by ``load_state_dict``. A number of
-    inducing items is chosen among the items by
-    ``most_varied`` when they are first needed, under the
-    hyperparameters of that moment; they then stay, also while hyperparameters are fitted, until
+    inducing items is chosen among the items when they are first needed, under the hyperparameters
+    of that moment; they then stay, also while hyperparameters are fitted, until
     :meth:`choose_inducing_points` or other data. Inference is exact where there are no more items
     than inducing items asked for. A batch of models, fantasies among them, and the gradient of
     such a posterior with respect to items or hyperparameters are refused.
@@ -86,7 +87,7 @@ class PreferenceGP(LaplaceGP):
         merged_data: The comparisons that inference sees; repeated pairs are one, annotators are
             not told apart.
         variance: ``"laplace"`` or ``kappa``.
-        calibration: The scale of the link and the noise of the values.
+        noise_model: The likelihood of values, if the variance of their noise is learnt.
 
     Example:
         >>> datapoints = torch.rand(4, 2, dtype=torch.float64)
@@ -163,7 +164,9 @@ class PreferenceGP(LaplaceGP):
         dim = num_columns(items, input_transform)
         super().__init__(
             covar_module=covar_module or default_covar_module(dim, batch_shape),
-            mean_module=mean_module or _default_mean(measured, batch_shape),
+            # A constant changes nothing in comparisons alone.
+            mean_module=mean_module
+            or (ConstantMean(batch_shape=batch_shape) if measured else ZeroMean()),
             likelihood=likelihood,
             input_transform=input_transform,
         )
@@ -171,8 +174,16 @@ class PreferenceGP(LaplaceGP):
         has_answers = bool(asked) or (data is not None and data.pairs.shape[-2] > 0)
         if link_scale is None and not (has_answers and measured and measured.num_items):
             link_scale = 1.0  # one kind of data has one unit
-        learns_noise = measured is not None and measured.variances is None
-        self.calibration = Calibration(batch_shape, link_scale, learns_noise)
+        self.fixed_scale: float | None = None
+        if link_scale is None:
+            self._learn_link_scale(batch_shape)
+        else:
+            self.fixed_scale = checked_positive("link_scale", link_scale)
+            fixed = torch.tensor(self.fixed_scale, dtype=torch.double)
+            self.register_buffer("_fixed_scale", fixed, persistent=False)
+        self.noise_model = None
+        if measured is not None and measured.variances is None:
+            self.noise_model = get_gaussian_likelihood_with_lognormal_prior(batch_shape)
         if inducing_points is not None and not isinstance(inducing_points, Tensor):
             check_count("inducing_points", inducing_points, 1)
             self._num_inducing, inducing_points = int(inducing_points), None
@@ -232,9 +243,13 @@ class PreferenceGP(LaplaceGP):
         comparisons = indices.gather(-1, ranks.argsort(dim=-1))
         return {"datapoints": ranked.values, "comparisons": comparisons}
 
-    def extra_repr(self) -> str:
-        """Which variance the covariance is built on."""
-        return f"variance={self.variance!r}"
+    def _learn_link_scale(self, batch_shape: Size) -> None:
+        self.register_parameter("raw_link_scale", Parameter(torch.zeros(*batch_shape, 1)))
+        prior = LogNormalPrior(0.0, 1.0)
+        self.register_prior("link_scale_prior", prior, _read_link_scale, _write_link_scale)
+        constraint = LogTransformedInterval(1e-3, 1e3, initial_value=1.0)
+        self.register_constraint("raw_link_scale", constraint)
+        self.link_scale = 1.0
 
     @property
     def items(self) -> Tensor:
@@ -325,7 +340,9 @@ class PreferenceGP(LaplaceGP):
     ) -> None:
         batch, parts = _batch_shape(data, values, choices), _item_parts(data, values, choices)
         self._check_inducing(batch, parts)
-        self.calibration.check(values)
+        if values is not None and (values.variances is None) != (self.noise_model is not None):
+            reason = "given: this model learns no noise" if values.variances is None else "None"
+            raise ComparisonDataError(f"`{values.names[2]}` must be {reason}.")
         if choices and not isinstance(self.variance, str):
             raise UnsupportedError('`variance` must be "laplace" where there are choices.')
         named = [(values.names[0], values)] if values is not None else []
@@ -345,21 +362,10 @@ class PreferenceGP(LaplaceGP):
             self._inducing = None
         self._forget()
 
-    def with_data(
-        self,
-        data: Comparisons | None,
-        values: Values | None = None,
-        choices: Sequence[BlockData] = (),
-    ) -> Self:
-        r"""A copy with other data, and the same hyperparameters and transforms.
-
-        Args:
-            data: All comparisons.
-            values: All measured values.
-            choices: All choices.
-        """
+    def with_comparisons(self, data: Comparisons) -> Self:
+        """A copy with other comparisons; values, choices and hyperparameters are the same."""
         new = copy.deepcopy(self)
-        new._set_data(data, values, tuple(choices))
+        new._set_data(data, self.values, self.choices)
         if not self.items.shape[-2]:
             new._learn_transform()  # from the first data, as a constructor does
         return new
@@ -375,26 +381,8 @@ class PreferenceGP(LaplaceGP):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         if self.data is None:
-            return self.with_data(Comparisons.from_pairs(pairs, answers), self.values, self.choices)
-        return self.with_data(self.data.append(pairs, answers), self.values, self.choices)
-
-    def condition_on_values(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
-        r"""A copy that has also seen more measured values, with the same hyperparameters.
-
-        Args:
-            X: ``batch_shape x k x d``-dim items.
-            Y: ``batch_shape x k x 1``-dim values.
-            Yvar: ``batch_shape x k x 1``-dim variances of their noise; ``None`` if and only
-                if the model learns the noise.
-
-        Raises:
-            ComparisonDataError: If the data cannot be used; names argument and row.
-        """
-        values = Values(X, Y, Yvar)
-        self.calibration.check(values)
-        stored = self.values
-        values = values if stored is None else stored.append(values)
-        return self.with_data(self.data, values, self.choices)
+            return self.with_comparisons(Comparisons.from_pairs(pairs, answers))
+        return self.with_comparisons(self.data.append(pairs, answers))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Self:
         r"""A copy that has also seen comparisons among new items.
@@ -416,8 +404,8 @@ class PreferenceGP(LaplaceGP):
         if kwargs.get("noise") is not None:
             raise UnsupportedError("`noise` does not apply to comparisons.")
         if self.data is None:
-            return self.with_data(Comparisons.from_comparisons(X, Y), self.values, self.choices)
-        return self.with_data(self.data.append_new(X, Y), self.values, self.choices)
+            return self.with_comparisons(Comparisons.from_comparisons(X, Y))
+        return self.with_comparisons(self.data.append_new(X, Y))
 
     def fantasize(
         self,
@@ -470,12 +458,22 @@ class PreferenceGP(LaplaceGP):
 
     @property
     def link_scale(self) -> Tensor:
-        """The scale ``s`` in ``P(i beats j) = mu(s (f(x_i) - f(x_j)))``; may be set."""
-        return self.calibration.link_scale
+        r"""The ``... x 1``-dim scale ``s`` of the link; no dimensions if it is fixed.
+
+        May be set where it is learnt.
+        """
+        if self.fixed_scale is not None:
+            return cast(Tensor, self._fixed_scale)
+        found: Tensor = self.raw_link_scale_constraint.transform(self.raw_link_scale)
+        return found
 
     @link_scale.setter
     def link_scale(self, value: float | Tensor) -> None:
-        self.calibration.set_link_scale(value)
+        if self.fixed_scale is not None:
+            raise ComparisonDataError("`link_scale` was fixed when the model was made.")
+        value = torch.as_tensor(value).to(self.raw_link_scale).expand_as(self.raw_link_scale)
+        raw = self.raw_link_scale_constraint.inverse_transform(value)
+        self.initialize(raw_link_scale=raw)
 
     @property
     def utility(self) -> Tensor | None:
@@ -491,7 +489,7 @@ class PreferenceGP(LaplaceGP):
         Raises:
             UnsupportedError: If the scales of a batch differ.
         """
-        if self.calibration.fixed_scale == 1.0:
+        if self.fixed_scale == 1.0:
             return self.likelihood
         scale = self.link_scale.detach().flatten()
         if bool((scale != scale[:1]).any()):
@@ -523,24 +521,27 @@ class PreferenceGP(LaplaceGP):
         return Observed(observations, scaling, shift, log_units)
 
     def scaling(self) -> Tensor | None:
-        """Factors of the items' utilities: ``1 / sigma`` if measured, else ``s``.
+        r"""Factors of the items' utilities: ``1 / sigma`` if measured, else ``s``.
 
-        ``None`` where all are one.
+        A comparison sees ``s`` times a difference, a measurement ``(f(x) - y) / sigma`` a standard
+        normal. As factors of the prior of the items both are differentiated like any other
+        hyperparameter. ``None`` where all are one.
         """
-        if self.values is None and self.calibration.fixed_scale == 1.0:
+        if self.values is None and self.fixed_scale == 1.0:
             return None
         parts = []
         for part in _item_parts(self.data, self.values, self.choices):
+            own = self.link_scale
             if self.values is not None and part is self.values.datapoints:
-                own = self.calibration.deviations(self.values).reciprocal()
-            else:
-                own = self.calibration.link_scale_like(part)
+                known = self.values.variances
+                variance = self.noise_model.noise if known is None else known.squeeze(-1)
+                own = variance.rsqrt()
             parts.append(own.expand(*self.batch_shape, part.shape[-2]))
         return torch.cat(parts, dim=-1)
 
     def constants(self) -> tuple[object, ...]:
         """See the base class."""
-        return (self.variance, self.calibration.fixed_scale)
+        return (self.variance,)
 
     def variance_weight(self) -> Tensor | None:
         """See the base class: ``count / kappa`` for comparisons, one for values."""
@@ -620,8 +621,8 @@ class PreferenceGP(LaplaceGP):
     def _with_noise(self, normal: MultivariateNormal, noise: bool | Tensor) -> MultivariateNormal:
         if noise is True and self.values is None:
             return normal
-        if noise is True and self.calibration.learns_noise:
-            return cast(MultivariateNormal, self.calibration.noise_model(normal))
+        if noise is True and self.noise_model is not None:
+            return cast(MultivariateNormal, self.noise_model(normal))
         return super()._with_noise(normal, noise)
 
     def pair_posterior(self, X: Tensor) -> GPyTorchPosterior:
@@ -648,9 +649,8 @@ class PreferenceGP(LaplaceGP):
             ``...``-dim probabilities that the first item wins.
         """
         mean, variance = self.difference_moments(X)
-        if self.calibration.fixed_scale != 1.0:
-            scale = self.calibration.link_scale_like(mean)
-            scale = scale.squeeze(-1) if scale.dim() else scale
+        if self.fixed_scale != 1.0:
+            scale = self.link_scale.squeeze(-1) if self.link_scale.dim() else self.link_scale
             mean, variance = scale * mean, scale.square() * variance
         return self.likelihood.expected_probability(mean, variance)
 
@@ -666,7 +666,7 @@ class PreferenceGP(LaplaceGP):
         variance = dueling_variance(self.covar_module, first, second)
         mean, variance = torch.broadcast_tensors(prior_mean, variance)
         if self.num_observations:
-            items, found = self.representer()
+            items, found = self.laplace_posterior()
             cross = self.cross_covariance(inputs, items)
             cross = cross[..., :1, :] - cross[..., 1:, :]
             mean, variance = found.predict_differences(mean, variance, cross)
@@ -726,6 +726,9 @@ def _check_alike(name: str, old: Tensor | None, new: Tensor | None) -> None:
             )
 
 
-def _default_mean(values: Values | None, batch_shape: Size) -> Mean:
-    """Zero for comparisons alone: then a constant changes nothing."""
-    return ZeroMean() if values is None else ConstantMean(batch_shape=batch_shape)
+def _read_link_scale(model: PreferenceGP) -> Tensor:
+    return model.link_scale
+
+
+def _write_link_scale(model: PreferenceGP, value: float | Tensor) -> None:
+    model.link_scale = value

@@ -211,8 +211,8 @@ class CostAwareKG(BudgetedStrategy):
         """The variance of the noise of a value, in the model's units."""
         if self.noise is not None:
             return self.noise
-        calibration = self.model().calibration
-        return float(calibration.noise.detach()) if calibration.learns_noise else 1.0
+        model = self.model().noise_model
+        return 1.0 if model is None else float(model.noise.detach())
 
     def _build(
         self, parameters: Mapping[str, Any], duels: Sequence[Answered], values: Sequence[Answered]

@@ -42,7 +42,7 @@ def make_mixed(
     if link_scale is None:
         model.link_scale = 1.7
     if not known:
-        model.calibration.noise_model.noise = 0.05
+        model.noise_model.noise = 0.05
     return model
 
 
@@ -52,7 +52,7 @@ def reference_data(model: PreferenceGP, link: str = "logit") -> reference.Data:
     assert data is not None
     assert values is not None
     num_items, k = data.num_items, values.num_items
-    variance = values.variances if values.variances is not None else model.calibration.noise
+    variance = values.variances if values.variances is not None else model.noise_model.noise
     return reference.Data(
         data.pairs.numpy(),
         data.wins.numpy(),

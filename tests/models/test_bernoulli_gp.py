@@ -142,7 +142,7 @@ def test_the_mode_of_repeated_inputs_is_found(
     pairs = rand(6, 4, seed=3).repeat(20, 1)
     labels = (rand(120, 1, seed=4) < 0.5).double()
     model = BernoulliGP(pairs, labels, covar_module=kernel(base), mean_module=ZeroMean())
-    mode = model.representer()[1].mode
+    mode = model.laplace_posterior()[1].mode
     assert bool(mode.converged)
     assert mode.num_steps < 20
 

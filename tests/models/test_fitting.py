@@ -70,7 +70,7 @@ def best_mode(values: Tensor) -> Tensor:
 
 
 def test_the_prior_is_a_mixture_of_log_normals_of_equal_height() -> None:
-    prior = ScalesPrior(MODES, *WIDTHS)
+    prior = ScalesPrior(MODES)
     for x in (
         [0.21, 0.21, 0.21, 1.5],
         [0.7, 0.7, 0.7, 4.0],
@@ -87,7 +87,7 @@ def test_the_prior_is_a_mixture_of_log_normals_of_equal_height() -> None:
 
 @pytest.mark.parametrize("batch_shape", [(), (3,), (2, 3)])
 def test_the_gradient_of_the_prior(batch_shape: tuple[int, ...]) -> None:
-    prior = ScalesPrior(MODES, *WIDTHS)
+    prior = ScalesPrior(MODES)
     x = 0.1 + 2 * rand(*batch_shape, 1, 4)
     assert prior.log_prob(x).shape == (*batch_shape, 1)
     assert torch.autograd.gradcheck(prior.log_prob, x.requires_grad_())

@@ -61,7 +61,7 @@ class TestExact:
         options = {"variance": variance, "mean_module": LinearMean(0.7)}
         exact = make_model(input_transform=make(), **options)
         found = make_model(input_transform=make(), inducing_points=exact.items, **options)
-        assert isinstance(found.representer()[1].system, InducingSystem)
+        assert isinstance(found.laplace_posterior()[1].system, InducingSystem)
         assert_same_posterior(found.posterior(POINTS), exact.posterior(POINTS), 1e-8, 1e-8)
         pairs = found.pair_posterior(PAIRS), exact.pair_posterior(PAIRS)
         torch.testing.assert_close(pairs[0].mean, pairs[1].mean, atol=1e-8, rtol=1e-8)

@@ -47,7 +47,7 @@ def test_posterior_and_evidence_against_brute_force(
             num_duels=num_duels, known=known, likelihood=likelihood, variance=variance
         )
         side = DualSystem if num_duels == 3 else PrimalSystem
-        assert isinstance(model.representer()[1].system, side)
+        assert isinstance(model.laplace_posterior()[1].system, side)
         X = rand(4, 2, seed=2)
         mean, covariance, evidence = oracle(model, X, link)
         posterior = model.posterior(X)
@@ -117,7 +117,7 @@ def single_task(model: PreferenceGP) -> SingleTaskGP:
             outcome_transform=None,
         )
     if values.variances is None:
-        regression.likelihood.noise = model.calibration.noise.detach()
+        regression.likelihood.noise = model.noise_model.noise.detach()
     return regression
 
 
@@ -263,4 +263,4 @@ def test_precise_values_beside_comparisons() -> None:
     close(posterior.mean.squeeze(-1), mean, 1e-7)
     close(posterior.covariance_matrix, covariance, 1e-7)
     assert model.log_evidence().item() == pytest.approx(evidence, abs=1e-7)
-    assert bool(model.representer()[1].mode.converged)
+    assert bool(model.laplace_posterior()[1].mode.converged)

@@ -19,7 +19,6 @@ from botorch_pref.acquisition import link_of
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.evidence import is_large_batch
 from tests.common import same
 from tests.models.common import (
     assert_same_posterior,
@@ -43,7 +42,7 @@ def make_batch(num_items: int = 5, size: int = 3, **options: Any) -> PreferenceG
     )
     spread = 1 + rand(size, 1, seed=9)
     model.link_scale = spread
-    model.calibration.noise_model.noise = 0.1 * spread
+    model.noise_model.noise = 0.1 * spread
     model.covar_module.base_kernel.lengthscale = 0.3 * spread.unsqueeze(-1).expand(size, 1, 2)
     return model
 
@@ -148,7 +147,7 @@ def _set_link_scale(model: PreferenceGP) -> None:
 
 
 def _set_noise(model: PreferenceGP) -> None:
-    model.calibration.noise_model.noise = 3.0
+    model.noise_model.noise = 3.0
 
 
 @pytest.mark.parametrize("change", [_set_link_scale, _set_noise])
@@ -203,14 +202,8 @@ def test_fantasies_are_duels_more() -> None:
 
 
 @pytest.mark.parametrize("variance", ["laplace", 0.7])
-@pytest.mark.parametrize("split", [False, True])
-def test_batched_is_looped(
-    variance: str | float, split: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if split:
-        monkeypatch.setattr("botorch_pref.models.evidence._CACHED_ENTRIES", 200)
+def test_batched_is_looped(variance: str | float) -> None:
     model = make_batch(variance=variance)
-    assert is_large_batch(model.covar_module, model.items) == split
     X = rand(3, 4, 2, seed=2)
     posterior, evidence = model.posterior(X), model.log_evidence()
     probability = model.win_probability(X[:, :2])
@@ -273,7 +266,7 @@ def test_a_fit_finds_the_scale_and_the_noise() -> None:
     model = toy(num_duels=150, num_values=12, scale=4.0)
     fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
     assert 2.5 < model.link_scale.item() < 6.0
-    assert 0.02 < model.calibration.noise.sqrt().item() < 0.12
+    assert 0.02 < model.noise_model.noise.sqrt().item() < 0.12
     X = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
     error = model.posterior(X).mean.squeeze(-1) - utility(X)
     assert error.abs().max() < 0.3  # of the utility itself, constant included

@@ -119,7 +119,7 @@ def test_gradients_flow_through_conditioning(
     new, rows = rand(3, 2, seed=3), torch.tensor([[0, 1], [2, 1]])
     Z = rand(4, 2, seed=4)
     conditioned = model.condition_on_observations(new, rows)
-    assert isinstance(conditioned.representer()[1].system, side)
+    assert isinstance(conditioned.laplace_posterior()[1].system, side)
 
     def outputs(X: Tensor) -> Tensor:
         posterior = model.condition_on_observations(X, rows).posterior(Z)
@@ -324,7 +324,7 @@ def test_the_mode_is_found_every_time(likelihood: BernoulliLikelihood, outputsca
             likelihood=likelihood,
             covar_module=make_kernel(2, outputscale=outputscale),
         )
-        mode = model.representer()[1].mode
+        mode = model.laplace_posterior()[1].mode
         assert bool(mode.converged)
         assert mode.num_steps <= 20
         # The mode is where f = K H^T score(H f): a residual without K^-1.

@@ -173,7 +173,7 @@ def test_learns_units_and_hyperparameters() -> None:
 def test_learns_the_noise() -> None:
     strategy = on_items(noise=None, budget=None, num_initial_values=4)
     play(strategy, 9)
-    assert 1e-4 <= strategy.value_noise == float(strategy.model().calibration.noise.detach())
+    assert 1e-4 <= strategy.value_noise == float(strategy.model().noise_model.noise.detach())
 
 
 @torch.no_grad()
