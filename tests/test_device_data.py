@@ -81,49 +81,24 @@ def no_values(device: torch.device) -> PreferenceGP:
     return PreferenceGP(X.to(device), COMPARISONS.to(device))
 
 
-@pytest.mark.parametrize(
-    ("make", "seen"), [(learnt_values, False), (known_values, True), (no_values, False)]
-)
-def test_values_are_appended(
-    device: torch.device, make: Callable[[torch.device], PreferenceGP], seen: bool
+@pytest.mark.parametrize("make", [learnt_values, known_values, no_values])
+def test_duels_are_appended(
+    device: torch.device, make: Callable[[torch.device], PreferenceGP]
 ) -> None:
-    """After a posterior and before the next one, as a loop has it; comparisons in between."""
-    new = X[4:8] if seen else X[4:8] + 0.02
-    rest = () if make is learnt_values else (VARIANCES,)
+    """After a posterior and before the next one, as a loop has it."""
 
     @torch.no_grad()
     def results(device: torch.device) -> list[Tensor]:
         model = make(device)
         found = [model.posterior(AT.to(device)).mean]
-        for rows in (slice(0, 1), slice(1, 3)):
-            values = (new[rows], measured(new[rows]), *(noise[rows] for noise in rest))
-            model = model.condition_on_values(*(tensor.to(device) for tensor in values))
+        for row in (0, 1):
+            pair = torch.stack([X[row], AT[0]]).unsqueeze(0).to(device)
+            model = model.condition_on_pairs(pair, pair.new_ones(1))
             posterior = model.posterior(AT.to(device))
             found += [posterior.mean, posterior.covariance_matrix, model.log_evidence()]
-            pair = torch.stack([X[rows.start], AT[0]]).unsqueeze(0).to(device)
-            model = model.condition_on_pairs(pair, pair.new_ones(1))
-            found += [model.posterior(AT.to(device)).mean]
         assert model.items.device == device
         assert all(tensor.device == device for tensor in found)
         return found
 
     for found, wanted in zip(results(device), results(CPU), strict=True):
         same(found, wanted)
-
-
-def test_values_are_appended_to_a_batch(device: torch.device) -> None:
-    @torch.no_grad()
-    def results(device: torch.device) -> list[Tensor]:
-        model = batch_of(device, learns_noise=False)
-        at, new = BATCH[:, :3].to(device), BATCH[:, 6:8] + 0.01
-        before = model.posterior(at).mean
-        variances = VARIANCES[:2].expand(3, -1, -1)
-        values = (tensor.to(device) for tensor in (new, measured(new), variances))
-        posterior = model.condition_on_values(*values).posterior(at)
-        return [before, posterior.mean, posterior.variance]
-
-    found, wanted = results(device), results(CPU)
-    assert not torch.allclose(wanted[0], wanted[1])
-    for one, other in zip(found, wanted, strict=True):
-        assert one.device == device
-        same(one, other)

@@ -454,7 +454,10 @@ class PreferenceGP(LaplaceGP):
             )
             uniform = torch.special.ndtr(sampler(GPyTorchPosterior(normal)))
             lost = (uniform[..., 0, 0] >= probability).long()
-        return self.condition_on_observations(X, torch.stack([lost, 1 - lost], -1).unsqueeze(-2))
+        rows = torch.stack([lost, 1 - lost], dim=-1).unsqueeze(-2)
+        if self.merged_data is None:
+            return self.with_comparisons(Comparisons.from_comparisons(X, rows))
+        return self.with_comparisons(self.merged_data.with_fresh(X, rows))
 
     @property
     def link_scale(self) -> Tensor:

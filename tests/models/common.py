@@ -173,3 +173,9 @@ class Limits:
 
 
 ONE_THREAD: dict[str, object] = {"limits": 1, "user_api": "blas"}
+
+
+def first_won(model: PreferenceGP) -> Tensor:
+    """Whether the first of its two items won the last duel of a model, as 1 or 0."""
+    winner, loser = model.data.pairs[..., -1, :].unbind(-1)
+    return (winner < loser).double()

@@ -116,7 +116,7 @@ def test_further_data_and_copies() -> None:
     assert more.num_observations == model.num_observations + 2
     assert_same_posterior(copy.deepcopy(model).posterior(POINTS), model.posterior(POINTS))
     assert model.float().choices[0].datapoints.dtype == torch.float32
-    assert not model.with_data(model.data).choices
+    assert model.with_comparisons(model.data).choices
 
 
 def test_choices_that_do_not_fit_are_refused() -> None:
