@@ -121,6 +121,7 @@ class LaplaceGP(Model, GP):
     """
 
     _data_names: tuple[str, ...] = ()  # attributes that hold data
+    _start: Tensor | None  # the weights of the last mode of the evidence
 
     def __init__(
         self,
@@ -274,7 +275,7 @@ class LaplaceGP(Model, GP):
         values, slopes, starts = [], [], []
         for element in self._elements():
             values.append(element.log_evidence())
-            starts.append(element._start)
+            starts.append(cast(Tensor, element._start))
             if torch.is_grad_enabled():
                 learnt = [p for p in element.parameters() if p.requires_grad]
                 slopes.append(torch.autograd.grad(values[-1], learnt, materialize_grads=True))
@@ -314,7 +315,7 @@ class LaplaceGP(Model, GP):
     def compute_custom_loss(self, mll: Module) -> Tensor:
         """The loss that BoTorch's fitting routines minimise, for any ``mll``."""
         value = self.log_evidence().sum()
-        for _, owner, prior, closure, _ in mll.named_priors():
+        for _, owner, prior, closure, _ in cast(Any, mll).named_priors():
             value = value + prior.log_prob(closure(owner)).sum()
         return -value
 
@@ -417,7 +418,7 @@ class LaplaceGP(Model, GP):
     def _forget(self) -> None:
         """Drop all that was derived from data."""
         self._cache = HyperparameterCache[tuple[Tensor, LaplacePosterior]]()
-        self._start: Tensor | None = None  # the weights of the last mode of the evidence
+        self._start = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Torch's, of what moves a module: data move, too."""

@@ -181,7 +181,7 @@ class PreferenceGP(LaplaceGP):
             self.fixed_scale = checked_positive("link_scale", link_scale)
             fixed = torch.tensor(self.fixed_scale, dtype=torch.double)
             self.register_buffer("_fixed_scale", fixed, persistent=False)
-        self.noise_model = None
+        self.noise_model: Any = None
         if measured is not None and measured.variances is None:
             self.noise_model = get_gaussian_likelihood_with_lognormal_prior(batch_shape)
         if inducing_points is not None and not isinstance(inducing_points, Tensor):
@@ -244,11 +244,11 @@ class PreferenceGP(LaplaceGP):
         return {"datapoints": ranked.values, "comparisons": comparisons}
 
     def _learn_link_scale(self, batch_shape: Size) -> None:
-        self.register_parameter("raw_link_scale", Parameter(torch.zeros(*batch_shape, 1)))
-        prior = LogNormalPrior(0.0, 1.0)
-        self.register_prior("link_scale_prior", prior, _read_link_scale, _write_link_scale)
+        own, prior = cast(Any, self), LogNormalPrior(0.0, 1.0)  # GPyTorch's methods have no types
+        own.register_parameter("raw_link_scale", Parameter(torch.zeros(*batch_shape, 1)))
+        own.register_prior("link_scale_prior", prior, _read_link_scale, _write_link_scale)
         constraint = LogTransformedInterval(1e-3, 1e3, initial_value=1.0)
-        self.register_constraint("raw_link_scale", constraint)
+        own.register_constraint("raw_link_scale", constraint)
         self.link_scale = 1.0
 
     @property
@@ -467,16 +467,16 @@ class PreferenceGP(LaplaceGP):
         """
         if self.fixed_scale is not None:
             return cast(Tensor, self._fixed_scale)
-        found: Tensor = self.raw_link_scale_constraint.transform(self.raw_link_scale)
-        return found
+        own = cast(Any, self)
+        return cast(Tensor, own.raw_link_scale_constraint.transform(own.raw_link_scale))
 
     @link_scale.setter
     def link_scale(self, value: float | Tensor) -> None:
         if self.fixed_scale is not None:
             raise ComparisonDataError("`link_scale` was fixed when the model was made.")
-        value = torch.as_tensor(value).to(self.raw_link_scale).expand_as(self.raw_link_scale)
-        raw = self.raw_link_scale_constraint.inverse_transform(value)
-        self.initialize(raw_link_scale=raw)
+        own = cast(Any, self)
+        value = torch.as_tensor(value).to(own.raw_link_scale).expand_as(own.raw_link_scale)
+        own.initialize(raw_link_scale=own.raw_link_scale_constraint.inverse_transform(value))
 
     @property
     def utility(self) -> Tensor | None:
