@@ -457,7 +457,7 @@ class PreferenceGP(LaplaceGP):
         rows = torch.stack([lost, 1 - lost], dim=-1).unsqueeze(-2)
         if self.merged_data is None:
             return self.with_comparisons(Comparisons.from_comparisons(X, rows))
-        return self.with_comparisons(self.merged_data.with_fresh(X, rows))
+        return self.with_comparisons(self.merged_data.append_new(X, rows))
 
     @property
     def link_scale(self) -> Tensor:
