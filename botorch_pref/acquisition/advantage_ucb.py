@@ -7,12 +7,8 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import (
-    ItemAcquisitionFunction,
-    checked_beta,
-    checked_item,
-    difference_moments,
-)
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.acquisition.utils import checked_beta, checked_item, difference_moments
 from botorch_pref.kernels.evaluation import safe_deviation
 
 

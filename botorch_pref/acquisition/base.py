@@ -1,87 +1,66 @@
-r"""Base classes of the rules, protocols of the models they need, moments of a difference, links."""
+r"""Base classes of the rules, which register them with BoTorch's input constructors."""
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
 
+import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import (
+    ACQF_INPUT_CONSTRUCTOR_REGISTRY,
+    allow_only_specific_variable_kwargs,
+)
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
-from torch.nn import Module
 
-from botorch_pref.data.checks import finite, is_positive, refuse
+from botorch_pref.acquisition.utils import ConfidenceSetModel, given_items
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.laplace import LaplacePosterior
-from botorch_pref.kernels.evaluation import safe_deviation
-from botorch_pref.likelihoods import BernoulliLikelihood, known_link
 
-TOLERANCE = 1e-9
-"""The gap to which bounds over a confidence set are solved by default."""
+# How many quasi-random items of a box are added to a model's, for a table that is not given.
+_TABLES = {"followers": 128, "reference": 64}
 
 
-@runtime_checkable
-class ConfidenceSetModel(Protocol):
-    r"""Bounds in place of a posterior; see :class:`~botorch_pref.models.LikelihoodRatioModel`.
+class _Rule(AcquisitionFunction):
+    """A rule without pending points; ``pending_hint`` names the alternative for its error.
 
-    A bound has ``.value``, and serves as the ``start`` of the next one.
+    Every subclass is registered with BoTorch's input constructors, with the arguments of its own
+    constructor: ``cls(**get_acqf_input_constructor(cls)(model=model, ...))`` is the rule for a
+    fitted ``model``, which is the first argument. Of the others those without a default may be
+    left out where :func:`_derived` knows one. As everywhere in that registry, ``training_data``,
+    ``objective``, ``posterior_transform`` and their like may be given and are ignored.
     """
 
-    @property
-    def items(self) -> Tensor:
-        """The ``n x d``-dim items as they were given."""
-
-    def mle(self, X: Tensor) -> Tensor:
-        """The most likely utilities of ``... x d``-dim items."""
-
-    def upper_bound(self, X: Tensor, *, tolerance: float, start: Any) -> Any:
-        """The largest utility of ``... x d``-dim items."""
-
-    def advantage_bound(self, X: Tensor, *, tolerance: float, start: Any) -> Any:
-        """The largest advantage of ``... x 2 x d``-dim pairs."""
-
-    def advantage_over_all(self, X: Tensor, opponents: Tensor, *, tolerance: float) -> Any:
-        """The largest least advantage of ``... x d``-dim items over ``J x d``-dim opponents."""
-
-    def rough_upper(self, X: Tensor, x_ref: Tensor | None) -> Tensor:
-        """About the largest utility, or advantage over an item, without a solve for each."""
-
-
-@runtime_checkable
-class IntervalModel(Protocol):
-    r"""Bounds on the scale of probabilities; see :class:`~botorch_pref.models.BordaGP`."""
-
-    @property
-    def items(self) -> Tensor:
-        """The ``n x d``-dim items as they were given."""
-
-    def interval(self, X: Tensor, beta: float | Tensor) -> tuple[Tensor, Tensor]:
-        """``mean -+ beta sd`` of ``... x d``-dim items."""
-
-
-@runtime_checkable
-class LaplaceUtility(Protocol):
-    r"""The parts of the posterior of a :class:`~botorch_pref.models.PreferenceGP`."""
-
-    @property
-    def num_observations(self) -> int:
-        """The number of rows that were observed."""
-
-    def laplace_posterior(self) -> tuple[Tensor, LaplacePosterior]:
-        """The transformed items and what predictions need."""
-
-    def transform_rows(self, X: Tensor) -> Tensor:
-        """``... x d``-dim items as the kernel sees them."""
-
-    def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
-        """``... x q x n`` prior covariance of transformed inputs and items."""
-
-
-class _NoPendingPoints(AcquisitionFunction):
-    """A rule without pending points; ``pending_hint`` names the alternative for its error."""
-
     pending_hint: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        parameters = {
+            name: parameter
+            for name, parameter in inspect.signature(cls).parameters.items()
+            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        }
+
+        def construct(model: Model, X_pending: Tensor | None = None, **given: Any) -> Any:
+            if X_pending is not None:
+                raise UnsupportedError(f"{cls.__name__} {cls.pending_hint}")
+            first, *others = parameters
+            bounds = given.pop("bounds", None)
+            for name in others:
+                if name not in given and parameters[name].default is inspect.Parameter.empty:
+                    given[name] = _derived(name, model, bounds)
+            return {first: model, **given}
+
+        construct.__name__ = cls.__name__
+        known = dict.fromkeys(["model", "X_pending", "bounds", *list(parameters)[1:]])
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        signature = inspect.Signature([inspect.Parameter(name, keyword) for name in known])
+        construct.__signature__ = signature  # type: ignore[attr-defined]
+        ACQF_INPUT_CONSTRUCTOR_REGISTRY[cls] = allow_only_specific_variable_kwargs(construct)
 
     @property  # type: ignore[override]
     def X_pending(self) -> Tensor | None:
@@ -102,7 +81,7 @@ class _NoPendingPoints(AcquisitionFunction):
             raise UnsupportedError(f"{type(self).__name__} {self.pending_hint}")
 
 
-class PairAcquisitionFunction(_NoPendingPoints):
+class PairAcquisitionFunction(_Rule):
     r"""A rule whose value belongs to a pair, ``b x 2 x d``, maximised with ``q=2``.
 
     The two items of a pair are one query, so BoTorch's pending *points* do not apply;
@@ -133,8 +112,23 @@ class PairAcquisitionFunction(_NoPendingPoints):
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         r"""Take ``k x 2 x d``-dim pairs that are asked but not answered into account."""
 
+    def _conditioned(self, pairs: Tensor | None, answers: Callable[[Tensor], Tensor]) -> Model:
+        """The model after answers to ``k x 2 x d``-dim pairs, less those of an item and itself."""
+        if pairs is None:
+            return self.model
+        if not hasattr(self.model, "condition_on_pairs"):
+            raise UnsupportedError(
+                f"{type(self.model).__name__} has no condition_on_pairs, so {type(self).__name__} "
+                "cannot take pending pairs into account; use PreferenceGP, or choose one pair at a "
+                "time."
+            )
+        distinct = pairs[(pairs[:, 0] != pairs[:, 1]).any(dim=-1)]
+        if not len(distinct):
+            return self.model
+        return cast(Any, self.model).condition_on_pairs(distinct, answers(distinct))
 
-class ItemAcquisitionFunction(_NoPendingPoints):
+
+class ItemAcquisitionFunction(_Rule):
     r"""A rule whose value belongs to a single item, ``b x 1 x d``, maximised with ``q=1``.
 
     A pending query may be a duel, of which an item is one half, so pending points do not apply
@@ -147,149 +141,36 @@ class ItemAcquisitionFunction(_NoPendingPoints):
     )
 
 
-def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Posterior mean and variance of ``f(x) - f(x')``, pair by pair.
+def _derived(argument: str, model: Model, bounds: Any) -> Any:
+    """An argument without a default that is not given to an input constructor.
 
-    Args:
-        model: A :class:`~botorch_pref.models.PreferenceGP`, which keeps the digits of
-            near-identical items, or any model with one output and a joint ``posterior``.
-        X: ``... x 2 x d``-dim pairs.
-
-    Returns:
-        The ``...``-dim mean and variance, in the units of the utility and squared. Both
-        are zero, with zero gradients, where the two items are one.
+    ``followers`` and ``reference`` are the model's items, and a Sobol sample of the box if there
+    are ``bounds``; ``x_ref`` is the best item by the posterior mean, or the most likely utility.
     """
-    if hasattr(model, "difference_moments"):
-        mean, variance = cast(Any, model).difference_moments(X)
-    else:
-        joint = cast(GPyTorchPosterior, model.posterior(X))
-        first, second = joint.mean.squeeze(-1).unbind(dim=-1)
-        covariance = joint.covariance_matrix
-        mean = first - second
-        variance = covariance[..., 0, 0] + covariance[..., 1, 1] - 2 * covariance[..., 0, 1]
-    # By rounding and jitter, an item minus itself has a variance.
-    same = (X[..., 0, :] == X[..., 1, :]).all(dim=-1)
-    # GPyTorch's distance of an item from itself is a constant: this zero has a gradient.
-    zero = 0.0 * (X[..., 0, :] - X[..., 1, :]).sum(dim=-1)
-    mean, variance = mean.masked_fill(same, 0.0), variance.clamp_min(0.0).masked_fill(same, 0.0)
-    return mean + zero, variance + zero
-
-
-def marginal_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Posterior mean and variance of the latent, item by item.
-
-    Args:
-        model: A model with one output and a Gaussian posterior.
-        X: ``... x q x d``-dim items.
-
-    Returns:
-        The ``... x q``-dim mean and variance, which may be 0: GPyTorch's ``variance`` is at
-        least a constant in the units of the model.
-    """
-    normal = cast(GPyTorchPosterior, model.posterior(X)).distribution
-    variance = normal.lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
-    return normal.mean, variance.clamp_min(0.0)
-
-
-def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:
-    r"""``mean(x) + beta sd(x)`` of single items.
-
-    Args:
-        model: A model with one output and a Gaussian posterior.
-        X: ``b x 1 x d``-dim items.
-        beta: The multiple of the standard deviation.
-
-    Returns:
-        ``b``-dim bounds, in units of the model; of gradient zero in a deviation of zero.
-    """
-    if isinstance(model, IntervalModel):  # at a tenth of the cost of a posterior
-        return model.interval(X.squeeze(-2), beta)[1]
-    mean, variance = marginal_moments(model, X)
-    return (mean + beta * safe_deviation(variance)).squeeze(-1)
-
-
-def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikelihood:
-    r"""The link that a model was fitted with.
-
-    Args:
-        model: A model whose ``likelihood`` is one of this package or one of BoTorch's two
-            pairwise ones.
-        likelihood: Used instead of the model's.
-
-    Returns:
-        The link as a likelihood of this package.
-
-    Raises:
-        UnsupportedError: If the likelihood is none of these.
-    """
-    if likelihood is None and isinstance(own := getattr(model, "link", None), BernoulliLikelihood):
-        return own
-    found = getattr(model, "likelihood", None) if likelihood is None else likelihood
-    if (link := known_link(found)) is not None:
-        return link
-    raise UnsupportedError(
-        f"{type(found).__name__} of {type(model).__name__} has no known link: give "
-        "`likelihood`, for instance LogitLikelihood()."
-    )
-
-
-def as_confidence_set(argument: str, model: object) -> ConfidenceSetModel:
-    r"""A model as one with bounds in place of a posterior.
-
-    Raises:
-        UnsupportedError: If it is another model; names the argument.
-    """
-    if isinstance(model, ConfidenceSetModel):
-        return model
-    raise UnsupportedError(f"`{argument}` must be a LikelihoodRatioModel, not {type(model)}.")
-
-
-def given_items(model: Model) -> Tensor:
-    r"""The items of a model as they were given; BoTorch's exact models hold transformed ones."""
-    known = cast(Any, model)
-    if isinstance(own := getattr(model, "items", None), Tensor):
-        return own
-    swapped = getattr(model, "_has_transformed_inputs", False)
-    items: Tensor = known._original_train_inputs if swapped else known.train_inputs[0]
-    return items
-
-
-def check_columns(model: Model, argument: str, items: Tensor) -> None:
-    r"""Check ``... x d``-dim items against those of a model that has any.
-
-    Raises:
-        ComparisonDataError: If they have another number of columns, or are not finite; names the
-            argument and the row.
-    """
-    has_items = getattr(model, "train_inputs", None) or isinstance(model, ConfidenceSetModel)
-    known = given_items(model) if has_items else items[..., :0, :]
-    if known.shape[-2] and known.shape[-1] != items.shape[-1]:
-        raise ComparisonDataError(
-            f"`{argument}` must have {known.shape[-1]} columns, as the model's items, not "
-            f"{items.shape[-1]}."
-        )
-    refuse(finite(argument, items))
-
-
-def checked_item(model: Model, argument: str, item: Tensor) -> Tensor:
-    r"""A copy of a ``d``-dim item, checked against those of a model.
-
-    Raises:
-        ComparisonDataError: If it is not one such item, or not finite; names the argument.
-    """
-    if item.dim() != 1:
-        raise ComparisonDataError(f"`{argument}` must be d-dim, got {tuple(item.shape)}.")
-    check_columns(model, argument, item.unsqueeze(0))
-    return item.detach().clone()
-
-
-def checked_beta(beta: float, argument: str = "beta") -> float:
-    r"""The multiple of a standard deviation.
-
-    Raises:
-        ComparisonDataError: If it is neither zero nor a positive, finite number; names the
-            argument.
-    """
-    if beta == 0 or is_positive(beta):
-        return float(beta)
-    raise ComparisonDataError(f"`{argument}` must be 0 or a positive finite number, not {beta!r}.")
+    if argument == "beta":
+        return 1.0
+    if argument not in ("x_ref", *_TABLES):
+        raise ComparisonDataError(f"Give `{argument}`.")
+    items = given_items(model).detach()
+    if items.dim() != 2:
+        raise UnsupportedError("The items of a batched model are no one table; name the items.")
+    if argument in _TABLES and bounds is not None:
+        box = torch.as_tensor(bounds, dtype=items.dtype, device=items.device).mT
+        columns = items.shape[-1] if len(items) else box.shape[-1]
+        if box.shape != (2, columns) or not bool((box[0] < box[1]).all()):
+            raise ComparisonDataError(
+                "`bounds` must be d pairs (lower, upper) with lower < upper, got "
+                f"{torch.as_tensor(bounds).tolist()}."
+            )
+        sample = draw_sobol_samples(box, n=_TABLES[argument], q=1, seed=0).squeeze(-2)
+        return torch.cat([items, sample]) if len(items) else sample
+    if not len(items):
+        hint = f"`{argument}` or `bounds`" if argument in _TABLES else f"`{argument}`"
+        raise ComparisonDataError(f"Give {hint}: the model has no items.")
+    if argument in _TABLES:
+        return items
+    with torch.no_grad():
+        if isinstance(model, ConfidenceSetModel):
+            return items[model.mle(items).argmax()]
+        posterior = cast(GPyTorchPosterior, model.posterior(items))
+        return items[posterior.mean.squeeze(-1).argmax()]

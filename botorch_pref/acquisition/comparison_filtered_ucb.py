@@ -9,12 +9,8 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import (
-    IntervalModel,
-    ItemAcquisitionFunction,
-    checked_beta,
-    upper_bound,
-)
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.acquisition.utils import IntervalModel, checked_beta, upper_bound
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 
@@ -39,18 +35,13 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         >>> found = space.maximize(rule, starts=starts, feasible=rule.feasibility)
     """
 
-    beta: Tensor
-    borda_beta: Tensor
-    borda_slack: Tensor
-    lower_bound: Tensor
-
     def __init__(
         self,
         value_model: Model,
         borda_model: Model,
-        beta: float,
+        beta: float = 2.0,
         *,
-        borda_slack: float,
+        borda_slack: float = 0.0,
         borda_beta: float | None = None,
         lower_bound: float | None = None,
     ) -> None:
@@ -82,16 +73,14 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         if not isinstance(borda_model, IntervalModel) or borda_model.batch_shape:
             raise UnsupportedError("`borda_model` must be a BordaGP, and not a batch of them.")
         self.borda_model = borda_model
-        slack = 0.0 if borda_slack == 0 else checked_positive("borda_slack", borda_slack)
-        betas = {"beta": beta, "borda_beta": beta if borda_beta is None else borda_beta}
-        for name, value in betas.items():
-            self.register_buffer(name, torch.tensor(checked_beta(value, name), dtype=torch.double))
-        self.register_buffer("borda_slack", torch.tensor(slack, dtype=torch.double))
+        self.borda_slack = 0.0 if borda_slack == 0 else checked_positive("borda_slack", borda_slack)
+        self.beta = checked_beta(beta)
+        self.borda_beta = checked_beta(beta if borda_beta is None else borda_beta, "borda_beta")
         if lower_bound is None:
-            lower_bound = float(largest_lower_bound(borda_model, float(self.borda_beta)))
+            lower_bound = float(largest_lower_bound(borda_model, self.borda_beta))
         elif math.isnan(lower_bound):
             raise ComparisonDataError("`lower_bound` must be a number, not nan.")
-        self.register_buffer("lower_bound", torch.tensor(lower_bound, dtype=torch.double))
+        self.lower_bound = float(lower_bound)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import torch
 from botorch.models.model import Model
-from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import TOLERANCE, ItemAcquisitionFunction
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.expert_belief import ExpertBelief
 from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
+from botorch_pref.acquisition.utils import TOLERANCE
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 
@@ -38,15 +38,12 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         >>> item, _ = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=256)
     """
 
-    beta: Tensor
-    weight: Tensor
-
     def __init__(
         self,
         objective_model: Model,
-        label_model: Model | None,
-        beta: float,
-        weight: float,
+        label_model: Model | None = None,
+        beta: float = 1.0,
+        weight: float | None = None,
         *,
         label_beta: float = 1.0,
         x_ref: Tensor | None = None,
@@ -63,7 +60,7 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
             beta: Multiplies the standard deviation, as in the paper; BoTorch's
                 ``UpperConfidenceBound`` takes its square.
             weight: Standardised units of the objective that a logit is worth, the paper's
-                ``lambda``; at least 0.
+                ``lambda``; at least 0. By default 1, and 0 without a label model.
             label_beta: Multiplies the standard deviation of the latent of a ``BernoulliGP``.
             x_ref: ``d``-dim item that the latent is compared with, where pairs were compared.
             tolerance: The gap to which ``upper`` is solved, in logits. 1e-6 is enough for a
@@ -79,11 +76,12 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         StandardUnits(objective_model)  # raises
         if isinstance(beta, bool) or not isinstance(beta, int | float) or not math.isfinite(beta):
             raise ComparisonDataError(f"`beta` must be a finite number, not {beta!r}.")
-        weight = 0.0 if weight == 0 else checked_positive("weight", weight)
+        if weight is None:
+            weight = 0.0 if label_model is None else 1.0
+        self.weight = 0.0 if weight == 0 else checked_positive("weight", weight)
         if label_model is None and weight:
             raise ComparisonDataError("Give `label_model`, or a `weight` of 0.")
-        self.register_buffer("beta", torch.tensor(float(beta), dtype=torch.double))
-        self.register_buffer("weight", torch.tensor(weight, dtype=torch.double))
+        self.beta = float(beta)
         self.belief: ExpertBelief | None = None
         if label_model is not None:
             options = {"label_beta": label_beta, "tolerance": tolerance}
@@ -99,10 +97,9 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         Returns:
             ``b``-dim values, in standardised units of the objective.
         """
-        value: Tensor = self._optimistic(X)
-        if not bool(self.weight):
-            return value
-        return value + self.weight * self.feasibility(X.squeeze(-2))
+        mean, deviation = standardised_posterior(self.model, X)
+        value = (mean + self.beta * deviation).squeeze(-1)
+        return value + self.weight * self.feasibility(X.squeeze(-2)) if self.weight else value
 
     def feasibility(self, X: Tensor) -> Tensor:
         r"""``upper(x)``, at least 0 where the expert may accept.
@@ -122,8 +119,3 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         if self.belief is None:
             raise ComparisonDataError("There is no `label_model`.")
         return self.belief.upper(X)
-
-    @average_over_ensemble_models  # type: ignore[arg-type]
-    def _optimistic(self, X: Tensor) -> Tensor:
-        mean, deviation = standardised_posterior(self.model, X)
-        return (mean + self.beta * deviation).squeeze(-1)

@@ -10,7 +10,7 @@ from botorch.models.model import Model
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_pref.acquisition.base import (
+from botorch_pref.acquisition.utils import (
     TOLERANCE,
     ConfidenceSetModel,
     checked_beta,

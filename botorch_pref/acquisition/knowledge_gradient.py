@@ -1,41 +1,46 @@
-r"""The base of both knowledge gradients: joint moments of the items asked and of the candidates."""
+r"""Knowledge gradients: what a measured value or a duel lets the largest posterior mean grow."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, Self, cast, runtime_checkable
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.probability.utils import phi
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
+from torch.nn import Module
 
+from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisitionFunction
+from botorch_pref.acquisition.utils import difference_moments, link_of
 from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.inference.laplace import LaplacePosterior
+from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.systems import ExactSystem
+from botorch_pref.likelihoods import BernoulliLikelihood
 
 REPEATS = (1, 2, 4, 8, 16)
-NO_VARIANCE = 1e-16  # of an item or a difference: below it, an answer has no effect
+
+_NO_VARIANCE = 1e-16  # of an item or a difference: below it, an answer has no effect
 _CHUNK = 256  # rows of a joint posterior beside the reference
+_REACH, _STEP = 8.0, 0.25  # of the grid, in standard deviations of the difference
+_SHARPEST = 12.0  # a link's scale in standard deviations, which the grid resolves
 
 Project = Callable[[Tensor], Tensor]
 
 
 class Moments(NamedTuple):
-    r"""The joint posterior of ``q`` items that are asked, and of ``M + q`` candidates for the best.
+    """The joint posterior of ``q`` items that are asked, and of ``M + q`` candidates."""
 
-    Attributes:
-        mean: ``b x (M + q)``-dim means of the latter, the reference first.
-        asked_mean: ``b x q``-dim means of the former.
-        asked: ``b x q x q``-dim covariance of the former.
-        cross: ``b x (M + q) x q``-dim covariance of both.
-    """
-
-    mean: Tensor
-    asked_mean: Tensor
-    asked: Tensor
-    cross: Tensor
+    mean: Tensor  # of the candidates, the reference first, ``b x (M + q)``
+    asked_mean: Tensor  # of the items asked, ``b x q``
+    asked: Tensor  # covariance of the items asked, ``b x q x q``
+    cross: Tensor  # covariance of candidates and items asked, ``b x (M + q) x q``
 
 
 class KnowledgeGradient(AcquisitionFunction):
@@ -63,10 +68,10 @@ class KnowledgeGradient(AcquisitionFunction):
         Args:
             model: A model of the utility with a Gaussian joint ``posterior`` and one output.
             reference: ``M x d``-dim items among which the best is sought, such as maximisers
-                of draws from the posterior; as ``project`` returns items.
+                of draws from the posterior.
             project: Maps ``... x d``-dim items as they are asked to the same items as their
-                utility counts; see :class:`~botorch_pref.kernels.ComparisonBiasKernel`. By
-                default these are the same.
+                utility counts, and these to themselves; see
+                :class:`~botorch_pref.kernels.ComparisonBiasKernel`. By default they are the same.
             repeats: The numbers of answers that are tried.
 
         Raises:
@@ -87,31 +92,22 @@ class KnowledgeGradient(AcquisitionFunction):
         self.conditioned = model  # on what is pending
         self.project = project
         self.repeats = tuple(repeats)
+        reference = reference if project is None else project(reference)
         self.register_buffer("reference", reference.detach().clone())
 
     @abstractmethod
     def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
         """The ``b``-dim gain of so many answers, one for each of ``repeats``."""
 
-    def per_answer(self, X: Tensor) -> Tensor:
-        r"""The gain per answer.
-
-        Args:
-            X: ``... x q x d``-dim items that are asked together.
-
-        Returns:
-            ``...``-dim gains, in units of the utility.
-        """
+    def _per_answer(self, X: Tensor) -> Tensor:
+        """The ``...``-dim gain per answer of ``... x q x d``-dim items."""
+        repeats = torch.tensor(self.repeats).to(X)
+        values = [X.new_zeros(0)]
         flat = X.reshape(-1, *X.shape[-2:])
-        parts = flat.split(max(1, _CHUNK // (2 * X.shape[-2])))
-        return torch.cat([self._part(part) for part in parts]).view(X.shape[:-2])
-
-    def _part(self, X: Tensor) -> Tensor:
-        if not len(X):
-            return X.new_zeros(0)
-        gains = self._gains(X, self._moments(X))
-        each = [gain / number for gain, number in zip(gains, self.repeats, strict=True)]
-        return torch.stack(each).amax(0)
+        for part in flat.split(max(1, _CHUNK // (2 * X.shape[-2]))) if len(flat) else ():
+            gains = torch.stack(self._gains(part, self._moments(part)), dim=-1)
+            values.append((gains / repeats).amax(-1))
+        return torch.cat(values).view(X.shape[:-2])
 
     def _moments(self, X: Tensor) -> Moments:
         """Moments of a batch from one joint posterior of all its items and the reference."""
@@ -132,6 +128,356 @@ class KnowledgeGradient(AcquisitionFunction):
             _diagonal_blocks(covariance, b, q),
             torch.cat([reference, _diagonal_blocks(own_covariance, b, q)], dim=-2),
         )
+
+
+class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
+    r"""Expected growth of the largest posterior mean by a value of ``x``.
+
+    With ``n`` values of noise ``s^2``, posterior means move along one direction,
+
+        ``mean_j + cov(f_j, f(x)) / sqrt(var f(x) + s^2 / n) Z``,
+
+    so the gain over the reference and ``x`` itself is exact (Frazier, Powell and Dayanik 2009;
+    with ``x`` free: Scott, Frazier and Powell 2011). The same unit as
+    :class:`~botorch_pref.acquisition.DuelingKnowledgeGradient`, with which it is compared at equal
+    cost.
+
+    Example:
+        >>> rule = DiscreteKnowledgeGradient(model, reference, noise=1e-4)
+        >>> item, gain = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=128)
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        reference: Tensor,
+        *,
+        noise: float = 0.0,
+        project: Project | None = None,
+        repeats: Sequence[int] = REPEATS,
+    ) -> None:
+        r"""Set the candidates for the best item, and the noise.
+
+        Args:
+            model: As of :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`,
+                like all others.
+            reference: ``M x d``-dim items.
+            noise: ``s^2``, the variance of the noise of one value, in squared units of the
+                utility; at least 0.
+            project: From items as asked to items as their utility counts.
+            repeats: The numbers of answers that are tried.
+
+        Raises:
+            ComparisonDataError: If an argument is out of range.
+            UnsupportedError: If the model is batched, or has several outputs.
+        """
+        super().__init__(model, reference, project=project, repeats=repeats)
+        if not 0 <= noise < float("inf"):
+            raise ComparisonDataError(f"`noise` must be at least 0 and finite, not {noise!r}.")
+        self.noise = float(noise)
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The gain per value.
+
+        Args:
+            X: ``b x 1 x d``-dim items.
+
+        Returns:
+            ``b``-dim gains, in units of the utility.
+        """
+        return self._per_answer(X)
+
+    def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
+        variance, cross = moments.asked[..., 0], moments.cross[..., 0]
+        gains = []
+        for number in self.repeats:
+            observed = (variance + self.noise / number).clamp_min(_NO_VARIANCE)
+            gains.append(expected_gain(moments.mean, cross / observed.sqrt()))
+        return gains
+
+
+def expected_gain(intercepts: Tensor, slopes: Tensor) -> Tensor:
+    r"""``E[max_j (a_j + b_j Z)] - max_j a_j`` for a standard normal ``Z``, exactly.
+
+    The upper envelope of Frazier, Powell and Dayanik, *The Knowledge-Gradient Policy for
+    Correlated Normal Beliefs* (2009), without their sequential search: line ``j`` is the largest
+    between the last crossing with a flatter line and the first one with a steeper line. The
+    gradient is exact: by the envelope theorem the ends of that interval need none.
+
+    Args:
+        intercepts: ``... x M``-dim ``a``.
+        slopes: ``... x M``-dim ``b``.
+
+    Returns:
+        ``...``-dim gains, not negative.
+    """
+    a, b = relative_to_best(intercepts, slopes)
+    with torch.no_grad():
+        lower, upper = _intervals(a, b)
+        # In an interval beyond 0 the probabilities of the other tail keep their digits.
+        flip = lower > 0
+        near, far = torch.where(flip, -upper, lower), torch.where(flip, -lower, upper)
+        probability = (_normal_cdf(far) - _normal_cdf(near)).clamp_min(0.0)
+        density = torch.where(upper > lower, phi(lower) - phi(upper), 0.0)
+    return (probability * a + density * b).sum(-1).clamp_min(0.0)
+
+
+def _intervals(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The interval in which each line is above all others; ``(0, 0)`` if there is none."""
+    fall = a.unsqueeze(-2) - a.unsqueeze(-1)  # a_k - a_j at [j, k]
+    rise = b.unsqueeze(-1) - b.unsqueeze(-2)  # b_j - b_k
+    crossing = fall / torch.where(rise == 0, 1.0, rise)
+    lower = torch.where(rise > 0, crossing, -torch.inf).amax(-1)
+    upper = torch.where(rise < 0, crossing, torch.inf).amin(-1)
+    # Of parallel lines the highest one counts, of equal ones the first.
+    index = torch.arange(a.shape[-1], device=a.device)
+    earlier = index < index.unsqueeze(-1)  # k before j
+    below = (rise == 0) & ((fall > 0) | ((fall == 0) & earlier))
+    empty = below.any(-1) | (upper <= lower)
+    return lower.masked_fill(empty, 0.0), upper.masked_fill(empty, 0.0)
+
+
+def _normal_cdf(value: Tensor) -> Tensor:
+    """More exact in the lower tail than ``torch.special.ndtr``."""
+    return 0.5 * torch.special.erfc(-value / 2**0.5)
+
+
+class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
+    r"""Expected growth of the largest posterior mean by the answer of a duel.
+
+    An answer depends on the difference ``d = f(x) - f(x')`` alone, so the posterior means after
+    ``k`` wins in ``n`` duels are
+
+        ``mean_j + cov(f_j, d) / sd(d) E[z | k]``,  ``d = mean(d) + sd(d) z``,
+
+    with ``P(k)`` and ``E[z | k]`` from one-dimensional averages over ``z``. The gain over the
+    reference and both items, per duel at the best ``n``.
+
+    For a :class:`~botorch_pref.models.PreferenceGP` with ``variance="laplace"`` the law of ``z``
+    is that of ``DifferenceLaw``, for other models the normal one. It matters: where the link
+    is steep, a normal law keeps a tail that ten equal answers have ruled out, and a gain of asking
+    the same duel again.
+
+    Swapping both items changes nothing, and an item against itself has no value. The value is
+    continuous with kinks, and 0 where no answer would change which item is best.
+
+    Example:
+        >>> rule = DuelingKnowledgeGradient(model, reference)
+        >>> pair, gain = optimize_acqf(rule, bounds, q=2, num_restarts=4, raw_samples=128)
+    """
+
+    nodes: Tensor
+
+    def __init__(
+        self,
+        model: Model,
+        reference: Tensor,
+        *,
+        likelihood: Module | None = None,
+        project: Project | None = None,
+        repeats: Sequence[int] = REPEATS,
+    ) -> None:
+        r"""Set the candidates for the best item, and the link.
+
+        Args:
+            model: As of :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`,
+                like all others.
+            reference: ``M x d``-dim items.
+            likelihood: The link; by default the model's.
+            project: From items as asked to items as their utility counts.
+            repeats: The numbers of answers that are tried.
+
+        Raises:
+            ComparisonDataError: If an argument is out of range.
+            UnsupportedError: If the model is batched, has several outputs, or its link is
+                unknown and ``likelihood`` not given.
+        """
+        super().__init__(model, reference, project=project, repeats=repeats)
+        self.likelihood = link_of(model, likelihood)
+        count = round(_REACH / _STEP)
+        nodes = _STEP * torch.arange(-count, count + 1, dtype=torch.double)
+        self.register_buffer("nodes", nodes)
+        self.law = _law(model)
+
+    def set_pending_pairs(self, pairs: Tensor | None) -> None:
+        r"""Condition the model on pairs that are open, with the answers that it expects.
+
+        Args:
+            pairs: ``k x 2 x d``-dim pairs, or ``None`` for none.
+
+        Raises:
+            UnsupportedError: If the model has no ``condition_on_pairs``.
+        """
+
+        def expected(pairs: Tensor) -> Tensor:
+            mean, _ = difference_moments(self.model, pairs)
+            return 0.5 * (1.0 + mean.detach().sign())
+
+        self.conditioned = self._conditioned(pairs, expected)
+        self.law = _law(self.conditioned)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moving a module moves the model, so the law is computed again."""
+        super()._apply(fn, recurse)
+        self.law = _law(self.conditioned)
+        return self
+
+    @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        r"""The gain per duel.
+
+        Args:
+            X: ``b x 2 x d``-dim pairs.
+
+        Returns:
+            ``b``-dim gains, in units of the utility.
+        """
+        return self._per_answer(X)
+
+    def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
+        own = moments.asked
+        variance = own[..., 0, 0] + own[..., 1, 1] - 2 * own[..., 0, 1]
+        deviation = variance.clamp_min(_NO_VARIANCE).sqrt()
+        slopes = (moments.cross[..., 0] - moments.cross[..., 1]) / deviation.unsqueeze(-1)
+        mean = moments.asked_mean[..., 0] - moments.asked_mean[..., 1]
+        won, lost = self._log_probabilities(mean.unsqueeze(-1), deviation.unsqueeze(-1))
+        weights = self._weights(X, deviation).unsqueeze(-1)  # shape: b x Q x 1
+        gains = []
+        for number in self.repeats:
+            likely = weights * _likelihoods(won, lost, number)  # shape: b x Q x (n + 1)
+            tilt = (self.nodes.to(mean).unsqueeze(-1) * likely).sum(-2)
+            gains.append(_gain(moments.mean, slopes, likely.sum(-2), tilt))
+        return gains
+
+    def _weights(self, X: Tensor, deviation: Tensor) -> Tensor:
+        """``b x Q``-dim probabilities of the nodes."""
+        z = self.nodes.to(deviation)
+        log = -0.5 * z.square().expand(len(X), -1)
+        if self.law is not None:
+            log = log + self.law.log_ratio(X, deviation, z)
+        return log.softmax(-1)
+
+    def _log_probabilities(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+        """``b x Q x 1``-dim log probabilities that either item wins, at the nodes."""
+        # Of a link that is a step on the grid, the gain is that of the steepest smooth one.
+        steepness = self.likelihood.scale * deviation
+        factor = (_SHARPEST / steepness.clamp_min(_SHARPEST)).detach()
+        difference = (factor * (mean + deviation * self.nodes.to(mean))).unsqueeze(-1)
+        return self.likelihood.log_cdf(difference), self.likelihood.log_cdf(-difference)
+
+
+def _likelihoods(won: Tensor, lost: Tensor, number: int) -> Tensor:
+    """``b x Q x (n + 1)``-dim probabilities of ``k`` wins in ``n`` duels at the nodes."""
+    wins = torch.arange(number + 1, dtype=won.dtype, device=won.device)
+    ways = torch.lgamma(wins.new_tensor(number + 1.0)) - torch.lgamma(wins + 1)
+    ways = ways - torch.lgamma(number - wins + 1)
+    return (ways + wins * won + (number - wins) * lost).exp()
+
+
+def _gain(mean: Tensor, slopes: Tensor, probability: Tensor, tilt: Tensor) -> Tensor:
+    """``sum_k P(k) max_j (mean_j + slope_j E[z | k]) - max_j (mean_j + slope_j E[z])``."""
+    now = mean + slopes * tilt.sum(-1, keepdim=True)
+    a, c = relative_to_best(now, slopes)
+    tilt = tilt - probability * tilt.sum(-1, keepdim=True)
+    reached = probability.unsqueeze(-2) * a.unsqueeze(-1)  # shape: b x (M + 2) x (n + 1)
+    return (reached + tilt.unsqueeze(-2) * c.unsqueeze(-1)).amax(-2).sum(-1)
+
+
+@runtime_checkable
+class LaplaceUtility(Protocol):
+    """The parts of a :class:`~botorch_pref.models.PreferenceGP` that the law of a duel needs."""
+
+    @property
+    def num_observations(self) -> int:
+        """The number of rows that were observed."""
+
+    def laplace_posterior(self) -> tuple[Tensor, LaplacePosterior]:
+        """The transformed items and what predictions need."""
+
+    def transform_rows(self, X: Tensor) -> Tensor:
+        """``... x d``-dim items as the kernel sees them."""
+
+    def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
+        """``... x q x n`` prior covariance of transformed inputs and items."""
+
+
+class DifferenceLaw:
+    r"""The posterior of ``d = f(x) - f(x')`` beyond its normal approximation.
+
+    Laplace's approximation expands the log likelihood of each answer at the mode. Along the line
+    of conditional means given ``d = mean(d) + sd(d) z`` the answers can be kept as they are,
+
+        ``log p(z) = -z^2 / 2 + sum_i [l_i(eta_i + r_i z) - its quadratic expansion]``,
+
+    with ``r_i = cov(eta_i, d) / sd(d)`` for the latent ``eta_i`` of answer ``i``: the marginals of
+    Tierney and Kadane (1986) without their determinant; see Rue, Martino and Chopin (2009). Where
+    a single pair was answered this is exact. Measured values add nothing, as they are quadratic.
+
+    It is that of a model for which :meth:`is_known_for`, as it is now: after a fit build another.
+    """
+
+    def __init__(self, model: LaplaceUtility) -> None:
+        self.model = model
+        with torch.no_grad():
+            self.items, found = model.laplace_posterior()
+            self.system = cast(ExactSystem, found.system)
+            # A covariance with the system's coordinates given all answers: C - C Gamma C = C rest.
+            self.rest = -(found.gamma @ self.system.covariance)
+            self.rest.diagonal().add_(1.0)
+            blocks = self.system.observations.blocks
+            answers = [isinstance(block.likelihood, BernoulliLikelihood) for block in blocks]
+            answered = [block for block, answer in zip(blocks, answers, strict=True) if answer]
+            self.answers = Observations(answered, len(self.items))
+            sizes = torch.tensor([block.weight.shape[-1] for block in blocks])
+            rows = torch.tensor(answers).repeat_interleave(sizes).nonzero().squeeze(-1)
+            self.rows = rows.to(self.items.device)
+            self.mode = found.mode.latent[self.rows]
+            self.score, self.curvature = self.answers.derivatives(self.mode)
+            self.log_prob = self.answers.log_prob(self.mode)
+
+    @staticmethod
+    def is_known_for(model: Model) -> bool:
+        """Whether a model has answers, ``variance="laplace"`` and no inducing items.
+
+        Inducing items are for many answers, for which the normal law is good.
+        """
+        if not isinstance(model, LaplaceUtility) or getattr(model, "variance", None) != "laplace":
+            return False
+        if not model.num_observations:
+            return False
+        system = model.laplace_posterior()[1].system
+        if not isinstance(system, ExactSystem):
+            return False
+        return any(
+            isinstance(block.likelihood, BernoulliLikelihood)
+            for block in system.observations.blocks
+        )
+
+    def log_ratio(self, X: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
+        r"""The log density less that of the normal law, up to a constant, ``b x Q``.
+
+        Args:
+            X: ``b x 2 x d``-dim pairs.
+            deviation: ``b``-dim ``sd(d)``.
+            z: ``Q``-dim standardised differences.
+        """
+        slope = self._slopes(X) / deviation.unsqueeze(-1)  # shape: b x m
+        slope, z = slope.unsqueeze(-2), z.unsqueeze(-1)
+        moved = self.answers.log_prob(self.mode + slope * z) - self.log_prob
+        expansion = z * (slope * self.score) - 0.5 * (z * slope).square() * self.curvature.weight
+        return (moved - expansion).sum(-1)
+
+    def _slopes(self, X: Tensor) -> Tensor:
+        """``b x m``-dim posterior covariances of the answers' latents and the difference."""
+        inputs = self.model.transform_rows(X)
+        cross = self.model.cross_covariance(inputs, self.items)
+        columns = self.system.columns(cross[..., 0, :] - cross[..., 1, :])
+        return self.system.incidence.apply(columns @ self.rest)[..., self.rows]
+
+
+def _law(model: Model) -> DifferenceLaw | None:
+    return DifferenceLaw(cast(Any, model)) if DifferenceLaw.is_known_for(model) else None
 
 
 def relative_to_best(intercepts: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,26 +2,24 @@ r"""MaxMinLCB: a leader that does well against its strongest follower."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import torch
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
-from linear_operator import to_dense
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_pref.acquisition.base import (
-    ItemAcquisitionFunction,
-    LaplaceUtility,
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.acquisition.utils import (
     check_columns,
     checked_beta,
     difference_moments,
     link_of,
 )
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.kernels.evaluation import dense_covariance, safe_deviation
+from botorch_pref.kernels.evaluation import safe_deviation
 
 _CHUNK = 128  # leaders whose joint posterior with the followers is worth a call
 
@@ -88,7 +86,6 @@ class MaxMinLCB(ItemAcquisitionFunction):
         self.likelihood = link_of(model, likelihood)
         self.diagonal = diagonal
         self.register_buffer("followers", followers.detach().clone())
-        self._cache: tuple[Any, ...] = (None,)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -144,9 +141,6 @@ class MaxMinLCB(ItemAcquisitionFunction):
 
     def _differences(self, leaders: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each leader's utility minus each follower's."""
-        model = self.model
-        if isinstance(model, LaplaceUtility) and model.num_observations:
-            return self._laplace_differences(model, leaders)
         num = leaders.shape[-2]
         followers = self.followers.expand(*leaders.shape[:-2], *self.followers.shape)
         items = torch.cat([leaders, followers], dim=-2)
@@ -155,29 +149,6 @@ class MaxMinLCB(ItemAcquisitionFunction):
         own = covariance.diagonal(dim1=-2, dim2=-1)
         variance = own[..., :num, None] + own[..., None, num:] - 2 * covariance[..., :num, num:]
         return mean[..., :num, None] - mean[..., None, num:], variance
-
-    def _laplace_differences(self, model: Any, leaders: Tensor) -> tuple[Tensor, Tensor]:
-        """The same without the followers' covariance, whose diagonal is computed once."""
-        model.eval()
-        items, found = model.laplace_posterior()
-
-        def moments(X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            inputs = model.transform_rows(X)
-            columns = found.system.columns(model.cross_covariance(inputs, items))
-            mean = model.mean_module(inputs) + (columns @ found.weights.unsqueeze(-1)).squeeze(-1)
-            variance = to_dense(model.covar_module(inputs, diag=True))
-            return inputs, columns, mean, variance - ((columns @ found.gamma) * columns).sum(-1)
-
-        shape = (*leaders.shape[:-2], *self.followers.shape)
-        if self._cache[0] is not found or self._cache[1] != (self.followers.device, shape):
-            inputs, columns, mean, variance = moments(self.followers.expand(shape))
-            weights = found.gamma @ columns.mT
-            self._cache = found, (self.followers.device, shape), inputs, mean, variance, weights
-        followers, follower_mean, follower_variance, weights = self._cache[2:]
-        inputs, columns, mean, variance = moments(leaders)
-        shared = dense_covariance(model.covar_module, inputs, followers) - columns @ weights
-        variance = variance.unsqueeze(-1) + follower_variance.unsqueeze(-2) - 2.0 * shared
-        return mean.unsqueeze(-1) - follower_mean.unsqueeze(-2), variance
 
     def _lower_bound(self, mean: Tensor, variance: Tensor) -> Tensor:
         return self.likelihood(mean) - self.beta * safe_deviation(variance)

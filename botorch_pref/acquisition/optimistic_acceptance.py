@@ -6,8 +6,9 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import TOLERANCE, ItemAcquisitionFunction
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.expert_belief import ExpertBelief
+from botorch_pref.acquisition.utils import TOLERANCE
 
 
 class OptimisticAcceptance(ItemAcquisitionFunction):

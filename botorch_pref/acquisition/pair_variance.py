@@ -2,15 +2,13 @@ r"""MR-LPF's rule: the pair whose difference has the largest posterior variance.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import torch
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import PairAcquisitionFunction, difference_moments
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.acquisition.base import PairAcquisitionFunction
+from botorch_pref.acquisition.utils import difference_moments
 
 
 class PairVariance(PairAcquisitionFunction):
@@ -35,7 +33,7 @@ class PairVariance(PairAcquisitionFunction):
                 other with a joint ``posterior``, such as BoTorch's ``PairwiseGP``.
         """
         super().__init__(model=model)
-        self.pending_model: Model | None = None
+        self.conditioned = model  # on what is pending
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         r"""Condition the model on pairs that are asked but not answered.
@@ -50,18 +48,7 @@ class PairVariance(PairAcquisitionFunction):
         Raises:
             UnsupportedError: If the model has no ``condition_on_pairs``, or is batched.
         """
-        self.pending_model = None
-        if pairs is None:
-            return
-        if not hasattr(self.model, "condition_on_pairs"):
-            raise UnsupportedError(
-                f"{type(self.model).__name__} has no condition_on_pairs, so PairVariance cannot "
-                "take pending pairs into account; use PreferenceGP, or choose one pair at a time."
-            )
-        distinct = pairs[(pairs[:, 0] != pairs[:, 1]).any(dim=-1)]
-        if len(distinct):
-            answers = torch.full_like(distinct[:, 0, 0], 0.5)
-            self.pending_model = cast(Any, self.model).condition_on_pairs(distinct, answers)
+        self.conditioned = self._conditioned(pairs, lambda X: torch.full_like(X[:, 0, 0], 0.5))
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -73,5 +60,4 @@ class PairVariance(PairAcquisitionFunction):
         Returns:
             ``b``-dim variances, in squared units of the utility.
         """
-        _, variance = difference_moments(self.pending_model or self.model, X)
-        return variance
+        return difference_moments(self.conditioned, X)[1]

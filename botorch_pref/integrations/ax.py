@@ -53,10 +53,7 @@ from botorch.utils.types import DEFAULT
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from torch import Tensor
 
-from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.dueling_knowledge_gradient import DuelingKnowledgeGradient
-from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
-from botorch_pref.acquisition.pair_variance import PairVariance
+from botorch_pref.acquisition import ItemAcquisitionFunction, PairAcquisitionFunction
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models.base import LaplaceGP
@@ -339,7 +336,7 @@ submodel_input_constructor.register(PreferenceGP)(_inputs)
 register_acquisition(PairAcquisition)
 register_model(PreferenceGP)
 register_mll(LaplaceMarginalLogLikelihood)
-for _rule in (DuelingKnowledgeGradient, DuelingThompsonSampling, PairVariance):
+for _rule in PairAcquisitionFunction.__subclasses__():
     register_acquisition_function(_rule)
 # Ax's registry of likelihoods is that of Gaussian ones, to whose class ours do not belong.
 _LIKELIHOODS = {one: one.__name__ for one in (LogitLikelihood, ProbitLikelihood)}

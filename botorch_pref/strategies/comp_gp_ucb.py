@@ -18,12 +18,12 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import upper_bound
 from botorch_pref.acquisition.comparison_filtered_ucb import (
     ComparisonFilteredUCB,
     largest_lower_bound,
 )
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
+from botorch_pref.acquisition.utils import upper_bound
 from botorch_pref.data.checks import checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models.borda_gp import UNIFORM_VARIANCE, BordaGP, isotropic_kernel

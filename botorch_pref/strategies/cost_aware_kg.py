@@ -15,8 +15,10 @@ from botorch.fit import fit_gpytorch_mll
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
-from botorch_pref.acquisition.discrete_knowledge_gradient import DiscreteKnowledgeGradient
-from botorch_pref.acquisition.dueling_knowledge_gradient import DuelingKnowledgeGradient
+from botorch_pref.acquisition.knowledge_gradient import (
+    DiscreteKnowledgeGradient,
+    DuelingKnowledgeGradient,
+)
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.values import Values

@@ -10,12 +10,9 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import (
-    ItemAcquisitionFunction,
-    difference_moments,
-    link_of,
-)
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
+from botorch_pref.acquisition.utils import difference_moments, link_of
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.randomness import derive_seed

@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
-from botorch_pref.acquisition.base import checked_beta
-from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage
-from botorch_pref.acquisition.optimistic_choice import OptimisticChoice
+from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage, OptimisticChoice
+from botorch_pref.acquisition.utils import checked_beta
 from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import check_count, check_word, checked_flag, checked_positive
 from botorch_pref.data.choices import Choices

@@ -9,7 +9,8 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.base import ItemAcquisitionFunction, checked_beta, upper_bound
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
+from botorch_pref.acquisition.utils import checked_beta, upper_bound
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.strategies.base import Candidate

@@ -11,7 +11,7 @@ from botorch.models.likelihoods.pairwise import (
 )
 
 from botorch_pref.acquisition import AdvantageUCB, MaxMinLCB, PairAsPoint, PairVariance
-from botorch_pref.acquisition.base import checked_beta, difference_moments, link_of
+from botorch_pref.acquisition.utils import checked_beta, difference_moments, link_of
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from botorch_pref.acquisition import DiscreteKnowledgeGradient
-from botorch_pref.acquisition.discrete_knowledge_gradient import expected_gain
+from botorch_pref.acquisition.knowledge_gradient import expected_gain
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from tests.acquisition.common import (
     REFERENCE,

@@ -12,7 +12,7 @@ from scipy import special, stats
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingKnowledgeGradient
-from botorch_pref.acquisition.dueling_knowledge_gradient import DifferenceLaw
+from botorch_pref.acquisition.knowledge_gradient import DifferenceLaw
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import DualSystem, PrimalSystem
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
