@@ -34,30 +34,37 @@ _SERIES_START = 12.0  # below minus this, Mills' ratio comes from its series
 _SERIES_TERMS = 13
 
 
-class BernoulliLikelihood(Module, ABC):
-    r"""``P(first wins) = mu(h)`` with ``mu(h) = link(scale * h)``, ``mu(-h) = 1 - mu(h)``.
+class ScaledLikelihood(Module):
+    """A likelihood of answers, which are compared at ``scale`` times the utility.
 
     The scale is a constant of the likelihood, not a parameter: in a model the output
     scale of the kernel is the only scale that is learnt, unless values are measured too.
+
+    Args:
+        scale: What utilities are multiplied by; positive and finite.
+
+    Raises:
+        InputDataError: If ``scale`` is not positive and finite.
     """
 
     has_bounded_score = True
 
     def __init__(self, scale: float = 1.0) -> None:
-        r"""Fix the scale.
-
-        Args:
-            scale: What a difference is multiplied by; positive and finite.
-
-        Raises:
-            InputDataError: If ``scale`` is not positive and finite.
-        """
         super().__init__()
-        self.scale = _checked_scale(scale)
+        if not (math.isfinite(scale) and scale > 0):
+            raise InputDataError(f"scale must be positive and finite, got {scale}.")
+        self.scale = float(scale)
 
     def extra_repr(self) -> str:
         """The scale, for ``repr``."""
         return f"scale={self.scale:g}"
+
+
+class BernoulliLikelihood(ScaledLikelihood, ABC):
+    r"""``P(first wins) = mu(h)`` with ``mu(h) = link(scale * h)``, ``mu(-h) = 1 - mu(h)``.
+
+    A link is a subclass with the three abstract methods below; its density is to be log-concave.
+    """
 
     def forward(self, difference: Tensor) -> Tensor:
         """``mu(h)``, the probability that the first item wins."""
@@ -206,30 +213,12 @@ class ProbitLikelihood(BernoulliLikelihood):
         )
 
 
-class SoftmaxLikelihood(Module):
+class SoftmaxLikelihood(ScaledLikelihood):
     r"""``P(item a is chosen of r) = exp(scale f_a) / sum_b exp(scale f_b)``.
 
     The multinomial logit of Luce (1959), and Xu et al. (2024), eq. (99). Of two items it is the
-    link of :class:`LogitLikelihood`. The scale is a constant, as there.
+    link of :class:`LogitLikelihood`.
     """
-
-    has_bounded_score = True
-
-    def __init__(self, scale: float = 1.0) -> None:
-        r"""Fix the scale.
-
-        Args:
-            scale: What utilities are multiplied by; positive and finite.
-
-        Raises:
-            InputDataError: If ``scale`` is not positive and finite.
-        """
-        super().__init__()
-        self.scale = _checked_scale(scale)
-
-    def extra_repr(self) -> str:
-        """The scale, for ``repr``."""
-        return f"scale={self.scale:g}"
 
     def forward(self, utilities: Tensor) -> Tensor:
         """The ``... x r``-dim probabilities of the items of a question."""
@@ -294,12 +283,6 @@ class StandardNormal:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """First derivative, minus the second, and the third, of each row."""
         return weight * (answer - latent), weight.expand_as(latent), torch.zeros_like(latent)
-
-
-def _checked_scale(scale: float) -> float:
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputDataError(f"scale must be positive and finite, got {scale}.")
-    return float(scale)
 
 
 def _times(factor: float, value: Tensor) -> Tensor:

@@ -2,7 +2,7 @@ r"""Seeds that follow from what is drawn, so that no generator state is ever sto
 
 Every draw takes its seed from ``(seed, stream, step, annotator)``. A study that is
 resumed, or taken one step back, then draws what it drew before, and judges with one seed
-draw the same numbers whichever strategy asks them.
+draw the same numbers for every strategy.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def derive_seed(seed: int, stream: str, step: int, annotator: str | None = None)
         annotator: Whose draw it is, where there are several.
 
     Returns:
-        A seed in ``[0, 2**63)``, the same on every machine; a hash of the arguments, so
-        that neighbouring steps and streams share nothing.
+        A hash of the arguments in ``[0, 2**63)``, the same on every machine.
 
     Raises:
         TypeError: If ``seed`` or ``step`` is not a whole number.
@@ -45,40 +44,22 @@ def derive_seed(seed: int, stream: str, step: int, annotator: str | None = None)
 
 
 def derive_uniform(seed: int, stream: str, step: int, annotator: str | None = None) -> float:
-    r"""A uniform number in ``[0, 1)`` from the hash of :func:`derive_seed` itself.
-
-    Args:
-        seed: The seed of the whole run.
-        stream: What is drawn.
-        step: The step it is drawn at.
-        annotator: Whose draw it is, where there are several.
-
-    Returns:
-        A multiple of ``2**-53`` in ``[0, 1)``.
-
-    Raises:
-        TypeError: If ``seed`` or ``step`` is not a whole number.
-    """
+    """A uniform number in ``[0, 1)`` from the hash of :func:`derive_seed`, a multiple of 2**-53."""
     bits = derive_seed(seed, stream, step, annotator) >> (SEED_BITS - 53)
     return bits * 2.0**-53
 
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    r"""Run a block under seeded global generators, and put them back afterwards.
+    r"""Run a block under seeded global generators, and restore them afterwards.
 
-    BoTorch's optimizers draw from the global generators of torch, and here and there
-    from those of NumPy and of Python. Inside the block all three start from ``seed``;
-    after it, also when it raises, they are where they were. On CUDA this covers one
-    device, once CUDA is in use.
+    BoTorch's optimizers draw from the global generators of torch, NumPy and Python. Inside the
+    block all three start from ``seed``; after it, also when it raises, they are where they were.
 
     Args:
         seed: A seed in ``[0, 2**63)``, as :func:`derive_seed` returns.
-        device: Where the block computes; that of CUDA's devices that is the current one,
-            where it is none of them.
-
-    Yields:
-        Nothing.
+        device: The CUDA device whose generator is seeded, too, once CUDA is in use; the current
+            one by default.
     """
     # Asking for the current device would start CUDA in a process that never uses it.
     started = torch.cuda.is_initialized()
@@ -86,7 +67,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     index = None if device is None or device.type != "cuda" else device.index
     devices = [torch.cuda.current_device() if index is None else index] if cuda else []
     python_state = random.getstate()
-    numpy_state = np.random.get_state()  # noqa: NPY002 (kept, to be put back)
+    numpy_state = np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng(devices=devices):
             # torch.manual_seed would also reseed the devices that are not forked.
@@ -94,7 +75,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
             for each in devices:
                 torch.cuda.default_generators[each].manual_seed(seed)
             random.seed(seed)
-            np.random.seed(seed % 2**32)  # noqa: NPY002 (BoTorch draws from it)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
             yield
     finally:
         np.random.set_state(numpy_state)  # noqa: NPY002

@@ -55,10 +55,6 @@ def test_uniform_is_uniform() -> None:
     assert shifted.abs() < 4 / 20_000**0.5
 
 
-def test_numpy_integers_are_whole_numbers() -> None:
-    assert derive_seed(np.int64(3), "pair", np.int32(2)) == derive_seed(3, "pair", 2)
-
-
 def test_seeded_repeats_and_depends_on_the_seed() -> None:
     with seeded(7):
         first = draw()

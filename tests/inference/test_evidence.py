@@ -11,24 +11,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.gaussian_process import GaussianProcessClassifier
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import (
     Block,
-    DualSystem,
     Observations,
-    PrimalSystem,
     System,
     choose_system,
     log_evidence,
 )
-from botorch_pref.likelihoods import LogitLikelihood
 from tests.inference.common import (
     DUEL,
-    LABEL,
     LINKS,
     SIDES,
     assert_equal,
@@ -131,17 +125,6 @@ class TestGradient:
         (exact,) = torch.autograd.grad(evidence(theta), theta)
         assert_equal(exact, numerical_gradient(evidence, theta), 1e-6)
 
-    @every_outputscale
-    def test_both_sides_have_one_gradient(self, wanted: type[System], outputscale: float) -> None:
-        observations = make(X, M, LABELS, judge="consistent")
-        grads: list[Tensor] = []
-        for system in (wanted, PrimalSystem if wanted is DualSystem else DualSystem):
-            theta = parameters(outputscale).requires_grad_()
-            grads += torch.autograd.grad(
-                log_evidence(system_of(theta, observations, system))[0], theta
-            )
-        assert_equal(grads[0], grads[1])
-
     def test_a_start_changes_nothing(self, wanted: type[System]) -> None:
         observations = make(X, M, LABELS)
         theta = parameters(10.0).requires_grad_()
@@ -235,57 +218,11 @@ class TestInvariances:
         assert_equal(values[1], values[0])
         assert_equal(slopes[1], slopes[0])
 
-    def test_padding_rows_change_nothing(self, wanted: type[System]) -> None:
-        padded = duels(X, M, padding=4)
-        keep = slice(0, M - 4)
-        short = Block(
-            padded.items[keep], DUEL, padded.answer[keep], padded.weight[keep], padded.likelihood
-        )
-        values, slopes = zip(*(evaluate(b, wanted) for b in (short, padded)), strict=True)
-        assert_equal(values[1], values[0], 1e-12)
-        assert_equal(slopes[1], slopes[0], 1e-9)
-
-    def test_a_constant_prior_mean_changes_no_duel(self, wanted: type[System]) -> None:
-        observations = make(X, M)
-        theta = parameters(4.0)
-        moved = theta.clone()
-        moved[3] += 3.0
-        values = [log_evidence(system_of(t, observations, wanted))[0] for t in (theta, moved)]
-        assert_equal(values[1], values[0], 1e-12)
-
 
 def evaluate(block: Block, wanted: type[System]) -> tuple[Tensor, Tensor]:
     theta = parameters(10.0).requires_grad_()
     value, _ = log_evidence(system_of(theta, Observations([block], N), wanted))
     return value.detach(), torch.autograd.grad(value, theta)[0]
-
-
-@both_sides
-class TestAgainstScikitLearn:
-    @pytest.mark.parametrize("outputscale", [0.5, 4.0, 50.0])
-    @pytest.mark.parametrize("kind", ["matern", "rbf"])
-    def test_log_marginal_likelihood(
-        self, wanted: type[System], outputscale: float, kind: str
-    ) -> None:
-        items = rand(25, 2, seed=8)
-        accept = (items.sum(-1) + 0.3 * randn(25, seed=9)) > 1.0
-        base = Matern(0.4, nu=2.5) if kind == "matern" else RBF(0.4)
-        kernel = ConstantKernel(outputscale) * base
-        classifier = GaussianProcessClassifier(kernel, optimizer=None)
-        classifier.fit(items.numpy(), accept.numpy())
-        block = Block(
-            torch.arange(25).unsqueeze(-1),
-            LABEL,
-            accept.double(),
-            torch.ones(25, dtype=torch.float64),
-            LogitLikelihood(),
-        )
-        K = torch.from_numpy(kernel(items.numpy()))
-        zero = torch.zeros(25, dtype=torch.float64)
-        system = wanted(K, zero, Observations([block], 25))
-        found, _ = log_evidence(system)
-        expected = classifier.log_marginal_likelihood(classifier.kernel_.theta)
-        assert_equal(found, expected, 1e-6, scale=1.0)
 
 
 @both_sides

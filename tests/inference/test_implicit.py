@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import weakref
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from botorch_pref.inference import (
     DualSystem,
     LaplacePosterior,
     Observations,
-    PrimalSystem,
     System,
     laplace_posterior,
 )
@@ -117,36 +115,6 @@ class TestGradients:
         for value, expected in zip(functionals(theta), numerical, strict=True):
             (exact,) = torch.autograd.grad(value, theta, retain_graph=True)
             assert_equal(exact, expected, 1e-6)
-
-
-@both_sides
-@both_variances
-class TestGradcheck:
-    def test_one_output_alone(self, wanted: type[System], kappa: float | None) -> None:
-        observations = make(X, M, LABELS)
-        latent = torch.zeros(M + LABELS, dtype=torch.float64)
-
-        def grad(name: str) -> Tensor:
-            K = matern(X).requires_grad_()
-            system = wanted(K, latent, observations)
-            fitted = laplace_posterior(system, weight(observations, kappa))
-            weights, gamma = fitted.weights.sum(), fitted.gamma.sum()
-            totals = {"weights": weights, "gamma": gamma, "both": weights + gamma}
-            return torch.autograd.grad(totals[name], K)[0]
-
-        assert_equal(grad("weights") + grad("gamma"), grad("both"), 1e-12)
-
-    def test_both_sides_have_one_gradient(self, wanted: type[System], kappa: float | None) -> None:
-        observations = make(X, M, LABELS, judge="consistent")
-        other = PrimalSystem if wanted is DualSystem else DualSystem
-
-        def grad(system: type[System], functional: Callable[[Posterior], Tensor]) -> Tensor:
-            theta = parameters(10.0).requires_grad_()
-            total = functional(posterior(theta, observations, system, kappa))
-            return torch.autograd.grad(total, theta)[0]
-
-        assert_equal(grad(other, lambda p: p[1].sum()), grad(wanted, lambda p: p[1].sum()))
-        assert_equal(grad(other, lambda p: p[2].sum()), grad(wanted, lambda p: p[2].sum()))
 
 
 @both_sides

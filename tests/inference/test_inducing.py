@@ -92,13 +92,6 @@ class TestExact:
         ):
             assert_equal(found, wanted, 1e-8)
 
-    def test_log_determinant(self) -> None:
-        system, K, observations = self.systems()
-        exact = choose_system(K, system.prior_latent, observations)
-        curvature = rand(observations.num_rows)
-        found, expected = system.factor(curvature), exact.factor(curvature)
-        assert_equal(found.log_det, expected.log_det, 1e-8)
-
     def test_repeated_inducing_items_change_nothing(self) -> None:
         system, _, observations = self.systems()
         twice = inducing_side(X, torch.cat([X, X[:4]]), observations, MEAN)

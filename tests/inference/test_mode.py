@@ -311,17 +311,6 @@ class TestExtremes:
         for first, second in zip(good[:-1], found[:-1], strict=True):
             assert torch.equal(first[0], second[0])
 
-    @both_sides
-    def test_not_a_number_is_not_convergence(self, wanted: type[System]) -> None:
-        system = stack([easy(), easy()], wanted)
-        system.prior_latent[1, 3] = torch.nan
-        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
-            found = find_mode(system)
-        assert found.converged.tolist() == [True, False]
-        with pytest.warns(LaplaceConvergenceWarning):
-            operations = count_operations(system)
-        assert operations <= 1.1 * count_operations(stack([easy(), easy()], wanted))
-
     def test_a_covariance_that_is_not_finite(self) -> None:
         system = stack([easy(), easy()], DualSystem)
         system.covariance[1] = torch.nan
@@ -344,14 +333,3 @@ class TestExtremes:
         assert bool(found.converged)
         assert float(found.gradient) < 2e-4
         assert_equal(found.latent.double(), find_mode(exact).latent, 1e-4)
-
-
-@both_sides
-class TestRandomness:
-    def test_bit_identical_and_without_the_global_generators(self, wanted: type[System]) -> None:
-        numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
-        torch_before = torch.get_rng_state()
-        first, second = (find_mode(hard().system(wanted)) for _ in range(2))
-        assert all(torch.equal(a, b) for a, b in zip(first[:-1], second[:-1], strict=True))
-        assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
-        assert torch.equal(torch.get_rng_state(), torch_before)

@@ -15,6 +15,7 @@ from botorch_pref.inference import (
     Observations,
     System,
     laplace_posterior,
+    log_evidence,
 )
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import laplace as reference
@@ -174,16 +175,6 @@ class TestCombinations:
         _, variance = fitted.predict_differences(zero, prior - 1e-2, A @ K)
         assert (variance == 0).all()
 
-    def test_leading_dimensions_of_the_points(self, wanted: type[System]) -> None:
-        fitted = fit(make(X, M, LABELS), wanted)
-        points = rand(2, 3, Q, 2, seed=21)
-        mean, covariance = predict(fitted, points=points)
-        assert mean.shape == (2, 3, Q)
-        assert covariance.shape == (2, 3, Q, Q)
-        one = predict(fitted, points=points[1, 2])
-        assert_equal(mean[1, 2], one[0], 1e-12)
-        assert_equal(covariance[1, 2], one[1], 1e-12)
-
     def test_a_batch_of_posteriors(self, wanted: type[System]) -> None:
         items = rand(3, N, 2)
         observations = make(items, M)
@@ -229,6 +220,8 @@ def test_against_scikit_learn(wanted: type[System], outputscale: float) -> None:
         as_tensor(kernel(POINTS.numpy())),
         as_tensor(kernel(POINTS.numpy(), items.numpy())),
     )
+    evidence = classifier.log_marginal_likelihood(classifier.kernel_.theta)
+    assert_equal(log_evidence(system)[0], evidence, 1e-6, scale=1.0)
     expected = classifier.latent_mean_and_variance(POINTS.numpy())
     assert_equal(mean, expected[0], 1e-6, scale=1.0)
     assert_equal(covariance.diagonal(), expected[1], 1e-6, scale=1.0)

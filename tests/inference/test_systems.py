@@ -6,19 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.inference import DualSystem, Observations, PrimalSystem, System, choose_system
-from botorch_pref.inference.laplace import find_mode
+from botorch_pref.inference import DualSystem, PrimalSystem, System, choose_system
 from botorch_pref.inference.systems import prior_root
 from tests.inference.common import (
-    LINKS,
     SIDES,
-    as_tensor,
     assert_equal,
     design,
-    likelihood,
     make,
     matern,
-    prior_latent,
     rand,
     randn,
 )
@@ -129,32 +124,3 @@ class TestFactor:
         expected = torch.linalg.solve(inner, P @ score - latent)
         assert_equal(system.latent(direction), expected, 1e-11)
         assert_equal(slope, (score - start) @ expected, 1e-11)
-
-
-@pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
-@pytest.mark.parametrize("kind", sorted(COVARIANCES))
-@pytest.mark.parametrize(("link", "scale"), LINKS)
-class TestSidesAgree:
-    @pytest.mark.parametrize("judge", ["noisy", "consistent"])
-    def test_mode_factor_and_predictions(
-        self, outputscale: float, kind: str, link: str, scale: float, judge: str
-    ) -> None:
-        observations = make(X, 9, 4, judge=judge, link=likelihood(link, scale), padding=1)
-        answers, items = (
-            build(wanted, observations, outputscale * COVARIANCES[kind]) for wanted in SIDES
-        )
-        on_answers, on_items = find_mode(answers), find_mode(items)
-        for name in ("latent", "weights", "log_joint"):
-            assert_equal(getattr(on_answers, name), getattr(on_items, name))
-        _, curvature = observations.derivatives(on_answers.latent)
-        factors = answers.factor(curvature), items.factor(curvature)
-        assert_equal(factors[0].log_det, factors[1].log_det)
-        H = as_tensor(design(observations))
-        x = randn(observations.num_rows)
-        assert_equal(H.T @ factors[0].gamma() @ H, factors[1].gamma())
-        assert_equal(factors[0].solve_adjoint(x), factors[1].solve_adjoint(x))
-
-
-def build(wanted: type[System], observations: Observations, K: Tensor) -> System:
-    mean = 0.5 * X.sum(-1) - 0.3
-    return wanted(K, prior_latent(observations, mean), observations)
