@@ -319,7 +319,7 @@ class COBOL(Strategy):
         """
         super().tell(query, answer)
         told = self.history[-1].answer
-        if isinstance(query, Evaluate):
+        if query.measures:
             self._rejections = 0
         elif self.decisions[query.id].source != "initial":
             self._unanswered = told is None
@@ -480,7 +480,7 @@ class COBOL(Strategy):
         """Have an accepted item measured, unless that is planned, or asked for since."""
         found = Candidate.of_query(accepted)
         others = (*self._open.values(), *(past.query for past in self.history))
-        since = self._items_of(q for q in others if isinstance(q, Evaluate) and q.id > accepted.id)
+        since = self._items_of(q for q in others if q.measures and q.id > accepted.id)
         planned = [due.item.to(since).unsqueeze(0) for due, _ in self._due]
         if not same_item(self.space, found.item.to(since), torch.cat([since, *planned])).any():
             self._due.append((found, accepted.id))
@@ -490,7 +490,7 @@ class COBOL(Strategy):
         shown = [
             Evaluate(query.id, *Candidate.of_query(query), query.annotator)
             for query in self._open.values()
-            if isinstance(query, Label | Duel) and self.decisions[query.id].source != "initial"
+            if not query.measures and self.decisions[query.id].source != "initial"
         ]
         return [*super()._unmeasured(), *shown]
 
@@ -503,9 +503,9 @@ class COBOL(Strategy):
         query, answer = answered
         if answer is None:
             return
-        if isinstance(query, Evaluate):
+        if query.measures:
             self.values.add(query, answer)
-        elif isinstance(query, Label) or not torch.equal(*query.items):
+        elif not query.compares or not torch.equal(*query.items):
             self.labelled.append(answered)
             self._expert = None
 

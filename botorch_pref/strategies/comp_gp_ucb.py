@@ -331,7 +331,7 @@ class CompGPUCB(BudgetedStrategy):
         )
 
     def _add(self, query: Duel | Evaluate, answer: float) -> None:
-        (self.duels if isinstance(query, Duel) else self.values).add(query, answer)
+        (self.duels if query.compares else self.values).add(query, answer)
 
     def _recommended(self) -> Candidate | None:
         by_duels = not self.values.answers or (self.gamma == 0 and self.duels.answers)

@@ -199,13 +199,13 @@ class CostAwareKG(BudgetedStrategy):
             return known
 
         def utility(query: Query) -> Tensor:
-            marker = UTILITY if isinstance(query, Evaluate) else COMPARED
+            marker = UTILITY if query.measures else COMPARED
             mean = known.posterior(marked(self._items_of([query]), marker)).mean.squeeze(-1)
             return self.units.offset + self.units.spread * mean
 
         expected = expected_answers(pending, utility)
         duels = [one for one in expected if _differs(one.query)]
-        values = [one for one in expected if isinstance(one.query, Evaluate)]
+        values = [one for one in expected if one.query.measures]
         return self._build(self._parameters, self.duels + duels, self.values + values)
 
     @property
@@ -251,7 +251,7 @@ class CostAwareKG(BudgetedStrategy):
 
     def _next(self) -> Chosen:
         self._refit()  # others may be at the last of the initial design
-        duels = [query for query in self._open.values() if isinstance(query, Duel)]
+        duels = [query for query in self._open.values() if query.compares]
         search = _Search(self, len(self.records), [*duels, *self._unmeasured()])
         kinds = [kind for kind in self.kinds if self._buys(kind)]
         if not kinds:
@@ -273,7 +273,7 @@ class CostAwareKG(BudgetedStrategy):
         return self.affords(price)
 
     def _add(self, query: Duel | Evaluate, answer: float) -> None:
-        if isinstance(query, Evaluate):
+        if query.measures:
             self.values.append(Answered(query, answer))
         elif _differs(query):  # an item that met itself tells nothing
             self.duels.append(Answered(query, answer))
@@ -309,7 +309,7 @@ class _Search:
         self.model, self.noise = strategy.model(pending), strategy.value_noise
         answered = (*strategy.values, *strategy.duels)
         self.asked = strategy._items_of(query for query, _ in answered)
-        self.avoid = strategy._items_of(query for query in pending if isinstance(query, Evaluate))
+        self.avoid = strategy._items_of(query for query in pending if query.measures)
 
     @cached_property
     def recommended(self) -> Maximum:
@@ -425,7 +425,7 @@ def _seen_as(rule: AcquisitionFunction, marker: float, dim: int) -> AcquisitionF
 
 
 def _differs(query: Query) -> bool:
-    return isinstance(query, Duel) and not torch.equal(query.items[0], query.items[1])
+    return query.compares and not torch.equal(query.items[0], query.items[1])
 
 
 def _chosen(record: GainRecord, found: Maximum) -> Chosen:
