@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from experiments.arguments import INTERRUPTED, UsageError
+from botorch_pref.cli.parser import INTERRUPTED, UsageError
 
 # Each is a module with its own options and a function `main`.
 MEASUREMENTS = {

@@ -6,41 +6,19 @@ import argparse
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn
 
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells report it."""
+from botorch_pref.cli import parser as cli
+from botorch_pref.cli.parser import UsageError, count
+
 RESULTS = Path("botorch_pref_runs")
 """The folder of all results, unless another one is named."""
 
 
-class UsageError(Exception):
-    """What cannot be done as asked: one line on standard error, exit status 2."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose descriptions keep their lines, and whose errors take one line."""
+class Parser(cli.Parser):
+    """A parser of ``python -m``, whose descriptions keep their lines."""
 
     def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
-        super().__init__(
-            prog=f"python -m {prog}",
-            description=description,
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-
-    def error(self, message: str) -> NoReturn:
-        """End with status 2, after one line on standard error."""
-        line = " ".join(message.split())
-        self.exit(2, f"{self.prog}: error: {line} (see {self.prog} --help)\n")
-
-
-def count(text: str) -> int:
-    """A whole number, at least 1."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, at least 1, not {text!r}")
-    return int(text)
+        super().__init__(prog=f"python -m {prog}", description=description, epilog=epilog)
 
 
 def jobs(text: str) -> int:

@@ -10,19 +10,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, get_args
 
+from botorch_pref.cli.parser import INTERRUPTED, UsageError, count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.finite import Regularizer
 from botorch_pref.runner.store import MANIFEST
-from experiments.arguments import (
-    INTERRUPTED,
-    RESULTS,
-    Parser,
-    UsageError,
-    count,
-    jobs,
-    positive,
-    writable_folder,
-)
+from experiments.arguments import RESULTS, Parser, jobs, positive, writable_folder
 from experiments.experiment import Experiment, RegretExperiment
 from experiments.papers import experiments
 from experiments.report import FILES, report, save

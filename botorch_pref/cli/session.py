@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.queries import Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
-from botorch_pref.study.file import exists
 from botorch_pref.study.study import Study
 
 
@@ -96,7 +96,7 @@ class Session(ABC):
             domain = read_choices(args.choices)
         elif args.bounds is not None:
             domain = parse_bounds(args.bounds)
-        if not exists(args.study):
+        if not os.path.exists(args.study):
             if domain is None:
                 raise UsageError(
                     f"there is no study {str(args.study)!r} yet; begin it with {options}."

@@ -52,7 +52,7 @@ class StudyFile:
             self.path, self.writable = Path(path).resolve(), writable
         except (OSError, RuntimeError) as error:
             raise StudyFileError(f"{str(path)!r} leads nowhere: {error}.") from error
-        if writable and exists(self.path) and not os.access(self.path, os.W_OK):
+        if writable and os.path.exists(self.path) and not os.access(self.path, os.W_OK):
             raise StudyFileError(f"Study {str(path)!r} is write-protected.")
         lock = _locked(self.path) if writable else None
         self._release = weakref.finalize(self, _release, lock)
@@ -145,18 +145,6 @@ class StudyFile:
         except FileNotFoundError:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def exists(path: str | os.PathLike[str]) -> bool:
-    r"""Whether there is a file.
-
-    Raises:
-        StudyFileError: If that cannot be found out, as in a folder that is closed to the user.
-    """
-    try:
-        return Path(path).exists()
-    except (OSError, RuntimeError) as error:
-        raise StudyFileError(f"{str(path)!r} cannot be looked up: {error}.") from error
 
 
 def _locked(path: Path) -> FileLock:

@@ -39,10 +39,9 @@ class StoppingRule:
 
     Attributes:
         probability: How sure it has to be.
-        margin: What is noticeable: the win probability above 1/2. Where values were measured,
-            the difference in their standard deviations.
-        min_answers: The least number of answers in any case, as few may agree by chance: of
-            values where values were measured, else of comparisons of different items.
+        margin: What is noticeable: the win probability above 1/2.
+        min_answers: The least number of comparisons of different items in any case, as few may
+            agree by chance.
 
     Raises:
         StudyError: If a number is out of range.
@@ -65,18 +64,16 @@ class StoppingRule:
 
 @dataclass(frozen=True)
 class Beliefs:
-    r"""A model of all answers, and the items that were asked.
+    r"""A model of all comparisons, and the items that were compared.
 
     It has the kernel and the link of the strategy where that learns a utility from duels, else the
     package's defaults; hyperparameters are learnt from these answers, and the covariance is
-    Laplace's: one statement for all strategies. Where values were measured it is a model of these
-    values alone, in standard deviations.
+    Laplace's: one statement for all strategies.
 
     Attributes:
         model: The model.
         space: The domain.
-        items: ``n x d``-dim distinct items that were asked.
-        measured: Whether it is a model of values.
+        items: ``n x d``-dim distinct items that were compared.
         num_answers: The number of answers it is learnt from.
         seed: Of the draws.
     """
@@ -84,45 +81,36 @@ class Beliefs:
     model: PreferenceGP
     space: SearchSpace
     items: Tensor
-    measured: bool
     num_answers: int
     seed: int
 
     @classmethod
     def of(cls, strategy: Strategy) -> Beliefs | None:
-        """What a strategy's answers say; None if there are neither comparisons nor values."""
+        """What a strategy's answers say; None if there are no comparisons."""
         told = [(query, answer) for query, answer in strategy.history if answer is not None]
-        values = [(query.items, answer) for query, answer in told if query.measures]
-        found = values or [pair for query, answer in told for pair in query.comparisons(answer)]
+        found = [pair for query, answer in told for pair in query.comparisons(answer)]
         if not found:
             return None
-        shown = torch.stack([items for items, _ in found]).double()
-        answers = shown.new_tensor([answer for _, answer in found])
+        pairs = torch.stack([pair for pair, _ in found]).double()
         learner = copy(getattr(strategy, "learner", None))
-        if not values and isinstance(learner, UtilityLearner) and learner.learns:
+        if isinstance(learner, UtilityLearner) and learner.learns:
             learner.kappa = "laplace"
             learner.refit(at_once=True)
             model = learner.model()
         else:
-            kernel = default_covar_module(strategy.space.num_features, Size())
-            transform = strategy.space.input_transform()
-            if values:
-                known = (shown, _standardised(answers).unsqueeze(-1))
-                model = PreferenceGP(
-                    None, None, values=known, covar_module=kernel, input_transform=transform
-                )
-            else:
-                model = PreferenceGP.from_pairs(
-                    shown, answers, covar_module=kernel, input_transform=transform
-                )
-            with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), shown.device):
+            model = PreferenceGP.from_pairs(
+                pairs,
+                pairs.new_tensor([answer for _, answer in found]),
+                covar_module=default_covar_module(strategy.space.num_features, Size()),
+                input_transform=strategy.space.input_transform(),
+            )
+            with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), pairs.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-        number = len(found)
-        if not values:  # the favourite of several items is one answer of several comparisons
-            number = min(number, sum(query.compares for query, _ in told))
+        # The favourite of several items is one answer of several comparisons.
+        number = min(len(found), sum(query.compares for query, _ in told))
         seed = derive_seed(strategy.seed, "draws of beliefs", len(told))
-        items = shown.flatten(end_dim=-2).unique(dim=0)
-        return cls(model.eval(), strategy.space, items, bool(values), number, seed)
+        items = pairs.flatten(end_dim=-2).unique(dim=0)
+        return cls(model.eval(), strategy.space, items, number, seed)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -131,15 +119,12 @@ class Beliefs:
             return self.model.posterior(self.items).mean.squeeze(-1)
 
     def with_item(self, item: Tensor) -> tuple[Beliefs, int]:
-        """With a ``d``-dim item among the items, and its row."""
-        if (self.items == item).all(-1).any():
-            return self, self.row_of(item)
+        """With a ``d``-dim item among the items, behind them if it is a new one, and its row."""
+        found = (self.items == item).all(-1).nonzero()
+        if len(found):
+            return self, int(found[0])
         items = torch.cat([self.items, item.unsqueeze(0).to(self.items)])
         return replace(self, items=items), len(items) - 1
-
-    def row_of(self, item: Tensor) -> int:
-        """The row of a ``d``-dim item that is among the items."""
-        return int((self.items == item).all(-1).nonzero()[0])
 
     def alike(self, row: int) -> Tensor:
         """Which of the items hardly differ from one: on a box by 5 % of every range at most.
@@ -172,37 +157,20 @@ class Beliefs:
         draws = self.mean + normal.to(root) @ root.mT
         return draws - draws[:, row : row + 1]
 
-    @torch.no_grad()
-    def win_probability(self, first: int, second: int) -> float:
-        """How likely one row's item wins a duel with another's; that its value is larger."""
-        pair = self.items[[first, second]]
-        if not self.measured:
-            return float(self.model.win_probability(pair))
-        gap = self.model.pair_posterior(pair)
-        return float(torch.special.ndtr(gap.mean / gap.variance.clamp_min(1e-24).sqrt()))
-
     def noticeable(self, margin: float) -> float:
         """The difference of utility at which the better item wins by a margin above 1/2."""
-        if self.measured:
-            return margin
         link = self.model.likelihood
         found = brentq(lambda h: float(link(torch.tensor(h).double())) - 0.5 - margin, 0.0, _FAR)
         return float(found)
-
-
-def _standardised(values: Tensor) -> Tensor:
-    """``k``-dim values in standard deviations."""
-    spread = values.std(correction=0)
-    return (values - values.mean()) / (spread if spread > 1e-12 * values.abs().max() else 1.0)
 
 
 @dataclass(frozen=True)
 class Recommendation:
     r"""The best item of the whole space, as the strategy sees it, and what all answers say of it.
 
-    The probabilities, and ``best_asked``, are ``None`` while there are neither comparisons nor
-    values. The statement has no probability before the number of answers is the stopping
-    rule's ``min_answers``: until then they mostly tell of the prior.
+    The probabilities, and ``best_asked``, are ``None`` while there are no comparisons. The
+    statement has no probability before the number of comparisons is the stopping rule's
+    ``min_answers``: until then they mostly tell of the prior.
 
     Attributes:
         item: The ``d``-dim item.
@@ -213,8 +181,7 @@ class Recommendation:
             of a box, one that differs by 5 % of every range at most, and in no category.
         best_asked: The ``d``-dim item of the largest posterior mean of those that were asked.
         runner_up: The ``d``-dim item of the largest posterior mean that is not alike, if any.
-        win_probability: That the recommended item wins a duel with that one; where values were
-            measured, that its value is the larger one.
+        win_probability: That the recommended item wins a duel with that one.
         good_enough: The posterior probability that none of these is noticeably better.
         progress: How far the study is, from 0 to 1: what is lacking most of what the
             :class:`StoppingRule` wants.
@@ -257,43 +224,43 @@ def recommendation(
         rule: What is enough.
         describe: Says what an item is.
     """
-    too_few = f"{describe(item)}; too few answers to say how sure that is."
     if beliefs is None:
-        return Recommendation(item, values, num_answers, statement=too_few)
-    best_asked = beliefs.items[int(beliefs.mean.argmax())]
+        statement = f"{describe(item)}; no comparison says how sure that is."
+        return Recommendation(item, values, num_answers, statement=statement)
+    best = int(beliefs.mean.argmax())
+    best_asked = beliefs.items[best]
     beliefs, row = beliefs.with_item(item)
     number, alike = len(beliefs.items), beliefs.alike(row)
     advantages = beliefs.advantages(row)
-    best = float(alike[advantages.argmax(-1)].double().mean())
+    probability_best = float(alike[advantages.argmax(-1)].double().mean())
     noticeable = beliefs.noticeable(rule.margin)
     good_enough = float((advantages.amax(-1) <= noticeable).double().mean())
     shares = (1.0, good_enough / rule.probability, beliefs.num_answers / rule.min_answers)
     texts = [
         f"{describe(item)}. It{'' if beliefs.space.choices is not None else _OR_ALIKE} is the best "
-        f"of {number} items with probability {_chance(best)}."
+        f"of {number} items with probability {_chance(probability_best)}."
     ]
     runner_up, wins = None, None
     for other in beliefs.distinct(2, row)[1:]:
-        runner_up, wins = beliefs.items[other], beliefs.win_probability(row, other)
-        verb = "has the larger value" if beliefs.measured else "wins a duel"
+        runner_up = beliefs.items[other]
+        with torch.no_grad():
+            wins = float(beliefs.model.win_probability(beliefs.items[[row, other]]))
         texts.append(
-            f"Against the runner-up ({describe(runner_up)}) it {verb} with probability "
+            f"Against the runner-up ({describe(runner_up)}) it wins a duel with probability "
             f"{_chance(wins)}."
         )
-    better = f"would win more than {0.5 + rule.margin:.0%} of duels with it"
-    if beliefs.measured:
-        better = f"is better by {rule.margin:g} standard deviations"
-    texts.append(f"With probability {_chance(good_enough)} none of them {better}.")
+    wins_more = f"would win more than {0.5 + rule.margin:.0%} of duels with it"
+    texts.append(f"With probability {_chance(good_enough)} none of them {wins_more}.")
     if beliefs.num_answers < rule.min_answers:
-        texts = [too_few]
-    if not alike[beliefs.row_of(best_asked)]:
+        texts = [f"{describe(item)}; too few answers to say how sure that is."]
+    if not alike[best]:
         texts.append(f"The best of those asked: {describe(best_asked)}.")
     return Recommendation(
         item,
         values,
         num_answers,
         num_items=number,
-        probability_best=best,
+        probability_best=probability_best,
         best_asked=best_asked,
         runner_up=runner_up,
         win_probability=wins,

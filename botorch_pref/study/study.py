@@ -22,7 +22,7 @@ from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import default_strategy, strategy_class
 from botorch_pref.study.dimensions import Dimension, dimensions_of, value_texts
-from botorch_pref.study.file import StudyFile, exists
+from botorch_pref.study.file import StudyFile
 from botorch_pref.study.recommendation import Beliefs, Recommendation, StoppingRule, recommendation
 from botorch_pref.study.rewind import Difference, apply, difference
 
@@ -186,7 +186,7 @@ class Study:
         content = Content(made, dimensions, description, _now(), stopping)
         file = StudyFile(path, writable=True)
         try:
-            if exists(file.path):
+            if file.path.exists():
                 raise StudyFileError(
                     f"{str(file.path)!r} exists already; Study.load continues a study."
                 )
@@ -220,7 +220,7 @@ class Study:
             StudyLockedError: If it is open for writing elsewhere, in this process included; names
                 the process.
         """
-        if not exists(path):
+        if not os.path.exists(path):
             raise StudyFileError(f"There is no study {str(path)!r}.")
         file = StudyFile(path, writable=not read_only)
         try:
@@ -352,7 +352,7 @@ class Study:
         return query
 
     def beliefs(self) -> Beliefs | None:
-        """A model of all answers, for figures; None while there is neither a duel nor a value."""
+        """A model of all comparisons, for figures; None while there are none."""
         answers = self.strategy.num_answers, len(self.strategy.history)
         if self._beliefs is None or self._beliefs[0] != answers:
             self._beliefs = answers, Beliefs.of(self.strategy)

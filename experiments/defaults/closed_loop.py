@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from botorch_pref.cli.parser import count
 from botorch_pref.exceptions import UnsupportedError
-from experiments.arguments import Parser, add_seeds, count, positive
+from experiments.arguments import Parser, add_seeds, positive
 from experiments.defaults.loop import (
     DEFAULT,
     FUNCTIONS,

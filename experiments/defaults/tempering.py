@@ -8,11 +8,12 @@ from pathlib import Path
 import pandas as pd
 from joblib import Parallel, delayed
 
+from botorch_pref.cli.parser import count
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, RKHSFunction
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.runner import num_threads, simulate
 from botorch_pref.strategies import PFTS
-from experiments.arguments import Parser, count, jobs
+from experiments.arguments import Parser, jobs
 
 SCALES = (1.0, 0.5, 0.25)
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import torch
 
-from experiments.arguments import RESULTS, Parser, UsageError, count, positive, writable_folder
+from botorch_pref.cli.parser import UsageError, count
+from experiments.arguments import RESULTS, Parser, positive, writable_folder
 from experiments.speed.duels import Grid
 from experiments.speed.likelihood_ratio import likelihood_ratio_cases
 from experiments.speed.own import ask_cases, million_cases

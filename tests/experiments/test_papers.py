@@ -18,7 +18,6 @@ from botorch_pref.strategies import COBOL, Strategy
 from experiments.cobol.candidates import PinpointCOBOL
 from experiments.cobol.settings import strategies as cobol_strategies
 from experiments.cobol.settings import synthetic
-from experiments.comp_gp_ucb.mixed import marks_of
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
 from experiments.comp_gp_ucb.svm import GRID
 from experiments.defaults import tutorial_loop
@@ -114,12 +113,12 @@ def test_the_methods_of_the_mr_lpf_paper(name: str, kernel: str, lengthscale: fl
         assert (options["kappa"], options["regularizer"]) == (pytest.approx(1.0), "theta_mean")
 
 
-@pytest.mark.parametrize("name", ["ackley", "yelp", "mr-lpf-branin"])
+@pytest.mark.parametrize("name", ["ackley", "mr-lpf-branin"])
 def test_regrets(name: str, tmp_path: Path) -> None:
-    small = replace(ALL[name], seeds=2, horizon=5)
+    small = replace(ALL[name], seeds=1, horizon=4)
     measures = run(small, tmp_path)
     rows = small.run(1, tmp_path, False)
-    last = rows[rows["step"] == 5].set_index(["strategy", "seed"])["cumulative_regret"]
+    last = rows[rows["step"] == 4].set_index(["strategy", "seed"])["cumulative_regret"]
     pd.testing.assert_series_equal(measures["cumulative"], last, check_names=False)
     early = rows[rows["step"] == 1].set_index(["strategy", "seed"])["dueling_regret"]
     pd.testing.assert_series_equal(measures["early"], early, check_names=False)
@@ -183,7 +182,7 @@ def test_reference_values(name: str) -> None:
 # ------------------------------------------------------------------ POP-BO
 
 
-@pytest.mark.parametrize(("name", "dim"), [("pop-gp", 1), ("pop-7d", 7), ("pop-12d", 12)])
+@pytest.mark.parametrize(("name", "dim"), [("pop-gp", 1), ("pop-7d", 7)])
 def test_samples_have_the_true_kernel_and_norm(name: str, dim: int) -> None:
     problem = problem_of(ALL[name], 3)
     assert isinstance(problem, GPSample)
@@ -199,6 +198,9 @@ def test_samples_have_the_true_kernel_and_norm(name: str, dim: int) -> None:
 def test_pop_bo_on_a_line() -> None:
     experiment = replace(ALL["pop-gp"], horizon=3, seeds=2)
     measures = run(experiment)
+    # Every claim has all of its rows.
+    claims = claims_table(experiment, measures.reset_index())
+    assert (claims["verdict"] != "unknown").all()
     # The same duels, recommended from in two ways.
     both = [measures.loc[name, "cumulative"].tolist() for name in ("pop-bo", "pop-bo (t*)")]
     assert both[0] == both[1]
@@ -212,13 +214,13 @@ def test_table_2(tmp_path: Path) -> None:
     assert printed == pytest.approx([0.43, 1.02, 2.53, 2.92, 3.04, 4.51, 1.60], abs=0.011)
     random = table2.strategies["text"]["random"]
     named = {"text": {"random": random}, "toolbox": {"other": random}}
-    measures = run(replace(table2, horizon=2, seeds=2, strategies=named, claims=()), tmp_path)
+    measures = run(replace(table2, horizon=2, seeds=1, strategies=named, claims=()), tmp_path)
     assert len([*tmp_path.iterdir()]) == 14
     assert measures.index.get_level_values("strategy").unique().tolist() == ["random", "other"]
 
 
 def test_bands_shrink() -> None:
-    experiment = replace(ALL["pop-band"], horizon=6, seeds=2)
+    experiment = replace(ALL["pop-band"], horizon=6, seeds=1)
     table = experiment.run(1, None, False)
     assert (table["lower"] <= table["estimate"] + 1e-6).all()
     assert (table["estimate"] <= table["upper"] + 1e-6).all()
@@ -330,18 +332,6 @@ def test_the_oracle_measures_where_the_filter_would_end() -> None:
     assert (scores[3:] >= borda.best - 0.007).all()
 
 
-def test_recommendations_by_what_was_spent(tmp_path: Path) -> None:
-    full: Any = ALL["comp-mixed"]
-    panel = next(group for group in full.groups if group.panel == "catalyst, ratio 10")
-    groups = (replace(panel, arms=("random duels", "gp-ucb")),)
-    small = replace(full, groups=groups, horizon=2, seeds=1, claims=())
-    measures = run(small, tmp_path)
-    assert (measures["recommended at 2"] == measures["recommendation"]).all()
-    assert measures.loc[("catalyst, ratio 10: random duels", 0), "duels"] == 20
-    marks = marks_of(small.run(1, tmp_path, False), 2)
-    assert marks["last"].all()
-
-
 def test_grid_search_finds_the_best_of_its_grid() -> None:
     problem, (group, *_) = CurrinExp(), ALL["comp-svm"].groups
     strategy: Any = build_strategy(group.task.arms[GRID].factory(10, 100), problem, 3, 1)
@@ -379,9 +369,9 @@ def test_the_loops_that_chose_the_defaults(tmp_path: Path) -> None:
         assert values.max() <= problem.optimal_value + 1e-6
     options: dict[str, Any] = {"horizon": 12, "path": tmp_path / "table.csv", "progress": False}
     models = ["rbf:0.21:1.5", "pairwise-gp"]
-    table = closed_loop_table(["linear4"], models, [0, 1], **options)
+    table = closed_loop_table(["linear4"], models, [0], **options)
     assert table["share_3"].between(0.0, 1.0, inclusive="neither").all()
-    again = closed_loop_table(["linear4"], models[:1], [1], **options)
+    again = closed_loop_table(["linear4"], models[:1], [0], **options)
     assert len(again) == 1
     (row,) = paired_ratios(table).to_dict("records")
     shares = table.pivot(index="seed", columns="model", values="share_3")
@@ -395,10 +385,3 @@ def test_the_tutorials_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (table["best_1"] <= table["best_2"]).all()
     assert table["best_2"].between(0.0, 6.147).all()
     assert "tau_2" in tutorial_loop.summary_text(table)
-
-
-def test_claims_of_whole_runs() -> None:
-    """A comparison of every claim is made where all of its rows are there."""
-    small = replace(ALL["pop-gp"], seeds=2, horizon=5)
-    table = claims_table(small, small.measures(small.run(1, None, False)))
-    assert (table["verdict"] != "unknown").all()
