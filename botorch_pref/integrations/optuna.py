@@ -31,7 +31,7 @@ from optuna_dashboard.preferential._system_attrs import (
 from torch import Tensor
 
 from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
-from botorch_pref.data.checks import check_count, checked_positive, checked_seed
+from botorch_pref.data.checks import check_count, checked_seed
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Duel
@@ -68,14 +68,12 @@ class PreferentialSampler(BaseSampler):
             2026), ``"eubo"`` the item whose duel with the best active trial has the largest
             expected utility of the better one (Lin et al. 2022).
         seed: The seed of all draws.
-        scale: What the standard deviation of the path is multiplied by, for ``"ts"``.
         n_startup_trials: How many trials fill the space, whatever the answers; with 0 the rule
             is followed from the first answer on.
 
     Raises:
         UnsupportedError: If there is no such rule.
-        ComparisonDataError: If ``scale`` is not a positive number, ``seed`` no whole one, or
-            ``n_startup_trials`` no count.
+        ComparisonDataError: If ``seed`` is no whole number, or ``n_startup_trials`` no count.
 
     Example:
         >>> from optuna_dashboard.preferential import create_study
@@ -91,20 +89,15 @@ class PreferentialSampler(BaseSampler):
         rule: Literal["ts", "eubo"] = "ts",
         *,
         seed: int = 0,
-        scale: float = TEMPERED,
         n_startup_trials: int = 0,
     ) -> None:
         if rule not in _RULES:
             raise UnsupportedError(f"`rule` must be one of {_RULES}, got {rule!r}.")
         self.rule = rule
         self.seed = checked_seed(seed)
-        self.scale = checked_positive("scale", scale)
         self.n_startup_trials = check_count("n_startup_trials", n_startup_trials, 0)
         # The hyperparameters of the last fit, and what they follow from.
         self._fitted: tuple[object, dict[str, Any]] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_fitted": None}  # it follows from the study
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -217,7 +210,7 @@ class PreferentialSampler(BaseSampler):
             return
         for attempt in range(1 + MAX_PATH_RESAMPLES):
             seed = derive_seed(self.seed, f"path {attempt}", number)
-            yield ArmPath(DuelingThompsonSampling(model, scale=self.scale, seed=seed), 0)
+            yield ArmPath(DuelingThompsonSampling(model, scale=TEMPERED, seed=seed), 0)
 
     def _model(self, parameters: Parameters, pairs: Tensor) -> PreferenceGP:
         """The model of ``m x 2 x d``-dim pairs, the better item first; it follows from these."""

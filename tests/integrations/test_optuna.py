@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -223,8 +222,9 @@ def test_eubo_maximises_the_expected_better_one() -> None:
         assert float(value(point(proposed).unsqueeze(0))) > float(best) - 0.02 * float(best.abs())
 
 
-def test_a_path_without_spread_is_the_mean() -> None:
-    sampler = PreferentialSampler("ts", scale=1e-9)
+def test_a_path_without_spread_is_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botorch_pref.integrations.optuna.TEMPERED", 1e-9)
+    sampler = PreferentialSampler("ts")
     study = new_study(sampler)
     proposed = play(study, UNIT, utility, 3)[-1]
     model = model_of(sampler, study)
@@ -289,8 +289,6 @@ def test_a_parameter_that_comes_later_is_drawn() -> None:
 def test_bad_options_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="`rule` must be one of"):
         PreferentialSampler("ucb")  # type: ignore[arg-type]
-    with pytest.raises(ComparisonDataError, match="`scale`"):
-        PreferentialSampler(scale=0.0)
     with pytest.raises(ComparisonDataError, match="`n_startup_trials`"):
         PreferentialSampler(n_startup_trials=-1)
 
@@ -310,15 +308,6 @@ def test_the_model_follows_from_the_answers_alone() -> None:
         again = sampler._model(*other).posterior(pairs).mean
         wanted = PreferentialSampler()._model(*other).posterior(pairs).mean
         torch.testing.assert_close(again, wanted)
-
-
-def test_a_pickle_holds_no_data() -> None:
-    sampler = PreferentialSampler("eubo", seed=5)
-    play(new_study(sampler), UNIT, utility, 1)
-    copy = pickle.loads(pickle.dumps(sampler))
-    assert sampler._fitted is not None
-    assert copy._fitted is None
-    assert (copy.rule, copy.seed) == ("eubo", 5)
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
