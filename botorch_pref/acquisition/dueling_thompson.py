@@ -3,17 +3,14 @@ r"""PF-TS: one Thompson path of the utility for each arm."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.sampling.pathwise import GeneralizedLinearPath, draw_matheron_paths, gaussian_update
-from botorch.sampling.pathwise.utils import get_train_inputs
+from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.transforms import t_batch_mode_transform
-from gpytorch.models import ExactGP
-from linear_operator.operators import SumLinearOperator, ZeroLinearOperator
 from torch import Size, Tensor
 
 from botorch_pref.acquisition.base import PairAcquisitionFunction
@@ -42,8 +39,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
             scale: What the posterior standard deviation is multiplied by; 1 is Bayesian
                 Thompson sampling.
             seed: The seed of the draws; by default they come from torch's global
-                generator. Draws of this package's models and of exact GPs are the same on
-                every device.
+                generator. Draws of this package's models are the same on every device.
         """
         super().__init__(model=model)
         self.scale = scale
@@ -59,11 +55,8 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         """
         self._draw = draw
         device = next(self.model.parameters(), torch.empty(0)).device
-        update: Any = _update_with_cpu_noise if isinstance(self.model, ExactGP) else gaussian_update
         with seeded(derive_seed(self._base, "pair", draw), device):
-            self.paths = [
-                draw_matheron_paths(self.model, Size(), update_strategy=update) for _ in range(2)
-            ]
+            self.paths = [draw_matheron_paths(self.model, Size()) for _ in range(2)]
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         """Draw new paths: the pairs of a batch are independent of each other."""
@@ -121,21 +114,3 @@ class ArmPath(AcquisitionFunction):
     def forward(self, X: Tensor) -> Tensor:
         """The path at ``b x 1 x d``-dim items."""
         return self.rule.arm(self.arm, X.squeeze(-2))
-
-
-def _update_with_cpu_noise(
-    model: ExactGP, sample_values: Tensor, target_values: Tensor, **kwargs: Any
-) -> GeneralizedLinearPath:
-    """BoTorch's ``gaussian_update``, with noise that the CPU draws wherever the model is."""
-    (points,) = get_train_inputs(model, transformed=True)
-    noise = model.likelihood.noise_covar(shape=points.shape[:-1])
-    normal = torch.randn(sample_values.shape, dtype=sample_values.dtype, device="cpu")
-    drawn = noise.cholesky() @ normal.to(sample_values.device).unsqueeze(-1)
-    return gaussian_update(
-        model,
-        sample_values + drawn.squeeze(-1),
-        target_values=target_values,
-        noise_covariance=ZeroLinearOperator(*noise.shape, dtype=points.dtype, device=points.device),
-        scale_tril=SumLinearOperator(model.covar_module(points), noise).cholesky(),
-        **kwargs,
-    )

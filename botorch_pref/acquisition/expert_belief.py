@@ -112,10 +112,6 @@ class ExpertBelief(Module):
         first, second = model.mle(self._pairs(X)).unbind(dim=-1)
         return first - second
 
-    def log_probability(self, latent: Tensor) -> Tensor:
-        r"""``log P(accept)`` of ``...``-dim latents, finite also where it is nearly 0."""
-        return link_of(self.model).log_cdf(latent)
-
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         if self.x_ref is not None:
             return difference_moments(self.model, self._pairs(X))

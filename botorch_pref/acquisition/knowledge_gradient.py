@@ -3,7 +3,7 @@ r"""Knowledge gradients: what a measured value or a duel lets the largest poster
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self, cast, runtime_checkable
 
 import torch
@@ -17,14 +17,11 @@ from torch.nn import Module
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisitionFunction
 from botorch_pref.acquisition.utils import difference_moments, link_of
-from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.laplace import LaplacePosterior
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import ExactSystem
 from botorch_pref.likelihoods import BernoulliLikelihood
-
-REPEATS = (1, 2, 4, 8, 16)
 
 _NO_VARIANCE = 1e-16  # of an item or a difference: below it, an answer has no effect
 _CHUNK = 256  # rows of a joint posterior beside the reference
@@ -54,15 +51,9 @@ class KnowledgeGradient(AcquisitionFunction):
     """
 
     reference: Tensor
+    repeats: tuple[int, ...] = (1, 2, 4, 8, 16)  # the numbers of answers that are tried
 
-    def __init__(
-        self,
-        model: Model,
-        reference: Tensor,
-        *,
-        project: Project | None = None,
-        repeats: Sequence[int] = REPEATS,
-    ) -> None:
+    def __init__(self, model: Model, reference: Tensor, *, project: Project | None = None) -> None:
         r"""Set the candidates for the best item.
 
         Args:
@@ -72,10 +63,9 @@ class KnowledgeGradient(AcquisitionFunction):
             project: Maps ``... x d``-dim items as they are asked to the same items as their
                 utility counts, and these to themselves; see
                 :class:`~botorch_pref.kernels.ComparisonBiasKernel`. By default they are the same.
-            repeats: The numbers of answers that are tried.
 
         Raises:
-            ComparisonDataError: If ``reference`` is no table or ``repeats`` are no counts.
+            ComparisonDataError: If ``reference`` is no table.
             UnsupportedError: If the model is batched, or has several outputs.
         """
         super().__init__(model=model)
@@ -85,13 +75,8 @@ class KnowledgeGradient(AcquisitionFunction):
             raise ComparisonDataError(
                 f"`reference` must be M x d with M at least 1, got {tuple(reference.shape)}."
             )
-        if not repeats:
-            raise ComparisonDataError("`repeats` must not be empty.")
-        for number in repeats:
-            check_count("repeats", number, 1)
         self.conditioned = model  # on what is pending
         self.project = project
-        self.repeats = tuple(repeats)
         reference = reference if project is None else project(reference)
         self.register_buffer("reference", reference.detach().clone())
 
@@ -154,7 +139,6 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
         *,
         noise: float = 0.0,
         project: Project | None = None,
-        repeats: Sequence[int] = REPEATS,
     ) -> None:
         r"""Set the candidates for the best item, and the noise.
 
@@ -165,13 +149,12 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
             noise: ``s^2``, the variance of the noise of one value, in squared units of the
                 utility; at least 0.
             project: From items as asked to items as their utility counts.
-            repeats: The numbers of answers that are tried.
 
         Raises:
             ComparisonDataError: If an argument is out of range.
             UnsupportedError: If the model is batched, or has several outputs.
         """
-        super().__init__(model, reference, project=project, repeats=repeats)
+        super().__init__(model, reference, project=project)
         if not 0 <= noise < float("inf"):
             raise ComparisonDataError(f"`noise` must be at least 0 and finite, not {noise!r}.")
         self.noise = float(noise)
@@ -276,7 +259,6 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         *,
         likelihood: Module | None = None,
         project: Project | None = None,
-        repeats: Sequence[int] = REPEATS,
     ) -> None:
         r"""Set the candidates for the best item, and the link.
 
@@ -286,14 +268,13 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
             reference: ``M x d``-dim items.
             likelihood: The link; by default the model's.
             project: From items as asked to items as their utility counts.
-            repeats: The numbers of answers that are tried.
 
         Raises:
             ComparisonDataError: If an argument is out of range.
             UnsupportedError: If the model is batched, has several outputs, or its link is
                 unknown and ``likelihood`` not given.
         """
-        super().__init__(model, reference, project=project, repeats=repeats)
+        super().__init__(model, reference, project=project)
         self.likelihood = link_of(model, likelihood)
         count = round(_REACH / _STEP)
         nodes = _STEP * torch.arange(-count, count + 1, dtype=torch.double)

@@ -2,8 +2,6 @@ r"""Expected improvement times the probability that an expert accepts."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from botorch.acquisition import LogExpectedImprovement
 from botorch.models.model import Model
@@ -13,17 +11,16 @@ from torch import Tensor
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.expert_belief import ExpertBelief
 from botorch_pref.acquisition.standard_units import StandardUnits
-from botorch_pref.acquisition.utils import TOLERANCE
+from botorch_pref.acquisition.utils import link_of
 from botorch_pref.exceptions import ComparisonDataError
-
-Acceptance = Literal["mle", "upper"]
 
 
 class LogHumanConstrainedEI(ItemAcquisitionFunction):
     r"""``log EI(x) + log P(x accepted)``, the logarithm of HCEI.
 
-    Xu et al. (2024b), eq. (70), which leaves open which probability it is. The improvement is in
-    the objective's standardised units, so the value does not depend on the units of ``best_f``.
+    Xu et al. (2024b), eq. (70), with the probability at the most likely latent of the labels, or
+    at the posterior mean of a Gaussian one. The improvement is in the objective's standardised
+    units, so the value does not depend on the units of ``best_f``.
 
     Example:
         >>> rule = LogHumanConstrainedEI(gp, labels, best_f=Y.max())
@@ -36,10 +33,7 @@ class LogHumanConstrainedEI(ItemAcquisitionFunction):
         label_model: Model,
         best_f: float | Tensor,
         *,
-        acceptance: Acceptance = "mle",
-        label_beta: float = 1.0,
         x_ref: Tensor | None = None,
-        tolerance: float = TOLERANCE,
     ) -> None:
         r"""Set both models and the value to improve on.
 
@@ -47,30 +41,21 @@ class LogHumanConstrainedEI(ItemAcquisitionFunction):
             objective_model: A BoTorch model of measured values with one output.
             label_model: As of :class:`ExpertAugmentedLCB`.
             best_f: The largest value so far, as it was measured.
-            acceptance: The latent whose probability is taken: ``"mle"`` the most likely one (of
-                a Gaussian latent the posterior mean), ``"upper"`` the largest one allowed.
-            label_beta: Multiplies the standard deviation of a Gaussian latent for ``"upper"``.
             x_ref: ``d``-dim item that the latent is compared with, where pairs were compared.
-            tolerance: The gap to which ``"upper"`` is solved, in logits.
 
         Raises:
             ComparisonDataError: If an option is out of range.
             UnsupportedError: If a model has another form, or the objective's no units.
         """
         super().__init__(model=objective_model)
-        if acceptance not in ("mle", "upper"):
-            raise ComparisonDataError(f'`acceptance` must be "mle" or "upper", not {acceptance!r}.')
         units = StandardUnits(objective_model)
         best = torch.as_tensor(best_f).to(units.offset).detach()
         if best.numel() != 1 or not bool(best.isfinite()):
             raise ComparisonDataError(f"`best_f` must be one finite number, not {best_f!r}.")
-        self.acceptance = acceptance
         self.log_ei = LogExpectedImprovement(
             objective_model, best_f=units.evaluate(best.view(1, 1)), posterior_transform=units
         )
-        self.belief = ExpertBelief(
-            label_model, label_beta=label_beta, x_ref=x_ref, tolerance=tolerance
-        )
+        self.belief = ExpertBelief(label_model, x_ref=x_ref)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -82,6 +67,5 @@ class LogHumanConstrainedEI(ItemAcquisitionFunction):
         Returns:
             ``b``-dim values.
         """
-        belief, items = self.belief, X.squeeze(-2)
-        latent = belief.estimate(items) if self.acceptance == "mle" else belief.upper(items)
-        return self.log_ei(X) + belief.log_probability(latent)
+        latent = self.belief.estimate(X.squeeze(-2))
+        return self.log_ei(X) + link_of(self.belief.model).log_cdf(latent)

@@ -23,18 +23,11 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
     """
 
     def __init__(
-        self,
-        label_model: Model,
-        *,
-        label_beta: float = 1.0,
-        x_ref: Tensor | None = None,
-        tolerance: float = TOLERANCE,
+        self, label_model: Model, *, x_ref: Tensor | None = None, tolerance: float = TOLERANCE
     ) -> None:
         r"""Set the model; arguments and errors as of :class:`ExpertAugmentedLCB`."""
         super().__init__(model=label_model)
-        self.belief = ExpertBelief(
-            label_model, label_beta=label_beta, x_ref=x_ref, tolerance=tolerance
-        )
+        self.belief = ExpertBelief(label_model, x_ref=x_ref, tolerance=tolerance)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

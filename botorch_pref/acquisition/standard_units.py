@@ -6,17 +6,11 @@ fixed. It is that of its measured values: 0 is their mean and 1 their standard d
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.models import ModelList, PairwiseGP
+from botorch.models import PairwiseGP
 from botorch.models.model import Model
-from botorch.models.transforms.outcome import (
-    ChainedOutcomeTransform,
-    Standardize,
-    StratifiedStandardize,
-)
+from botorch.models.transforms.outcome import Standardize, StratifiedStandardize
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_dense, to_linear_operator
@@ -32,11 +26,8 @@ class StandardUnits(PosteriorTransform):
 
     Mean and standard deviation are those that the model's outcome transform ``Standardize`` has
     learnt; without one those of the training targets, with ``n - 1`` degrees of freedom. Values
-    that do not differ are only centred, as by ``Standardize``.
-
-    Attributes:
-        offset: ``batch_shape x 1``-dim value that becomes 0.
-        scale: ``batch_shape x 1``-dim difference that becomes 1.
+    that do not differ are only centred, as by ``Standardize``. The ``batch_shape x 1``-dim
+    ``offset`` becomes 0, and a difference of ``scale`` becomes 1.
     """
 
     offset: Tensor
@@ -62,11 +53,7 @@ class StandardUnits(PosteriorTransform):
         return (Y.squeeze(-1) - self.offset) / self.scale
 
     def forward(self, posterior: Posterior, X: Tensor | None = None) -> GPyTorchPosterior:
-        r"""The posterior in standardised units.
-
-        Args:
-            posterior: One of the model, over ``... x q x 1`` values.
-            X: Not used.
+        r"""The posterior of the model, over ``... x q x 1`` values, in standardised units.
 
         Raises:
             UnsupportedError: If the posterior is not Gaussian.
@@ -82,15 +69,9 @@ class StandardUnits(PosteriorTransform):
 
 
 def standardised_posterior(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Mean and standard deviation of an objective, in standardised units.
+    r"""``... x q``-dim mean and deviation of an objective at ``... x q x d`` points, standardised.
 
-    Args:
-        model: A model of measured values with one output.
-        X: ``... x q x d``-dim points.
-
-    Returns:
-        ``... x q``-dim mean and standard deviation of the latent value, that is without
-        observation noise; a batch of models comes before ``q``.
+    They are of the latent value, without observation noise; a batch of models comes before ``q``.
 
     Raises:
         UnsupportedError: As :class:`~botorch_pref.acquisition.standard_units.StandardUnits` does.
@@ -113,10 +94,7 @@ def _standardize_of(model: Model) -> Standardize:
         raise UnsupportedError(
             f"The objective's model must have one output, but has {model.num_outputs}."
         )
-    model = cast(Model, model.models[0]) if isinstance(model, ModelList) else model
     transform = getattr(model, "outcome_transform", None)
-    if isinstance(transform, ChainedOutcomeTransform) and len(transform) == 1:
-        (transform,) = transform.values()
     if isinstance(transform, Standardize) and not isinstance(transform, StratifiedStandardize):
         return transform
     if transform is not None:

@@ -468,7 +468,10 @@ class COBOL(Strategy):
         rule: Rule
         if self.candidate == "hcei":
             best = max(answer or 0.0 for _, answer in self.values.answers)
-            rule = partial(LogHumanConstrainedEI, step.objective, self.expert(), best)
+            hcei = LogHumanConstrainedEI(step.objective, self.expert(), best, x_ref=step.x_ref)
+            return step.best_of_labels(
+                lambda **_: hcei, "optimizer augmented", step.starts(vanilla)
+            )
         elif self.weight == 0.0:
             return vanilla
         else:

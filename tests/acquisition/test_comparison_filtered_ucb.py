@@ -146,17 +146,6 @@ def test_constrained_maximum_is_that_of_a_grid(seeds: range) -> None:
     assert min(shares) < 0.5  # the filter does cut
 
 
-def test_a_wide_slack_is_no_constraint() -> None:
-    rule = ComparisonFilteredUCB(objective(), duels(-1.0), 2.0, borda_slack=10.0)
-    found = SearchSpace(BOUNDS).maximize(rule, seed=0, feasible=rule.feasibility)
-    starts = rand(16, 1, 2, seed=8)
-    items, value = optimize_acqf(
-        rule, BOUNDS, q=1, num_restarts=16, batch_initial_conditions=starts
-    )
-    assert float(found.value) == pytest.approx(float(value), abs=1e-6)
-    torch.testing.assert_close(found.items, items, atol=1e-4, rtol=0)
-
-
 def test_gradient_of_the_filter() -> None:
     rule, at = made(), AT[:3].clone().requires_grad_()
     assert torch.autograd.gradcheck(rule.feasibility, (at,), atol=1e-6, rtol=1e-6)

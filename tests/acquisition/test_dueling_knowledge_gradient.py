@@ -43,8 +43,12 @@ FEW = {
 }
 
 
-def make(of: Model | None = None, **kwargs: object) -> DuelingKnowledgeGradient:
-    return DuelingKnowledgeGradient(of or make_model(), **{"reference": REFERENCE, **kwargs})
+def make(
+    of: Model | None = None, repeats: tuple[int, ...] | None = None, **kwargs: object
+) -> DuelingKnowledgeGradient:
+    rule = DuelingKnowledgeGradient(of or make_model(), **{"reference": REFERENCE, **kwargs})
+    rule.repeats = repeats or rule.repeats
+    return rule
 
 
 class TestContract(PairAcquisitionContract):

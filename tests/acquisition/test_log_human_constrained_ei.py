@@ -38,36 +38,24 @@ class TestContract(ItemAcquisitionContract):
         return LogHumanConstrainedEI(with_standardize(), label_set(), Y.max())
 
 
-class TestContractOfTheLargest(ItemAcquisitionContract):
-    repeated = 1e-11
-
-    def make(self) -> LogHumanConstrainedEI:
-        options: dict[str, Any] = {"acceptance": "upper", "tolerance": 1e-12, "x_ref": REF}
-        return LogHumanConstrainedEI(by_hand(), make_set(slack=0.5), 0.5, **options)
-
-
 class TestContractOfGaussianLatent(ItemAcquisitionContract):
     def make(self) -> LogHumanConstrainedEI:
         return LogHumanConstrainedEI(by_hand(), label_gp(), 0.5)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("acceptance", ["mle", "upper"])
 @pytest.mark.parametrize("unit", [1.0, 1000.0, 1e-6])
-def test_value_is_the_product(acceptance: Any, unit: float) -> None:
+def test_value_is_the_product(unit: float) -> None:
     mean, deviation = regression(POINTS, standardised(Y))
     u = ((mean - standardised(Y).max()) / deviation).numpy()
     improvement = deviation.numpy() * (norm.pdf(u) + u * norm.cdf(u))
     judged, gaussian = label_set(), label_gp()
-    posterior = gaussian.posterior(AT)
-    spread = 0.7 * posterior.variance.flatten().sqrt() if acceptance == "upper" else 0.0
-    likely = judged.upper(POINTS) if acceptance == "upper" else judged.mle(POINTS)
-    for labels, latent in ((judged, likely), (gaussian, posterior.mean.flatten() + spread)):
+    latents = judged.mle(POINTS), gaussian.posterior(AT).mean.flatten()
+    for labels, latent in zip((judged, gaussian), latents, strict=True):
         expected = torch.from_numpy(improvement).log() - torch.log1p((-latent).exp())
         gp, best = with_standardize(unit * Y + 5 * unit), unit * (Y.max() + 5)
-        options: dict[str, Any] = {"acceptance": acceptance, "label_beta": 0.7}
         for best_f in (best, float(best), best.view(1)):
-            values = LogHumanConstrainedEI(gp, labels, best_f, **options)(AT)
+            values = LogHumanConstrainedEI(gp, labels, best_f)(AT)
             torch.testing.assert_close(values, expected, atol=1e-6, rtol=1e-6)
 
 
@@ -111,8 +99,6 @@ def test_bad_arguments() -> None:
     for best_f in (math.nan, math.inf, torch.zeros(2)):
         with pytest.raises(ComparisonDataError, match="`best_f` must be one finite number"):
             rule(best_f)
-    with pytest.raises(ComparisonDataError, match='`acceptance` must be "mle" or "upper"'):
-        rule(acceptance="lower")
     with pytest.raises(ComparisonDataError, match="`x_ref`"):
         rule(x_ref=REF[:1])
     with pytest.raises(UnsupportedError, match="has no units"):

@@ -7,7 +7,7 @@ import torch
 
 from botorch_pref.acquisition import ExpertAugmentedLCB, OptimisticAcceptance
 from botorch_pref.space import SearchSpace
-from tests.acquisition.expert import label_gp, label_set, with_standardize
+from tests.acquisition.expert import label_set, with_standardize
 from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
 from tests.models.common import rand
 from tests.models.confidence_sets import make_set, rbf
@@ -28,11 +28,6 @@ class TestContract(ItemAcquisitionContract):
     def test_starts_around_observed_items(self) -> None:
         """There is no posterior mean that would say where: BoTorch warns, and goes on."""
         super().test_starts_around_observed_items()
-
-
-class TestContractOfGaussianLatent(ItemAcquisitionContract):
-    def make(self) -> OptimisticAcceptance:
-        return OptimisticAcceptance(label_gp(), label_beta=0.5)
 
 
 @torch.no_grad()

@@ -9,14 +9,12 @@ import pytest
 import torch
 from botorch.models import (
     EnsembleMapSaasSingleTaskGP,
-    ModelListGP,
     PairwiseGP,
     SingleTaskGP,
     SingleTaskVariationalGP,
 )
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.transforms.outcome import (
-    ChainedOutcomeTransform,
     Log,
     Standardize,
     StratifiedStandardize,
@@ -51,8 +49,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     "raw": lambda: objective(units=(OFFSET, SCALE)),
     "raw, 1e-7 y": lambda: objective(1e-7 * Y, units=(1e-7 * OFFSET, 1e-7 * SCALE)),
     "raw, fixed noise": lambda: objective(units=(OFFSET, SCALE), fixed=True),
-    "list of one": lambda: ModelListGP(with_standardize()),
-    "chain of one": lambda: objective(outcome_transform=ChainedOutcomeTransform(a=Standardize(1))),
 }
 
 
