@@ -179,23 +179,21 @@ def log_ticks(axes: Axes, whole: bool) -> None:
     powers, size = range(math.floor(lowest), math.floor(highest) + 1), label_size(axes)
     # Read, not multiplied: 3 times 0.1 is not 0.3.
     known = [
-        np.array([float(f"{multiple}e{power}") for power in powers for multiple in multiples])
+        [float(f"{multiple}e{power}") for power in powers for multiple in multiples]
         for multiples in _MULTIPLES
     ]
     for number in range(_MAX_TICKS, 0, -1):  # even steps, for where the scale hardly bends
         locator = MaxNLocator(number, steps=[1, 2, 5, 10], integer=whole)
-        known.append(np.asarray(locator.tick_values(first, last)))
-    fit: list[tuple[Array, list[str]]] = []
-    for x in known:
-        x = x[(first <= x) & (x <= last) & ((x == x.round()) | (not whole))]
-        names = [*map(_number, x)]
-        half = np.array([0.5 * text_width(name, size, formula=True) for name in names])
-        free = np.diff(places(axes, x)) - half[1:] - half[:-1] if len(x) else np.empty(0)
-        if len(x) <= _MAX_TICKS and (free >= BETWEEN * size).all():
-            fit.append((x, names))
-    enough = (each for each in fit if len(each[0]) >= _ENOUGH_TICKS)
-    ticks, names = next(enough, max(fit, key=lambda each: len(each[0])))
-    axes.set_xticks(ticks, names)
+        known.append(locator.tick_values(first, last).tolist())
+    best: list[float] = []
+    for ticks in known:
+        x = np.array([x for x in ticks if first <= x <= last and (x.is_integer() or not whole)])
+        if len(best) >= _ENOUGH_TICKS or not len(best) < len(x) <= _MAX_TICKS:
+            continue
+        half = np.array([0.5 * text_width(_number(tick), size, formula=True) for tick in x])
+        if (np.diff(places(axes, x)) >= half[1:] + half[:-1] + BETWEEN * size).all():
+            best = x.tolist()
+    axes.set_xticks(best, [*map(_number, best)])
 
 
 def whole_ticks(axes: Axes) -> None:

@@ -34,20 +34,6 @@ from botorch_pref.runner.run import (
 from botorch_pref.runner.simulation import Record, checked_count, typed
 from botorch_pref.runner.store import Store, shared_settings
 
-_FIRST = [
-    "problem",
-    "strategy",
-    "seed",
-    "step",
-    "dueling_regret",
-    "cumulative_regret",
-    "utility_regret",
-    "cumulative_utility_regret",
-    "recommendation_regret",
-    "identical",
-    "seconds",
-]
-
 
 def run_experiment(
     problem: PreferenceProblem | ProblemFactory,
@@ -237,7 +223,6 @@ def _checked_seeds(seeds: object) -> list[int]:
 
 def _tidy(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """One table with the columns of all; those that only some have are missing elsewhere."""
-    names = {str(name): None for table in tables for name in table}
-    columns = [*_FIRST, *(name for name in names if name not in _FIRST)]
+    columns = [*dict.fromkeys(name for table in tables for name in table)]
     complete = [typed(table.reindex(columns=columns)) for table in tables]
     return pd.concat(complete, ignore_index=True)

@@ -143,19 +143,17 @@ def _takes(factory: StrategyFactory, name: str) -> bool:
     function, bound = unwrapped(factory)
     if name in bound:
         return False
-    signatures = [inspect.signature(factory)]
+    callables: list[Callable[..., Any]] = [factory]
     # What takes any keyword passes it on: a class to its base, an alternative constructor to
     # its class.
     owner = function if isinstance(function, type) else getattr(function, "__self__", None)
     if isinstance(owner, type):
-        constructors = [
-            vars(base)["__init__"] for base in owner.__mro__ if "__init__" in vars(base)
-        ]
-        signatures += [inspect.signature(constructor) for constructor in constructors[:-1]]
-    for signature in signatures:
-        parameters = signature.parameters
+        bases = owner.__mro__[:-1]
+        callables += [vars(base)["__init__"] for base in bases if "__init__" in vars(base)]
+    for one in callables:
+        parameters = inspect.signature(one).parameters
         if name in parameters:
             return parameters[name].kind in _KEYWORDS
-        if all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+        if all(other.kind is not other.VAR_KEYWORD for other in parameters.values()):
             return False
     return True

@@ -33,36 +33,28 @@ Record = Callable[[Any, Any], Mapping[str, float]]
 _NUM_RANDOM_ITEMS = 2**14
 _SLOTS = ("first", "second")
 
-# These are there in every history, in this order, behind the items and indices.
-_COLUMNS = (
-    "kind",
-    "identical",
-    "answer",
-    "first_utility",
-    "second_utility",
-    "dueling_regret",
-    "cumulative_regret",
-    "utility_regret",
-    "cumulative_utility_regret",
-    "recommendation_regret",
-    "simple_regret",
-    "num_evaluations",
-    "num_labels",
-    "seconds",
-)
-_TOTALS = {
-    "cumulative_regret": "dueling_regret",
-    "cumulative_utility_regret": "utility_regret",
+# The columns of every history, in this order, behind the items and indices, and their types.
+_COLUMNS = {
+    "kind": "str",
+    "identical": "bool",
+    "answer": "float64",
+    "first_utility": "float64",
+    "second_utility": "float64",
+    "dueling_regret": "float64",
+    "cumulative_regret": "float64",
+    "utility_regret": "float64",
+    "cumulative_utility_regret": "float64",
+    "recommendation_regret": "float64",
+    "simple_regret": "float64",
+    "num_evaluations": "Int64",
+    "num_labels": "Int64",
+    "seconds": "float64",
 }
-_TYPES = {
+_OTHER_TYPES = {
     "problem": "str",
     "strategy": "str",
     "seed": "int64",
     "step": "int64",
-    "kind": "str",
-    "identical": "bool",
-    "num_evaluations": "Int64",
-    "num_labels": "Int64",
     "finished": "boolean",
 }
 
@@ -354,7 +346,8 @@ def _coordinates(prefix: str, item: Tensor) -> dict[str, float]:
 
 def column_type(name: str) -> str:
     """What pandas calls the type of a column of :class:`History`; indices may be missing."""
-    return _TYPES.get(name, "Int64" if name.endswith("_index") else "float64")
+    other = "Int64" if name.endswith("_index") else "float64"
+    return _COLUMNS.get(name) or _OTHER_TYPES.get(name, other)
 
 
 def typed(table: pd.DataFrame) -> pd.DataFrame:
@@ -367,8 +360,8 @@ def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """The table of a :class:`History`, of what is known of each query by its columns."""
     columns = {name: None for row in rows for name in row if name not in _COLUMNS}
     table = typed(pd.DataFrame(rows, columns=[*columns, *_COLUMNS]))
-    for total, regret in _TOTALS.items():
-        table[total] = table[regret].fillna(0.0).cumsum()
+    table["cumulative_regret"] = table["dueling_regret"].fillna(0.0).cumsum()
+    table["cumulative_utility_regret"] = table["utility_regret"].fillna(0.0).cumsum()
     answered = table["answer"].notna()
     measured = answered & table["kind"].eq("evaluate")
     table["simple_regret"] = table["utility_regret"].where(measured).cummin().ffill()

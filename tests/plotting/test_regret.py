@@ -158,15 +158,6 @@ def test_random_play_beside_an_experiment(experiment: pd.DataFrame) -> None:
     assert figure.axes[1].get_ylim()[1] < 1.5
 
 
-def test_strategies_look_different(experiment: pd.DataFrame) -> None:
-    many = pd.concat([experiment.assign(strategy=f"s{k}") for k in range(20)])
-    many = many[many["seed"] == 0].drop_duplicates(["strategy", "step"])
-    drawn = plot_experiment(many, metrics=["cumulative_regret"]).axes[0].get_lines()
-    looks = {(line.get_color(), line.get_linestyle(), str(line._dash_pattern)) for line in drawn}
-    assert len(looks) == 20
-    assert len({line.get_color() for line in drawn[:7]}) == 7
-
-
 def test_what_cannot_be_drawn(experiment: pd.DataFrame) -> None:
     with pytest.raises(UnsupportedError, match=r"metrics must be of .*, got \['seconds'\]"):
         plot_experiment(experiment, metrics=["seconds"])

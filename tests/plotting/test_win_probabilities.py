@@ -66,22 +66,6 @@ def test_chances_of_the_larger_utility() -> None:
     assert "utility is larger" in figure.axes[0].get_title(loc="left")
 
 
-def test_long_names_leave_room_for_the_cells(model: PreferenceGP) -> None:
-    """They stand beside their rows; columns have the numbers that stand there, too."""
-    names = [f"a composition with the number {row}" for row in range(9)]
-    plain, figure = (plot_win_probabilities(model, X, labels=n) for n in (None, names))
-    for one in (plain, figure):
-        one.draw_without_rendering()
-    axes = figure.axes[0]
-    assert [text.get_text() for text in axes.get_xticklabels()] == [*map(str, range(1, 9))]
-    order = [int(text.get_text()[1:]) for text in plain.axes[0].get_yticklabels()]
-    for rank, text in enumerate(axes.get_yticklabels()):
-        words = text.get_text().split()
-        assert " ".join(words) == f"{rank + 1}. {names[order[rank]]}"
-    widths = [one.axes[0].get_window_extent().width for one in (plain, figure)]
-    assert widths[1] > 0.9 * widths[0]
-
-
 @pytest.mark.parametrize("top", [4, 8, 14, 30])
 @pytest.mark.parametrize(
     "name", [None, "{}", "WWW{}", "WW WW{}", "a blend of two, number {}, dark"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import Catalyst, ItemError
+from botorch_pref.problems import Catalyst
 
 
 def test_facts_of_the_data() -> None:
@@ -67,18 +67,6 @@ def test_replicates_are_kept_or_averaged() -> None:
         assert replicates(mean, name) == replicates(keep, name)
     with pytest.raises(UnsupportedError, match="'keep' or 'mean', got 'max'"):
         Catalyst(dedupe="max")  # type: ignore[arg-type]
-
-
-def test_repeated_measurements_go_by_index() -> None:
-    problem = Catalyst()
-    counts = Counter(problem.names)
-    once = torch.tensor([counts[name] == 1 for name in problem.names])
-    assert torch.equal(problem(problem.choices[once]), problem.utilities[once])
-    row = problem.names.index("Au-1.0")
-    with pytest.raises(ItemError, match=r"choice \d+, row \[1\] of X, was measured more"):
-        problem(problem.choices[[0, row]])
-    indices = torch.arange(63)
-    assert torch.equal(problem.utility(indices), problem.utilities)
 
 
 def test_attribution_is_shipped() -> None:

@@ -87,14 +87,6 @@ def test_answers_follow_from_seed_step_and_annotator() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_strategies_share_the_noise() -> None:
-    """Whoever asks the better item at step t is accepted wherever the other one is."""
-    expert = SyntheticExpert(PROBLEM, seed=3)
-    pairs = [(expert(Label(0, MIDDLING), t), expert(Label(0, BEST), t)) for t in range(300)]
-    assert (0.0, 1.0) in pairs
-    assert (1.0, 0.0) not in pairs
-
-
 def test_choices() -> None:
     problem = Catalyst()
     expert = SyntheticExpert(problem, 2.0)

@@ -65,18 +65,6 @@ def test_answers_are_repeatable_and_their_noise_is_shared() -> None:
     assert all(judge(better, t) >= judge(items, t) for t in range(1, 200))
 
 
-def test_annotators_have_noise_of_their_own() -> None:
-    problem = Ackley()
-    items = torch.tensor([[0.4], [0.4]], dtype=torch.double)
-    judge = LogisticJudge(problem)
-    answers = {
-        name: [judge(Duel(0, items, None, name), t) for t in range(100)]
-        for name in ("ann", "bob", None)
-    }
-    assert answers["ann"] != answers["bob"] != answers[None]
-    assert answers[None] == [judge(items, t) for t in range(100)]
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("indices", [(10, 0), (0, 10), (3, 40)])
 def test_answers_have_the_right_frequency(seed: int, indices: tuple[int, int]) -> None:

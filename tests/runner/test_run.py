@@ -8,12 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from botorch_pref.problems import (
-    Ackley,
-    Catalyst,
-    LogisticJudge,
-    PreferenceProblem,
-)
+from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
 from botorch_pref.runner import RunError, num_threads, run, simulate
 from botorch_pref.runner.run import Run, build_strategy
 from botorch_pref.strategies import PFTS

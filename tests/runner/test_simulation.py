@@ -300,18 +300,6 @@ def test_an_interrupt_keeps_what_was_done() -> None:
         simulate(strategy, problem, first_wins, 9, progress=False)
 
 
-def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    problem = Catalyst()
-    strategy = Fixed([(0, 1)] * 2, problem.choices)
-    simulate(strategy, problem, first_wins, 2, name="fixed")
-    shown = capsys.readouterr()
-    assert "catalyst, fixed" in shown.err
-    assert "2/2" in shown.err
-    assert shown.out == ""
-    simulate(Fixed([(0, 1)], problem.choices), problem, first_wins, 1, progress=False)
-    assert capsys.readouterr().err == ""
-
-
 # Histories.
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.space import Feasible, SearchSpace
+from botorch_pref.space import SearchSpace
 from botorch_pref.space.maximize import peaks_first, starting_points
 from tests.models.common import rand
 from tests.space.test_search_space import BOX, Peak
@@ -64,32 +64,6 @@ def test_an_unfinished_search_is_feasible_and_no_worse(maxiter: int) -> None:
         )
         assert float(disc(best.items)) >= -1e-9
         assert float(best.value) >= float(rule(start.view(1, 1, 2)))
-
-
-class Asked:
-    """A slack that keeps what it was asked."""
-
-    def __init__(self, slack: Feasible) -> None:
-        self.slack = slack
-        self.seen: list[Tensor] = []
-
-    def __call__(self, X: Tensor) -> Tensor:
-        self.seen.append(X.detach().clone())
-        return self.slack(X)
-
-
-@pytest.mark.parametrize("target", [[1.5, 4.0], [2.5, 11.0]])
-def test_a_constraint_that_is_never_met_changes_nothing(target: list[float]) -> None:
-    """The second is beyond a corner, and that corner is returned, to the last bit."""
-    rule, slack = Peak(torch.tensor([target]).double()), Asked(lambda X: 30.0 - X.sum(-1))
-    free = SearchSpace(BOX).maximize(rule, raw_samples=64)
-    best = SearchSpace(BOX).maximize(rule, raw_samples=64, feasible=slack)
-    torch.testing.assert_close(best.items, free.items, atol=1e-6, rtol=0.0)
-    assert float(best.value) == pytest.approx(float(free.value), abs=1e-9)
-    if target[0] > 2.0:
-        assert torch.equal(best.items[0], BOX[1])
-    # Single items are what SLSQP asks for.
-    assert all(X.dim() == 3 for X in slack.seen)
 
 
 def test_a_search_that_leaves_is_continued_along_the_border() -> None:
