@@ -120,14 +120,11 @@ def wrapped(text: str, width: float, size: float) -> str:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    r"""Write a figure, all of it or nothing; a PDF has its fonts embedded as TrueType.
+    """Write a figure, all of it or nothing; a PDF has its fonts embedded as TrueType.
 
     Args:
         figure: The figure.
         path: The file, whose suffix names the format; one that is there is replaced.
-
-    Returns:
-        The path.
 
     Raises:
         OSError: If the file cannot be written.
@@ -184,7 +181,7 @@ def log_ticks(axes: Axes, whole: bool) -> None:
     ]
     for number in range(_MAX_TICKS, 0, -1):  # even steps, for where the scale hardly bends
         locator = MaxNLocator(number, steps=[1, 2, 5, 10], integer=whole)
-        known.append(locator.tick_values(first, last).tolist())
+        known.append([*map(float, locator.tick_values(first, last))])
     best: list[float] = []
     for ticks in known:
         x = np.array([x for x in ticks if first <= x <= last and (x.is_integer() or not whole)])

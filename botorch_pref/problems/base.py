@@ -217,11 +217,9 @@ def check_positive(**options: float) -> None:
 
 
 def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:
-    r"""Choices at even distances on a line.
+    """A ``num_choices x 1``-dim tensor of choices at even distances on a line.
 
-    Returns:
-        A ``num_choices x 1``-dim tensor, bitwise symmetric about the middle, so that the
-        ties of a symmetric utility are ties.
+    It is bitwise symmetric about the middle, so that the ties of a symmetric utility are ties.
 
     Raises:
         SearchSpaceError: If there are fewer than two.

@@ -128,11 +128,10 @@ def _range_of(problem: PreferenceProblem, rho_range: Sequence[float] | None) -> 
 
 
 def checked_rho_range(rho_range: Sequence[float], best: float) -> tuple[float, float]:
-    r"""A range of utilities that an expert maps to [-3, 3], as floats.
+    """A lower and a higher utility, the lower one below the largest, as floats.
 
     Raises:
-        SearchSpaceError: If it is not a lower and a higher finite number, or lies above the
-            largest utility ``best``, as a range of what is to be minimised would.
+        SearchSpaceError: If these are none.
     """
     try:
         low, high = (float(one) for one in rho_range)

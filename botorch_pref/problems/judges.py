@@ -107,15 +107,9 @@ class LogisticJudge:
 
 
 def utilities_of(problem: PreferenceProblem, query: Query) -> Tensor:
-    r"""The utilities of a query's items, without noise.
+    """The ``k``-dim utilities of a query's items without noise, or a scalar for one item.
 
-    Args:
-        problem: The problem.
-        query: The query; its indices decide, where it has them: an item may be listed twice
-            with different utilities.
-
-    Returns:
-        ``k``-dim, or a scalar for a query of one item.
+    Indices decide, where a query has them: an item may be listed twice with different utilities.
 
     Raises:
         ItemError: If the items or the indices are none of the problem's.

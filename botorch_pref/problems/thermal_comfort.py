@@ -110,24 +110,17 @@ def predicted_mean_vote(
     met: Tensor | float = 1.2,
     clo: Tensor | float = 0.5,
 ) -> Tensor:
-    r"""The mean vote of many people on a scale from -3, cold, to 3, hot ([ISO7730]).
+    """The mean vote of many people on a scale from -3, cold, to 3, hot ([ISO7730]).
 
     External work is 0. The temperature of the clothes, which the standard defines by a
-    fixed-point iteration, is found to rounding; a program that stops earlier is off by a
-    few thousandths of a vote. The vote has first derivatives in all arguments where the
-    air moves, but for the kinks of the standard itself; second derivatives are not those
+    fixed-point iteration, is found to rounding. The vote has first derivatives in all arguments
+    where the air moves, but for the kinks of the standard itself; second derivatives are not those
     of the function.
 
-    Args:
-        air_temperature: ``...``-dim, in degrees Celsius.
-        radiant_temperature: Mean radiant temperature, ``...``-dim, in degrees Celsius.
-        air_speed: ``...``-dim, in m/s, relative to the body.
-        humidity: Relative humidity, ``...``-dim, in percent.
-        met: Metabolic rate, ``...``-dim, in met (58.15 W/m^2).
-        clo: Insulation of the clothes, ``...``-dim, in clo (0.155 m^2 K/W).
-
-    Returns:
-        ``...``-dim votes, of the dtype of ``air_temperature``; not cut off at -3 and 3.
+    Arguments and votes are ``...``-dim: temperatures in degrees Celsius, the speed of the air in
+    m/s relative to the body, the relative humidity in percent, the metabolic rate in met
+    (58.15 W/m^2) and the insulation of the clothes in clo (0.155 m^2 K/W). Votes are not cut off
+    at -3 and 3.
     """
     rest = [radiant_temperature, air_speed, humidity, met, clo]
     radiant, speed, moisture, rate, clothes = (

@@ -108,17 +108,11 @@ def num_threads(threads: int = 1) -> Iterator[None]:
 def build_strategy(
     factory: StrategyFactory, problem: PreferenceProblem, seed: int, horizon: int
 ) -> Any:
-    r"""Make a strategy for a problem.
+    """Make a strategy for a problem, of a class, an alternative constructor or any callable.
 
-    Args:
-        factory: A strategy class, an alternative constructor, a ``functools.partial`` of
-            one, or any other callable. It gets those of ``space``, ``seed`` and ``horizon``
-            that it takes by name and that a partial has not set; no ``space`` beside
-            ``bounds`` or ``choices`` of its own. A function that names a ``problem`` gets it
-            as well: what it knows of the utility is for the function to use fairly.
-        problem: The problem whose domain the strategy is for.
-        seed: The seed of the strategy.
-        horizon: The number of duels that it will ask.
+    A factory gets those of ``space``, ``seed`` and ``horizon`` that it takes by name and that a
+    partial has not set; no ``space`` beside ``bounds`` or ``choices`` of its own. A function that
+    names a ``problem`` gets it as well: what it knows of the utility is for it to use fairly.
     """
     given = {"seed": seed, "horizon": horizon}
     options: dict[str, Any] = {name: x for name, x in given.items() if _takes(factory, name)}

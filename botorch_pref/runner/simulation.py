@@ -210,11 +210,7 @@ def simulate(
 
 
 def checked_count(argument: str, value: int) -> int:
-    """A whole number, at least 1, as Python's own.
-
-    Raises:
-        UnsupportedError: If it is anything else; names the argument.
-    """
+    """A whole number, at least 1, as Python's own; an ``UnsupportedError`` names it otherwise."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -225,13 +221,10 @@ def checked_count(argument: str, value: int) -> int:
 
 
 def random_play(problem: PreferenceProblem) -> float:
-    r"""The mean dueling regret of a duel of two items drawn uniformly.
+    """The mean dueling regret of a duel of two items drawn uniformly, in ``[0, 1/2)``.
 
-    Exact where the problem has choices; on a box a mean over quasi-random items, the
-    same ones at every call.
-
-    Returns:
-        A probability, in ``[0, 1/2)``.
+    Exact where the problem has choices; on a box a mean over quasi-random items, the same ones at
+    every call.
 
     Raises:
         UnsupportedError: If the problem does not know its maximum.
@@ -245,14 +238,9 @@ def random_play(problem: PreferenceProblem) -> float:
 
 
 def dueling_regret(best: float, utilities: Tensor) -> float:
-    r"""``mu(f* - f(x)) - 1/2``, [Lazzaro2026], Eq. (2), its mean over the items of a query.
+    """``mu(f* - f(x)) - 1/2``, [Lazzaro2026], Eq. (2), its mean over the items of a query.
 
-    Args:
-        best: The utility ``f*`` of the best item.
-        utilities: The ``k``-dim utilities of the items.
-
-    Returns:
-        A probability above one half; 1/2 itself only by rounding. ``mu`` is the logistic link.
+    The link ``mu`` is logistic, ``best`` is ``f*``, and the utilities are ``k``-dim.
     """
     return float((torch.sigmoid(best - utilities) - 0.5).mean())
 

@@ -44,13 +44,9 @@ _HASH_LENGTH = 12  # hexadecimal digits
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    r"""Write a file under another name, and move it into place when it is complete.
+    """A temporary path in the folder of a file, moved into its place after the block.
 
-    Args:
-        path: The file.
-
-    Yields:
-        The temporary path, in the same folder; removed if the block raises.
+    If the block raises, the temporary file is removed and the old one stays.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
@@ -82,19 +78,11 @@ class Store:
         return (self.directory / MANIFEST).is_file()
 
     def open(self, settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[int, pd.DataFrame]:
-        r"""Start the experiment's manifest, or add strategies to it.
-
-        Args:
-            settings: What all runs share, as plain JSON.
-            runs: The runs of one experiment.
-
-        Returns:
-            The tables of the runs that are there, by their number.
+        """The tables of the runs that are there, by number; writes the experiment's manifest.
 
         Raises:
-            UnsupportedError: If the folder holds another experiment, or runs without a
-                manifest; nothing is written then.
-            OSError: If the manifest cannot be written.
+            UnsupportedError: If the folder holds another experiment, or runs without a manifest;
+                nothing is written then.
         """
         known = self._read_manifest()
         wanted = {"version": _VERSION, **settings}
@@ -151,16 +139,13 @@ class Store:
             raise UnsupportedError(f"directory: {str(self.directory)!r} is no folder.")
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
+            return {**manifest, "strategies": dict(manifest["strategies"])}
         except FileNotFoundError:
             if any(self.directory.glob("*-seed*.csv")):
                 raise self._other(f"it has runs, but no {MANIFEST}") from None
             return {}
-        except ValueError as error:
-            raise self._other(f"{MANIFEST} cannot be read: {error}") from error
-        strategies = manifest.get("strategies") if isinstance(manifest, dict) else None
-        if not isinstance(strategies, dict):
-            raise self._other(f"{MANIFEST} is no manifest of one")
-        return dict(manifest)
+        except (ValueError, TypeError, LookupError) as error:
+            raise self._other(f"{MANIFEST} cannot be read: {error!r}") from error
 
     def _other(self, why: str) -> UnsupportedError:
         return UnsupportedError(

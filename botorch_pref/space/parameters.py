@@ -30,23 +30,19 @@ _LEVEL_WIDTH = 12.0**0.5
 
 
 class Parameters:
-    r"""The dimensions of a space.
-
-    Args:
-        bounds: ``2 x d``-dim bounds.
-        integer: Dimensions that are whole numbers.
-        categorical: Dimensions that are the index of a level, from 0.
-        log: Dimensions on a logarithmic scale.
+    """The dimensions of a space, by the kind of number that each is.
 
     Attributes:
         bounds: ``2 x d``-dim bounds.
-        integer, categorical, log: See above, sorted.
+        integer: Dimensions that are whole numbers, sorted, as all others.
+        categorical: Dimensions that are the index of a level, from 0.
+        log: Dimensions on a logarithmic scale.
         levels: The number of levels of each category.
         discrete: Whole numbers and categories.
         real: All others.
 
     Raises:
-        SearchSpaceError: If they contradict each other or the bounds.
+        SearchSpaceError: If the kinds contradict each other or the bounds.
     """
 
     def __init__(
@@ -74,9 +70,6 @@ class Parameters:
 
     def from_unit(self, unit: Tensor) -> Tensor:
         """``... x d`` uniform numbers in ``[0, 1]`` as items, all whole ones equally likely."""
-        lower, upper = self.bounds
-        if not self.discrete and not self.log:
-            return lower + (upper - lower) * unit.to(self.bounds)
         cells = self.bounds.clone()
         cells[:, list(self.discrete)] += cells.new_tensor([[-0.5], [0.5]])
         cells[:, list(self.log)] = cells[:, list(self.log)].log()

@@ -70,13 +70,7 @@ def checked_constraints(
 
 
 class Polytope:
-    r"""Linear constraints within a box.
-
-    Args:
-        bounds: ``2 x d``-dim box.
-        inequalities: What is at least its right-hand side.
-        equalities: What is equal to it.
-        integer: Dimensions of whole numbers.
+    """Linear constraints within a ``2 x d``-dim box, some of whose dimensions are whole numbers.
 
     Attributes:
         coupled: The dimensions that are in a constraint.

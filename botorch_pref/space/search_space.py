@@ -153,10 +153,9 @@ class SearchSpace:
         return self.input_transform()(items.unsqueeze(-2)).squeeze(-2)
 
     def input_transform(self, num_markers: int = 0) -> InputTransform:
-        r"""What :meth:`normalize` does, for the argument of that name of a model.
+        """What :meth:`normalize` does, for the argument of that name of a model.
 
-        Args:
-            num_markers: The number of columns behind the items', which are left as they are.
+        The last ``num_markers`` columns, behind the items', are left as they are.
         """
         return self.parameters.input_transform(num_markers)
 
@@ -207,15 +206,15 @@ class SearchSpace:
         )
 
     def near(self, items: Tensor, noise: Tensor, scale: float) -> Tensor:
-        r"""Feasible items of a box near others.
+        """Feasible items of a box near ``n x d``-dim others.
 
         Args:
-            items: ``n x d``-dim feasible items.
+            items: Feasible items.
             noise: ``n x d``-dim steps, such as standard normal ones.
             scale: What a step of 1 is, as a share of every range.
 
         Returns:
-            ``n x d``-dim items, as far as the steps, or the feasible part of the way, lead.
+            Items as far as the steps, or the feasible part of the way, lead.
         """
         moved = self.parameters.perturbed(items, noise, scale)
         if self.polytope is None:
