@@ -6,7 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
 
 import torch
@@ -213,8 +213,15 @@ class LikelihoodRatioModel(Model):
             ComparisonDataError: If the data cannot be used; names argument and row.
             UnsupportedError: If they are batched.
         """
-        items, block = _labels(X[:0], X, accept, checked_link(likelihood))
-        return cls(items, [block], **{"jitter_points": False, **options})
+        check_shape("X", X)
+        check_shape("accept", accept)
+        accept = accept.unsqueeze(-1) if accept.dim() == X.dim() - 1 else accept
+        data = Labels(X, accept.to(X), ("X", "accept"))
+        if X.dim() != 2:
+            raise UnsupportedError(f"`X` must not be batched; its batch is {tuple(X.shape[:-2])}.")
+        indices, new = match_items(X[:0], data.datapoints)
+        block = replace(data.block(checked_link(likelihood)), items=indices.unsqueeze(-1))
+        return cls(data.datapoints[new], [block], **{"jitter_points": False, **options})
 
     @property
     def items(self) -> Tensor:
@@ -254,7 +261,7 @@ class LikelihoodRatioModel(Model):
     @property
     def value_bound(self) -> float:
         """``kappa B``, what no utility of an item exceeds, jitter aside."""
-        return self._solved().value_bound
+        return self._solved().deviation * self.norm_bound
 
     @property
     def status(self) -> SolverStatus | None:
@@ -293,22 +300,12 @@ class LikelihoodRatioModel(Model):
         data = data.append(pairs, answers)
         return self._with(data.datapoints, _duels(data, self.likelihood))
 
-    def condition_on_labels(self, X: Tensor, accept: Tensor) -> Self:
-        r"""The set after further labels; arguments and errors as of :meth:`from_labels`."""
-        return self._with(*_labels(self.items, X, accept, self.likelihood))
-
     def with_items(self, items: Tensor) -> Self:
         r"""The same with ``k x d``-dim further items of which nothing was observed yet."""
         check_shape("items", items, "k", self.items.shape[-1], batch=False)
         check_like("items", items, self.items)
         _, new = match_items(self.items, items)
         return self._with(torch.cat([self.items, items[new]]), None)
-
-    def with_norm_bound(self, norm_bound: float) -> Self:
-        """The same with another bound on the norm."""
-        new = self._with(self.items, None)
-        new.norm_bound = checked_positive("norm_bound", norm_bound)
-        return new
 
     def adapt_norm_bound(
         self, *, limit: float = math.inf, max_doublings: int | None = None
@@ -327,11 +324,10 @@ class LikelihoodRatioModel(Model):
         """
         model, left = self, math.inf if max_doublings is None else max_doublings
         while self.blocks and left > 0 and model.norm_bound < limit:
-            larger = model.with_norm_bound(min(2.0 * model.norm_bound, limit))
-            gain = (
-                larger.maximum_likelihood.log_likelihood - model.maximum_likelihood.log_likelihood
-            )
-            if not bool(gain > larger.slack):
+            larger = model._with(model.items, None)
+            larger.norm_bound = min(2.0 * model.norm_bound, limit)
+            old, new = (m.maximum_likelihood.log_likelihood for m in (model, larger))
+            if not bool(new - old > larger.slack):
                 break
             model, left = larger, left - 1
         return model
@@ -428,7 +424,7 @@ class LikelihoodRatioModel(Model):
         unknown = rows >= len(self.items)
         refuse(Check("opponents", opponents, unknown, "it is no item of the model"))
         a, s = self._value(X)
-        differences = a.unsqueeze(-2) - self._solved().functionals.whitening.root[rows]
+        differences = a.unsqueeze(-2) - self._solved().whitening.root[rows]
         return least_advantage(self.confidence_set, differences, s, tolerance=tolerance)
 
     def mle(self, X: Tensor) -> Tensor:
@@ -520,10 +516,53 @@ class LikelihoodRatioModel(Model):
         return self._inputs(X)
 
     def _value(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self._solved().functionals.value(X, self._inputs(X))
+        """See :meth:`_coefficients`, of ``... x d``-dim points."""
+        return self._coefficients(X, self._inputs(X))
+
+    def _coefficients(self, X: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        r"""``... x r``-dim ``a`` and ``...``-dim ``s`` with ``f(x) = a^T u + s w``.
+
+        Notation of :func:`botorch_pref.likelihood_ratio.whiten`. The value of an item is a row of
+        the root. A point may be a node that would be appended, with a jitter of its own, so that
+        Xu et al. (2024), problem (24), holds as printed; or the value there of the function
+        without the part that the jitter adds at items, as in Xu et al. (2024b), COBOL.
+        """
+        solved = self._solved()
+        flat = inputs.reshape(-1, inputs.shape[-1])
+        variance = to_dense(self.covar_module(flat, diag=True))
+        variance = variance + self.jitter if self.jitter_points else variance
+        cross = dense_covariance(self.covar_module, flat, solved.nodes)
+        a, s = solved.whitening.split(cross.double(), variance.double())
+        a, s = a.view(*X.shape[:-1], a.shape[-1]), s.view(X.shape[:-1])
+        row = self._rows(X)
+        node = row < len(self.items)
+        if not self.jitter_points or not len(self.items) or not bool(node.any()):
+            return a, s
+        # Items have their own rows, whose gradient is that beside the item.
+        own = solved.whitening.root[row.clamp_max(len(self.items) - 1)]
+        a = torch.where(node.unsqueeze(-1), a + (own - a).detach(), a)
+        return a, s.masked_fill(node, 0.0)
 
     def _difference(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self._solved().functionals.difference(X, self._pairs(X))
+        """Coefficients of ``f(x) - f(x')`` at ``... x 2 x d`` pairs; 0 of equal items."""
+        inputs = self._pairs(X)
+        a, s = self._coefficients(X, inputs)
+        g = a[..., 0, :] - a[..., 1, :]
+        arms = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)
+        prior = dueling_variance(self.covar_module, *arms).squeeze(-1).double()
+        jitter = 2.0 * self.jitter if self.jitter_points else 0.0
+        beyond = (prior + jitter - g.square().sum(-1)).clamp_min(FLOOR).sqrt()
+        if self.jitter_points:
+            first, second = (self._rows(X) < len(self.items)).unbind(dim=-1)
+            beyond = torch.where(first, s[..., 1], torch.where(second, s[..., 0], beyond))
+        same = (X[..., 0, :] == X[..., 1, :]).all(-1)
+        return g.masked_fill(same.unsqueeze(-1), 0.0), beyond.masked_fill(same, 0.0)
+
+    def _rows(self, X: Tensor) -> Tensor:
+        """The item that each point is, and their number where it is none."""
+        equal = (X.detach().unsqueeze(-2) == self.items).all(-1)
+        last = equal.new_ones(*equal.shape[:-1], 1)
+        return torch.cat([equal, last], dim=-1).to(torch.uint8).argmax(-1)
 
     def _within_box(self, value: Tensor) -> Tensor:
         return value if self.box is None else value.clamp(-self.box, self.box)
@@ -531,7 +570,8 @@ class LikelihoodRatioModel(Model):
     def _certified(self, bound: Bound) -> Bound:
         """The same bound, noted in :attr:`status`, with a warning where it is far from certain."""
         self._last_bound = Bound(*(part.detach() for part in bound))
-        largest = self.norm_bound * self._solved().functionals.scale
+        root = self._solved().whitening.root
+        largest = self.norm_bound * (float(root.norm(dim=-1).amax()) if len(root) else 1.0)
         if bool((~bound.converged & (bound.gap > _TOLERATED * largest)).any()):
             gap = float(bound.gap.amax())
             warnings.warn(
@@ -549,7 +589,7 @@ class LikelihoodRatioModel(Model):
     def _solve(self) -> _Solution:
         nodes = self.transformed_items()
         covariance = to_dense(self.covar_module(nodes)).double()
-        kappa = float(covariance.diagonal().amax().sqrt()) if len(nodes) else 1.0
+        deviation = float(covariance.diagonal().amax().sqrt()) if len(nodes) else 1.0
         covariance = covariance + self.jitter * torch.eye(len(nodes)).to(covariance)
         whitening = whiten(covariance, cutoff=_CUTOFF)
         observations = None
@@ -559,13 +599,10 @@ class LikelihoodRatioModel(Model):
             whitening.root,
             observations,
             norm_bound=self.norm_bound,
-            slack=self.slack_rule(self.num_answers, kappa * self.norm_bound),
+            slack=self.slack_rule(self.num_answers, deviation * self.norm_bound),
             box=self.box,
         )
-        functionals = _Functionals(
-            self.covar_module, self.items, nodes, whitening, self.jitter, self.jitter_points
-        )
-        return _Solution(found, functionals, kappa * self.norm_bound)
+        return _Solution(found, whitening, nodes, deviation)
 
     def _with(self, items: Tensor, block: Block | None) -> Self:
         """A copy with other items and a further block of observations."""
@@ -589,96 +626,20 @@ class LikelihoodRatioModel(Model):
         return self
 
 
-@dataclass(frozen=True, eq=False)
-class _Functionals:
-    r"""Values and differences of a function as linear functions of its whitened coordinates.
-
-    Notation of :func:`botorch_pref.likelihood_ratio.whiten`. An item of the model is a node: its
-    value is a row of the root. A point may be a node that would be appended, with a jitter of its
-    own, so that Xu et al. (2024), problem (24), holds as printed; or the value there of the
-    function without the part that the jitter adds at items, as in Xu et al. (2024b), COBOL.
+class _Solution(NamedTuple):
+    """A confidence set, and what its coordinates are.
 
     Attributes:
-        covar_module: The kernel.
-        items: ``n x d``-dim items, as they were given.
-        nodes: The same, as the kernel sees them.
-        whitening: The root of their covariance.
-        jitter: What is added to the variance of a node.
-        appended: Whether a point is a node, and one equal to an item is that item.
+        confidence_set: The set in whitened coordinates.
+        whitening: The root of the covariance of the items.
+        nodes: The items as the kernel sees them.
+        deviation: The largest prior deviation of an item, jitter aside; 1 where there is none.
     """
 
-    covar_module: Kernel
-    items: Tensor
-    nodes: Tensor
-    whitening: Whitening
-    jitter: float
-    appended: bool
-
-    @property
-    def scale(self) -> float:
-        """The largest prior deviation of an item; 1 where there is none."""
-        return float(self.whitening.root.norm(dim=-1).amax()) if len(self.items) else 1.0
-
-    def value(self, X: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        r"""The coefficients of ``f(x)``.
-
-        Args:
-            X: ``... x d``-dim points, as they were given.
-            inputs: The same, as the kernel sees them.
-
-        Returns:
-            ``... x r``-dim ``a`` and ``...``-dim ``s``.
-        """
-        flat = inputs.reshape(-1, inputs.shape[-1])
-        variance = to_dense(self.covar_module(flat, diag=True))
-        variance = variance + self.jitter if self.appended else variance
-        cross = dense_covariance(self.covar_module, flat, self.nodes)
-        a, s = self.whitening.split(cross.double(), variance.double())
-        a, s = a.view(*X.shape[:-1], a.shape[-1]), s.view(X.shape[:-1])
-        row = self._rows(X)
-        node = row < len(self.items)
-        if not self.appended or not len(self.items) or not bool(node.any()):
-            return a, s
-        # Items have their own rows, whose gradient is that beside the item.
-        own = self.whitening.root[row.clamp_max(len(self.items) - 1)]
-        a = torch.where(node.unsqueeze(-1), a + (own - a).detach(), a)
-        return a, s.masked_fill(node, 0.0)
-
-    def difference(self, X: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        r"""The coefficients of ``f(x) - f(x')``.
-
-        Args:
-            X: ``... x 2 x d``-dim pairs, as they were given.
-            inputs: The same, as the kernel sees them.
-
-        Returns:
-            ``... x r``-dim and ``...``-dim coefficients, 0 where an item meets itself.
-        """
-        a, s = self.value(X, inputs)
-        g = a[..., 0, :] - a[..., 1, :]
-        arms = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)
-        prior = dueling_variance(self.covar_module, *arms).squeeze(-1).double()
-        jitter = 2.0 * self.jitter if self.appended else 0.0
-        beyond = (prior + jitter - g.square().sum(-1)).clamp_min(FLOOR).sqrt()
-        if self.appended:
-            first, second = (self._rows(X) < len(self.items)).unbind(dim=-1)
-            beyond = torch.where(first, s[..., 1], torch.where(second, s[..., 0], beyond))
-        same = (X[..., 0, :] == X[..., 1, :]).all(-1)
-        return g.masked_fill(same.unsqueeze(-1), 0.0), beyond.masked_fill(same, 0.0)
-
-    def _rows(self, X: Tensor) -> Tensor:
-        """The item that each point is, and their number where it is none."""
-        equal = (X.detach().unsqueeze(-2) == self.items).all(-1)
-        last = equal.new_ones(*equal.shape[:-1], 1)
-        return torch.cat([equal, last], dim=-1).to(torch.uint8).argmax(-1)
-
-
-class _Solution(NamedTuple):
-    """A confidence set, and the coefficients of points in it."""
-
     confidence_set: ConfidenceSet
-    functionals: _Functionals
-    value_bound: float
+    whitening: Whitening
+    nodes: Tensor
+    deviation: float
 
 
 def _duels(data: Comparisons, likelihood: BernoulliLikelihood) -> Block:
@@ -689,46 +650,22 @@ def _duels(data: Comparisons, likelihood: BernoulliLikelihood) -> Block:
     return data.block(likelihood).rows(data.count > 0)
 
 
-def _labels(
-    stored: Tensor, X: Tensor, accept: Tensor, likelihood: BernoulliLikelihood
-) -> tuple[Tensor, Block]:
-    """``n x d``-dim items, the stored ones and then new ones, and a row for every label."""
-    check_shape("X", X)
-    check_shape("accept", accept)
-    accept = accept.unsqueeze(-1) if accept.dim() == X.dim() - 1 else accept
-    data = Labels(X, accept.to(X), ("X", "accept"))
-    if X.dim() != 2:
-        raise UnsupportedError(f"`X` must not be batched; their batch is {tuple(X.shape[:-2])}.")
-    check_shape("X", X, "n", stored.shape[-1])
-    check_like("X", X, stored)
-    indices, new = match_items(stored, data.datapoints)
-    block = replace(data.block(likelihood), items=indices.unsqueeze(-1))
-    return torch.cat([stored, data.datapoints[new]]), block
-
-
 def _merged(blocks: Sequence[Block], num_items: int) -> list[Block]:
     """The same observations with one row for every pair, or item; others are left as they are."""
-    groups: dict[object, list[Block]] = {}
-    for block in blocks:
-        link = block.likelihood
-        alike = isinstance(link, BernoulliLikelihood) and block.coefficients in (DUEL, ITEM)
-        key = (block.coefficients, type(link), link.scale) if alike else id(block)  # type: ignore[attr-defined]
-        groups.setdefault(key, []).append(block)
-    return [
-        _merged_rows(group, num_items) if isinstance(key, tuple) else group[0]
-        for key, group in groups.items()
-    ]
-
-
-def _merged_rows(blocks: Sequence[Block], num_items: int) -> Block:
-    items = torch.cat([block.items for block in blocks])
-    count = torch.cat([block.weight for block in blocks])
-    wins = torch.cat([block.weight * block.answer for block in blocks])
-    if blocks[0].coefficients == DUEL:
-        items, wins, count, _ = merge_rows(num_items, items, wins, count, None)
-    else:
-        items, group = torch.unique(items, dim=0, return_inverse=True)
-        total = count.new_zeros(2, len(items))
-        wins, count = total.index_add(1, group, torch.stack([wins, count]))
-        items, wins, count = (rows[count > 0] for rows in (items, wins, count))  # less padding
-    return replace(blocks[0], items=items, answer=wins / count, weight=count)
+    merged = []
+    for kind in (DUEL, ITEM):
+        own = [b for b in blocks if b.coefficients == kind]
+        if not own:
+            continue
+        items = torch.cat([block.items for block in own])
+        count = torch.cat([block.weight for block in own])
+        wins = torch.cat([block.weight * block.answer for block in own])
+        if kind == DUEL:
+            items, wins, count, _ = merge_rows(num_items, items, wins, count, None)
+        else:
+            items, group = torch.unique(items, dim=0, return_inverse=True)
+            total = count.new_zeros(2, len(items))
+            wins, count = total.index_add(1, group, torch.stack([wins, count]))
+            items, wins, count = (rows[count > 0] for rows in (items, wins, count))  # less padding
+        merged.append(replace(own[0], items=items, answer=wins / count, weight=count))
+    return [*merged, *(b for b in blocks if b.coefficients not in (DUEL, ITEM))]

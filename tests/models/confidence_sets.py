@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,13 @@ def make_set(
     return LikelihoodRatioModel.from_comparisons(
         items[:num_items], duels, **{**defaults, **options}
     )
+
+
+def with_norm_bound(model: LikelihoodRatioModel, norm_bound: float) -> LikelihoodRatioModel:
+    """A copy with another bound."""
+    new = copy.deepcopy(model)
+    new.norm_bound = norm_bound
+    return new
 
 
 def answers_of(model: LikelihoodRatioModel, num_points: int) -> reference.Answers:

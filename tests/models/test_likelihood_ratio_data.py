@@ -15,6 +15,7 @@ from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
+from botorch_pref.data.blocks import match_items
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
@@ -115,23 +116,18 @@ def test_conditioning_on_duels_is_building_from_all() -> None:
     assert torch.equal(everything(first), before)
 
 
-def test_conditioning_on_labels_is_building_from_all() -> None:
-    accept = torch.tensor([1.0, 0.0, 0.5, 1.0, 1.0]).double()
-    items = torch.cat([POINTS[:4], POINTS[1:2]])
-    whole = labelled(items, accept)
-    parts = labelled(items[:2], accept[:2]).condition_on_labels(items[2:], accept[2:])
-    assert torch.equal(parts.items, POINTS[:4])
-    assert_same(parts, whole)
-
-
-def test_labels_and_duels_in_any_order() -> None:
+def test_labels_beside_duels_are_rows_more() -> None:
     accept = torch.tensor([1.0, 0.0]).double()
-    duels_first = make(X, DUELS, slack=0.5).condition_on_labels(X[:2], accept)
-    labels_first = labelled(X[:2], accept, slack=0.5, jitter_points=True).condition_on_pairs(
-        X[DUELS], torch.ones(12).double()
-    )
-    assert duels_first.num_answers == labels_first.num_answers == 14
-    assert_same(duels_first, labels_first)
+    model = labelled(X[:2], accept, slack=0.5, jitter_points=True)
+    both = model.condition_on_pairs(X[DUELS], torch.ones(12).double())
+    assert both.num_answers == 14
+    items = torch.cat([X[:2], X[DUELS].flatten(end_dim=1)])
+    assert torch.equal(both.items, items[match_items(items[:0], items)[1]])
+    values = both.mle(X)
+    duels = values[DUELS[:, 0]] - values[DUELS[:, 1]]
+    total = torch.nn.functional.logsigmoid(torch.cat([duels, values[:1], -values[1:2]])).sum()
+    best = both.maximum_likelihood.log_likelihood
+    torch.testing.assert_close(total, best, atol=1e-5, rtol=0)
 
 
 def test_conditioning_one_by_one() -> None:
@@ -152,11 +148,6 @@ def test_further_answers_have_the_same_link(likelihood: Any) -> None:
         for part in (DUELS[start : start + 6], DUELS[start + 6 :]):
             model = model.condition_on_pairs(X[part], answers[: len(part)])
         assert_same(model, whole)
-    accept = (rand(8, seed=3) > 0.5).double()
-    labels = labelled(X, accept, likelihood=likelihood)
-    assert_same(
-        labelled(X[:0], accept[:0], likelihood=likelihood).condition_on_labels(X, accept), labels
-    )
 
 
 # ------------------------------------------------------------------------ empty
@@ -256,7 +247,6 @@ def test_single_precision() -> None:
 @pytest.mark.parametrize(
     "derive",
     [
-        lambda m: m.with_norm_bound(2.0),
         lambda m: m.condition_on_pairs(X[DUELS[:1]], torch.ones(1).double()),
         copy.deepcopy,
     ],
@@ -331,8 +321,8 @@ def test_on_a_device(device: torch.device) -> None:
     same(everything(moved), expected)
     built = make(X.to(device), DUELS.to(device), covar_module=unit_kernel(2))
     same(everything(built), expected)
-    more = built.condition_on_labels(X[:2].to(device), torch.ones(2).to(device))
+    more = built.condition_on_pairs(X[None, :2].to(device), torch.ones(1).to(device))
     assert more.items.device == device
-    wanted = model.condition_on_labels(X[:2], torch.ones(2)).lower(POINTS)
+    wanted = model.condition_on_pairs(X[None, :2], torch.ones(1)).lower(POINTS)
     same(more.lower(POINTS.to(device)), wanted)
     same(more.cpu().lower(POINTS), wanted)

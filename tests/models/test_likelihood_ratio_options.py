@@ -90,14 +90,14 @@ def test_a_change_is_seen(change: Any) -> None:
 
 def test_another_norm_bound() -> None:
     model = make_set()
-    model.lower(POINTS)
-    other = model.with_norm_bound(1.0)
-    assert (model.norm_bound, other.norm_bound) == (3.0, 1.0)
-    assert torch.equal(other.lower(POINTS), make_set(norm_bound=1.0).lower(POINTS))
-    assert torch.equal(model.lower(POINTS), make_set().lower(POINTS))
+    before = model.lower(POINTS)
+    model.norm_bound = 1.0
+    assert torch.equal(model.lower(POINTS), make_set(norm_bound=1.0).lower(POINTS))
+    model.norm_bound = 3.0
+    assert torch.equal(model.lower(POINTS), before)
     for bound in (0.0, -1.0, math.inf, math.nan, "3"):
         with pytest.raises(ComparisonDataError, match="`norm_bound`"):
-            model.with_norm_bound(bound)  # type: ignore[arg-type]
+            make_set(norm_bound=bound)
 
 
 @pytest.mark.parametrize("factor", [0.1, 7.0])
@@ -148,19 +148,19 @@ def covariance(X: Tensor, Z: Tensor) -> Tensor:
     return matern(X, Z, lengthscale=lengthscales(X.shape[-1]), outputscale=1.0)
 
 
-def found(appended: bool, num_items: int = 8) -> tuple[Any, Tensor]:
+def found(appended: bool, num_items: int = 8) -> tuple[LikelihoodRatioModel, Tensor]:
     model = make_set(num_items, 0, jitter_points=appended)
-    return model._solved().functionals, model.items
+    return model, model.items
 
 
 @pytest.mark.parametrize("appended", [True, False])
 def test_a_value_is_kriging_and_what_is_left(appended: bool) -> None:
-    functionals, items = found(appended)
-    a, s = functionals.value(POINTS, POINTS)
+    model, items = found(appended)
+    a, s = model._value(POINTS)
     K = covariance(items, items) + JITTER * torch.eye(8, dtype=torch.float64)
     cross = covariance(POINTS, items)
     weights = torch.linalg.solve(K, cross.T).T
-    torch.testing.assert_close(a @ functionals.whitening.root.T, weights @ K, atol=1e-9, rtol=0)
+    torch.testing.assert_close(a @ model._solved().whitening.root.T, weights @ K, atol=1e-9, rtol=0)
     left = 1.0 + appended * JITTER - (weights * cross).sum(-1)
     torch.testing.assert_close(s.square(), left, atol=1e-9, rtol=0)
     torch.testing.assert_close((a.square().sum(-1) + s.square()), left + (weights * cross).sum(-1))
@@ -168,55 +168,55 @@ def test_a_value_is_kriging_and_what_is_left(appended: bool) -> None:
 
 @pytest.mark.parametrize("appended", [True, False])
 def test_the_norm_of_a_difference_is_its_prior_deviation(appended: bool) -> None:
-    functionals, _ = found(appended)
+    model, _ = found(appended)
     pairs = torch.stack([POINTS[:3], POINTS[3:]], dim=-2)
-    g, beyond = functionals.difference(pairs, pairs)
+    g, beyond = model._difference(pairs)
     cross = covariance(POINTS[:3], POINTS[3:]).diagonal()
     expected = 2.0 + 2.0 * appended * JITTER - 2.0 * cross
     torch.testing.assert_close(g.square().sum(-1) + beyond.square(), expected, atol=1e-9, rtol=0)
-    a, _ = functionals.value(pairs, pairs)
+    a, _ = model._value(pairs)
     assert torch.equal(g, a[:, 0] - a[:, 1])
 
 
 def test_an_item_is_its_node() -> None:
-    functionals, items = found(True)
-    a, s = functionals.value(items, items)
-    assert torch.equal(a, functionals.whitening.root)
+    model, items = found(True)
+    a, s = model._value(items)
+    assert torch.equal(a, model._solved().whitening.root)
     assert not s.any()
     pairs = torch.stack([items[:4], items[4:]], dim=-2)
-    g, beyond = functionals.difference(pairs, pairs)
+    g, beyond = model._difference(pairs)
     assert torch.equal(g, a[:4] - a[4:])
     assert not beyond.any()
     # With a point, what is left is the point's.
-    _, s = functionals.value(POINTS[:4], POINTS[:4])
+    _, s = model._value(POINTS[:4])
     for arms in ((items[:4], POINTS[:4]), (POINTS[:4], items[:4])):
         mixed = torch.stack(arms, dim=-2)
-        torch.testing.assert_close(functionals.difference(mixed, mixed)[1], s)
+        torch.testing.assert_close(model._difference(mixed)[1], s)
 
 
 def test_without_jitter_at_points_an_item_is_no_node() -> None:
-    functionals, items = found(False)
-    a, s = functionals.value(items, items)
-    assert float((a - functionals.whitening.root).abs().max()) > 1e-8
+    model, items = found(False)
+    a, s = model._value(items)
+    assert float((a - model._solved().whitening.root).abs().max()) > 1e-8
     torch.testing.assert_close(s, math.sqrt(JITTER) * torch.ones_like(s), atol=1e-5, rtol=0)
 
 
 def test_digits_of_near_identical_points() -> None:
     """Without jitter, ``|f(x) - f(x')|`` is at most the distance times the slope."""
-    functionals, _ = found(False)
+    model, _ = found(False)
     near = torch.stack([POINTS, POINTS + 1e-5], dim=-2)
-    g, beyond = functionals.difference(near, near)
+    g, beyond = model._difference(near)
     prior = 5.0 / 3.0 * 1e-10 * lengthscales(2).pow(-2).sum()
     total = g.square().sum(-1) + beyond.square()
     torch.testing.assert_close(total, prior.expand(6), rtol=1e-2, atol=2e-12)
 
 
 def test_gradient_at_a_node_is_that_beside_it() -> None:
-    functionals, items = found(True)
+    model, items = found(True)
 
     def gradient(X: Tensor) -> Tensor:
         X = X.clone().requires_grad_()
-        a, _ = functionals.value(X, X)
+        a, _ = model._value(X)
         return torch.autograd.grad((a @ rand(8, seed=4)).sum(), X)[0]
 
     at, beside = gradient(items), gradient(items + 1e-7)

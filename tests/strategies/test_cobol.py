@@ -436,7 +436,7 @@ def test_only_differences_are_known() -> None:
     ):
         assert ours == pytest.approx(theirs, abs=1e-6)
     solved = model._solved()
-    found, root = solved.confidence_set, solved.functionals.whitening.root
+    found, root = solved.confidence_set, solved.whitening.root
     u = rand(root.shape[-1])
     shift = torch.linalg.lstsq(root, torch.ones(len(root), 1).double()).solution.squeeze(-1)
     torch.testing.assert_close(
