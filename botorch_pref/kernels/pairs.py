@@ -72,22 +72,6 @@ class PairKernel(WrappingKernel):
         new_kernel.base_kernel = new_kernel.base_kernel[index]
         return self._with_my_active_dims(new_kernel)
 
-    def __call__(
-        self,
-        x1: Tensor,
-        x2: Tensor | None = None,
-        diag: bool = False,
-        last_dim_is_batch: bool = False,
-        **params: Any,
-    ) -> Any:
-        """See :meth:`gpytorch.kernels.Kernel.__call__`.
-
-        Raises:
-            UnsupportedError: If ``last_dim_is_batch`` is set.
-        """
-        self._refuse_last_dim_is_batch(last_dim_is_batch)
-        return super().__call__(x1, x2, diag=diag, **params)
-
     def _without_active_dims(self) -> PairKernel:
         # GPyTorch indexes and expands every buffer as if it were a parameter, and
         # ``active_dims`` is a buffer without a batch.
@@ -103,13 +87,6 @@ class PairKernel(WrappingKernel):
             if isinstance(module, Kernel):
                 module.active_dims = self.get_submodule(name).active_dims
         return new_kernel
-
-    def _refuse_last_dim_is_batch(self, asked: bool) -> None:
-        if asked:
-            raise UnsupportedError(
-                f"{type(self).__name__} does not support last_dim_is_batch: a single "
-                "column is not a pair. Give the base kernel additive structure instead."
-            )
 
 
 class AdditivePairKernel(PairKernel):
@@ -127,7 +104,7 @@ class AdditivePairKernel(PairKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """``... x n x m`` covariances of pairs, or ``... x n`` with ``diag``."""
-        self._refuse_last_dim_is_batch(params.pop("last_dim_is_batch", False))
+        _refuse_single_columns(self, params)
         first1, second1 = split_pair(x1)
         first2, second2 = split_pair(x2)
         k = self.base_kernel
@@ -150,7 +127,7 @@ class DuelingKernel(PairKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """``... x n x m`` covariances of pairs, or ``... x n`` with ``diag``."""
-        self._refuse_last_dim_is_batch(params.pop("last_dim_is_batch", False))
+        _refuse_single_columns(self, params)
         same = same_inputs(x1, x2)
         pairs1, sign1 = _ordered(x1)
         pairs2, sign2 = (pairs1, sign1) if same else _ordered(x2)
@@ -196,6 +173,15 @@ class DuelingKernel(PairKernel):
                 covar, diagonal.expand(covar.shape[:-1]), dim1=-2, dim2=-1
             )
         return sign1.unsqueeze(-1) * sign2.unsqueeze(-2) * covar
+
+
+def _refuse_single_columns(kernel: PairKernel, params: dict[str, Any]) -> None:
+    """Take ``last_dim_is_batch`` out of a kernel's options; raises if it is set."""
+    if params.pop("last_dim_is_batch", False):
+        raise UnsupportedError(
+            f"{type(kernel).__name__} does not support last_dim_is_batch: a single "
+            "column is not a pair. Give the base kernel additive structure instead."
+        )
 
 
 def _ordered(pairs: Tensor) -> tuple[Tensor, Tensor]:

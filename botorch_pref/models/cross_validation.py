@@ -2,24 +2,18 @@ r"""How well a model predicts answers that it has not seen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from botorch.fit import fit_gpytorch_mll
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import Check, check_count, check_shape, refuse
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.randomness import derive_seed, seeded
-
-_ENTRIES = 2**24  # of the matrices of the folds that are treated at once: 128 MiB
+from botorch_pref.randomness import derive_seed
 
 
 class Estimate(NamedTuple):
@@ -107,22 +101,20 @@ class PairwisePredictions:
 
 
 def pairwise_cross_validation(
-    model: PreferenceGP, folds: int | None = 10, *, seed: int = 0, refit: bool = False
+    model: PreferenceGP, folds: int | None = 10, *, seed: int = 0
 ) -> PairwisePredictions:
     r"""Predict the answers of each pair by the model without all answers of that pair.
 
     All answers of a pair, of either order and of items that are equal in value, are held out
     together; items that only they show stay known, without an answer. Measured values stay.
-    By default all folds have the model's hyperparameters, and are solved together as a batch:
-    if these were fitted to the same answers, the scores are a little too good. With ``refit``
-    they are fitted again in each fold, one after the other, from where they are now.
+    All folds have the model's hyperparameters: if these were fitted to the same answers, the
+    scores are a little too good.
 
     Args:
         model: The model, not batched.
         folds: The number of folds, over which pairs are spread evenly at random; ``None``, or
             more than there are pairs, for one a pair.
-        seed: Of the folds, and of what a fit may draw.
-        refit: Whether hyperparameters are fitted to each fold's own answers.
+        seed: Of the folds.
 
     Returns:
         The predictions, one row a pair that was answered.
@@ -137,18 +129,15 @@ def pairwise_cross_validation(
         check_count("folds", folds, 2)
     number = size if folds is None else min(folds, size)
     generator = torch.Generator().manual_seed(derive_seed(seed, "fold", 0))
-    order = torch.randperm(size, generator=generator)
-    fold = torch.empty_like(order)
-    fold[order] = torch.arange(size) % number
+    fold = torch.empty(size, dtype=torch.long)
+    fold[torch.randperm(size, generator=generator)] = torch.arange(size) % number
     fold = fold.to(data.pairs.device)
-    if refit or model.inducing_points is not None:
-        parts = _predict_alone(model, data, fold, seed if refit else None)
-    else:
-        parts = _predict_together(model, data, fold)
-    probability = torch.empty_like(data.wins)
-    for rows, found in parts:
-        probability[rows] = found
-    pairs = data.datapoints[data.pairs]
+    pairs, probability = data.datapoints[data.pairs], torch.empty_like(data.wins)
+    for held in (fold == i for i in range(number)):
+        rows = (row[~held] for row in (data.pairs, data.wins, data.count))
+        rest = model.with_comparisons(Comparisons.unchecked(data.datapoints, *rows))
+        with torch.no_grad():
+            probability[held] = rest.win_probability(pairs[held])
     return PairwisePredictions(probability, data.wins, data.count, pairs, fold)
 
 
@@ -160,48 +149,12 @@ def _distinct_pairs(model: PreferenceGP) -> Comparisons:
     if data is None:
         raise ComparisonDataError("`model` has no comparisons.")
     items = data.datapoints.detach()
-    number, fresh = match_items(items[:0], items)
+    number, new = match_items(items[:0], items)
     pairs = number[data.pairs]
     # Answers to a pair of equal items say nothing, and there is nothing to predict.
     told = pairs[:, 0] != pairs[:, 1]
-    rows = Comparisons.unchecked(items[fresh], pairs[told], data.wins[told], data.count[told])
+    rows = Comparisons.unchecked(items[new], pairs[told], data.wins[told], data.count[told])
     rows = rows.merged()
     if len(rows.pairs) < 2:
         raise ComparisonDataError(f"`model` has answers to {len(rows.pairs)} pairs, not to 2.")
     return rows
-
-
-def _predict_alone(
-    model: PreferenceGP, data: Comparisons, fold: Tensor, seed: int | None
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows and their predictions, fold by fold; fitted if there is a seed."""
-    rows = (data.pairs, data.wins, data.count)
-    for number in range(int(fold.max()) + 1):
-        held = fold == number
-        rest = Comparisons.unchecked(data.datapoints, *(row[~held] for row in rows))
-        own = model.with_comparisons(rest)
-        if seed is not None:
-            with seeded(derive_seed(seed, "fit", number), own.items.device):
-                fit_gpytorch_mll(LaplaceMarginalLogLikelihood(own.likelihood, own))
-        with torch.no_grad():
-            yield held, own.win_probability(data.datapoints[data.pairs[held]])
-
-
-@torch.no_grad()
-def _predict_together(
-    model: PreferenceGP, data: Comparisons, fold: Tensor
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows and their predictions by a batch of models, a fold each."""
-    largest = max(len(data.datapoints), len(data.pairs))
-    for numbers in torch.arange(int(fold.max()) + 1).split(max(1, _ENTRIES // largest**2)):
-        # A held-out row stays as one that was answered no time.
-        seen = fold != numbers.to(fold).unsqueeze(-1)  # shape: folds x m
-        items, pairs = (
-            value.expand(len(numbers), *value.shape) for value in (data.datapoints, data.pairs)
-        )
-        rest = Comparisons.unchecked(items, pairs, data.wins * seen, data.count * seen)
-        own = model.with_comparisons(rest)
-        held = [(~row).nonzero().squeeze(-1) for row in seen]
-        rows = pad_sequence(held, padding_value=-1)  # shape: most rows of a fold x folds
-        found = own.win_probability(data.datapoints[data.pairs[rows.clamp_min(0)]])
-        yield rows[rows >= 0], found[rows >= 0]
