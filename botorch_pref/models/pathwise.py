@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import Any
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -27,7 +26,6 @@ from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths, Math
 from botorch.sampling.pathwise.prior_samplers import (
     DrawKernelFeaturePaths,
     TPathwisePriorSampler,
-    draw_kernel_feature_paths,
 )
 from botorch.sampling.pathwise.utils import GetTrainInputs
 from gpytorch.kernels import Kernel
@@ -46,6 +44,7 @@ NUM_NYSTROM_POINTS = 512
 _NUM_RESIDUAL_POINTS = 256
 
 
+@DrawKernelFeaturePaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
 def draw_prior_paths(
     model: LaplaceGP, sample_shape: Size, num_features: int = NUM_FEATURES
 ) -> GeneralizedLinearPath:
@@ -83,10 +82,12 @@ def draw_prior_paths(
     )
 
 
+@DrawMatheronPaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
 def draw_posterior_paths(
     model: LaplaceGP,
     sample_shape: Size,
     prior_sampler: TPathwisePriorSampler = draw_prior_paths,
+    update_strategy: Module | None = None,
 ) -> MatheronPath:
     r"""Draw functions from the posterior of the utility.
 
@@ -94,6 +95,7 @@ def draw_posterior_paths(
         model: The model whose posterior is drawn from.
         sample_shape: How many independent functions.
         prior_sampler: Draws the prior paths.
+        update_strategy: Not used: BoTorch's are for measured values, ours is for all observations.
 
     Returns:
         A differentiable path from items to ``sample_shape x batch_shape x ...`` values.
@@ -150,12 +152,7 @@ def _nystrom(model: LaplaceGP, sample_shape: Size) -> tuple[KernelEvaluationMap,
     values, vectors = torch.linalg.eigh(to_dense(kernel(points)).detach())
     keep = values > 1e-10 * values[-1]
     root = vectors[:, keep] / values[keep].sqrt()  # K^+ = root root^T
-    _warn_of_residual(kernel, points, root, filling[NUM_NYSTROM_POINTS:])
-    draw = _normal((*sample_shape, int(keep.sum())), root)
-    return KernelEvaluationMap(kernel, points), draw @ root.transpose(-1, -2)
-
-
-def _warn_of_residual(kernel: Kernel, points: Tensor, root: Tensor, probes: Tensor) -> None:
+    probes = filling[NUM_NYSTROM_POINTS:]
     with torch.no_grad():
         variance = to_dense(kernel(probes, diag=True))
         spanned = (to_dense(kernel(probes, points)) @ root).square().sum(-1)
@@ -165,27 +162,25 @@ def _warn_of_residual(kernel: Kernel, points: Tensor, root: Tensor, probes: Tens
         f"expansion over {len(points)} points that lacks {residual.mean():.1e} of the "
         f"prior variance on average and {residual.max():.1e} at most.",
         PathwiseResidualWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
-
-
-def _num_inputs(model: LaplaceGP) -> int:
-    kernels = (part for part in model.covar_module.modules() if isinstance(part, Kernel))
-    if not model.items.shape[-2] and all(kernel.ard_num_dims is None for kernel in kernels):
-        raise UnsupportedError(
-            "A path of a model without data needs to know how many dimensions an item has: give "
-            "a `covar_module` with `ard_num_dims`."
-        )
-    return model.transformed_items().shape[-1]
+    draw = _normal((*sample_shape, int(keep.sum())), root)
+    return KernelEvaluationMap(kernel, points), draw @ root.transpose(-1, -2)
 
 
 def _features(model: LaplaceGP, num_features: int) -> FeatureMap:
     """Random Fourier features; on another device those that the CPU draws."""
     kernel, device = model.covar_module, model.items.device
+    parts = (part for part in kernel.modules() if isinstance(part, Kernel))
+    if not model.items.shape[-2] and all(part.ard_num_dims is None for part in parts):
+        raise UnsupportedError(
+            "A path of a model without data needs to know how many dimensions an item has: give "
+            "a `covar_module` with `ard_num_dims`."
+        )
     there = device.type != "cpu"
     drawn: FeatureMap = gen_kernel_features(
         kernel=copy.deepcopy(kernel).cpu() if there else kernel,
-        num_inputs=_num_inputs(model),
+        num_inputs=model.transformed_items().shape[-1],
         num_outputs=num_features,
     )
     return drawn.to(device) if there else drawn
@@ -209,22 +204,3 @@ def _transform(model: LaplaceGP) -> InputTransform | None:
 @GetTrainInputs.register(LaplaceGP)  # type: ignore[untyped-decorator]
 def _get_train_inputs(model: LaplaceGP, transformed: bool = False) -> tuple[Tensor]:
     return (model.transformed_items() if transformed else model.items,)
-
-
-@DrawKernelFeaturePaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
-def _draw_kernel_feature_paths(
-    model: LaplaceGP, *, sample_shape: Size, **kwargs: Any
-) -> GeneralizedLinearPath:
-    return draw_prior_paths(model, sample_shape, **kwargs)
-
-
-@DrawMatheronPaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
-def _draw_matheron_paths(
-    model: LaplaceGP,
-    *,
-    sample_shape: Size,
-    prior_sampler: TPathwisePriorSampler = draw_kernel_feature_paths,
-    update_strategy: Module | None = None,
-) -> MatheronPath:
-    # BoTorch's update strategies know only of measured values; ours is exact for all observations.
-    return draw_posterior_paths(model, sample_shape, prior_sampler)
