@@ -100,6 +100,7 @@ def test_what_was_learnt_is_seen(
     assert capsys.readouterr().out.endswith("of the answers were predicted\n")
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_strategies_are_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +108,7 @@ def test_strategies_are_compared(
     snippet = SNIPPETS[4]
     assert "horizon=20, seeds=3, n_jobs=2" in snippet
     # As pasted it takes longer.
-    names = run(snippet.replace("horizon=20, seeds=3, n_jobs=2", "horizon=3, seeds=2"))
-    assert len(names["table"]) == 3 * 2 * 3
+    names = run(snippet.replace("horizon=20, seeds=3, n_jobs=2", "horizon=2, seeds=2"))
+    assert len(names["table"]) == 3 * 2 * 2
     assert (tmp_path / "branin.png").stat().st_size > 0
     assert "standard_error" in capsys.readouterr().out

@@ -222,6 +222,7 @@ def test_ctrl_c_before_anything_was_done(
     assert capsys.readouterr().err == "interrupted\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_a_real_interrupt(tmp_path: Path) -> None:
     arguments = ["run", "rkhs", "--strategy", "pf-ts", "--preset", "paper"]

@@ -23,6 +23,8 @@ from tests.models.common import numerical_gradient, rand
 DIM = 2
 BOUNDS = torch.tensor([[0.0] * DIM, [1.0] * DIM], dtype=torch.float64)
 OPTIONS: dict[str, Any] = {"num_restarts": 2, "raw_samples": 32}
+# For searches whose end is immaterial.
+SHORT: dict[str, Any] = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 5}}
 
 
 class AcquisitionContract(ABC):
@@ -101,7 +103,7 @@ class AcquisitionContract(ABC):
     def test_sequential_optimisation_of_the_rule_itself_is_refused(self) -> None:
         torch.manual_seed(0)
         with pytest.raises((BotorchError, AssertionError)):
-            optimize_acqf(self.make(), BOUNDS, q=2, sequential=True, **self.options)
+            optimize_acqf(self.make(), BOUNDS, q=2, sequential=True, **SHORT)
 
 
 class ItemAcquisitionContract(AcquisitionContract):
@@ -117,7 +119,7 @@ class ItemAcquisitionContract(AcquisitionContract):
         rule = self.make()
         torch.manual_seed(0)
         best, value = optimize_acqf_mixed(
-            rule, BOUNDS, q=1, fixed_features_list=[{0: 0.25}, {0: 0.75}], **self.options
+            rule, BOUNDS, q=1, fixed_features_list=[{0: 0.25}, {0: 0.75}], **SHORT
         )
         assert best.shape == (1, DIM)
         assert float(best[0, 0]) in (0.25, 0.75)
@@ -134,7 +136,7 @@ class ItemAcquisitionContract(AcquisitionContract):
 
     def test_starts_around_observed_items(self) -> None:
         torch.manual_seed(0)
-        options = {**self.options, "options": {"sample_around_best": True}}
+        options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
         best, _ = optimize_acqf(self.make(), BOUNDS, q=1, **options)
         assert best.shape == (1, DIM)
 
@@ -158,7 +160,7 @@ class PairAcquisitionContract(AcquisitionContract):
         with pytest.raises(UnsupportedError, match="PairAsPoint"):
             self.make()(rand(3, 4, DIM))
         with pytest.raises(UnsupportedError, match="PairAsPoint"):
-            optimize_acqf(self.make(), BOUNDS, q=4, **self.options)
+            optimize_acqf(self.make(), BOUNDS, q=4, **SHORT)
 
     def test_as_a_point(self) -> None:
         rule, pairs = self.make(), rand(5, 2, DIM)
@@ -171,9 +173,7 @@ class PairAcquisitionContract(AcquisitionContract):
     def test_sequential_optimisation_of_pairs(self) -> None:
         torch.manual_seed(0)
         point = PairAsPoint(self.make())
-        pairs, values = optimize_acqf(
-            point, BOUNDS.repeat(1, 2), q=2, sequential=True, **self.options
-        )
+        pairs, values = optimize_acqf(point, BOUNDS.repeat(1, 2), q=2, sequential=True, **SHORT)
         assert pairs.shape == (2, 2 * DIM)
         assert values.shape == (2,)
         assert point.X_pending is None
@@ -187,13 +187,13 @@ class PairAcquisitionContract(AcquisitionContract):
             BOUNDS.repeat(1, 2),
             q=2,
             fixed_features_list=features,
-            **self.options,
+            **SHORT,
         )
         assert pairs.shape == (2, 2 * DIM)
 
     def test_starts_around_observed_pairs(self) -> None:
         torch.manual_seed(0)
-        options = {**self.options, "options": {"sample_around_best": True}}
+        options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
         pair, _ = optimize_acqf(PairAsPoint(self.make()), BOUNDS.repeat(1, 2), q=1, **options)
         assert pair.shape == (1, 2 * DIM)
 
@@ -205,7 +205,7 @@ class PairAcquisitionContract(AcquisitionContract):
             BOUNDS.repeat(1, 2),
             q=1,
             fixed_features_list=[{0: 0.25}, {0: 0.75}],
-            **self.options,
+            **SHORT,
         )
         assert pair.shape == (1, 2 * DIM)
         assert float(pair[0, 0]) in (0.25, 0.75)

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from botorch_pref.queries import Evaluate
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.registry import strategy_names
 from tests.test_device_strategies import makers
 
 STEPS = 5  # rounds of MR-LPF end on the way
 
 
 def asked(name: str, mode: Callable[[], Any]) -> list[Tensor]:
-    """The items of the queries and the recommendations, every second call in a mode."""
+    """The items of the queries and the recommendation, every second call in a mode."""
     space = SearchSpace(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64))
     strategy = makers()[name](space)
     found = []
@@ -28,13 +29,13 @@ def asked(name: str, mode: Callable[[], Any]) -> list[Tensor]:
         answer = float(query.items.sum()) if isinstance(query, Evaluate) else 1.0
         with nullcontext() if step % 2 else mode():
             strategy.tell(query, answer)
-        with mode():
-            found += [query.items, strategy.recommend()]
-    return found
+        found.append(query.items)
+    with mode():
+        return [*found, strategy.recommend()]
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("name", makers())
+@pytest.mark.parametrize("name", [*strategy_names(), "cobol", "cobohl"])
 @pytest.mark.parametrize(
     "mode", [torch.inference_mode, pytest.param(torch.no_grad, marks=pytest.mark.slow)]
 )

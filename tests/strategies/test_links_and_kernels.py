@@ -29,9 +29,7 @@ from tests.strategies.common import FIXED
 
 BOX = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64)
 TABLE = BOX[0] + (BOX[1] - BOX[0]) * rand(9, 2)
-DOMAINS = pytest.mark.parametrize(
-    "domain", [{"choices": TABLE}, {"bounds": BOX}], ids=["choices", "box"]
-)
+STRATEGIES = (PFTS, MRLPF, MaxMinLCBStrategy, POPBO, LaplacePOPBO, EUBO, DTS, RandomPairs)
 
 
 def matern(dim: int) -> Kernel:
@@ -47,9 +45,17 @@ def play(strategy: Any, num_queries: int) -> None:
         strategy.tell(query, answer(query) if step else 0.5)
 
 
-@DOMAINS
 @pytest.mark.parametrize(
-    "kind", [PFTS, MRLPF, MaxMinLCBStrategy, POPBO, LaplacePOPBO, EUBO, DTS, RandomPairs]
+    ("kind", "domain"),
+    [
+        *((kind, {"choices": TABLE}) for kind in STRATEGIES),
+        *((kind, {"bounds": BOX}) for kind in (PFTS, POPBO)),
+        *(
+            pytest.param(kind, {"bounds": BOX}, marks=pytest.mark.slow)
+            for kind in STRATEGIES
+            if kind not in (PFTS, POPBO)
+        ),
+    ],
 )
 def test_a_probit_judge_and_a_kernel_that_is_learnt(
     kind: Any, domain: Any, monkeypatch: pytest.MonkeyPatch
