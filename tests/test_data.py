@@ -436,29 +436,13 @@ def rand(*shape: int) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def test_values_are_broadcast_and_appended() -> None:
+def test_values_are_broadcast() -> None:
     items = rand(4, 2).requires_grad_()
     values = Values(items, rand(3, 4, 1).requires_grad_(), rand(2, 1, 4, 1) + 1)
     assert (values.batch_shape, values.num_items) == ((2, 3), 4)
     assert values.datapoints.shape == (2, 3, 4, 2)
     assert values.datapoints.requires_grad
     assert not values.targets.requires_grad
-    old, new = Values(rand(4, 2), rand(4, 1)), Values(rand(3, 1, 2), rand(3, 1, 1))
-    both = old.append(new)
-    items = torch.cat([old.datapoints.expand(3, 4, 2), new.datapoints], dim=-2)
-    assert torch.equal(both.datapoints, items)
-    assert torch.equal(both.targets, torch.cat([old.targets.expand(3, 4, 1), new.targets], dim=-2))
-    known = Values(rand(4, 2), rand(4, 1), rand(4, 1) + 1)
-    twice = known.append(known)
-    assert twice.variances is not None
-    assert twice.variances.shape == (8, 1)
-    for first, second, message in (
-        (known, old, "`Yvar` was not given"),
-        (old, known, "`Yvar` is not"),
-        (old, Values(rand(4, 3), rand(4, 1)), "`X` must have shape"),
-    ):
-        with pytest.raises(ComparisonDataError, match=message):
-            first.append(second)
 
 
 def test_bad_values_are_named() -> None:

@@ -98,13 +98,14 @@ class Block:
 class BlockData(ABC):
     """Answers of one kind, with their items: a frozen dataclass of tensors.
 
-    A model takes any list of these. A subclass checks its tensors when it is made.
+    A model takes any list of these. A subclass names its tensors in ``_dims``, with the number of
+    their dimensions after the batch, and checks and broadcasts them when it is made.
 
     Attributes:
         datapoints: A ``batch_shape x n x d``-dim tensor of items.
     """
 
-    _dims: ClassVar[Mapping[str, int]]  # the number of dimensions after the batch, by field
+    _dims: ClassVar[Mapping[str, int]]
     datapoints: Tensor
 
     @abstractmethod

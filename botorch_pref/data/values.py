@@ -14,7 +14,6 @@ from botorch_pref.data.checks import (
     check_items,
     check_like,
     check_shape,
-    common_batch_shape,
     finite,
     refuse,
 )
@@ -78,24 +77,6 @@ class Values(BlockData):
             raise ComparisonDataError("`values` must be (X, Y) or (X, Y, Yvar).")
         X, Y, Yvar = (*values, None)[:3]
         return cls(X, Y, Yvar, ("values[0]", "values[1]", "values[2]"))
-
-    def append(self, other: Values) -> Values:
-        """These measurements and then others; batch shapes are broadcast.
-
-        Raises:
-            ComparisonDataError: If the others have items of another size, type or device, or
-                only one of the two knows variances.
-        """
-        check_shape(other.names[0], other.datapoints, "n", self.datapoints.shape[-1])
-        check_like(other.names[0], other.datapoints, self.datapoints)
-        if (self.variances is None) != (other.variances is None):
-            reason = "was not given, but is for" if other.variances is None else "is not for"
-            raise ComparisonDataError(f"`{other.names[2]}` {reason} the values already there.")
-        shapes = {"values": self.batch_shape, other.names[0]: other.batch_shape}
-        batch = common_batch_shape(**shapes)
-        old, new = self.expand(batch)._tensors(), other.expand(batch)._tensors()
-        columns = {name: torch.cat([old[name], new[name]], dim=-2) for name in old}
-        return Values(columns["datapoints"], columns["targets"], columns.get("variances"))
 
     def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
         r"""One observation a measurement, of its residual in units of its standard deviation.

@@ -99,7 +99,13 @@ def find_mode(
     if not system.observations.has_bounded_scores and isinstance(system, ExactSystem):
         mode = _with_solved_weights(system, mode)
     if failed:
-        _warn_of_non_convergence(mode, max_steps)
+        number, largest = int((~mode.converged).sum()), mode.gradient.max().item()
+        warnings.warn(
+            f"The mode was not found for {number} of {mode.converged.numel()} models within "
+            f"{max_steps} Newton steps: the largest relative gradient is {largest:.1e}.",
+            LaplaceConvergenceWarning,
+            stacklevel=3,
+        )
     return mode
 
 
@@ -132,7 +138,7 @@ class _Newton:
             self.move()
 
     def evaluate(self) -> None:
-        """Look at the current candidates, and find out which elements are done."""
+        """Evaluate the current candidates, and find out which elements are done."""
         self.z = torch.addcmul(self.base, self.step.unsqueeze(-1), self.direction)
         self.state = self.system.evaluate(self.z)
         objective, distance = self.state.objective, self.state.distance
@@ -219,17 +225,6 @@ def _with_solved_weights(system: ExactSystem, mode: LaplaceMode) -> LaplaceMode:
     score, curvature = system.observations.derivatives(system.prior_latent + shift)
     step = system.factor(curvature).solve_adjoint(score - mode.weights)
     return mode._replace(weights=mode.weights + step)
-
-
-def _warn_of_non_convergence(mode: LaplaceMode, max_steps: int) -> None:
-    failed = int((~mode.converged).sum())
-    warnings.warn(
-        f"The mode was not found for {failed} of {mode.converged.numel()} models within "
-        f"{max_steps} Newton steps: the largest relative gradient is "
-        f"{mode.gradient.max().item():.1e}.",
-        LaplaceConvergenceWarning,
-        stacklevel=3,
-    )
 
 
 @singledispatch

@@ -169,19 +169,6 @@ def test_gradients_against_finite_differences(case: str, system: type[ExactSyste
         assert_equal(grad, expected, 1e-7)
 
 
-@every_system
-def test_of_two_items_they_are_duels(system: type[ExactSystem]) -> None:
-    block = questions(9, 2)
-    duels = Block(block.items, DUEL, 1.0 - block.answer, block.weight, LogitLikelihood(1.3))
-    theta = torch.tensor([0.4, 4.0, 0.3], dtype=torch.float64)
-    found = []
-    for one in (block, duels):
-        leaf = theta.clone().requires_grad_()
-        value, _ = log_evidence(system_of(leaf, Observations([one], N), system))
-        found.append(torch.cat([value.view(1), *torch.autograd.grad(value, leaf)]))
-    assert_equal(found[0], found[1], 1e-9)
-
-
 def test_evidence_against_quadrature() -> None:
     """Of one question of three items, whose evidence is an integral in two differences."""
     block = choices(torch.tensor([[0, 1, 2]]), torch.tensor([1]), 3)
@@ -218,17 +205,6 @@ def test_a_batch_is_a_loop_over_it() -> None:
             alone, _ = log_evidence(one)
             assert_equal(value[i], alone, 1e-10)
             assert_equal(grad[i], torch.autograd.grad(alone, leaf)[0], 1e-8)
-
-
-def test_rows_are_parts_of_the_observations() -> None:
-    observations = mixed(5)
-    latent = randn(observations.num_rows, seed=6)
-    whole = observations.log_prob(latent)
-    part = observations.rows(slice(3, 6))
-    assert_equal(part.log_prob(latent[9:16]), whole[3:6], 1e-14)
-    kept = observations.rows(torch.tensor([1, 7]))
-    rows = torch.tensor([3, 4, 5, 17, 18, 19, 20])
-    assert_equal(kept.log_prob(latent[rows]), whole[[1, 7]], 1e-14)
 
 
 def test_inducing_items_take_single_latent_values() -> None:

@@ -112,13 +112,6 @@ def test_order_and_orientation_do_not_matter(regularizer: str, seed: int, num_du
     torch.testing.assert_close(negated.mean, -one.mean, atol=1e-8, rtol=0.0)
 
 
-def test_theta_mean_is_theta_whose_penalty_grows() -> None:
-    pairs, answers = make_duels(9, seed=4)
-    mean = make(pairs, answers, regularizer="theta_mean").mean
-    other = make(pairs, answers, regularizer="theta", penalty=9 * PENALTY).mean
-    torch.testing.assert_close(mean, other, atol=1e-8, rtol=0.0)
-
-
 @regularizers
 def test_an_identical_pair_matters_only_beside_a_mean(regularizer: str) -> None:
     pairs, answers = make_duels(10, seed=5)

@@ -219,13 +219,6 @@ class TestStart:
 
 class TestStatus:
     @both_sides
-    def test_running_out_of_steps_warns(self, wanted: type[System]) -> None:
-        with pytest.warns(LaplaceConvergenceWarning, match="1 of 1 models within 1 Newton"):
-            found = find_mode(build(make(X, M), wanted), max_steps=1)
-        assert not bool(found.converged)
-        assert float(found.gradient) > 1e-8
-
-    @both_sides
     def test_only_the_failed_elements_are_marked(self, wanted: type[System]) -> None:
         enough = int(find_mode(easy().system(wanted)).num_steps) + 3
         system = stack([easy(), hard()], wanted)

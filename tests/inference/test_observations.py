@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.observations import Block, IdentityIncidence, Incidence, Observations
+from botorch_pref.inference.observations import Block, Incidence, Observations
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from tests.inference.common import DUEL, assert_equal, design, duels, labels, rand, randn
 
@@ -86,15 +86,6 @@ def test_no_rows() -> None:
     assert empty.spread(randn(2, 0, 3)).shape == (2, N, 3)
 
 
-def test_identity_map() -> None:
-    found, v, C = IdentityIncidence(), randn(2, N), randn(2, N, N)
-    assert torch.equal(found.apply(v), v)
-    assert torch.equal(found.adjoint(v), v)
-    assert torch.equal(found.columns(C), C)
-    assert torch.equal(found.dense(C), torch.eye(N).double())
-    assert torch.equal(found.diagonal(C), torch.diagonal(C, dim1=-2, dim2=-1))
-
-
 class TestStackedBlocks:
     X = rand(N, 2)
 
@@ -137,14 +128,6 @@ class TestStackedBlocks:
         assert_equal(-curvature, slope, 1e-12)
         (slope,) = torch.autograd.grad(-curvature.sum(), latent)
         assert_equal(third, slope, 1e-12)
-
-    def test_padding_rows_say_nothing(self) -> None:
-        observations = Observations([duels(self.X, 6, padding=2)], N)
-        latent = 50 * randn(6)
-        score, curvature = observations.derivatives(latent)
-        for values in (observations.log_prob(latent), score, curvature.weight):
-            assert (values[-2:] == 0).all()
-            assert (values[:-2] != 0).any()
 
     @pytest.mark.parametrize("shared_items", [False, True])
     def test_select(self, shared_items: bool) -> None:
