@@ -112,8 +112,16 @@ class PairAcquisitionFunction(_Rule):
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         r"""Take ``k x 2 x d``-dim pairs that are asked but not answered into account."""
 
-    def _conditioned(self, pairs: Tensor | None, answers: Callable[[Tensor], Tensor]) -> Model:
-        """The model after answers to ``k x 2 x d``-dim pairs, less those of an item and itself."""
+    def model_after(self, pairs: Tensor | None, answers: Callable[[Tensor], Tensor]) -> Model:
+        r"""The model after pending pairs, less those of an item and itself.
+
+        Args:
+            pairs: ``k x 2 x d``-dim pairs, or ``None`` for none.
+            answers: Maps ``m x 2 x d``-dim pairs to ``m``-dim answers.
+
+        Raises:
+            UnsupportedError: If the model has no ``condition_on_pairs``.
+        """
         if pairs is None:
             return self.model
         if not hasattr(self.model, "condition_on_pairs"):

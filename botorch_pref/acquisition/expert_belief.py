@@ -1,4 +1,4 @@
-r"""The latent of an expert's labels: an estimate and an optimistic bound of it."""
+r"""The latent of an expert's labels: an estimate, an optimistic bound, and that bound as a rule."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import torch
 from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 from torch.nn import Module
 
+from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.utils import (
     TOLERANCE,
     ConfidenceSetModel,
@@ -121,3 +123,27 @@ class ExpertBelief(Module):
     def _pairs(self, X: Tensor) -> Tensor:
         reference = cast(Tensor, self.x_ref).to(X)
         return torch.stack([X, reference.expand_as(X)], dim=-2)
+
+
+class OptimisticAcceptance(ItemAcquisitionFunction):
+    r"""``upper(x)``, the largest latent that an expert's labels allow.
+
+    The limit of :class:`ExpertAugmentedLCB` for a large weight. COBOL's guarantee against harm
+    holds for it, too (Xu et al. 2024b), and where no item is feasible for their Alg. 2, its best
+    item is the least infeasible one.
+
+    Example:
+        >>> item, _ = optimize_acqf(OptimisticAcceptance(labels), bounds, q=1, ...)
+    """
+
+    def __init__(
+        self, label_model: Model, *, x_ref: Tensor | None = None, tolerance: float = TOLERANCE
+    ) -> None:
+        r"""Set the model; arguments and errors as of :class:`ExpertAugmentedLCB`."""
+        super().__init__(model=label_model)
+        self.belief = ExpertBelief(label_model, x_ref=x_ref, tolerance=tolerance)
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """``b``-dim latents, in logits, of ``b x 1 x d``-dim items."""
+        return self.belief.upper(X.squeeze(-2))

@@ -295,7 +295,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
             mean, _ = difference_moments(self.model, pairs)
             return 0.5 * (1.0 + mean.detach().sign())
 
-        self.conditioned = self._conditioned(pairs, expected)
+        self.conditioned = self.model_after(pairs, expected)
         self.law = _law(self.conditioned)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -48,7 +48,7 @@ class PairVariance(PairAcquisitionFunction):
         Raises:
             UnsupportedError: If the model has no ``condition_on_pairs``, or is batched.
         """
-        self.conditioned = self._conditioned(pairs, lambda X: torch.full_like(X[:, 0, 0], 0.5))
+        self.conditioned = self.model_after(pairs, lambda X: torch.full_like(X[:, 0, 0], 0.5))
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

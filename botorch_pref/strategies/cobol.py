@@ -26,9 +26,8 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
-from botorch_pref.acquisition.expert_belief import ExpertBelief
+from botorch_pref.acquisition.expert_belief import ExpertBelief, OptimisticAcceptance
 from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
-from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import standardised_posterior
 from botorch_pref.data.checks import (
     check_count,

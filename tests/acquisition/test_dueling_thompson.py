@@ -123,15 +123,6 @@ def test_works_on_a_model_of_values() -> None:
     assert torch.equal(rule(pairs), DuelingThompsonSampling(model, seed=0)(pairs))
 
 
-def test_prior_alone_can_be_drawn_from() -> None:
-    items = torch.empty(0, 2, dtype=torch.float64)
-    none = torch.empty(0, 2, dtype=torch.long)
-    model = PreferenceGP(items, none, covar_module=make_kernel(2))
-    rule, pairs = DuelingThompsonSampling(model, scale=2.0, seed=0), rand(4, 2, 2)
-    once = DuelingThompsonSampling(model, seed=0)
-    torch.testing.assert_close(rule(pairs), 2.0 * once(pairs))
-
-
 def test_every_pair_of_a_batch_that_is_improved_in_turns_is_another_draw() -> None:
     """As ``optimize_acqf_cyclic`` does, with the others of the batch pending each time."""
     rule, pairs = DuelingThompsonSampling(make_model(), seed=5), rand(4, 2, 2)

@@ -20,7 +20,6 @@ from botorch_pref.space import SearchSpace
 from tests.acquisition.common import make_botorch_model, make_model
 from tests.acquisition.expert import (
     ACCEPT,
-    LABELLED,
     X,
     Y,
     by_hand,
@@ -206,17 +205,6 @@ def test_pairs_determine_the_latent_up_to_a_constant() -> None:
         assert float(rules[0].feasibility(x_ref)) == 0.0
         pairs = torch.stack([POINTS, x_ref.expand_as(POINTS)], dim=-2)
         torch.testing.assert_close(found, 0.6 * asked.advantage(pairs), atol=1e-8, rtol=0)
-
-
-@torch.no_grad()
-def test_without_labels_the_expert_may_accept_anything() -> None:
-    for box, upper in ((None, 3.0), (1.2, 1.2)):
-        labels = LikelihoodRatioModel.from_labels(
-            LABELLED[:0], ACCEPT[:0], covar_module=unit_kernel(2), norm_bound=3.0, box=box
-        )
-        rule = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 2.0)
-        alone = ExpertAugmentedLCB(with_standardize(), labels, 1.0, 0.0)
-        torch.testing.assert_close(rule(AT), alone(AT) + 2.0 * upper, atol=1e-6, rtol=0)
 
 
 @torch.no_grad()

@@ -8,10 +8,7 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
-from botorch.acquisition.preference import (
-    AnalyticExpectedUtilityOfBestOption,
-    qExpectedUtilityOfBestOption,
-)
+from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
 from botorch.models import PairwiseGP
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
@@ -226,11 +223,6 @@ def test_rules_as_points() -> None:
     eubo = AnalyticExpectedUtilityOfBestOption
     point = build(PairAsPoint, model, acq_function_class=eubo, training_data=None)
     torch.testing.assert_close(point(pairs.view(5, 1, 4)), eubo(pref_model=model)(pairs))
-    point = build(PairAsPoint, model, acq_function_class=qExpectedUtilityOfBestOption)
-    torch.manual_seed(0)
-    box = torch.tensor([[0.0] * 4, [1.0] * 4]).double()
-    chosen, _ = optimize_acqf(point, box, q=2, sequential=True, num_restarts=1, raw_samples=8)
-    assert chosen.shape == (2, 4)
     options = {"acq_function_class": DuelingThompsonSampling}
     given = {"scale": 2.0, "seed": 5}
     point = build(PairAsPoint, model, **options, acq_function_kwargs=given)
@@ -238,8 +230,6 @@ def test_rules_as_points() -> None:
     assert torch.equal(point(pairs.view(5, 1, 4)), expected)
     with pytest.raises(UnsupportedError, match="PairAsPoint"):
         build(PairAsPoint, model, **options, X_pending=rand(1, 4))
-    with pytest.raises(RuntimeError, match="not registered"):
-        build(PairAsPoint, model, acq_function_class=AcquisitionFunction)
 
 
 class Nearness(ItemAcquisitionFunction):

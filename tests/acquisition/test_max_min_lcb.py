@@ -44,13 +44,6 @@ class TestContract(ItemAcquisitionContract):
         return MaxMinLCB(make_model(variance=4.0), 0.4, rand(15, 2, seed=11))
 
 
-class TestContractExclude(ItemAcquisitionContract):
-    options = KINKS
-
-    def make(self) -> MaxMinLCB:
-        return MaxMinLCB(make_model(), 0.1, rand(40, 2, seed=11), diagonal="exclude")
-
-
 class TestContractOfBotorchsModel(ItemAcquisitionContract):
     portable = False
     options = KINKS

@@ -13,16 +13,10 @@ from botorch.sampling import SobolQMCNormalSampler
 from torch import Size, Tensor
 
 from botorch_pref.acquisition import PairAcquisitionFunction, PairAsPoint, PairVariance
-from botorch_pref.models import PreferenceGP
-from tests.contracts.acquisition import PairAcquisitionContract
-from tests.models.common import make_duels, make_kernel, rand
+from tests.acquisition.common import make_model
+from tests.models.common import rand
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-
-
-def make_model() -> PreferenceGP:
-    items, duels = make_duels(8, 12, 2)
-    return PreferenceGP(items, duels, covar_module=make_kernel(2))
 
 
 class PendingRecorder(PairAcquisitionFunction):
@@ -44,11 +38,6 @@ class PendingRecorder(PairAcquisitionFunction):
             gap = (X.unsqueeze(-3) - self.pending).square().sum((-1, -2))
             value = value - 4 * torch.exp(-8 * gap).sum(-1)
         return value
-
-
-class TestContractOfARuleWithPendingPairs(PairAcquisitionContract):
-    def make(self) -> PendingRecorder:
-        return PendingRecorder()
 
 
 def test_pending_points_reach_the_rule_as_pairs() -> None:
@@ -104,8 +93,7 @@ def test_rules_of_botorch() -> None:
 
 def test_pairs_are_pending_under_a_wrapper_of_botorch() -> None:
     """Which sets an attribute in place of calling a method."""
-    model = PreferenceGP(*make_duels(6, 10, 2), covar_module=make_kernel(2))
-    rule = PairAsPoint(PairVariance(model))
+    rule = PairAsPoint(PairVariance(make_model()))
     wrapped = FixedFeatureAcquisitionFunction(rule, d=4, columns=[0, 2], values=[0.5, 0.5])
     X = rand(3, 1, 2)
     before = wrapped(X).detach()

@@ -210,11 +210,3 @@ def test_batched_model(variance: str | float) -> None:
     expected = torch.stack([PairVariance(one)(pairs[:, 0]) for one in alone], dim=-1)
     torch.testing.assert_close(values, expected, atol=1e-8, rtol=1e-8)
     torch.testing.assert_close(PairVariance(model)(pairs), values)
-
-
-@pytest.mark.parametrize("empty", [False, True])
-def test_one_identical_pair_alone_has_a_gradient(empty: bool) -> None:
-    model = PreferenceGP(None, None, covar_module=make_kernel(2)) if empty else make_model()
-    X = rand(1, 1, 2).repeat(1, 2, 1).requires_grad_()
-    (gradient,) = torch.autograd.grad(PairVariance(model)(X).sum(), X)
-    assert torch.equal(gradient, torch.zeros_like(X))
