@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space.search_space import SearchSpace
@@ -23,7 +23,7 @@ from botorch_pref.strategies.random_pairs import RandomPairs
 DEFAULT_STRATEGY = "eubo-incumbent"
 """What a study, a dialogue and a simulation run unless another strategy is named."""
 
-_STRATEGIES: dict[str, type[Strategy] | partial[Any]] = {
+_STRATEGIES: dict[str, type[Strategy] | partial[Strategy]] = {
     "eubo-incumbent": partial(EUBO, anchor="incumbent"),
     "pf-ts": PFTS,
     "mr-lpf": MRLPF,
@@ -40,26 +40,21 @@ _STRATEGIES: dict[str, type[Strategy] | partial[Any]] = {
 
 def strategy_names(kind: type = Strategy) -> tuple[str, ...]:
     """The names that :func:`get_strategy` knows, of one kind of strategies."""
-    return tuple(name for name, maker in _STRATEGIES.items() if issubclass(_kind(maker), kind))
+    return tuple(name for name in _STRATEGIES if issubclass(_class_and_options(name)[0], kind))
 
 
 def strategy_name(strategy: Strategy) -> str | None:
     """The name under which :func:`get_strategy` makes strategies of such a class and options."""
     options = strategy._options()
-    for name, maker in _STRATEGIES.items():
-        wanted = maker.keywords if isinstance(maker, partial) else {}
-        if type(strategy) is _kind(maker) and wanted.items() <= options.items():
+    for name in _STRATEGIES:
+        kind, wanted = _class_and_options(name)
+        if type(strategy) is kind and wanted.items() <= options.items():
             return name
     return None
 
 
 def default_strategy(space: SearchSpace, seed: int = 0) -> Strategy:
-    r"""The strategy named by ``DEFAULT_STRATEGY``.
-
-    Args:
-        space: The domain.
-        seed: The seed of all draws.
-    """
+    """The strategy named by ``DEFAULT_STRATEGY``."""
     return _STRATEGIES[DEFAULT_STRATEGY](space=space, seed=seed)
 
 
@@ -114,7 +109,9 @@ def strategy_class(name: str) -> type[Strategy]:
     Raises:
         UnsupportedError: If there is no such class; names those there are.
     """
-    kinds = {kind.__name__: kind for kind in sorted(_concrete(Strategy), key=_is_own)}
+    own = f"{__package__}."
+    found = sorted(_concrete(Strategy), key=lambda kind: kind.__module__.startswith(own))
+    kinds = {kind.__name__: kind for kind in found}
     if name not in kinds:
         raise UnsupportedError(
             f"unknown class of strategies {name!r}; there are {', '.join(sorted(kinds))}. One of "
@@ -123,18 +120,15 @@ def strategy_class(name: str) -> type[Strategy]:
     return kinds[name]
 
 
-def _kind(maker: type[Strategy] | partial[Any]) -> type[Strategy]:
-    """The class of what a maker makes."""
-    return cast(type[Strategy], maker.func) if isinstance(maker, partial) else maker
+def _class_and_options(name: str) -> tuple[type[Strategy], dict[str, Any]]:
+    """The class of a name, and the options that it stands for."""
+    maker = _STRATEGIES[name]
+    return (maker.func, maker.keywords) if isinstance(maker, partial) else (maker, {})
 
 
 def _concrete(kind: type[Any]) -> Iterator[type[Strategy]]:
-    """All classes below one, as far as they are not abstract, in the order of their definition."""
+    """All classes below one that are not abstract, in the order of their definition."""
     for below in kind.__subclasses__():
         if not inspect.isabstract(below):
             yield below
         yield from _concrete(below)
-
-
-def _is_own(kind: type[Strategy]) -> bool:
-    return kind.__module__.startswith(f"{__package__}.")
