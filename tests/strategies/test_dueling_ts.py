@@ -17,24 +17,13 @@ from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.strategies import DTS, dueling_ts
 from botorch_pref.strategies.dueling_ts import WinVariance, soft_copeland, win_variance
-from tests.contracts.strategy import BoxContract, StrategyContract, play
 from tests.models.common import numerical_gradient, rand
 from tests.strategies import common
-from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
+from tests.strategies.common import FIXED, LINE, PENALTY, Array, best
 
 
 def on_items(**kwargs: Any) -> DTS:
     return DTS(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
-
-
-class TestContractOnChoices(StrategyContract):
-    def make(self, seed: int = 0) -> DTS:
-        return on_items(choices=rand(12, 2), hyperparameters=APART, seed=seed)
-
-
-class TestContractOnABox(BoxContract):
-    def make(self, seed: int = 0) -> DTS:
-        return DTS(bounds=LINE, hyperparameters=FIXED, seed=seed)
 
 
 # Oracles: double loops and adaptive quadrature.
@@ -113,15 +102,6 @@ def test_the_expected_score() -> None:
     assert found.tolist() == pytest.approx(expected, abs=1e-7)
 
 
-def test_a_large_table_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    mean, deviation = rand(7, 4, seed=1), rand(7, 4, seed=2)
-    whole = soft_copeland(LogitLikelihood(), mean, deviation)
-    for entries in (1, 9):
-        monkeypatch.setattr(dueling_ts, "_ENTRIES", entries)
-        parts = soft_copeland(LogitLikelihood(), mean, deviation)
-        assert torch.allclose(parts, whole, rtol=0, atol=1e-14)
-
-
 # On choices.
 
 
@@ -181,18 +161,6 @@ def test_the_condorcet_winner_is_recommended(seed: int) -> None:
         assert strategy.recommend_index() in winners
         assert torch.equal(strategy.recommend(), strategy.space.table[strategy.recommend_index()])
         assert num_duels > 2 or int(mean.argmax()) not in winners
-
-
-def test_no_item_meets_itself() -> None:
-    """Not even where two choices are equal in value, or there is but one pair."""
-    for choices in (torch.cat([GRID, GRID]), GRID[:2]):
-        for query in play(on_items(choices=choices), 12):
-            assert query.indices[0] != query.indices[1]
-
-
-def test_open_queries_differ() -> None:
-    common.assert_open_queries_differ(on_items, num_annotators=4)
-    common.assert_open_queries_differ(lambda: DTS(bounds=LINE, hyperparameters=FIXED), 2)
 
 
 def test_open_duels_are_believed() -> None:
@@ -284,8 +252,3 @@ def test_the_condorcet_winner_of_a_box() -> None:
         scores.append(sum(average(logistic, m, s) for m, s in pairs) / 61)
     chosen = (asked == strategy.recommend()).all(-1).nonzero()[0].item()
     assert scores[int(chosen)] >= max(scores) - 2e-3
-
-
-def test_no_item_of_a_box_meets_itself() -> None:
-    for query in play(DTS(bounds=LINE, hyperparameters=FIXED), 4):
-        assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0

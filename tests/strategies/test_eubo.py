@@ -7,30 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchError
 from scipy import integrate
 
 from botorch_pref.strategies import EUBO
-from tests.contracts.strategy import BoxContract, StrategyContract, play
 from tests.models.common import rand
 from tests.strategies import common
-from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
+from tests.strategies.common import FIXED, LINE, PENALTY, Array, best
 
 RULES: list[dict[str, Any]] = [{}, {"anchor": "incumbent"}]
 
 
 def on_items(**kwargs: Any) -> EUBO:
     return EUBO(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
-
-
-class TestContractOnChoices(StrategyContract):
-    def make(self, seed: int = 0) -> EUBO:
-        return on_items(choices=rand(12, 2), hyperparameters=APART, seed=seed)
-
-
-class TestContractOnABox(BoxContract):
-    def make(self, seed: int = 0) -> EUBO:
-        return EUBO(bounds=LINE, hyperparameters=FIXED, anchor="incumbent", seed=seed)
 
 
 def expected_best(mean: Array, covariance: Array, i: int, j: int) -> float:
@@ -60,58 +48,6 @@ def test_the_pair_maximises_the_rule(rule: dict[str, Any], kappa: Any) -> None:
         assert query.indices in best(values)
 
 
-def test_ties_are_broken_by_the_seed() -> None:
-    far = torch.eye(4, dtype=torch.float64)
-    asked = {
-        on_items(choices=far, hyperparameters=APART, seed=seed).ask().indices for seed in range(150)
-    }
-    assert asked == {(i, j) for i in range(4) for j in range(4) if i != j}
-
-
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_no_item_meets_itself(rule: dict[str, Any]) -> None:
-    """Not even where two choices are equal in value, or nothing is left to learn."""
-    twins = torch.cat([GRID, GRID])
-    for strategy in (
-        on_items(choices=twins, **rule),
-        EUBO(choices=GRID[:2], hyperparameters=FIXED, **rule),
-    ):
-        for query in play(strategy, 12):
-            assert query.indices[0] != query.indices[1]
-            assert torch.isfinite(query.items).all()
-
-
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_open_queries_differ(rule: dict[str, Any]) -> None:
-    common.assert_open_queries_differ(lambda: on_items(**rule), num_annotators=4)
-    common.assert_open_queries_differ(
-        lambda: EUBO(bounds=LINE, hyperparameters=FIXED, **rule), num_annotators=2
-    )
-
-
-def test_open_duels_are_believed() -> None:
-    waiting, answered = on_items(), on_items()
-    for strategy in (waiting, answered):
-        common.play_noisily(strategy, 9)
-    query = waiting.ask("ann")
-    mean, _ = common.oracle(waiting)
-    first, second = mean[list(query.indices)]
-    answered.tell(answered.ask("ann"), float(first > second))
-    assert set(waiting.ask("bob").indices) == set(answered.ask("bob").indices)
-
-
-@pytest.mark.parametrize(
-    ("options", "argument"),
-    [
-        ({"anchor": "best"}, "anchor"),
-        ({"kappa": -1.0}, "kappa"),
-    ],
-)
-def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
-    with pytest.raises(BotorchError, match=argument):
-        on_items(**options)
-
-
 # On a box.
 
 
@@ -136,10 +72,3 @@ def test_the_rule_on_a_box(rule: dict[str, Any]) -> None:
     values = base + mean * (1 - below) + density
     rows = values[:1] if rule else values
     assert values[0, 1] >= rows.max() - 1e-3
-
-
-def test_no_item_of_a_box_meets_itself() -> None:
-    for rule in RULES:
-        strategy = EUBO(bounds=LINE, hyperparameters=FIXED, **rule)
-        for query in play(strategy, 4):
-            assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0

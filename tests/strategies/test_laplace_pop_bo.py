@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from typing import Any
 
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.problems import Ackley, Catalyst
 from botorch_pref.strategies import POPBO, LaplacePOPBO
-from tests.contracts.strategy import BoxContract, StrategyContract, play, stored
+from tests.contracts.strategy import play, stored
 from tests.models.common import rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE, PENALTY, best
@@ -20,21 +18,6 @@ from tests.strategies.common import FIXED, GRID, LINE, PENALTY, best
 
 def on_items(**kwargs: Any) -> LaplacePOPBO:
     return LaplacePOPBO(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
-
-
-class TestContractOnChoices(StrategyContract):
-    def make(self, seed: int = 0) -> LaplacePOPBO:
-        return on_items(choices=rand(12, 2), seed=seed)
-
-
-class TestContractOfThePaper(StrategyContract):
-    def make(self, seed: int = 0) -> LaplacePOPBO:
-        return POPBO.paper(choices=rand(12, 2), regularizer="theta_mean", seed=seed)
-
-
-class TestContractOnABox(BoxContract):
-    def make(self, seed: int = 0) -> LaplacePOPBO:
-        return LaplacePOPBO(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
 
 
 @pytest.mark.parametrize("kappa", ["laplace", 4.0])
@@ -91,23 +74,6 @@ def test_identical_pairs() -> None:
     assert all(query.indices[0] != query.indices[1] for query in play(twins, 12))
 
 
-def test_the_paper_allows_identical_pairs() -> None:
-    strategy = POPBO.paper(choices=GRID)
-    assert (strategy.beta, strategy.exclude_identical, strategy.learner.kappa) == (1.0, False, 1.0)
-    assert strategy.learner.penalty == pytest.approx(0.05)
-    assert strategy.learner.covar_module().base_kernel.nu == 2.5
-    lengthscale = strategy.learner.covar_module().base_kernel.lengthscale
-    assert lengthscale.flatten().tolist() == pytest.approx([0.1])
-
-
-def test_open_queries_differ() -> None:
-    common.assert_open_queries_differ(on_items, num_annotators=4)
-    common.assert_open_queries_differ(lambda: on_items(beta=0.0), num_annotators=4)
-    common.assert_open_queries_differ(
-        lambda: LaplacePOPBO(bounds=LINE, hyperparameters=FIXED), num_annotators=3
-    )
-
-
 def test_open_duels_are_believed() -> None:
     waiting, answered = on_items(beta=0.1), on_items(beta=0.1)
     for strategy in (waiting, answered):
@@ -119,20 +85,6 @@ def test_open_duels_are_believed() -> None:
     found, told = waiting.ask("bob"), answered.ask("bob")
     assert found.indices[1] == told.indices[1] == query.indices[0]
     assert found.indices == told.indices or set(told.indices) == set(query.indices)
-
-
-@pytest.mark.parametrize(
-    ("options", "argument"),
-    [
-        ({"beta": -1.0}, "beta"),
-        ({"beta": math.nan}, "beta"),
-        ({"exclude_identical": 1}, "exclude_identical"),
-        ({"kappa": 0.0}, "kappa"),
-    ],
-)
-def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
-    with pytest.raises(BotorchError, match=argument):
-        on_items(**options)
 
 
 # On a box.

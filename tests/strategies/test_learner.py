@@ -10,9 +10,7 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import Normalize
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
@@ -109,14 +107,6 @@ def test_penalty_is_the_inverse_output_scale() -> None:
     )
 
 
-@pytest.mark.parametrize(("kind", "kernel"), [("rbf", RBFKernel), ("matern", MaternKernel)])
-def test_kinds_of_kernel(kind: str, kernel: type[Kernel]) -> None:
-    learner = make({**FIXED, "kernel": kind})
-    assert isinstance(learner.covar_module().base_kernel, kernel)
-    teach(learner, 3)
-    assert isinstance(learner.model().covar_module.base_kernel, kernel)
-
-
 def test_fixed_values_are_never_fitted() -> None:
     learner = make(FIXED)
     teach(learner, 10)
@@ -154,37 +144,6 @@ def test_fits_are_repeated_as_the_data_grow_by_a_tenth() -> None:
     for last, size in itertools.pairwise(sizes):
         assert 1.1 * last - 1e-9 <= size <= math.ceil(1.1 * last + 1e-9)
     assert 1.1 * sizes[-1] > 40
-
-
-def test_the_posterior_is_replayed_after_a_fit() -> None:
-    learner = make()
-    teach(learner, 6)
-    old = learner.posterior()
-    assert learner.refit()
-    new = learner.posterior()
-    assert new is not old
-    assert float(new.num_asked) == 6.0
-    assert new.penalty == pytest.approx(1 / learner.values["outputscale"])
-
-
-def test_fits_do_not_depend_on_the_way_there() -> None:
-    steady, late = make(), make()
-    for size in range(10):
-        teach(steady, 1, seed=size)
-        steady.refit()
-        teach(late, 1, seed=size)
-    steady.num_fitted = 0
-    assert steady.refit()
-    assert late.refit()
-    assert steady.values == late.values
-
-
-def test_bad_hyperparameters() -> None:
-    for wrong in ("guess", {}, {"lengthscale": 0.1}, {**FIXED, "penalty": 0.1}):
-        with pytest.raises(ComparisonDataError, match="`hyperparameters`"):
-            make(wrong)
-    with pytest.raises(UnsupportedError, match="`regularizer`"):
-        make(FIXED, box=True, regularizer="theta_mean")
 
 
 @pytest.mark.parametrize("kappa", ["laplace", 2.0])

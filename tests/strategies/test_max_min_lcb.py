@@ -9,34 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.problems import Ackley, Catalyst, RKHSFunction
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import MaxMinLCBStrategy
-from tests.contracts.strategy import BoxContract, StrategyContract, play
+from tests.contracts.strategy import StrategyContract, play
 from tests.models.common import rand
 from tests.strategies import common
-from tests.strategies.common import APART, FIXED, GRID, LINE, PENALTY, Array, best
+from tests.strategies.common import APART, FIXED, LINE, PENALTY, Array, best
 
 
 def on_items(**kwargs: Any) -> MaxMinLCBStrategy:
     return MaxMinLCBStrategy(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
 
 
-class TestContractOnChoices(StrategyContract):
-    def make(self, seed: int = 0) -> MaxMinLCBStrategy:
-        return on_items(choices=rand(12, 2), hyperparameters=APART, seed=seed)
-
-
 class TestContractOfThePaper(StrategyContract):
     def make(self, seed: int = 0) -> MaxMinLCBStrategy:
         return MaxMinLCBStrategy.paper(choices=rand(12, 2), hyperparameters=APART, seed=seed)
-
-
-class TestContractOnABox(BoxContract):
-    def make(self, seed: int = 0) -> MaxMinLCBStrategy:
-        return MaxMinLCBStrategy(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
 
 
 def game(
@@ -83,13 +72,6 @@ def test_the_pair_is_the_solution_of_the_game(
     assert len(found) > 1
 
 
-def test_ties_are_broken_by_the_seed() -> None:
-    """Items so far apart that no pair is better than another before any answer."""
-    far = 100.0 * torch.eye(4, dtype=torch.float64)
-    asked = {on_items(choices=far, seed=seed).ask().indices for seed in range(150)}
-    assert asked == {(i, j) for i in range(4) for j in range(4) if i != j}
-
-
 def test_the_last_candidate_meets_itself() -> None:
     """With ``beta = 0`` the maximiser of the mean is the only candidate left."""
     strategy = on_items(beta=0.0)
@@ -105,52 +87,6 @@ def test_the_last_candidate_meets_itself() -> None:
     torch.testing.assert_close(strategy.learner.posterior().mean, before)
     unfiltered = on_items(beta=0.0, candidate_filter=False)
     assert all(query.indices[0] != query.indices[1] for query in play(unfiltered, 12))
-
-
-def test_the_paper_keeps_the_diagonal() -> None:
-    strategy = MaxMinLCBStrategy.paper(choices=GRID, seed=1)
-    values = (strategy.beta, strategy.candidate_filter, strategy.diagonal, strategy.learner.kappa)
-    assert values == (1.0, True, "keep", 1.0)
-    assert strategy.learner.penalty == pytest.approx(0.05)
-    kernel = strategy.learner.covar_module()
-    assert kernel.base_kernel.nu == 2.5
-    assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([0.1])
-
-
-def test_open_queries_differ() -> None:
-    common.assert_open_queries_differ(lambda: on_items(beta=0.3))
-    common.assert_open_queries_differ(lambda: on_items(beta=0.0), num_annotators=5)
-    common.assert_open_queries_differ(
-        lambda: MaxMinLCBStrategy(bounds=LINE, hyperparameters=FIXED), num_annotators=2
-    )
-
-
-def test_open_duels_are_believed() -> None:
-    """The second annotator is asked as if the first had answered as expected."""
-    waiting, answered = on_items(), on_items()
-    for strategy in (waiting, answered):
-        common.play_noisily(strategy, 9)
-    query = waiting.ask("ann")
-    mean, _ = common.oracle(waiting)
-    first, second = mean[list(query.indices)]
-    answered.tell(answered.ask("ann"), float(first > second))
-    assert waiting.ask("bob").indices == answered.ask("bob").indices
-
-
-@pytest.mark.parametrize(
-    ("options", "argument"),
-    [
-        ({"beta": -1.0}, "beta"),
-        ({"beta": math.nan}, "beta"),
-        ({"diagonal": "drop"}, "diagonal"),
-        ({"candidate_filter": "yes"}, "candidate_filter"),
-        ({"kappa": 0.0}, "kappa"),
-        ({"hyperparameters": "guess"}, "hyperparameters"),
-    ],
-)
-def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
-    with pytest.raises(BotorchError, match=argument):
-        on_items(**options)
 
 
 # On a box.
@@ -176,13 +112,6 @@ def test_the_game_on_a_box(candidate_filter: bool) -> None:
     worst = lower[:, candidates].amin(-1)
     assert worst[0] >= worst[2:].max() - 0.01
     assert lower[0, 1] <= worst[0] + 1e-4
-
-
-def test_no_item_of_a_box_meets_itself() -> None:
-    for beta in (0.0, 0.2):
-        strategy = MaxMinLCBStrategy(bounds=LINE, hyperparameters=FIXED, beta=beta)
-        for query in play(strategy, 3):
-            assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0
 
 
 def test_a_kept_diagonal_on_a_box() -> None:

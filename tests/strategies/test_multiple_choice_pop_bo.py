@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.acquisition import OptimisticAdvantage, OptimisticChoice
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError
@@ -160,15 +159,6 @@ def test_lengthscales_are_learnt_from_the_favourites() -> None:
     play(strategy, 4)
     assert strategy.learner.data.num_comparisons == 4 * 3
     assert strategy.learner.values["lengthscale"]
-
-
-@pytest.mark.parametrize(
-    ("options", "argument"),
-    [({"num_new": 0}, "num_new"), ({"num_new": 1.5}, "num_new"), ({"num_new": 7}, "num_new")],
-)
-def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
-    with pytest.raises(BotorchError, match=argument):
-        on_items(**options)
 
 
 def test_no_item_is_shown_twice_at_first() -> None:

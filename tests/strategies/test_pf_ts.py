@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import statistics
 from time import perf_counter
 from typing import Any
@@ -11,24 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchError
 from scipy import stats
-from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.problems import Catalyst
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.strategies import PFTS
 from botorch_pref.strategies.pf_ts import paper_scale
-from tests._reference import finite as reference
-from tests._reference import kernels
-from tests.contracts.strategy import BoxContract, StrategyContract, answer, play, stored
+from tests.contracts.strategy import StrategyContract, answer, play, stored
 from tests.models.common import rand
 from tests.strategies import common
-
-FIXED = {"kernel": "matern", "lengthscale": 0.3, "outputscale": 4.0}
-GRID = torch.linspace(-2.0, 3.0, 6, dtype=torch.float64).unsqueeze(-1)
-LINE = torch.tensor([[-1.0], [2.0]], dtype=torch.float64)
+from tests.strategies.common import FIXED, GRID, LINE, PENALTY
 
 
 def on_grid(**kwargs: Any) -> PFTS:
@@ -38,24 +30,9 @@ def on_grid(**kwargs: Any) -> PFTS:
 # Ask and tell.
 
 
-class TestContractOnChoices(StrategyContract):
-    def make(self, seed: int = 0) -> PFTS:
-        return PFTS(choices=rand(12, 2), hyperparameters=FIXED, seed=seed)
-
-
 class TestContractLearning(StrategyContract):
     def make(self, seed: int = 0) -> PFTS:
         return PFTS(choices=3.0 * rand(10, 2), seed=seed)
-
-
-class TestContractOfThePaper(StrategyContract):
-    def make(self, seed: int = 0) -> PFTS:
-        return PFTS.paper(choices=rand(12, 1), regularizer="theta_mean", seed=seed)
-
-
-class TestContractOnABox(BoxContract):
-    def make(self, seed: int = 0) -> PFTS:
-        return PFTS(bounds=LINE, hyperparameters=FIXED, kappa=4.0, seed=seed)
 
 
 @pytest.mark.parametrize("on_identical", ["keep", "resample"])
@@ -76,10 +53,7 @@ def test_resumes_while_it_learns_on_a_box(on_identical: str) -> None:
 def test_recommends_the_largest_mean() -> None:
     strategy = on_grid(kappa=2.0)
     play(strategy, 9)
-    pairs, answers = told(strategy)
-    K = kernels.gram("matern52", GRID.numpy() / 5, GRID.numpy() / 5, 0.3)
-    theta = reference.coefficients(K, pairs, answers, 0.25)
-    mean = reference.utilities(K, pairs, theta)
+    mean, _ = common.oracle(strategy)
     assert strategy.recommend_index() == mean.argmax()
     box = PFTS(bounds=LINE, hyperparameters=FIXED)
     with pytest.raises(ComparisonDataError, match="recommend"):
@@ -100,11 +74,6 @@ def test_ties_of_the_recommendation_are_broken_at_random() -> None:
     assert found == set(range(len(GRID)))
 
 
-def told(strategy: PFTS) -> tuple[np.ndarray, np.ndarray]:
-    done = [(d.query.indices, d.answer) for d in strategy.history if d.answer is not None]
-    return np.array([pair for pair, _ in done]), np.array([y for _, y in done])
-
-
 # The law of the pairs.
 
 
@@ -113,18 +82,10 @@ def test_law_of_the_pairs(kappa: Any, scale: float) -> None:
     """Properties 10, 11: each arm is the argmax of ``N(g_t, v_t^2 k_t)``, independently."""
     strategy = on_grid(kappa=kappa, scale=scale, on_identical="keep")
     play(strategy, 12)
-    pairs, answers = told(strategy)
-    penalty, num = 0.25, 1500
-    K = kernels.gram("matern52", GRID.numpy() / 5, GRID.numpy() / 5, 0.3)
-    theta = reference.coefficients(K, pairs, answers, penalty)
-    mean = reference.utilities(K, pairs, theta)
-    ridge: Any = penalty * 2.0
-    if kappa == "laplace":
-        h = mean[pairs[:, 0]] - mean[pairs[:, 1]]
-        ridge = penalty * (2 + np.exp(h) + np.exp(-h))
-    root = np.linalg.cholesky(reference.item_covariance(K, pairs, ridge))
+    mean, covariance = common.oracle(strategy)
+    root, num = np.linalg.cholesky(covariance), 1500
     rng = np.random.default_rng(0)
-    draws = mean + scale * penalty**-0.5 * rng.standard_normal((100_000, 6)) @ root.T
+    draws = mean + scale * PENALTY**-0.5 * rng.standard_normal((100_000, 6)) @ root.T
     law = np.bincount(draws.argmax(-1), minlength=6) / 100_000
     # Every annotator's query is a draw of its own from the same posterior.
     asked = np.array([strategy.ask(f"annotator {i}").indices for i in range(num)])
@@ -174,48 +135,9 @@ def test_rounds_of_the_paper_are_counted_from_one() -> None:
         assert torch.allclose(items, query.items, atol=1e-6, rtol=0.0) is same
 
 
-def test_preset_of_the_paper() -> None:
-    strategy = PFTS.paper(choices=GRID, seed=4)
-    assert strategy.scale == "paper"
-    assert strategy.on_identical == "keep"
-    assert strategy.learner.kappa == 1.0
-    assert strategy.learner.penalty == pytest.approx(0.05)
-    kernel = strategy.learner.covar_module()
-    assert kernel.base_kernel.nu == 2.5
-    assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([0.1])
-    explicit = PFTS(
-        choices=GRID,
-        seed=4,
-        hyperparameters={"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05},
-        kappa=1.0,
-        scale="paper",
-        on_identical="keep",
-    )
-    assert play(explicit, 8) == play(PFTS.paper(choices=GRID, seed=4), 8)
-    assert PFTS.paper(choices=GRID, kappa=4.0, on_identical="resample").on_identical == "resample"
-
-
 # Identical pairs.
 
 CERTAIN = 1e-6  # both draws then have the maximiser of the mean
-
-
-@pytest.mark.parametrize("scale", [1.0, CERTAIN])
-def test_identical_pairs_are_not_asked(scale: float) -> None:
-    strategy = on_grid(scale=scale)
-    for query in play(strategy, 30):
-        assert query.indices[0] != query.indices[1]
-    assert strategy.num_identical == 0
-    assert strategy.num_answers == strategy.learner.data.num_comparisons
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "matern"])
-def test_identical_pairs_are_not_asked_on_a_box(kernel: str) -> None:
-    strategy = PFTS(bounds=LINE, hyperparameters={**FIXED, "kernel": kernel}, scale=CERTAIN)
-    queries = play(strategy, 4)
-    for query in queries:
-        assert float((query.items[0] - query.items[1]).abs()) > 1e-3 * 3.0
-    assert strategy.num_identical == 0
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"bounds": LINE, "choices": None}])
@@ -254,13 +176,6 @@ def test_kept_identical_pairs_occur() -> None:
     assert len(same) > 10
 
 
-def test_two_choices() -> None:
-    strategy = PFTS(choices=GRID[:2], hyperparameters=FIXED)
-    for query in play(strategy, 10):
-        assert sorted(query.indices) == [0, 1]
-    assert torch.equal(strategy.recommend(), GRID[1])
-
-
 def test_items_measured_twice_are_told_apart_by_index() -> None:
     problem = Catalyst("keep")
     strategy = PFTS.paper(choices=problem.choices, seed=0)
@@ -273,39 +188,6 @@ def test_items_measured_twice_are_told_apart_by_index() -> None:
 
 
 # Bad input.
-
-
-@pytest.mark.parametrize(
-    ("options", "argument"),
-    [
-        ({"on_identical": "never"}, "on_identical"),
-        ({"regularizer": "ridge"}, "regularizer"),
-        ({"scale": "cubic"}, "scale"),
-        ({"scale": -1.0}, "scale"),
-        ({"scale": True}, "scale"),
-        ({"kappa": 0.0}, "kappa"),
-        ({"kappa": -1.0}, "kappa"),
-        ({"kappa": math.nan}, "kappa"),
-        ({"kappa": "bound"}, "kappa"),
-        ({"hyperparameters": "guess"}, "hyperparameters"),
-        ({"hyperparameters": None}, "hyperparameters"),
-        ({"hyperparameters": {"lengthscale": 0.1}}, "hyperparameters"),
-        ({"hyperparameters": {**FIXED, "nu": 2.5}}, "hyperparameters"),
-        ({"hyperparameters": {**FIXED, "kernel": "cubic"}}, "hyperparameters"),
-        ({"hyperparameters": {**FIXED, "penalty": 0.1}}, "hyperparameters"),
-        ({"hyperparameters": {"lengthscale": 0.1, "penalty": 0.0}}, "penalty"),
-        ({"hyperparameters": {"lengthscale": 0.1, "penalty": -1.0}}, "penalty|outputscale"),
-        ({"hyperparameters": {"lengthscale": -0.1, "penalty": 1.0}}, "lengthscale"),
-        ({"hyperparameters": {"lengthscale": math.nan, "penalty": 1.0}}, "lengthscale"),
-        ({"hyperparameters": {"lengthscale": [0.1, 0.2], "penalty": 1.0}}, "lengthscale"),
-    ],
-)
-@pytest.mark.parametrize("domain", [{"choices": GRID}, {"bounds": LINE}], ids=["choices", "box"])
-def test_bad_options_are_refused_at_once(
-    options: dict[str, Any], argument: str, domain: dict[str, Tensor]
-) -> None:
-    with pytest.raises(BotorchError, match=argument):
-        PFTS(**{"hyperparameters": FIXED, **domain, **options})
 
 
 # Slow: time and regret.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError
@@ -202,23 +201,6 @@ def test_nothing_answered_yet() -> None:
         assert 0 <= strategy.recommend_index() < 8
         strategy.tell(strategy.ask(), None)
         assert 0 <= strategy.recommend_index() < 8
-
-
-@pytest.mark.parametrize(
-    ("options", "argument"),
-    [
-        ({"norm_bound": 0.0}, "norm_bound"),
-        ({"slack": -1.0}, "slack"),
-        ({"slack": "root"}, "slack"),
-        ({"slack": lambda t, b: 1.0}, "slack"),
-        ({"adapt_norm_bound": 1}, "adapt_norm_bound"),
-        ({"value_bound": -3.0}, "value_bound"),
-        ({"report": "best"}, "report"),
-    ],
-)
-def test_bad_options_are_refused_at_once(options: dict[str, Any], argument: str) -> None:
-    with pytest.raises(BotorchError, match=argument):
-        on_items(**options)
 
 
 # Regret, in the setting of Xu et al. (2024), Sec. 6.1, on a line.
