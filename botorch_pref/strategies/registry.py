@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space.search_space import SearchSpace
@@ -23,7 +23,7 @@ from botorch_pref.strategies.random_pairs import RandomPairs
 DEFAULT_STRATEGY = "eubo-incumbent"
 """What a study, a dialogue and a simulation run unless another strategy is named."""
 
-_STRATEGIES: dict[str, type[Strategy] | partial[Strategy]] = {
+_STRATEGIES: dict[str, type[Strategy] | partial[Any]] = {
     "eubo-incumbent": partial(EUBO, anchor="incumbent"),
     "pf-ts": PFTS,
     "mr-lpf": MRLPF,
@@ -123,7 +123,9 @@ def strategy_class(name: str) -> type[Strategy]:
 def _class_and_options(name: str) -> tuple[type[Strategy], dict[str, Any]]:
     """The class of a name, and the options that it stands for."""
     maker = _STRATEGIES[name]
-    return (maker.func, maker.keywords) if isinstance(maker, partial) else (maker, {})
+    if isinstance(maker, partial):
+        return cast(type[Strategy], maker.func), maker.keywords
+    return maker, {}
 
 
 def _concrete(kind: type[Any]) -> Iterator[type[Strategy]]:
