@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from botorch.models.transforms.input import Normalize, Warp
+from botorch.models.transforms.input import Warp
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, ZeroMean
 from scipy import integrate, stats
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process import kernels as sk
-from torch import Size, Tensor
+from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels import AdditivePairKernel, DuelingKernel
@@ -24,7 +23,6 @@ from botorch_pref.models import BernoulliGP, PreferenceGP
 from tests._reference import laplace as reference
 from tests.common import same
 from tests.models.common import (
-    assert_same_posterior,
     make_duels,
     make_kernel,
     parameter_gradients,
@@ -242,49 +240,6 @@ def test_evidence_gradients_against_finite_differences(
 
 
 # ------------------------------------------------------------- shapes and copies
-
-
-@pytest.mark.parametrize("batch_shape", [(), (2,), (3, 2)])
-@pytest.mark.parametrize("t_batch", [(), (4, 1, 1), (4, 3, 2)])
-def test_shapes(batch_shape: tuple[int, ...], t_batch: tuple[int, ...]) -> None:
-    model = BernoulliGP(rand(*batch_shape, 7, 2), (rand(*batch_shape, 7, 1, seed=1) > 0.5).double())
-    shape = torch.broadcast_shapes(batch_shape, t_batch)
-    X = rand(*t_batch, 5, 2, seed=2)
-    posterior = model.posterior(X)
-    assert model.batch_shape == Size(batch_shape)
-    assert posterior.mean.shape == (*shape, 5, 1)
-    assert model.log_evidence().shape == batch_shape
-    assert model.train_targets.shape == (*batch_shape, 7)
-    assert model.num_outputs == 1
-    assert model.probability(X).shape == (*shape, 5)
-
-
-def test_batched_is_looped() -> None:
-    data = [make_labels(10, seed=seed) for seed in (0, 5, 9)]
-    X, y = (torch.stack(parts) for parts in zip(*data, strict=True))
-    batch = BernoulliGP(X, y, covar_module=make_kernel(2), mean_module=ZeroMean())
-    Z = rand(4, 2, seed=2)
-    posterior, evidence = batch.posterior(Z), batch.log_evidence()
-    for i, (items, labels) in enumerate(data):
-        one = BernoulliGP(items, labels, covar_module=make_kernel(2), mean_module=ZeroMean())
-        torch.testing.assert_close(posterior.mean[i], one.posterior(Z).mean)
-        torch.testing.assert_close(posterior.variance[i], one.posterior(Z).variance)
-        torch.testing.assert_close(evidence[i], one.log_evidence())
-        torch.testing.assert_close(batch.probability(Z)[i], one.probability(Z))
-
-
-@pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
-)
-def test_copies_carry_data_and_posterior(duplicate: Any) -> None:
-    model = make_model(input_transform=Normalize(2))
-    Z = rand(4, 2, seed=2)
-    expected = model.posterior(Z)
-    assert_same_posterior(duplicate(model).posterior(Z), expected, atol=0, rtol=0)
-    other = make_model(seed=0, input_transform=Normalize(2), covar_module=make_kernel(2, 0.9))
-    other.load_state_dict(model.state_dict(), strict=True)
-    assert_same_posterior(other.posterior(Z), expected, atol=0, rtol=0)
-    assert sum(value.numel() for value in model.state_dict().values()) < 20
 
 
 # -------------------------------------------------------------------- bad input

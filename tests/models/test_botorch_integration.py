@@ -153,33 +153,6 @@ def test_every_kind_of_duels_can_be_fitted(
     assert (posterior.variance > 0).all()
 
 
-def test_one_duel_can_be_fitted() -> None:
-    model = PreferenceGP(rand(2, 3), torch.tensor([[0, 1]]))
-    fit(model)
-    assert model.win_probability(model.datapoints) > 0.5
-
-
-def test_a_batch_of_models_is_fitted_at_once() -> None:
-    data = [make_duels(8, 15, 2, seed=seed) for seed in range(2)]
-    X, comparisons = (torch.stack(parts) for parts in zip(*data, strict=True))
-    batch = PreferenceGP(X, comparisons)
-    fit(batch)
-    for i, (items, rows) in enumerate(data):
-        one = PreferenceGP(items, rows)
-        fit(one)
-        found = batch.covar_module.outputscale[i]
-        torch.testing.assert_close(found, one.covar_module.outputscale, atol=1e-2, rtol=1e-2)
-
-
-def test_ties_are_fitted() -> None:
-    pairs = rand(20, 2, 2)
-    answers = torch.tensor([1.0, 0.5, 0.0, 0.5] * 5).double()
-    model = PreferenceGP.from_pairs(pairs, answers)
-    before = model.log_evidence().item()
-    fit(model)
-    assert model.log_evidence().item() != before
-
-
 @pytest.mark.slow
 def test_closed_loops_never_fail_to_fit() -> None:
     for seed in range(20):
@@ -362,20 +335,6 @@ def test_fantasised_answers_come_from_the_base_samples() -> None:
     assert not torch.equal(first, first_won(other))
 
 
-@pytest.mark.parametrize("sample_shape", [(3,), (2, 3)])
-@pytest.mark.parametrize("batch", [(), (4,)])
-def test_fantasies_are_a_batch_of_models(
-    sample_shape: tuple[int, ...], batch: tuple[int, ...]
-) -> None:
-    model = make_model()
-    fantasies = model.fantasize(rand(*batch, 2, 2, seed=3), IIDNormalSampler(Size(sample_shape)))
-    assert isinstance(fantasies, PreferenceGP)
-    assert fantasies.batch_shape == Size([*sample_shape, *batch])
-    assert model.batch_shape == Size()
-    posterior = fantasies.posterior(rand(5, 2, seed=1))
-    assert posterior.mean.shape == (*sample_shape, *batch, 5, 1)
-
-
 def test_a_fantasy_is_the_model_conditioned_on_that_answer() -> None:
     model = make_model()
     pair, Z = rand(2, 2, seed=3), rand(5, 2, seed=1)
@@ -405,12 +364,6 @@ def test_gradients_of_a_fantasised_posterior(num_duels: int, variance: str | flo
     inputs = pair.clone().requires_grad_()
     (exact,) = torch.autograd.grad(outputs(inputs), inputs)
     torch.testing.assert_close(exact, numerical_gradient(outputs, pair, 1e-3), atol=1e-6, rtol=1e-6)
-
-
-@pytest.mark.parametrize("q", [1, 3])
-def test_only_duels_are_fantasised(q: int) -> None:
-    with pytest.raises(UnsupportedError, match="duels"):
-        make_model().fantasize(rand(q, 2), IIDNormalSampler(Size([2])))
 
 
 def test_the_prior_fantasises() -> None:
@@ -646,14 +599,6 @@ def test_the_tutorial_loop_runs_with_one_line_changed() -> None:
     assert X.shape == (10, 2)
     assert ((X >= 0) & (X <= 1)).all()
     assert best[-1] >= best[0]
-
-
-def test_a_fitted_model_ranks_better_than_chance() -> None:
-    model = make_model(25, 120, seed=4, covar_module=None)
-    fit(model)
-    pairs = rand(300, 2, 2, seed=9)
-    truth = utility(pairs[:, 0]) > utility(pairs[:, 1])
-    assert ((model.win_probability(pairs) > 0.5) == truth).double().mean() > 0.85
 
 
 # ------------------------------------------------------------------------ device

@@ -130,13 +130,6 @@ def test_labels_beside_duels_are_rows_more() -> None:
     torch.testing.assert_close(total, best, atol=1e-5, rtol=0)
 
 
-def test_conditioning_one_by_one() -> None:
-    whole, model = make(X, DUELS), make(X, DUELS[:0])
-    for winner, loser in DUELS.tolist():
-        model = model.condition_on_pairs(X[[winner, loser]].unsqueeze(0), torch.ones(1).double())
-    assert_same(model, whole)
-
-
 @pytest.mark.parametrize("likelihood", [LogitLikelihood(2.5), ProbitLikelihood(0.7)])
 def test_further_answers_have_the_same_link(likelihood: Any) -> None:
     """Also where there were none before."""
@@ -292,15 +285,6 @@ def test_copies(
     twin = duplicate(model)
     torch.testing.assert_close(everything(twin), everything(model), atol=1e-12, rtol=0)
     assert (twin.norm_bound, twin.slack_rule, twin.box) == (3.0, model.slack_rule, 2.0)
-
-
-def test_items_with_gradients_are_data() -> None:
-    learnt = (2.0 * X.clone().requires_grad_()) / 2.0
-    model = make(learnt, DUELS)
-    assert not model.items.requires_grad
-    assert_same(copy.deepcopy(model), make(X, DUELS))
-    pairs = torch.stack([learnt[:1], POINTS[:1]], dim=-2)
-    assert not model.condition_on_pairs(pairs, torch.ones(1).double()).items.requires_grad
 
 
 # ------------------------------------------------------------------------ errors

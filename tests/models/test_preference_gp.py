@@ -16,7 +16,7 @@ from botorch.models import PairwiseGP
 from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood, PairwiseProbitLikelihood
 from botorch.models.pairwise_gp import PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import Normalize, Round
-from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
+from botorch.sampling import IIDNormalSampler
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from scipy import integrate, stats
 from torch import Size, Tensor
@@ -355,52 +355,7 @@ def test_conditioning_on_observations_is_having_seen_them_all() -> None:
     assert torch.equal(model.datapoints, X)
 
 
-def test_conditioning_on_a_batch() -> None:
-    model = make_model()
-    new = rand(4, 2, 2, seed=3)
-    rows = torch.tensor([[[0, 1]], [[1, 0]], [[0, 1]], [[1, 0]]])
-    batch = model.condition_on_observations(new, rows)
-    Z = rand(5, 2, seed=4)
-    assert batch.batch_shape == Size([4])
-    posterior = batch.posterior(Z)
-    for i in range(4):
-        one = model.condition_on_observations(new[i], rows[i]).posterior(Z)
-        torch.testing.assert_close(posterior.mean[i], one.mean)
-        torch.testing.assert_close(posterior.covariance_matrix[i], one.covariance_matrix)
-
-
-def test_a_noise_does_not_apply_to_comparisons() -> None:
-    model, rows = make_model(), torch.tensor([[0, 1]])
-    with pytest.raises(UnsupportedError, match="noise"):
-        model.condition_on_observations(rand(2, 2), rows, noise=torch.ones(1))
-    with pytest.raises(UnsupportedError, match="observation_noise"):
-        model.fantasize(rand(2, 2), IIDNormalSampler(Size([2])), observation_noise=torch.ones(1))
-
-
-def test_a_single_tie_says_the_utilities_are_close() -> None:
-    pair = rand(1, 2, 2)
-    model = PreferenceGP.from_pairs(pair, torch.tensor([0.5]).double())
-    prior = PreferenceGP(None, None, covar_module=copy.deepcopy(model.covar_module))
-    found, before = model.pair_posterior(pair), prior.pair_posterior(pair)
-    assert found.mean.item() == pytest.approx(0.0, abs=1e-12)
-    assert found.variance.item() < 0.9 * before.variance.item()
-
-
 # ---------------------------------------------------------------- prior, batches
-
-
-def test_without_data_the_model_is_its_prior() -> None:
-    model = PreferenceGP(None, None, covar_module=make_kernel(2), mean_module=LinearMean(1.5))
-    Z = rand(5, 2)
-    posterior = model.posterior(Z)
-    torch.testing.assert_close(posterior.mean.squeeze(-1), 1.5 * Z.sum(-1))
-    torch.testing.assert_close(posterior.covariance_matrix, model.covar_module(Z).to_dense())
-    assert model.datapoints is None
-    assert model.comparisons is None
-    assert model.batch_shape == Size()
-    assert model.log_evidence().item() == 0.0
-    mean = 1.5 * (Z[0] - Z[1]).sum()
-    torch.testing.assert_close(model.pair_posterior(Z[:2]).mean.squeeze(), mean)
 
 
 def test_the_prior_takes_data_later() -> None:
@@ -413,16 +368,6 @@ def test_the_prior_takes_data_later() -> None:
     assert prior.datapoints is None
     prior.set_train_data(X, comparisons)
     assert_same_posterior(prior.posterior(X), expected)
-
-
-def test_no_comparisons_yet_is_the_prior_over_items() -> None:
-    X = rand(4, 2)
-    none = torch.empty(0, 2, dtype=torch.long)
-    model = PreferenceGP(X, none, covar_module=make_kernel(2))
-    torch.testing.assert_close(
-        model.posterior(X).covariance_matrix, model.covar_module(X).to_dense()
-    )
-    assert model.log_evidence().item() == 0.0
 
 
 @links
@@ -540,18 +485,6 @@ def test_the_state_is_hyperparameters_and_transforms_alone(learnt: PreferenceGP)
     assert_same_posterior(other.posterior(Z), fresh.posterior(Z), atol=0, rtol=0)
 
 
-def test_moving_to_another_type_keeps_the_posterior(learnt: PreferenceGP) -> None:
-    Z = rand(4, 2, seed=1)
-    expected = learnt.posterior(Z)
-    single = learnt.to(torch.float32).posterior(Z.float())
-    assert single.mean.dtype == torch.float32
-    torch.testing.assert_close(single.mean.double(), expected.mean, atol=1e-3, rtol=1e-3)
-    double = learnt.to(torch.float64).posterior(Z)
-    assert double.mean.dtype == torch.float64
-    assert_same_posterior(double, expected, atol=1e-5, rtol=1e-5)
-    assert learnt.comparisons.dtype == torch.long
-
-
 # ------------------------------------------------------------------------ caches
 
 
@@ -642,16 +575,6 @@ def test_the_posterior_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(calls) == 1
 
 
-def test_training_mode_changes_nothing(learnt: PreferenceGP) -> None:
-    Z = rand(4, 2, seed=1)
-    expected, evidence = learnt.posterior(Z), learnt.log_evidence()
-    learnt.train()
-    assert torch.equal(learnt.datapoints, learnt.train_inputs[0])
-    torch.testing.assert_close(learnt.log_evidence(), evidence, atol=0, rtol=1e-13)
-    assert_same_posterior(learnt.posterior(Z), expected, atol=0, rtol=0)
-    assert not learnt.training
-
-
 # ------------------------------------------------------------------------ device
 
 
@@ -689,13 +612,6 @@ def test_new_data_do_not_leave_a_transform_learning() -> None:
     bounds = model.input_transform.bounds.clone()
     model.transform_inputs(10.0 * X)
     assert torch.equal(model.input_transform.bounds, bounds)
-
-
-def test_botorch_may_ask_for_gradients_of_fantasies() -> None:
-    model = PreferenceGP(rand(6, 2), torch.tensor([[0, 1], [2, 3]]))
-    sampler = SobolQMCNormalSampler(torch.Size([2]), seed=0)
-    fantasies = model.fantasize(rand(3, 2, 2), sampler, propagate_grads=True)
-    assert fantasies.posterior(rand(1, 2)).mean.shape == (2, 3, 1, 1)
 
 
 def test_win_probability_where_the_mean_alone_is_batched() -> None:
