@@ -29,8 +29,8 @@ class ComparisonBiasKernel(WrappingKernel):
     ``delta ~ GP(0, b k)``. The last column ``z`` marks how an item is seen: 0 for the utility,
     which is measured and maximised, 1 for ``f_c = f + delta``, by which duels are decided. So
     a :class:`~botorch_pref.models.PreferenceGP` whose compared items are marked by 1, and whose
-    measured ones by 0, learns from duels that are misspecified as in Xu et al. (2020): what it
-    says of ``z = 0`` stays uncertain however often is duelled. A factor of ``f`` in ``f_c`` is
+    measured ones by 0, learns from duels that are misspecified as in Xu et al. (2020): the
+    utility, at ``z = 0``, stays uncertain for any number of duels. A factor of ``f`` in ``f_c`` is
     the link's scale. This is the autoregressive model of Kennedy and O'Hagan (2000) with the cheap
     view as the one that is off, or an intrinsic coregionalization model with ``B = [[1, 1],
     [1, 1 + b]]``.

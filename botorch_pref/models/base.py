@@ -108,8 +108,8 @@ class Observed(NamedTuple):
 class LaplaceGP(Model, GP):
     r"""A Gaussian process over items whose observations have log-concave likelihoods.
 
-    A subclass owns the data, and :meth:`observed` returns what inference sees of them. Items are
-    kept as they were given and transformed where they meet the kernel. One attribute caches the
+    A subclass owns the data, and :meth:`observed` returns them in the coordinates of inference.
+    Items are stored as given and transformed when a kernel is evaluated. One attribute caches the
     posterior, keyed by the values of all hyperparameters: setting one, fitting, loading a state
     or moving the model never leaves a stale posterior behind. Data are plain attributes that
     move with the model and are in copies and pickles, but not in ``state_dict``.
@@ -151,7 +151,7 @@ class LaplaceGP(Model, GP):
 
     @abstractmethod
     def observed(self) -> Observed:
-        """The data as inference sees them."""
+        """The data in the coordinates of inference."""
 
     def constants(self) -> tuple[object, ...]:
         """Plain values, beside hyperparameters and data, that the posterior depends on."""
@@ -199,7 +199,7 @@ class LaplaceGP(Model, GP):
         return transformed_rows(self._transform, X)
 
     def transformed_items(self) -> Tensor:
-        """The ``batch_shape x n x d``-dim items as the kernel sees them."""
+        """The ``batch_shape x n x d``-dim items, transformed."""
         return transformed_items(self._transform, self.items)
 
     def _learn_transform(self) -> None:
@@ -338,7 +338,7 @@ class LaplaceGP(Model, GP):
         return self.nodes(), laplace_posterior(system, self.variance_weight())
 
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
-        """``... x q x n`` covariance of transformed inputs and nodes, as inference sees these."""
+        """``... x q x n`` covariance of transformed inputs with the scaled nodes."""
         kernel, scaling = self.covar_module, self.node_scaling()
         if inputs.dim() > 2 and items.dim() == 2 and not kernel.batch_shape:
             flat = dense_covariance(kernel, inputs.flatten(end_dim=-2), items)
@@ -476,7 +476,7 @@ def map_tensors(data: Any, fn: Callable[[Tensor], Tensor]) -> Any:
 
 
 def transformed(transform: InputTransform | None, X: Tensor) -> Tensor:
-    """Points of predictions, ``... x q x d``-dim, as the kernel sees them."""
+    """Points of predictions, ``... x q x d``-dim, transformed."""
     if transform is None:
         return X
     transform.eval()  # bounds are learnt from data, never from points of predictions
@@ -499,7 +499,7 @@ def transformed_rows(transform: InputTransform | None, X: Tensor) -> Tensor:
 
 
 def transformed_items(transform: InputTransform | None, items: Tensor) -> Tensor:
-    """A model's own items, ``... x n x d``-dim, as the kernel sees them."""
+    """A model's own items, ``... x n x d``-dim, transformed."""
     return items if transform is None else transform.preprocess_transform(items)
 
 
@@ -515,7 +515,7 @@ def learn_bounds(transform: InputTransform | None, items: Tensor) -> None:
 
 
 def num_columns(items: Tensor | None, transform: InputTransform | None) -> int | None:
-    """How many columns a kernel sees of ``... x n x d``-dim items; ``None`` without items."""
+    """The number of columns of transformed ``... x n x d``-dim items; ``None`` without items."""
     if items is None:
         return None
     if transform is None or not items.shape[-2]:

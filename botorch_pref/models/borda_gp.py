@@ -31,7 +31,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.evaluation import safe_deviation
 
 ANSWER_VARIANCE = 0.25  # what no answer of 0 or 1 exceeds
-_PRIOR_MEAN = 0.5  # of the wins of random items against each other, whatever the judge
+_PRIOR_MEAN = 0.5  # of the wins of random items against each other, whatever the utility
 UNIFORM_VARIANCE = 1.0 / 12.0
 
 
@@ -40,7 +40,7 @@ class BordaGP(SingleTaskGP):
 
     Each answer is an unbiased sample of the Borda function ``f_r(x) = P(x beats X)`` with ``X``
     uniform over the domain, so no link is assumed (Xu, Joshi, Singh and Dubrawski 2020, sec.
-    2). The prior mean is 1/2, which is the mean of ``f_r`` for every judge who has to choose, and
+    2). The prior mean is 1/2, the mean of ``f_r`` whatever the utility, and
     the variance of an answer 1/4, which none exceeds: both are fixed, and answers are never
     standardised, so that bounds are on the scale of probabilities. Opponents are not part of the
     data; nor may an opponent be entered as an item that lost, for *its* opponent was no random one.
@@ -183,7 +183,7 @@ class BordaGP(SingleTaskGP):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Torch's, of what moves a module; GPyTorch's caches stay where they were."""
-        del recurse  # which GPyTorch does not know
+        del recurse  # GPyTorch's method has no such argument
         super()._apply(fn)
         self.prediction_strategy = None
         if self._original_train_inputs is not None:

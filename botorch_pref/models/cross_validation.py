@@ -1,4 +1,4 @@
-r"""How well a model predicts answers that it has not seen."""
+r"""How well a model predicts held-out answers."""
 
 from __future__ import annotations
 
@@ -151,9 +151,9 @@ def _distinct_pairs(model: PreferenceGP) -> Comparisons:
     items = data.datapoints.detach()
     number, new = match_items(items[:0], items)
     pairs = number[data.pairs]
-    # Answers to a pair of equal items say nothing, and there is nothing to predict.
-    told = pairs[:, 0] != pairs[:, 1]
-    rows = Comparisons.unchecked(items[new], pairs[told], data.wins[told], data.count[told])
+    # Answers to a pair of equal items do not depend on the utility.
+    differ = pairs[:, 0] != pairs[:, 1]
+    rows = Comparisons.unchecked(items[new], pairs[differ], data.wins[differ], data.count[differ])
     rows = rows.merged()
     if len(rows.pairs) < 2:
         raise ComparisonDataError(f"`model` has answers to {len(rows.pairs)} pairs, not to 2.")

@@ -78,12 +78,12 @@ class LikelihoodRatioModel(Model):
     r"""All ``f`` with ``|f|_k <= B`` and ``ell(f) >= max ell - slack``.
 
     The confidence set of Xu et al., *Principled Preferential Bayesian Optimization* (2024),
-    eq. (9). It has no mean and no variance: what can be asked of it are the smallest and the
-    largest value of ``f(x)`` or ``f(x) - f(x')``, each a convex program that is solved to a
-    certified gap, and the most likely function. Hyperparameters are not learnt here; take
-    those of a fitted :class:`PreferenceGP`. Bounds are computed in float64 and lie in the
-    set: what they lack of the exact ones is in :attr:`status`. The set is solved once, and again
-    only where a hyperparameter of the kernel or an option has changed.
+    eq. (9). It has no mean and no variance, but bounds: the smallest and the largest value of
+    ``f(x)`` or ``f(x) - f(x')``, each a convex program that is solved to a certified gap, and the
+    most likely function. Hyperparameters are not learnt here; take those of a fitted
+    :class:`PreferenceGP`. Bounds are computed in float64 and lie in the set; :attr:`status` has
+    their largest distance to the exact ones. The set is solved once, and again only where a
+    hyperparameter of the kernel or an option has changed.
 
     Attributes:
         covar_module: The kernel.
@@ -281,7 +281,7 @@ class LikelihoodRatioModel(Model):
             UnsupportedError: Always.
         """
         raise UnsupportedError(
-            "A likelihood-ratio confidence set has no posterior: ask lower, upper, advantage, or "
+            "A likelihood-ratio confidence set has no posterior: use lower, upper, advantage, or "
             "mle for the estimate."
         )
 
@@ -301,7 +301,7 @@ class LikelihoodRatioModel(Model):
         return self._with(data.datapoints, _duels(data, self.likelihood))
 
     def with_items(self, items: Tensor) -> Self:
-        r"""The same with ``k x d``-dim further items of which nothing was observed yet."""
+        r"""The same with ``k x d``-dim further items, without observations."""
         check_shape("items", items, "k", self.items.shape[-1], batch=False)
         check_like("items", items, self.items)
         _, new = match_items(self.items, items)
@@ -490,7 +490,7 @@ class LikelihoodRatioModel(Model):
         return getattr(self, "input_transform", None)
 
     def transformed_items(self) -> Tensor:
-        """The ``n x d``-dim items as the kernel sees them."""
+        """The ``n x d``-dim items, transformed."""
         return transformed_items(self._transform, self.items)
 
     def _set_transformed_inputs(self) -> None:
@@ -500,7 +500,7 @@ class LikelihoodRatioModel(Model):
         """Nothing: see :meth:`_set_transformed_inputs`."""
 
     def _inputs(self, X: Tensor) -> Tensor:
-        """``... x d``-dim points, checked, as the kernel sees them."""
+        """``... x d``-dim points, checked and transformed."""
         if X.shape[-1:] != self.items.shape[-1:]:
             raise ComparisonDataError(
                 f"`X` has {tuple(X.shape)[-1:]} columns, but the items have {self.items.shape[-1]}."
@@ -632,7 +632,7 @@ class _Solution(NamedTuple):
     Attributes:
         confidence_set: The set in whitened coordinates.
         whitening: The root of the covariance of the items.
-        nodes: The items as the kernel sees them.
+        nodes: The transformed items.
         deviation: The largest prior deviation of an item, jitter aside; 1 where there is none.
     """
 

@@ -25,7 +25,7 @@ from torch import Size, Tensor
 from torch.nn import Module, Parameter
 from torch.nn.functional import pad
 
-from botorch_pref.data.blocks import BlockData
+from botorch_pref.data.blocks import Block, BlockData
 from botorch_pref.data.checks import (
     check_count,
     check_items,
@@ -84,8 +84,7 @@ class PreferenceGP(LaplaceGP):
         data: The comparisons in the order in which they were given; ``None`` without.
         values: The measured values in the order in which they were given; ``None`` without.
         choices: The choices of the best of several items.
-        merged_data: The comparisons that inference sees; repeated pairs are one, annotators are
-            not told apart.
+        merged_data: The comparisons in inference: one row for each pair, of all annotators.
         variance: ``"laplace"`` or ``kappa``.
         noise_model: The likelihood of values, if the variance of their noise is learnt.
 
@@ -267,8 +266,8 @@ class PreferenceGP(LaplaceGP):
     @property
     def dim(self) -> int | None:
         """The number of dimensions ``d`` of an item as it was given; ``None`` without data."""
-        parts = _item_parts(self.data, self.values, self.choices)
-        return parts[0].shape[-1] if parts else None
+        parts = self._parts()
+        return parts[0].datapoints.shape[-1] if parts else None
 
     @property
     def datapoints(self) -> Tensor | None:
@@ -355,8 +354,7 @@ class PreferenceGP(LaplaceGP):
         if data is not None:
             plain = Comparisons.unchecked(data.datapoints, data.pairs, data.wins, data.count)
             self.merged_data = plain.merged()
-        seen = [part for part in (self.merged_data, self.values, *self.choices) if part is not None]
-        blocks = [part.block(self.likelihood) for part in seen]
+        blocks = [part.block(self.likelihood) for part in self._parts()]
         self._num_observations = sum(block.weight.shape[-1] for block in blocks)
         if self._num_inducing is not None:
             self._inducing = None
@@ -371,7 +369,7 @@ class PreferenceGP(LaplaceGP):
         return new
 
     def condition_on_pairs(self, pairs: Tensor, answers: Tensor) -> Self:
-        r"""A copy that has also seen more answered duels, with the same hyperparameters.
+        r"""A copy with more answered duels, and the same hyperparameters.
 
         Args:
             pairs: ``m x 2 x d``-dim items; one equal to a stored item is that item.
@@ -385,7 +383,7 @@ class PreferenceGP(LaplaceGP):
         return self.with_comparisons(self.data.append(pairs, answers))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Self:
-        r"""A copy that has also seen comparisons among new items.
+        r"""A copy with more comparisons, among new items, and the same hyperparameters.
 
         Args:
             X: ``... x k x d``-dim new items.
@@ -414,7 +412,7 @@ class PreferenceGP(LaplaceGP):
         observation_noise: Tensor | None = None,
         **kwargs: Any,
     ) -> Self:
-        r"""Models that have seen one more duel, answered as this model predicts.
+        r"""Models with one more duel, answered as this model predicts.
 
         The answers are drawn from :meth:`win_probability` by comparing it with the
         sampler's base samples, mapped to the unit interval. They are piecewise constant
@@ -500,28 +498,27 @@ class PreferenceGP(LaplaceGP):
         return type(self.likelihood)(self.likelihood.scale * float(scale[0]))
 
     def observed(self) -> Observed:
-        """See the base class: a block of duels, one of values, and one for each of the choices."""
-        data, values, blocks, first = self.merged_data, self.values, [], 0
+        """See the base class: a block of duels, one of values, and one of each kind of choices."""
         scaling, shift, log_units = self.scaling(), None, None
-        if data is not None:
-            blocks.append(data.block(self.likelihood))
-            first = data.num_items
-        if values is not None:
-            blocks.append(values.block(self.likelihood, first))
-            assert scaling is not None  # as there are values
-            factors = scaling[..., first : first + values.num_items]
-            log_units = -factors.log().sum(-1).expand(self.batch_shape)
-            shift = values.targets.squeeze(-1) * factors
-            first += values.num_items
-        for asked in self.choices:
-            blocks.append(asked.block(self.likelihood, first))
-            first += asked.num_items
+        blocks: list[Block] = []
+        first = 0
+        for part in self._parts():
+            if part is self.values and scaling is not None:
+                factors = scaling[..., first : first + part.num_items]
+                log_units = -factors.log().sum(-1).expand(self.batch_shape)
+                before = sum(block.num_rows for block in blocks)
+                shift = pad(self.values.targets.squeeze(-1) * factors, (before, 0))
+            blocks.append(part.block(self.likelihood, first))
+            first += part.num_items
         observations = Observations(blocks, first)
         if shift is not None:
-            before = 0 if data is None else data.pairs.shape[-2]
-            after = sum(block.num_rows for block in blocks) - before - shift.shape[-1]
-            shift = pad(shift, (before, after))
+            shift = pad(shift, (0, observations.num_rows - shift.shape[-1]))
         return Observed(observations, scaling, shift, log_units)
+
+    def _parts(self) -> list[BlockData]:
+        """The data of each kind that inference sees."""
+        parts = (self.merged_data, self.values, *self.choices)
+        return [part for part in parts if part is not None]
 
     def scaling(self) -> Tensor | None:
         r"""Factors of the items' utilities: ``1 / sigma`` if measured, else ``s``.
@@ -533,13 +530,13 @@ class PreferenceGP(LaplaceGP):
         if self.values is None and self.fixed_scale == 1.0:
             return None
         parts = []
-        for part in _item_parts(self.data, self.values, self.choices):
+        for part in self._parts():
             own = self.link_scale
-            if self.values is not None and part is self.values.datapoints:
+            if part is self.values:
                 known = self.values.variances
                 variance = self.noise_model.noise if known is None else known.squeeze(-1)
                 own = variance.rsqrt()
-            parts.append(own.expand(*self.batch_shape, part.shape[-2]))
+            parts.append(own.expand(*self.batch_shape, part.num_items))
         return torch.cat(parts, dim=-1)
 
     def constants(self) -> tuple[object, ...]:
@@ -584,7 +581,7 @@ class PreferenceGP(LaplaceGP):
         return self._inducing
 
     def choose_inducing_points(self) -> None:
-        """Choose as many inducing items as before under the hyperparameters of now, given data.
+        """Choose as many inducing items as before under the current hyperparameters.
 
         Raises:
             UnsupportedError: If they were given, and not their number.
