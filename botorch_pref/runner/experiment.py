@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import joblib
 import pandas as pd
@@ -103,8 +102,8 @@ def run_experiment(
     missing = sorted({*range(len(runs))} - done.keys(), key=lambda i: (runs[i].seed, i))
     name, total = settings["problem"], len(runs)
     with tqdm(desc=name, total=total, initial=len(done), unit="run", disable=not progress) as bar:
-        for i, table, saved in _finished(runs, missing, store, n_jobs):
-            if store is not None and not saved:
+        for i, table in _simulated(runs, missing, n_jobs):
+            if store is not None:
                 store.save(runs[i], table)
             done[i] = table
             bar.update()
@@ -158,17 +157,11 @@ def summarise(
     return summary.reset_index()
 
 
-# The number of a run, its table, and whether it is in the folder.
-_Finished = tuple[int, pd.DataFrame, bool]
-
-
-def _finished(
-    runs: Sequence[Run], missing: Sequence[int], store: Store | None, n_jobs: int | None
-) -> Iterator[_Finished]:
-    """The missing runs as they are finished."""
-    calls: Iterator[tuple[Callable[..., _Finished], Any, Any]] = (
-        joblib.delayed(_simulate)(i, runs[i], store) for i in missing
-    )
+def _simulated(
+    runs: Sequence[Run], missing: Sequence[int], n_jobs: int | None
+) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The numbers and tables of the missing runs as they are finished."""
+    calls = (joblib.delayed(_simulate)(i, runs[i]) for i in missing)
     try:
         parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
     except ValueError:  # Ray's backend, and a few others, return everything at the end
@@ -176,13 +169,8 @@ def _finished(
     yield from parallel(calls)
 
 
-def _simulate(number: int, run: Run, store: Store | None) -> _Finished:
-    """Simulate a run, and save it where it was simulated if the folder is there."""
-    table = run.simulate()
-    saved = store is not None and store.visible
-    if store is not None and saved:
-        store.save(run, table)
-    return number, table, saved
+def _simulate(number: int, run: Run) -> tuple[int, pd.DataFrame]:
+    return number, run.simulate()
 
 
 def _named(strategies: object) -> dict[str, StrategyFactory]:

@@ -69,13 +69,7 @@ class Store:
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        # Workers may run in other folders.
-        self.directory = Path(directory).resolve()
-
-    @property
-    def visible(self) -> bool:
-        """Whether this machine sees the folder."""
-        return (self.directory / MANIFEST).is_file()
+        self.directory = Path(directory)
 
     def open(self, settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[int, pd.DataFrame]:
         """The tables of the runs that are there, by number; writes the experiment's manifest.
