@@ -3,7 +3,7 @@ r"""Regrets of simulations, of one run or of many."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -33,35 +33,24 @@ _WINDOW = 10
 _KINDS = {"duel": ("o", "a duel"), "choice": ("^", "a choice"), "evaluate": ("s", "a value")}
 
 
-class _Metric(NamedTuple):
-    """How a column of an experiment's table is drawn."""
-
-    title: str
-    label: str
-    each: bool = False  # one number a duel, too noisy to be seen without a mean
-    total: bool = False  # a sum, which starts from 0
-
-
+_EACH = "dueling_regret"  # one number a duel, too noisy to be seen without a mean
+_SUMS = ("cumulative_regret", "cumulative_first_regret")  # start from 0
 _METRICS = {
-    "dueling_regret": _Metric("Regret of each duel", "dueling regret\n(probability)", each=True),
-    "cumulative_regret": _Metric(
-        "Cumulative regret", "cumulative dueling regret\n(sum of probabilities)", total=True
+    _EACH: ("Regret of each duel", "dueling regret\n(probability)"),
+    "cumulative_regret": (
+        "Cumulative regret",
+        "cumulative dueling regret\n(sum of probabilities)",
     ),
-    "utility_regret": _Metric(
-        "Utility regret of each duel", "utility regret\n(units of utility)", each=True
-    ),
-    "cumulative_utility_regret": _Metric(
-        "Cumulative utility regret", "cumulative utility regret\n(units of utility)", total=True
-    ),
-    "cumulative_first_regret": _Metric(
+    "cumulative_first_regret": (
         "Cumulative regret of the first arm",
         "cumulative regret of the first arm\n(units of utility)",
-        total=True,
     ),
-    "recommendation_regret": _Metric(
-        "Best item minus recommended item", "recommendation regret\n(units of utility)"
+    "recommendation_regret": (
+        "Best item minus recommended item",
+        "recommendation regret\n(units of utility)",
     ),
 }
+"""The title and the label of each metric."""
 
 
 def plot_regret(
@@ -161,11 +150,9 @@ def plot_experiment(
         # far above all strategies, is not to set the scale.
         top = axes.get_ylim()[1]
         axes.set_ylim(-0.03 * top, top)
-        if random_regret is not None and name in ("dueling_regret", "cumulative_regret"):
-            total = _METRICS[name].total
-            _plot_random(
-                axes, last, 0.0 if total else random_regret, random_regret * (last if total else 1)
-            )
+        if random_regret is not None and name in (_EACH, "cumulative_regret"):
+            start, end = (random_regret,) * 2 if name == _EACH else (0.0, random_regret * last)
+            _plot_random(axes, last, start, end)
     seeds = table.groupby("strategy")["seed"].nunique()
     fewest, most = seeds.min(), seeds.max()
     number = str(most) if fewest == most else f"{fewest} to {most}"
@@ -212,18 +199,19 @@ def _plot_random(axes: Axes, last: int, start: float, end: float) -> None:
 
 def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> None:
     """Draw the strategies' means and standard errors of one metric."""
-    metric = _METRICS[name]
-    averaged = f", mean of the last {window}" if metric.each and window > 1 else ""
+    title, label = _METRICS[name]
+    if name == _EACH and window > 1:
+        title += f", mean of the last {window}"
     for number, strategy in enumerate(table["strategy"].unique()):
         rows = table[table["strategy"] == strategy]
         runs = rows.pivot(index="step", columns="seed", values=name).dropna(how="all")
         if not len(runs):  # it has none of these
             continue
         # A recommendation stands until the next one.
-        stands = not (metric.each or metric.total)
-        if metric.each:
+        stands = name != _EACH and name not in _SUMS
+        if name == _EACH:
             runs = runs.rolling(window, min_periods=1).mean()
-        if metric.total:  # of sums that go on and sums that have ended there is no mean
+        if name in _SUMS:  # of sums that go on and sums that have ended there is no mean
             runs = runs.loc[: runs.apply(pd.Series.last_valid_index).min()]
             runs = pd.concat([pd.DataFrame(0.0, index=[0], columns=runs.columns), runs])
         if stands:
@@ -239,5 +227,5 @@ def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> Non
         step: Literal["post"] | None = "post" if stands else None
         band = mean - error, mean + error
         axes.fill_between(mean.index, *band, color=colour, alpha=0.18, lw=0, step=step)
-    axes.set_ylabel(metric.label)
-    heading(axes, metric.title + averaged)
+    axes.set_ylabel(label)
+    heading(axes, title)
