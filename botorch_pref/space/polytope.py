@@ -100,7 +100,7 @@ class Polytope:
             raise SearchSpaceError(
                 f"No item was found that satisfies the constraints to {FEASIBILITY:g}."
             )
-        self._begin()
+        self._prepare_chains()
 
     def slack(self, items: Tensor) -> Tensor:
         """The ``...``-dim least slack of ``... x d`` items; feasible where not below 0."""
@@ -202,7 +202,7 @@ class Polytope:
         item[whole] = item[whole].round() + 0.0  # no -0
         return self.onto_equalities(item)
 
-    def _begin(self) -> None:
+    def _prepare_chains(self) -> None:
         """Compute where chains start, their directions, and the inequalities that end a step."""
         lower, upper = self.bounds[:, self.coupled]
         cells = torch.stack([lower, upper])
