@@ -45,14 +45,7 @@ class AdvantageUCB(ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The upper confidence bound of the advantage.
-
-        Args:
-            X: ``b x 1 x d``-dim items.
-
-        Returns:
-            ``b``-dim values, in the units of the utility.
-        """
+        """The ``b``-dim bounds of ``b x 1 x d``-dim items, in the units of the utility."""
         pairs = torch.cat([X, self.x_ref.expand_as(X)], dim=-2)
         mean, variance = difference_moments(self.model, pairs)
         return mean + self.beta * safe_deviation(variance)

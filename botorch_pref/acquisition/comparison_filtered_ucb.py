@@ -84,14 +84,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The optimistic value, of feasible and of other items.
-
-        Args:
-            X: ``b x 1 x d``-dim items.
-
-        Returns:
-            ``b``-dim values, in units of the value model.
-        """
+        """The ``b``-dim bounds of ``b x 1 x d``-dim items, in units of the value model."""
         return upper_bound(self.model, X, self.beta)
 
     def feasibility(self, X: Tensor) -> Tensor:

@@ -71,14 +71,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The sum of both paths.
-
-        Args:
-            X: ``b x 2 x d``-dim pairs.
-
-        Returns:
-            ``b``-dim values.
-        """
+        """The ``b``-dim sums of both paths at ``b x 2 x d``-dim pairs."""
         return self.arm(0, X[..., 0, :]) + self.arm(1, X[..., 1, :])
 
     def arm(self, index: int, X: Tensor) -> Tensor:

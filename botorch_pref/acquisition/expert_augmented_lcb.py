@@ -89,14 +89,7 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The optimistic value.
-
-        Args:
-            X: ``b x 1 x d``-dim items.
-
-        Returns:
-            ``b``-dim values, in standardised units of the objective.
-        """
+        """The ``b``-dim values of ``b x 1 x d``-dim items, in standardised units."""
         mean, deviation = standardised_posterior(self.model, X)
         value = (mean + self.beta * deviation).squeeze(-1)
         return value + self.weight * self.feasibility(X.squeeze(-2)) if self.weight else value

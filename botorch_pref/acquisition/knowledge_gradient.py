@@ -161,14 +161,7 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The gain per value.
-
-        Args:
-            X: ``b x 1 x d``-dim items.
-
-        Returns:
-            ``b``-dim gains, in units of the utility.
-        """
+        """The ``b``-dim gains per value of ``b x 1 x d``-dim items, in units of the utility."""
         return self._per_answer(X)
 
     def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
@@ -306,14 +299,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The gain per duel.
-
-        Args:
-            X: ``b x 2 x d``-dim pairs.
-
-        Returns:
-            ``b``-dim gains, in units of the utility.
-        """
+        """The ``b``-dim gains per duel of ``b x 2 x d``-dim pairs, in units of the utility."""
         return self._per_answer(X)
 
     def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:

@@ -59,13 +59,6 @@ class LogHumanConstrainedEI(ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The logarithm of the product.
-
-        Args:
-            X: ``b x 1 x d``-dim items.
-
-        Returns:
-            ``b``-dim values.
-        """
+        """The ``b``-dim logarithms of the product at ``b x 1 x d``-dim items."""
         latent = self.belief.estimate(X.squeeze(-2))
         return self.log_ei(X) + link_of(self.belief.model).log_cdf(latent)

@@ -89,14 +89,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The leader's value.
-
-        Args:
-            X: ``b x 1 x d``-dim leaders.
-
-        Returns:
-            ``b``-dim lower bounds, on the scale of probabilities; they may be negative.
-        """
+        """The ``b``-dim lower bounds of ``b x 1 x d``-dim leaders, as probabilities or below 0."""
         leader = X.squeeze(-2)
         follower = self.follower(leader)
         pairs = torch.stack([leader.expand_as(follower), follower], dim=-2)

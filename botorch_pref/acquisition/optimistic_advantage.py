@@ -53,14 +53,7 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The largest advantage.
-
-        Args:
-            X: ``b x 1 x d``-dim items.
-
-        Returns:
-            ``b``-dim values, in the units of the utility; attained in the set.
-        """
+        """The ``b``-dim advantages of ``b x 1 x d``-dim items, in the units of the utility."""
         pairs = torch.cat([X, self.x_ref.to(X).expand_as(X)], dim=-2)
         options = {"tolerance": self.tolerance, "start": self._last}
         bound = cast(ConfidenceSetModel, self.model).advantage_bound(pairs, **options)
@@ -101,14 +94,7 @@ class OptimisticChoice(ItemAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The largest least advantage.
-
-        Args:
-            X: ``b x 1 x d``-dim items.
-
-        Returns:
-            ``b``-dim values, in the units of the utility; attained in the set.
-        """
+        """The ``b``-dim advantages of ``b x 1 x d``-dim items, in the units of the utility."""
         model = cast(ConfidenceSetModel, self.model)
         opponents = self.opponents.to(model.items)
         found = model.advantage_over_all(X.squeeze(-2), opponents, tolerance=self.tolerance)

@@ -52,12 +52,5 @@ class PairVariance(PairAcquisitionFunction):
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        r"""The variance of the difference.
-
-        Args:
-            X: ``b x 2 x d``-dim pairs.
-
-        Returns:
-            ``b``-dim variances, in squared units of the utility.
-        """
+        """The ``b``-dim variances of ``b x 2 x d``-dim pairs, in squared units of the utility."""
         return difference_moments(self.conditioned, X)[1]
