@@ -73,6 +73,5 @@ def test_bad_arguments() -> None:
         AdvantageUCB(make_model(), rand(2).fill_(torch.nan), 1.0)
     with pytest.raises(ComparisonDataError, match=r"`x_ref` must be d-dim, got \(1, 2\)"):
         AdvantageUCB(make_model(), REF.unsqueeze(0), 1.0)
-    for beta in (-1.0, float("nan"), float("inf"), "one"):
-        with pytest.raises(ComparisonDataError, match="`beta`"):
-            AdvantageUCB(make_model(), REF, beta)  # type: ignore[arg-type]
+    with pytest.raises(ComparisonDataError, match="`beta`"):
+        AdvantageUCB(make_model(), REF, -1.0)

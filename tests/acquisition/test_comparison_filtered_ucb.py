@@ -40,14 +40,10 @@ class TestContract(ItemAcquisitionContract):
 
 
 @torch.no_grad()
-def test_value_is_the_upper_bound() -> None:
-    """The multiple is of the deviation; BoTorch's is of its square."""
+def test_value_and_filter_are_written_out() -> None:
+    # BoTorch's multiple is of the variance.
     expected = UpperConfidenceBound(objective(), beta=4.0)(AT.unsqueeze(-2))
     torch.testing.assert_close(made()(AT.unsqueeze(-2)), expected)
-
-
-@torch.no_grad()
-def test_filter_is_written_out() -> None:
     posterior = duels().posterior(AT.unsqueeze(-2))
     upper = posterior.mean.flatten() + 1.5 * posterior.variance.flatten().sqrt()
     rule = made(borda_beta=1.5, lower_bound=0.61, borda_slack=0.07)

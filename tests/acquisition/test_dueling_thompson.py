@@ -11,11 +11,10 @@ from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling, PairAsPoint
-from botorch_pref.models import PreferenceGP
-from tests.acquisition.common import make_model
+from tests.acquisition.common import make_batched_model, make_model
 from tests.contracts.acquisition import PairAcquisitionContract
 from tests.contracts.generators import global_states
-from tests.models.common import make_duels, make_kernel, rand
+from tests.models.common import rand
 
 
 class TestContract(PairAcquisitionContract):
@@ -99,10 +98,7 @@ def test_joint_optimum_is_that_of_a_dense_grid(dim: int, scale: float) -> None:
 
 
 def test_batched_model() -> None:
-    data = [make_duels(6, 9, 2, seed=seed) for seed in range(3)]
-    items, duels = (torch.stack(parts) for parts in zip(*data, strict=True))
-    kernel = make_kernel(2, batch_shape=(3,))
-    rule = DuelingThompsonSampling(PreferenceGP(items, duels, covar_module=kernel), seed=0)
+    rule = DuelingThompsonSampling(make_batched_model()[0], seed=0)
     pairs = rand(5, 1, 2, 2)
     values = rule(pairs.expand(5, 3, 2, 2))
     assert values.shape == (5, 3)

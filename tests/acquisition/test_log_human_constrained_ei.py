@@ -38,11 +38,6 @@ class TestContract(ItemAcquisitionContract):
         return LogHumanConstrainedEI(with_standardize(), label_set(), Y.max())
 
 
-class TestContractOfGaussianLatent(ItemAcquisitionContract):
-    def make(self) -> LogHumanConstrainedEI:
-        return LogHumanConstrainedEI(by_hand(), label_gp(), 0.5)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("unit", [1.0, 1000.0, 1e-6])
 def test_value_is_the_product(unit: float) -> None:

@@ -21,7 +21,6 @@ from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import (
     botorch_model,
     make_batched_model,
-    make_botorch_model,
     make_model,
     tables,
 )
@@ -121,15 +120,9 @@ def test_gradient_of_the_envelope() -> None:
     numerical = numerical_gradient(lambda X: exhaustive(X).amin(1).sum(), at)
     torch.testing.assert_close(gradient[clear], numerical[clear], atol=1e-6, rtol=1e-6)
     assert not rule.follower(at).requires_grad
-
-
-def test_gradient_is_finite_at_a_follower() -> None:
-    followers = rand(5, 2, seed=11)
-    for model in (make_model(), make_botorch_model()):
-        rule = MaxMinLCB(model, 0.1, followers)
-        at = followers.unsqueeze(-2).clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(rule(at).sum(), at)
-        assert gradient.isfinite().all()
+    at = followers.unsqueeze(-2).clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(rule(at).sum(), at)
+    assert gradient.isfinite().all()
 
 
 @torch.no_grad()
