@@ -226,20 +226,16 @@ class Curvature:
         return self.weight * vector
 
     def root(self, vector: Tensor) -> Tensor:
-        """``S v`` for ``v: ... x M``."""
+        """``S v`` for ``v: ... x M``; :meth:`root_adjoint` is ``S^T v``, here the same."""
         return self._root * vector
 
-    def root_adjoint(self, vector: Tensor) -> Tensor:
-        """``S^T v`` for ``v: ... x M``."""
-        return self._root * vector
+    root_adjoint = root
 
     def scale(self, matrix: Tensor) -> Tensor:
-        """``S^T P S`` for a symmetric ``P: ... x M x M``."""
+        """``S^T P S`` for a symmetric ``P: ... x M x M``; :meth:`unscale` is ``S P S^T``."""
         return self._root.unsqueeze(-1) * matrix * self._root.unsqueeze(-2)
 
-    def unscale(self, matrix: Tensor) -> Tensor:
-        """``S G S^T`` for a symmetric ``G: ... x M x M``."""
-        return self._root.unsqueeze(-1) * matrix * self._root.unsqueeze(-2)
+    unscale = scale
 
     def quadratic(self, rows: Tensor) -> Tensor:
         """``Z^T W Z: ... x q x q`` for ``Z: M x q``."""
