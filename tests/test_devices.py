@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from botorch.optim.utils import sample_all_priors
 from botorch.sampling import SobolQMCNormalSampler
@@ -211,18 +210,6 @@ def test_rules_are_moved_after_they_were_used(device: torch.device) -> None:
             same(moved(rule, device)(pairs.to(device)), wanted)
         wanted = borda.interval(X[:3], 1.0)[0]
         same(borda.to(device).interval(X[:3].to(device), 1.0)[0], wanted)
-
-
-def test_paths_of_an_exact_model(device: torch.device) -> None:
-    """Random numbers come from the CPU, also BoTorch's own."""
-    X = items_and_comparisons()[0]
-
-    def found(device: torch.device) -> Tensor:
-        model = SingleTaskGP(X.to(device), X[:, :1].to(device)).to(device)
-        with torch.no_grad():
-            return DuelingThompsonSampling(model, seed=3)(X.to(device).view(6, 2, 2))
-
-    same(found(device), found(CPU))
 
 
 def test_a_moved_model_draws_from_its_priors_and_is_fitted_again(device: torch.device) -> None:
