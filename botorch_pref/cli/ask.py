@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from botorch_pref.cli.parser import UsageError
 from botorch_pref.cli.session import Session, counted
-from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.plotting.style import save_figure
 from botorch_pref.plotting.win_probabilities import plot_win_probabilities
 from botorch_pref.queries import Query
@@ -94,13 +93,13 @@ class _Ask(Session):
         )
         return "\n" + "\n".join(lines)
 
-    def meant(self, study: Study, query: Query, said: float) -> float:
+    def to_answer(self, study: Study, query: Query, said: float) -> float:
         return 1.0 - said if is_swapped(study, query) else said
 
     def progress(self, study: Study) -> str:
-        found = _recommendation(study)
+        found = study.recommend()
         text = _progress_bar(study, found)
-        was_settled, self.settled = self.settled, found is not None and found.is_settled
+        was_settled, self.settled = self.settled, found.is_settled
         if self.settled and not was_settled:
             text += "\nThat is enough by the stopping rule: quit with q, or go on."
         return text
@@ -110,10 +109,10 @@ class _Ask(Session):
         answers = study.strategy.num_answers
         skipped = len(study.history) - answers
         print(f"\n{answers} answers, {skipped} skipped, saved in {study.path}")
-        found = _recommendation(study) if answers else None
-        if found is None:
+        if not answers:
             print("Nothing is recommended, as nothing was answered yet.")
             return
+        found = study.recommend()
         print("\n" + textwrap.fill(f"Recommended: {found.statement}", _WIDTH))
         print(_progress_bar(study, found).strip())
         figure = _figure(study, found)
@@ -132,19 +131,11 @@ def is_swapped(study: Study, query: Query) -> bool:
     return bool(derive_seed(study.strategy.seed, "order shown", query.id) % 2)
 
 
-def _recommendation(study: Study) -> Recommendation | None:
-    try:
-        return study.recommend()
-    except ComparisonDataError:  # nothing was answered yet
-        return None
-
-
-def _progress_bar(study: Study, found: Recommendation | None) -> str:
-    share = 0.0 if found is None else found.progress
-    full = int(_BAR * share)
-    text = f"    progress [{'#' * full}{'.' * (_BAR - full)}] {int(100 * share)} %"
+def _progress_bar(study: Study, found: Recommendation) -> str:
+    full = int(_BAR * found.progress)
+    text = f"    progress [{'#' * full}{'.' * (_BAR - full)}] {int(100 * found.progress)} %"
     beliefs = study.beliefs()
-    if found is None or beliefs is None or beliefs.num_answers < study.stopping.min_answers:
+    if beliefs is None or beliefs.num_answers < study.stopping.min_answers:
         return text  # as in the statement: a probability would mostly tell of the prior
     return f"{text}; good enough with probability {found.good_enough:.2f}"
 

@@ -25,8 +25,6 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.simulation import History, random_play, simulate
 from botorch_pref.runner.store import replacing
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import Strategy
-from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.random_pairs import RandomPairs
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy
 
@@ -101,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    lines = [("run", title), *_report(history, problem, strategy, args)]
+    lines = [("run", title), *_report(history, problem, args)]
     lines += [("regret plot", str(plot)), ("history", str(table))]
     print("\n".join(f"{name:<18} {text}" for name, text in lines))
     return 0
@@ -141,9 +139,7 @@ def _title(history: History, problem: PreferenceProblem, args: argparse.Namespac
     )
 
 
-def _report(
-    history: History, problem: PreferenceProblem, strategy: Strategy, args: argparse.Namespace
-) -> list[Line]:
+def _report(history: History, problem: PreferenceProblem, args: argparse.Namespace) -> list[Line]:
     number, kinds = history.num_duels, history.table["kind"]
     duels = history.table[kinds.eq(Duel.kind)]
     lines = []
@@ -164,12 +160,6 @@ def _report(
         same = history.num_identical
         text = f"{same} of {len(duels)} duels ({same / len(duels):.0%})"
         lines.append(("identical pairs", text))
-    if isinstance(strategy, BudgetedStrategy):
-        asked = strategy.records
-        if all(record.phase == "initial" for record in asked):
-            whole = strategy.num_initial_duels + strategy.num_initial_values
-            text = f"all {len(asked)} queries were of it, so random; "
-            lines.append(("initial design", f"{text}a --horizon above {whole} goes beyond"))
     noun = _NOUNS[kinds.iloc[0]] if kinds.nunique() == 1 else "query"
     each = 1000 * history.seconds / number
     lines.append(("time", f"{history.seconds:.1f} s ({each:.0f} ms a {noun})"))

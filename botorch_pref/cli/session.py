@@ -40,7 +40,7 @@ class Session(ABC):
 
     @abstractmethod
     def check(self, study: Study, name: str) -> None:
-        """Raises UsageError where a study, under a name, is not what the options say."""
+        """Raises UsageError, which names the study, if it contradicts the options."""
 
     @abstractmethod
     def greeting(self, study: Study) -> str:
@@ -48,18 +48,18 @@ class Session(ABC):
 
     @abstractmethod
     def shown(self, study: Study, query: Query) -> str:
-        """A query, as a person sees it."""
+        """The text of a query on the terminal."""
 
     @abstractmethod
     def report(self, study: Study) -> None:
-        """Print what came of it."""
+        """Print the result."""
 
-    def meant(self, study: Study, query: Query, said: float) -> float:
-        """The answer to the query by what was said of it as it was shown."""
+    def to_answer(self, study: Study, query: Query, said: float) -> float:
+        """The answer to the query, given the answer to it as it was shown."""
         return said
 
     def progress(self, study: Study) -> str:
-        """What is printed after an answer: how far the study is."""
+        """The text after an answer, such as how far the study is."""
         return ""
 
     def run(self) -> int:
@@ -141,7 +141,7 @@ class Session(ABC):
             elif isinstance(said, str):
                 study.skip(query)
             else:
-                study.tell(query, self.meant(study, query, said))
+                study.tell(query, self.to_answer(study, query, said))
                 if text := self.progress(study):
                     print(text)
 

@@ -282,7 +282,7 @@ def _fit(
     mll_class: type[MarginalLogLikelihood],
     mll_options: dict[str, Any] | None = None,
 ) -> None:
-    # Ax's default for models that it does not know is the one objective that cannot be meant.
+    # Ax's default for classes of models that are new to it, and wrong for these models.
     if issubclass(mll_class, ExactMarginalLogLikelihood):
         mll_class = LaplaceMarginalLogLikelihood
     fit_gpytorch_mll(mll_class(model.likelihood, model, **(mll_options or {})))

@@ -22,7 +22,7 @@ from botorch_pref.exceptions import StudyError, StudyFileError, StudyLockedError
 from botorch_pref.runner.store import replacing
 
 FORMAT, VERSION = "botorch_pref study", 2
-_WITHOUT_STOPPING = 1  # the version that knew of no stopping rule, nor of levels
+_WITHOUT_STOPPING = 1  # the version without a stopping rule and levels
 _TYPES = {
     "description": str,
     "created": str,
@@ -81,8 +81,6 @@ class StudyFile:
         self._known = self._stamp()
         try:
             content = json.loads(self.path.read_bytes().decode())
-        except FileNotFoundError:
-            raise StudyFileError(f"There is no study {str(self.path)!r}.") from None
         except OSError as error:
             raise self.refusal(str(error.strerror)) from error
         except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-r"""What the answers of a study say: a model of them, a recommendation, and when to stop asking."""
+r"""A model of the answers of a study, a recommendation from it, and when to stop asking."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _OR_ALIKE = ", or one that hardly differs,"
 
 @dataclass(frozen=True)
 class StoppingRule:
-    r"""Enough is asked when, with this probability, no asked item is noticeably better.
+    r"""A study may stop when, with this probability, no asked item is noticeably better.
 
     That is ``P(max_i f(x_i) - f(x) <= h) >= probability`` under the posterior, for the recommended
     item ``x`` and the asked items ``x_i``; ``h`` is the difference at which the better of two
-    items wins with probability ``1/2 + margin``. It speaks of items that were asked alone: that
-    the best of all is near one of these is for the strategy to see to.
+    items wins with probability ``1/2 + margin``. The rule looks at asked items alone; to ask items
+    near the best one is the task of the strategy.
 
     Attributes:
-        probability: How sure it has to be.
-        margin: What is noticeable: the win probability above 1/2.
+        probability: The probability that has to be reached.
+        margin: The win probability above 1/2 that is noticeable.
         min_answers: The least number of comparisons of different items in any case, as few may
             agree by chance.
 
@@ -68,14 +68,14 @@ class Beliefs:
 
     It has the kernel and the link of the strategy where that learns a utility from duels, else the
     package's defaults; hyperparameters are learnt from these answers, and the covariance is
-    Laplace's: one statement for all strategies.
+    Laplace's whatever the strategy is.
 
     Attributes:
         model: The model.
         space: The domain.
         items: ``n x d``-dim distinct items that were compared.
-        num_answers: The number of answers it is learnt from.
-        seed: Of the draws.
+        num_answers: The number of answers that the model is fitted to.
+        seed: The seed of the draws.
     """
 
     model: PreferenceGP
@@ -86,7 +86,7 @@ class Beliefs:
 
     @classmethod
     def of(cls, strategy: Strategy) -> Beliefs | None:
-        """What a strategy's answers say; None if there are no comparisons."""
+        """The model of a strategy's answers; None if there are no comparisons."""
         told = [(query, answer) for query, answer in strategy.history if answer is not None]
         found = [pair for query, answer in told for pair in query.comparisons(answer)]
         if not found:
@@ -166,7 +166,7 @@ class Beliefs:
 
 @dataclass(frozen=True)
 class Recommendation:
-    r"""The best item of the whole space, as the strategy sees it, and what all answers say of it.
+    r"""The best item of the whole space by the strategy, and probabilities by all comparisons.
 
     The probabilities, and ``best_asked``, are ``None`` while there are no comparisons. The
     statement has no probability before the number of comparisons is the stopping rule's
@@ -214,15 +214,15 @@ def recommendation(
     rule: StoppingRule,
     describe: Callable[[Tensor], str],
 ) -> Recommendation:
-    r"""What is known of an item.
+    r"""The recommendation of an item.
 
     Args:
         item: The ``d``-dim item.
-        values: The same by the names of dimensions.
+        values: Its values by the names of dimensions.
         num_answers: The number of answers.
-        beliefs: What they say.
-        rule: What is enough.
-        describe: Says what an item is.
+        beliefs: The model of the comparisons, if there are any.
+        rule: The stopping rule.
+        describe: Returns an item as text.
     """
     if beliefs is None:
         statement = f"{describe(item)}; no comparison says how sure that is."

@@ -220,7 +220,7 @@ class Study:
             StudyLockedError: If it is open for writing elsewhere, in this process included; names
                 the process.
         """
-        if not os.path.exists(path):
+        if not os.path.exists(path):  # before a lock is put beside it
             raise StudyFileError(f"There is no study {str(path)!r}.")
         file = StudyFile(path, writable=not read_only)
         try:
@@ -359,7 +359,7 @@ class Study:
         return self._beliefs[1]
 
     def recommend(self) -> Recommendation:
-        r"""The best item so far, as the strategy sees it, and how sure the answers make that.
+        r"""The best item by the strategy so far, and how sure the comparisons make that.
 
         Raises:
             ComparisonDataError: If nothing was answered yet and the strategy has no item then.
@@ -430,7 +430,7 @@ class Study:
         self._file.check_writable()
         if len(self.strategy.history) != len(self._content.told):
             raise StudyError(
-                "The strategy was told answers that the study knows nothing of; tell answers to "
+                "The strategy was told answers that the study does not have; tell answers to "
                 "the study. Load it again."
             )
 

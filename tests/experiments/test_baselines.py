@@ -15,7 +15,7 @@ from torch import Tensor
 from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.strategies import COBOL, CompGPUCB, Strategy
+from botorch_pref.strategies import COBOL, Strategy
 from experiments.baselines import (
     GPTS,
     GPUCB,
@@ -145,12 +145,6 @@ def test_the_rule_of_two_fidelities() -> None:
     torch.testing.assert_close(rule(TABLE.unsqueeze(-2)).detach(), expected)
 
 
-def test_without_a_filter_comp_gp_ucb_asks_the_same() -> None:
-    shared: dict[str, Any] = {"bounds": BOX, "seed": 4, "num_initial_duels": 6}
-    shared["num_initial_values"] = 0
-    assert play(BordaUCB(**shared), 8) == play(CompGPUCB(**shared, gamma=0.0), 8)
-
-
 # ------------------------------------------------------------------ KernelSelfSparring
 
 
@@ -223,15 +217,6 @@ def test_draws_of_skew_gp_are_of_the_truncated_prior() -> None:
     draws = np.array([believed_values(prior, pairs, noise, seed).numpy() for seed in range(1500)])
     for i in range(3):
         assert stats.ks_2samp(draws[:, i], expected[:, i]).pvalue > 1e-4
-
-
-def test_the_last_winner_meets_a_challenger() -> None:
-    strategy = SGP(choices=TABLE[:12], hyperparameters=FIXED)
-    first = play(strategy, 1)[0]
-    winner = first.items[0 if strategy.history[0].answer else 1]
-    assert torch.equal(strategy.recommend(), winner)
-    assert torch.equal(strategy.ask().items[0], winner)
-    assert strategy.ask().indices[0] != strategy.ask().indices[1]
 
 
 # ------------------------------------------------------------------ experts

@@ -19,8 +19,6 @@ from experiments.cobol.candidates import PinpointCOBOL
 from experiments.cobol.settings import strategies as cobol_strategies
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
-from experiments.comp_gp_ucb.svm import GRID
-from experiments.defaults import tutorial_loop
 from experiments.defaults.closed_loop import closed_loop_table, paired_ratios
 from experiments.defaults.loop import FUNCTIONS, SPREAD, StandardisedProblem
 from experiments.papers import experiments
@@ -332,17 +330,6 @@ def test_the_oracle_measures_where_the_filter_would_end() -> None:
     assert (scores[3:] >= borda.best - 0.007).all()
 
 
-def test_grid_search_finds_the_best_of_its_grid() -> None:
-    problem, (group, *_) = CurrinExp(), ALL["comp-svm"].groups
-    strategy: Any = build_strategy(group.task.arms[GRID].factory(10, 100), problem, 3, 1)
-    items = []
-    while not strategy.finished:
-        items.append((query := strategy.ask()).items)
-        strategy.tell(query, float(problem(query.items)))
-    assert (len(items), strategy.spent) == (13**2, 100)
-    assert float(problem(strategy.recommend())) == float(problem(torch.stack(items)).max())
-
-
 # ------------------------------------------------------------------ Optuna and the defaults
 
 
@@ -377,11 +364,3 @@ def test_the_loops_that_chose_the_defaults(tmp_path: Path) -> None:
     shares = table.pivot(index="seed", columns="model", values="share_3")
     ratio = np.log(shares[models[1]] / shares[models[0]]).mean()
     assert row["log ratio"] == pytest.approx(ratio)
-
-
-def test_the_tutorials_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tutorial_loop, "_CHECKPOINTS", (1, 2))
-    table = tutorial_loop.tutorial_table(["default"], range(2))
-    assert (table["best_1"] <= table["best_2"]).all()
-    assert table["best_2"].between(0.0, 6.147).all()
-    assert "tau_2" in tutorial_loop.summary_text(table)

@@ -364,12 +364,3 @@ def test_digits() -> None:
     assert problem.optimal_value == pytest.approx(9.737037, abs=1e-6)
     assert problem.choices.aminmax(dim=0)[1].tolist() == [1.0] * 5
     pd.testing.assert_frame_equal(tuning.configurations(), table[names], rtol=1e-9)
-
-
-def test_accuracies_of_digits_are_measured() -> None:
-    pytest.importorskip("sklearn")
-    data = tuning.DigitsData()
-    options = {"batch_size": 32, "units": 32, "momentum": 0.9, "weight_decay": 1e-4, "epochs": 4}
-    good = tuning.validation_accuracy(data, learning_rate=0.03, **options, seed=0)
-    assert good > 70.0
-    assert tuning.validation_accuracy(data, learning_rate=1e9, **options) < 15.0

@@ -122,14 +122,6 @@ def test_other_solvers_find_the_same_bounds(solver: str) -> None:
     np.testing.assert_allclose(found, likelihood_ratio.batched(small)(), atol=1e-6)
 
 
-def test_a_loop_tells_and_asks() -> None:
-    loop = own.Loop("random", 4, CPU)
-    first = loop.prepare()()
-    second = loop.prepare()()
-    assert loop.strategy is not None
-    assert loop.strategy.history[-1].query == first != second
-
-
 def test_the_sections() -> None:
     for section in SECTIONS:
         assert {one.section for one in speed_cases(CPU, True, {section})} == {section}
