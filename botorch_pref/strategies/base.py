@@ -40,7 +40,7 @@ from botorch_pref.strategies.utility import (
 
 STATE_VERSION = 1
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
-_COUNTS = {"round", "num_fitted", "num_deadlocks", "streak"}
+_COUNTS = {"round", "num_fitted", "streak"}
 _NO_OPTIONS = {"bounds", "choices", "space", "seed"}
 _NO_DIFFERENCE = 1e-9
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box

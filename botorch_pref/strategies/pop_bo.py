@@ -159,7 +159,6 @@ class OptimisticStrategy(UtilityStrategy):
 
     Attributes:
         current_norm_bound: The bound on the norm, which only grows.
-        num_deadlocks: How often no item had a positive advantage over its opponents.
     """
 
     norm_bound: float = 6.0
@@ -176,7 +175,6 @@ class OptimisticStrategy(UtilityStrategy):
         if self.value_bound is not None:
             self.value_bound = checked_positive("value_bound", self.value_bound)
         self.current_norm_bound = self.norm_bound
-        self.num_deadlocks = 0
         self._set: tuple[object, LikelihoodRatioModel] | None = None
 
     def confidence_set(self, pending: Iterable[Query] = ()) -> LikelihoodRatioModel:
@@ -263,7 +261,6 @@ class OptimisticStrategy(UtilityStrategy):
             tied = values >= largest - _LINE_SEARCH * model.norm_bound
             values = torch.where(tied, largest, values)
         else:
-            self.num_deadlocks += 1
             values = _widths(model, table, opponents).masked_fill(refused, -torch.inf)
         return self._best_row(values, stream)
 
@@ -290,7 +287,6 @@ class OptimisticStrategy(UtilityStrategy):
             if not bool(self._same(found.items[0], barred).any()):
                 return found.items[0]
         else:
-            self.num_deadlocks += 1
             values = _widths(model, pool, opponents)
         refused = self._same(pool.unsqueeze(-2), barred).any(-1)
         if bool(refused.all()):  # but an item never meets itself
@@ -308,13 +304,11 @@ class OptimisticStrategy(UtilityStrategy):
         return self.space.near(best.expand(_NEIGHBOURS, -1), steps, _REACH)
 
     def _progress(self) -> dict[str, Any]:
-        own = {"norm_bound": self.current_norm_bound, "num_deadlocks": self.num_deadlocks}
-        return {**super()._progress(), **own}
+        return super()._progress() | {"norm_bound": self.current_norm_bound}
 
     def _restore(self, progress: dict[str, Any]) -> None:
         super()._restore(progress)
         self.current_norm_bound = progress["norm_bound"]
-        self.num_deadlocks = progress["num_deadlocks"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

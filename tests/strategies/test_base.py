@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -25,13 +26,15 @@ from botorch_pref.strategies import (
     MaxMinLCBStrategy,
     RandomPairs,
     Strategy,
+    UtilityStrategy,
 )
+from botorch_pref.strategies.base import Pair
 from botorch_pref.strategies.mr_lpf import Width
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from experiments.baselines import SGP
 from tests.contracts.strategy import StrategyContract, play, stored
 from tests.models.common import rand
-from tests.strategies.common import FIXED, GRID
+from tests.strategies.common import APART, FIXED, GRID
 
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -90,6 +93,28 @@ class TestContractOnASpace(StrategyContract):
     def make(self, seed: int = 0) -> RandomDuels:
         space = SearchSpace(torch.tensor([[0.0] * 2, [5.0] * 2]), rand(7, 2))
         return RandomDuels(space=space, seed=seed)
+
+
+@dataclass  # as an outsider may write it
+class Incumbents(UtilityStrategy):
+    """The incumbent against the item of the largest variance."""
+
+    power: float = 1.0
+
+    def _pair(self, annotator: str | None) -> Pair:
+        posterior = self._posterior()
+        first = self._best_row(posterior.mean, "tie of the first arm")
+        values = posterior.covariance.diagonal() ** self.power
+        values[first] = -torch.inf
+        return self._rows(first, self._best_row(self._unbarred(values, first)))
+
+
+class TestContractOfAnOutsider(StrategyContract):
+    def make(self, seed: int = 0) -> Incumbents:
+        return Incumbents(choices=rand(9, 2), hyperparameters=APART, seed=seed, power=2.0)
+
+    def test_its_options_are_stored(self) -> None:
+        assert stored(self.make()).power == 2.0  # type: ignore[attr-defined]
 
 
 def test_asked_items() -> None:

@@ -110,12 +110,21 @@ def test_far_items_are_drawn_at_first() -> None:
 
 
 def test_a_deadlock_is_broken() -> None:
-    """With no slack and a clear best item, nothing is hoped for, and widths decide."""
+    """With no slack and a clear best item no advantage is positive, and widths decide."""
     strategy = on_items(choices=GRID, slack=1e-9, adapt_norm_bound=False)
-    queries = play(strategy, 12)
-    assert strategy.num_deadlocks > 0
-    assert all(query.indices[0] != query.indices[1] for query in queries)
-    assert stored(strategy).num_deadlocks == strategy.num_deadlocks
+    deadlocks = 0
+    for _ in range(12):
+        model = strategy.confidence_set()
+        (query,) = play(strategy, 1)
+        first, second = query.indices
+        others = torch.arange(len(GRID)) != second
+        assert others[first]
+        pairs = torch.stack([GRID, GRID[second].expand_as(GRID)], -2)
+        if float(model.advantage(pairs)[others].max()) < -1e-4:
+            deadlocks += 1
+            widths = model.duel_sigma(pairs)
+            assert widths[first] >= widths[others].max() - 1e-6
+    assert deadlocks
 
 
 def test_choices_with_equal_coordinates_never_meet() -> None:
