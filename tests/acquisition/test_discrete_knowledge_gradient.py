@@ -18,7 +18,6 @@ from tests.acquisition.common import (
     biased_model,
     joint,
     make_batched_model,
-    make_botorch_model,
     make_model,
     project,
     seen,
@@ -79,13 +78,6 @@ def test_of_a_biased_view_less_is_learnt() -> None:
     assert (judged < 0.95 * utility).any()
     plain = make(model=biased_model(), reference=seen(REFERENCE, 0.0))(seen(X, 0.0))
     torch.testing.assert_close(utility, plain)
-
-
-@torch.no_grad()
-def test_model_of_botorch() -> None:
-    X = rand(9, 1, 2, seed=3)
-    found = make(model=make_botorch_model())(X)
-    torch.testing.assert_close(found, make()(X), atol=1e-5, rtol=0)
 
 
 @torch.no_grad()

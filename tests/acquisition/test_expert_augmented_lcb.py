@@ -12,7 +12,7 @@ from botorch.acquisition import UpperConfidenceBound
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
 
-from botorch_pref.acquisition import ExpertAugmentedLCB
+from botorch_pref.acquisition import ExpertAugmentedLCB, OptimisticAcceptance
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL
 from botorch_pref.models import LikelihoodRatioModel
@@ -58,6 +58,18 @@ class TestContractOfGaussianLatent(RuleContract):
         return ExpertAugmentedLCB(by_hand(fixed=True), label_gp(), 2.0, 1.3, label_beta=0.5)
 
 
+class TestContractOfTheExpertAlone(RuleContract):
+    def make(self) -> OptimisticAcceptance:
+        return OptimisticAcceptance(label_set(), tolerance=1e-12)
+
+    @pytest.mark.filterwarnings(
+        "ignore:Failed to extract X_baseline:botorch.exceptions.warnings.BotorchWarning"
+    )
+    def test_starts_around_observed_items(self) -> None:
+        """There is no posterior mean that would say where: BoTorch warns, and goes on."""
+        super().test_starts_around_observed_items()
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("beta", [0.0, 1.5, -1.0])
 @pytest.mark.parametrize("weight", [0.0, 0.4, 3])
@@ -71,6 +83,8 @@ def test_value_is_the_sum_of_its_parts(beta: float, weight: float) -> None:
         expected = mean + beta * deviation + weight * upper
         torch.testing.assert_close(rule(AT), expected, atol=1e-8, rtol=0)
         torch.testing.assert_close(rule.feasibility(POINTS), upper, atol=1e-8, rtol=0)
+    alone = OptimisticAcceptance(judged)(AT)
+    torch.testing.assert_close(alone, judged.upper(POINTS), atol=1e-8, rtol=0)
 
 
 def test_other_signs_are_those_of_the_paper() -> None:
@@ -183,6 +197,11 @@ def test_constrained_maximum_is_that_of_a_grid() -> None:
     rule = ExpertAugmentedLCB(with_standardize(), nowhere, 0.2, 0.0)
     with pytest.raises(SearchSpaceError, match="`feasible` holds at none"):
         best(rule, feasible=rule.feasibility)
+    # The expert alone has the least infeasible item.
+    found = best(OptimisticAcceptance(nowhere), raw_samples=128)
+    with torch.no_grad():
+        others = rule.feasibility(rand(500, 2, seed=6))
+    assert float(others.max()) - 1e-6 <= float(found.value) < 0.0
 
 
 def test_pairs_determine_the_latent_up_to_a_constant() -> None:

@@ -40,19 +40,6 @@ class PendingRecorder(PairAcquisitionFunction):
         return value
 
 
-def test_pending_points_reach_the_rule_as_pairs() -> None:
-    rule = PendingRecorder()
-    point = PairAsPoint(rule)
-    assert point.X_pending is None
-    pending = rand(3, 4)
-    point.set_X_pending(pending)
-    assert torch.equal(point.X_pending, pending)
-    assert torch.equal(rule.told[-1], pending.view(3, 2, 2))
-    point.set_X_pending(None)
-    assert rule.told[-1] is None
-    assert rule.X_pending is None
-
-
 def test_sequential_pairs_know_of_each_other() -> None:
     rule = PendingRecorder()
     torch.manual_seed(0)
@@ -65,6 +52,8 @@ def test_sequential_pairs_know_of_each_other() -> None:
         raw_samples=64,
     )
     assert [0 if told is None else len(told) for told in rule.told] == [1, 2, 0]
+    assert torch.equal(rule.told[1], pairs[:2].view(2, 2, 2))
+    assert rule.X_pending is None
     torch.testing.assert_close(pairs[0], torch.full((4,), 0.7).double(), atol=1e-3, rtol=0.0)
     distance = torch.cdist(pairs, pairs)[torch.triu_indices(3, 3, 1).unbind()]
     assert distance.min() > 0.2
