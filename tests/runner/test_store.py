@@ -189,7 +189,7 @@ def test_another_experiment_is_refused(tmp_path: Path, other: dict[str, Any], me
     assert files(tmp_path) == stored
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"version": 2, "strategies": {}}'])
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"version": 2, "strategies": {}}'])
 def test_a_foreign_manifest_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(UnsupportedError, match="does not hold this experiment"):
