@@ -26,6 +26,7 @@ def test_the_loop_runs_as_pasted() -> None:
     assert (names["best"] - 0.3).norm() < 0.1
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_the_person_is_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +78,7 @@ def test_bounds_instead_of_a_posterior(capsys: pytest.CaptureFixture[str]) -> No
     assert "converged=True" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_a_budget_is_spent(capsys: pytest.CaptureFixture[str]) -> None:
     assert "budget=6" in SNIPPETS[2]
     names = run(SNIPPETS[2].replace("budget=6", "budget=4.2"))  # as pasted it takes longer

@@ -72,8 +72,9 @@ def test_every_strategy(name: str, space: SearchSpace) -> None:
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("name", ["max-min-lcb", "eubo"])
-@pytest.mark.parametrize("space", ["mixed", "log scales"])
+@pytest.mark.parametrize(
+    ("name", "space"), [("max-min-lcb", "mixed"), ("eubo", "mixed"), ("eubo", "log scales")]
+)
 def test_kinds_of_numbers_without_constraints(name: str, space: str) -> None:
     """Where BoTorch searches without constraints, whole numbers of each start are its own."""
     strategy = get_strategy(name, SPACES[space], seed=1, horizon=4)
