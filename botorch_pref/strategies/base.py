@@ -298,14 +298,17 @@ class Strategy(ABC):
 
     def _recall(self, state: Mapping[str, Any], device: torch.device | None) -> None:
         """Learn the history of a state, and open its open queries."""
-        for row, entry in enumerate(_checked_list("history", state["history"])):
+        for name in ("history", "open"):
+            if not isinstance(state[name], list):
+                raise ComparisonDataError(f"`state` {name} must be a list, not {state[name]!r}.")
+        for row, entry in enumerate(state["history"]):
             with _reading(f"history row {row}"):
                 stored, answer = entry
                 query = self._read(stored, device)
                 answered = Answered(query, query.checked(answer))
                 self._learn(answered)
             self.history.append(answered)
-        for row, stored in enumerate(_checked_list("open", state["open"])):
+        for row, stored in enumerate(state["open"]):
             with _reading(f"open row {row}"):
                 query = self._read(stored, device)
                 if query.annotator in self._open:
@@ -665,13 +668,6 @@ def _to_json(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         value = value._asdict()
     return dict(value) if isinstance(value, Mapping) else plain(value)
-
-
-def _checked_list(name: str, rows: object) -> list[Any]:
-    """An entry of a state that has rows."""
-    if not isinstance(rows, list):
-        raise ComparisonDataError(f"`state` {name} must be a list, not {rows!r}.")
-    return rows
 
 
 @contextmanager

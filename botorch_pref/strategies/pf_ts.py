@@ -100,7 +100,15 @@ class PFTS(UtilityStrategy):
         """The maximisers of two draws over choices, as ``on_identical`` wants them."""
         # One batch: where the posterior is narrow, all the spare draws are needed.
         spare = 0 if self.on_identical == "keep" else MAX_RESAMPLES + 1
-        draws, ties = self._draw(self._seed("pair", annotator), 2 + spare)
+        posterior, num = self.learner.posterior(), 2 + spare
+        generator = torch.Generator().manual_seed(self._seed("pair", annotator))
+        items = posterior.mean.shape[-1]
+        prior, answers = (
+            torch.randn(num, size, generator=generator, dtype=torch.double).to(posterior.mean)
+            for size in (items, posterior.num_pairs)
+        )
+        draws = posterior.sample(prior, answers, self._scale())
+        ties = torch.rand(num, items, generator=generator, dtype=torch.double)
         if spare and self._barred_duels():  # the first arm needs an opponent that is left
             own = torch.eye(draws.shape[-1], dtype=torch.bool, device=draws.device)
             draws[0] = masked(draws[0], (self._barred_table() | own).all(-1))
@@ -112,19 +120,6 @@ class PFTS(UtilityStrategy):
         values = self._unbarred(values, first)
         others[-1] = int(argmax_with_random_ties(values, ties[-1]))
         return first, next(row for row in (second, *others) if values[row] > -torch.inf)
-
-    def _draw(self, seed: int, num: int) -> tuple[Tensor, Tensor]:
-        """So many draws over choices, and noise that breaks ties, both ``num x n``-dim."""
-        posterior = self.learner.posterior()
-        generator = torch.Generator().manual_seed(seed)
-        items, answers = posterior.mean.shape[-1], posterior.num_pairs
-
-        def noise(size: int) -> Tensor:
-            normal = torch.randn(num, size, generator=generator, dtype=torch.double)
-            return normal.to(posterior.mean)
-
-        draws = posterior.sample(noise(items), noise(answers), self._scale())
-        return draws, torch.rand(num, items, generator=generator, dtype=torch.double)
 
     def _draw_paths(
         self, annotator: str | None, attempt: int, avoid: Tensor | None = None

@@ -63,7 +63,7 @@ def test_a_probit_judge_and_a_kernel_that_is_learnt(
     shorten_searches(monkeypatch)
     options = {**domain, **({"horizon": 9} if kind is MRLPF else {})}
     strategy = kind(**options, likelihood=ProbitLikelihood(0.7), covar_module=matern, seed=1)
-    play(strategy, 5)
+    play(strategy, 3)
     item, model = strategy.recommend(), strategy.learner.model()
     assert isinstance(model.likelihood, ProbitLikelihood)
     kernel = strategy.learner.covar_module()

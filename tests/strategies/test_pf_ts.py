@@ -83,7 +83,7 @@ def test_law_of_the_pairs(kappa: Any, scale: float) -> None:
     strategy = on_grid(kappa=kappa, scale=scale, on_identical="keep")
     play(strategy, 12)
     mean, covariance = common.oracle(strategy)
-    root, num = np.linalg.cholesky(covariance), 1500
+    root, num = np.linalg.cholesky(covariance), 800
     rng = np.random.default_rng(0)
     draws = mean + scale * PENALTY**-0.5 * rng.standard_normal((100_000, 6)) @ root.T
     law = np.bincount(draws.argmax(-1), minlength=6) / 100_000
