@@ -66,14 +66,12 @@ def test_chances_of_the_larger_utility() -> None:
     assert "utility is larger" in figure.axes[0].get_title(loc="left")
 
 
-@pytest.mark.parametrize("top", [4, 8, 14, 30])
-@pytest.mark.parametrize(
-    "name", [None, "{}", "WWW{}", "WW WW{}", "a blend of two, number {}, dark"]
-)
-def test_labels_do_not_touch(top: int, name: str | None) -> None:
+@pytest.mark.parametrize("top", [8, 14, 30])
+@pytest.mark.parametrize("name", ["{}", "WWW{}", "a blend of two, number {}, dark"])
+def test_labels_do_not_touch(top: int, name: str) -> None:
     X, comparisons = make_duels(130, 20, 2)
     many = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
-    names = None if name is None else [name.format(row) for row in range(len(X))]
+    names = [name.format(row) for row in range(len(X))]
     figure = plot_win_probabilities(many, X, top=top, labels=names)
     figure.draw_without_rendering()
     axes = figure.axes[0]

@@ -10,6 +10,7 @@ from botorch.utils.testing import (
 )
 
 from botorch_pref.problems import ElectrolyteStandIn
+from tests.models.common import rand
 
 
 class TestAsBoTorchTestFunctions(
@@ -27,8 +28,7 @@ def casteel_amis(m: float, r: float, e: float) -> float:
 
 
 def items(number: int) -> torch.Tensor:
-    cube = torch.rand(number, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-    return cube * torch.tensor([2.0, 1.0, 1.0])
+    return torch.lerp(*ElectrolyteStandIn().bounds, rand(number, 3))
 
 
 def test_definition() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
 from botorch_pref.problems import (
@@ -12,21 +11,14 @@ from botorch_pref.problems import (
     Catalyst,
     ElectrolyteStandIn,
     ItemError,
-    PreferenceProblem,
     SyntheticExpert,
 )
 from botorch_pref.queries import Choice, Duel, Evaluate, Label
+from tests.models.common import rand
 
 PROBLEM = ElectrolyteStandIn()
 BEST = torch.tensor([1.0, 0.7, 0.3], dtype=torch.double)
 MIDDLING = torch.tensor([0.5, 0.2, 0.6], dtype=torch.double)
-
-
-def uniform(problem: PreferenceProblem, *shape: int) -> Tensor:
-    cube = torch.rand(
-        *shape, problem.dim, dtype=torch.double, generator=torch.Generator().manual_seed(0)
-    )
-    return torch.lerp(*problem.bounds, cube)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +35,7 @@ def test_the_best_item(accuracy: float, accepts: float) -> None:
 
 def test_definition() -> None:
     """As in the paper: f is minimised, and a label is 1 to reject."""
-    items = uniform(PROBLEM, 3, 50)
+    items = torch.lerp(*PROBLEM.bounds, rand(3, 50, 3))
     cost = -PROBLEM(items)
     rho = -3.0 + 6.0 * (cost + 13.0) / (13.0 - 4.0)
     expert = SyntheticExpert(PROBLEM, 1.5, rho_range=(4.0, 13.0))

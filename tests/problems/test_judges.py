@@ -3,12 +3,7 @@ import torch
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from botorch_pref.problems import (
-    Ackley,
-    Catalyst,
-    ItemError,
-    LogisticJudge,
-)
+from botorch_pref.problems import Ackley, Catalyst, ItemError, LogisticJudge
 from botorch_pref.queries import Choice, Duel, Evaluate, Label
 
 
@@ -65,10 +60,9 @@ def test_answers_are_repeatable_and_their_noise_is_shared() -> None:
     assert all(judge(better, t) >= judge(items, t) for t in range(1, 200))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("indices", [(10, 0), (0, 10), (3, 40)])
-def test_answers_have_the_right_frequency(seed: int, indices: tuple[int, int]) -> None:
-    judge = LogisticJudge(Catalyst(), seed=seed)
+def test_answers_have_the_right_frequency(indices: tuple[int, int]) -> None:
+    judge = LogisticJudge(Catalyst())
     probability = judge.probability(indices)
     runs = 2000
     share = sum(judge(indices, t) for t in range(runs)) / runs
@@ -153,8 +147,8 @@ def test_favourites_have_the_right_frequencies(with_indices: bool) -> None:
     rows = (4, 0, 8, 1)
     judge = LogisticJudge(problem, seed=1, likelihood=LogitLikelihood(scale=2.0))
     choice = Choice(0, problem.choices[[*rows]], rows if with_indices else None)
-    weights = [2.718281828459045 ** (2.0 * u) for u in problem.utilities[[*rows]].tolist()]
-    expected = torch.tensor(weights, dtype=torch.double) / sum(weights)
+    weights = (2.0 * problem.utilities[[*rows]]).exp()
+    expected = weights / weights.sum()
     runs = 4000
     answers = torch.tensor([judge(choice, t) for t in range(runs)])
     share = torch.stack([(answers == r).double().mean() for r in range(4)])

@@ -10,12 +10,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import (
-    Ackley,
-    Catalyst,
-    LogisticJudge,
-    PreferenceProblem,
-)
+from botorch_pref.problems import Ackley, Catalyst, LogisticJudge
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.runner import History, random_play, replacing, simulate
 from botorch_pref.space import SearchSpace
@@ -23,41 +18,32 @@ from tests.runner.common import Budgeted, Failing, LabelsAndValues, RandomPairs
 
 
 class Fixed:
-    """Asks what it was given, and recommends the second item of the latest duel."""
+    """Asks what it was given, then is interrupted; recommends the second item of the latest."""
 
-    def __init__(self, pairs: Sequence[tuple[int, int]] | Tensor, choices: Tensor | None = None):
-        self.pairs, self.choices = pairs, choices
+    def __init__(self, queries: Sequence[Duel | Choice]) -> None:
+        self.queries = queries
         self.answers: list[float | None] = []
-        self.interrupt_at: int | None = None
 
-    def ask(self) -> Duel:
-        step = len(self.answers)
-        if step == self.interrupt_at:
+    def ask(self) -> Duel | Choice:
+        if len(self.answers) == len(self.queries):
             raise KeyboardInterrupt
-        pair = self.pairs[step]
-        if self.choices is None:
-            assert isinstance(pair, Tensor)
-            return Duel(step, pair)
-        indices = (int(pair[0]), int(pair[1]))
-        return Duel(step, self.choices[list(indices)], indices)
+        return self.queries[len(self.answers)]
 
-    def tell(self, query: Duel, answer: float | None) -> None:
-        assert query.id == len(self.answers)
+    def tell(self, query: Duel | Choice, answer: float | None) -> None:
+        assert query is self.queries[len(self.answers)]
         self.answers.append(answer)
 
     def recommend(self) -> Tensor:
-        return self.ask_again().items[1]
+        return self.queries[len(self.answers) - 1].items[1]
 
     def recommend_index(self) -> int:
-        indices = self.ask_again().indices
+        indices = self.queries[len(self.answers) - 1].indices
         assert indices is not None
         return indices[1]
 
-    def ask_again(self) -> Duel:
-        told = self.answers.pop()
-        query = self.ask()
-        self.answers.append(told)
-        return query
+
+def duels_of(problem: Catalyst, pairs: Sequence[tuple[int, int]]) -> list[Duel]:
+    return [Duel(step, problem.choices[[*pair]], pair) for step, pair in enumerate(pairs)]
 
 
 def first_wins(query: Duel, step: int) -> float:
@@ -66,8 +52,10 @@ def first_wins(query: Duel, step: int) -> float:
 
 def test_a_table_of_choices() -> None:
     problem = Catalyst()
-    pairs = [(0, 1), (5, 5), (2, 9), (62, 0)]
-    strategy = Fixed(pairs, problem.choices)
+    # The third are two measurements of one composition, which are told apart by their index.
+    same = [i for i, name in enumerate(problem.names) if name == "Au-1.0"]
+    pairs = [(0, 1), (5, 5), (same[0], same[1]), (62, 0)]
+    strategy = Fixed(duels_of(problem, pairs))
     answers = iter([1.0, 0.0, 0.5, None])
     steps = []
 
@@ -101,25 +89,17 @@ def test_a_table_of_choices() -> None:
     items = table[[f"second_x{k}" for k in (1, 2, 3)]].to_numpy()
     assert items.tolist() == problem.choices[[j for _, j in pairs]].tolist()
     assert table["recommended_index"].tolist() == [j for _, j in pairs]
+    assert table["first_utility"][2] != table["second_utility"][2]
     assert history.cumulative_regret == pytest.approx(float(expected.sum()))
     assert (table["seconds"] > 0).all()
     assert history.seconds == pytest.approx(table["seconds"].sum())
 
 
-def test_repeated_compositions_are_told_apart_by_index() -> None:
-    problem = Catalyst()
-    same = [i for i, name in enumerate(problem.names) if name == "Au-1.0"]
-    strategy = Fixed([(same[0], same[1])], problem.choices)
-    row = simulate(strategy, problem, first_wins, 1, progress=False).table.iloc[0]
-    assert not row["identical"]
-    assert row["first_x2"] == row["second_x2"] == 1.0
-    assert row["first_utility"] != row["second_utility"]
-
-
 def test_a_box() -> None:
     problem = Ackley(dim=2)
     pairs = torch.tensor([[[0.5, 0.5], [0.1, 0.9]], [[0.2, 0.3], [0.2, 0.3]]], dtype=torch.double)
-    history = simulate(Fixed(pairs), problem, first_wins, 2, progress=False)
+    duels = [Duel(step, pair) for step, pair in enumerate(pairs)]
+    history = simulate(Fixed(duels), problem, first_wins, 2, progress=False)
     table = history.table
     assert {"first_index", "recommended_index"}.isdisjoint(table)
     assert table["identical"].tolist() == [False, True]
@@ -134,17 +114,8 @@ def test_a_box() -> None:
 def test_choices() -> None:
     problem = Catalyst()
     shown = [(0, 5, 9), (7, 7, 7), (2, 2, 8), (3, 4)]
-
-    class Choices(Fixed):
-        def ask(self) -> Choice:  # type: ignore[override]
-            rows = shown[len(self.answers)]
-            return Choice(len(self.answers), problem.choices[[*rows]], rows)
-
-        def recommend_index(self) -> int:
-            return 0
-
     judge = LogisticJudge(problem, seed=1)
-    strategy = Choices([], problem.choices)
+    strategy = Fixed([Choice(i, problem.choices[[*rows]], rows) for i, rows in enumerate(shown)])
     table = simulate(strategy, problem, judge, 4, progress=False).table
     assert table["answer"].tolist() == strategy.answers
     assert table["identical"].tolist() == [False, True, False, False]
@@ -275,35 +246,19 @@ def test_random_play() -> None:
     assert 300 * random_play(Ackley(num_choices=40)) == pytest.approx(139.3, abs=0.05)
     box = Ackley(dim=2)
     grid = torch.linspace(0.0, 1.0, 401, dtype=torch.double)
-    utilities = problem_mean(box, torch.cartesian_prod(grid, grid))
-    assert random_play(box) == pytest.approx(utilities, rel=5e-3)
+    gaps = box.optimal_value - box(torch.cartesian_prod(grid, grid))
+    assert random_play(box) == pytest.approx(float(gaps.sigmoid().mean()) - 0.5, rel=5e-3)
     assert random_play(box) == random_play(box)
-
-
-def problem_mean(problem: PreferenceProblem, items: Tensor) -> float:
-    return float((problem.optimal_value - problem(items)).sigmoid().mean()) - 0.5
 
 
 def test_an_interrupt_keeps_what_was_done() -> None:
     problem = Catalyst()
-    strategy = Fixed([(0, 1)] * 9, problem.choices)
-    strategy.interrupt_at = 3
-    history = simulate(strategy, problem, first_wins, 9, progress=False, interruptible=True)
+    duels = duels_of(problem, [(0, 1)] * 3)
+    history = simulate(Fixed(duels), problem, first_wins, 9, progress=False, interruptible=True)
     assert (history.num_duels, history.horizon) == (3, 9)
     assert history.recommended is not None
-    strategy = Fixed([], problem.choices)
-    strategy.interrupt_at = 0
     with pytest.raises(KeyboardInterrupt):
-        simulate(strategy, problem, first_wins, 9, progress=False)
-
-
-# Histories.
-
-
-def history_of(seed: int, answer: float | None = 1.0, **options: int) -> History:
-    problem = Catalyst()
-    strategy = RandomPairs(SearchSpace(choices=problem.choices), seed)
-    return simulate(strategy, problem, lambda query, step: answer, 2, progress=False, **options)
+        simulate(Fixed([]), problem, first_wins, 9, progress=False)
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -323,9 +278,11 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_the_types_of_the_columns_do_not_depend_on_the_rows() -> None:
-    tables = [
-        history_of(0, answer, recommend_every=every).table
-        for answer in (1.0, None)
-        for every in (1, 2)
-    ]
-    assert all((table.dtypes == tables[0].dtypes).all() for table in tables)
+    problem = Catalyst()
+
+    def types(answer: float | None, every: int) -> pd.Series[Any]:
+        strategy = RandomPairs(SearchSpace(choices=problem.choices))
+        options = {"progress": False, "recommend_every": every}
+        return simulate(strategy, problem, lambda *_: answer, 2, **options).table.dtypes
+
+    assert all(types(answer, k).equals(types(1.0, 1)) for answer in (1.0, None) for k in (1, 2))

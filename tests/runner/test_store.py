@@ -15,12 +15,7 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import (
-    Ackley,
-    Catalyst,
-    LogisticJudge,
-    SyntheticExpert,
-)
+from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, SyntheticExpert
 from botorch_pref.runner import RunError, run_experiment
 from botorch_pref.runner.run import Run
 from botorch_pref.runner.store import MANIFEST, describe
@@ -31,6 +26,7 @@ from tests.runner.common import (
     LabelsAndValues,
     RandomPairs,
     RandomValues,
+    assert_same,
     catalyst_of,
 )
 
@@ -78,10 +74,7 @@ def test_a_finished_experiment_is_read_back(tmp_path: Path) -> None:
     # The seconds too: it is the same table.
     pd.testing.assert_frame_equal(again, first, check_exact=True)
     assert files(tmp_path / "new" / "folder") == stored
-    alone = play(None)
-    pd.testing.assert_frame_equal(
-        alone.drop(columns="seconds"), first.drop(columns="seconds"), check_exact=True
-    )
+    assert_same(play(None), first)
 
 
 def test_seeds_and_strategies_are_added(tmp_path: Path) -> None:
@@ -136,9 +129,7 @@ def test_a_killed_program_resumes(tmp_path: Path) -> None:
     assert [*files(tmp_path)] == ["a-seed0.csv", MANIFEST]
     table = play(tmp_path, {"a": Counted}, seeds=3)
     assert len(simulated) == 2
-    pd.testing.assert_frame_equal(
-        table.drop(columns="seconds"), play(None, {"a": Counted}, 3).drop(columns="seconds")
-    )
+    assert_same(table, play(None, {"a": Counted}, 3))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +155,7 @@ def test_a_damaged_or_foreign_table_is_not_used(
     path.write_bytes(damage(whole))
     again = play(tmp_path, {"a": Counted}, seeds=1)
     assert len(simulated) == 1
-    pd.testing.assert_frame_equal(again.drop(columns="seconds"), first.drop(columns="seconds"))
+    assert_same(again, first)
     play(tmp_path, {"a": Counted}, seeds=1)
     assert simulated == []
 
@@ -217,11 +208,24 @@ def test_any_name_is_a_file(tmp_path: Path) -> None:
     assert again["strategy"].unique().tolist() == names
 
 
+def played_and_read(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> pd.DataFrame:
+    """The table of an experiment, which is read back without a simulation."""
+    table = play(directory, **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "simulate", lambda self: pytest.fail("is to be read, not simulated"))
+        pd.testing.assert_frame_equal(play(directory, **options), table, check_exact=True)
+    return table
+
+
 def recorded(strategy: Any, query: Any) -> dict[str, float]:
     return {"number": query.id}
 
 
-def test_labels_and_evaluations_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_and_evaluations_are_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {
         "problem": Catalyst(),
         "strategies": {"both": LabelsAndValues},
@@ -230,40 +234,28 @@ def test_labels_and_evaluations_go_on(tmp_path: Path, monkeypatch: pytest.Monkey
         "evaluations": 3,
         "record": recorded,
     }
-    table = play(tmp_path, **options)
+    table = played_and_read(tmp_path, monkeypatch, options)
     assert table["kind"].tolist() == ["label", "evaluate"] * 6
     assert table["number"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] * 2
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "simulate", lambda self: pytest.fail("is to be read, not simulated"))
-        pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
-    with pytest.raises(UnsupportedError, match="its evaluations is 3, not 2"):
-        play(tmp_path, **(options | {"evaluations": 2}))
-    with pytest.raises(UnsupportedError, match="its record is 'recorded', not None"):
-        play(tmp_path, **(options | {"record": None}))
+    for name, other, shown in (("evaluations", 2, "3, not 2"), ("record", None, "'recorded'")):
+        with pytest.raises(UnsupportedError, match=f"its {name} is {shown}"):
+            play(tmp_path, **(options | {name: other}))
 
 
-def test_runs_that_spent_their_budget_go_on(
+def test_runs_that_spent_their_budget_are_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {
-        "problem": Catalyst(),
-        "strategies": {"budgeted": partial(Budgeted, budget=9), "free": RandomPairs},
-        "horizon": 20,
-        "recommend_every": 2,
-    }
-    table = play(tmp_path, **options)
+    strategies = {"budgeted": partial(Budgeted, budget=9), "free": RandomPairs}
+    options = {"problem": Catalyst(), "strategies": strategies, "horizon": 20}
+    table = played_and_read(tmp_path, monkeypatch, options)
     spent = table[table["strategy"] == "budgeted"]
     assert spent["step"].tolist() == [1, 2, 3, 4, 5] * 2
     assert spent["finished"].tolist() == ([False] * 4 + [True]) * 2
     assert table[table["strategy"] == "free"][["finished", "cost"]].isna().all(axis=None)
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "simulate", lambda self: pytest.fail("is to be read, not simulated"))
-        pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
     # A file that ends before is no whole run, even where it ends with a recommendation.
     path = next(tmp_path.glob("budgeted*-seed1.csv"))
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    again = play(tmp_path, **options)
-    pd.testing.assert_frame_equal(again.drop(columns="seconds"), table.drop(columns="seconds"))
+    assert_same(play(tmp_path, **options), table)
 
 
 # What tells factories apart in a folder of runs.

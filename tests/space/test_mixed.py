@@ -120,7 +120,7 @@ def test_what_is_best_is_feasible(name: str) -> None:
         assert is_feasible(space, found.items)
 
 
-@pytest.mark.parametrize("lower", [0.0, -0.0, -2.0])
+@pytest.mark.parametrize("lower", [-0.0, -2.0])
 def test_zero_has_no_sign(lower: float) -> None:
     """A query would show it as -0."""
     space = box((lower, 3.0), (0.0, 4.0), (lower, 4.0), integer=[0, 2], categorical=[1])
