@@ -38,7 +38,7 @@ from botorch_pref.strategies.utility import (
     masked,
 )
 
-STATE_VERSION = 1
+STATE_VERSION = 2  # raised whenever options or progress lose or rename an entry
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
 _COUNTS = {"round", "num_fitted", "streak"}
 _NO_OPTIONS = {"bounds", "choices", "space", "seed"}
@@ -230,11 +230,12 @@ class Strategy(ABC):
         """
         if not isinstance(state, Mapping):
             raise ComparisonDataError(f"`state` must be a dictionary, not {state!r}.")
-        found = (state.get("strategy"), state.get("version"))
-        if found != (cls.__name__, STATE_VERSION):
+        name, version = state.get("strategy"), state.get("version")
+        if (name, version) != (cls.__name__, STATE_VERSION):
+            older = isinstance(version, int) and version < STATE_VERSION
             raise ComparisonDataError(
-                f"`state` is of {found[0]!r} version {found[1]!r}, not of {cls.__name__!r} "
-                f"version {STATE_VERSION}."
+                f"`state` is of {name!r} version {version!r}, not of {cls.__name__!r} "
+                f"version {STATE_VERSION}" + ("; an older botorch_pref wrote it." if older else ".")
             )
         if missing := _STATE_KEYS - state.keys():
             raise ComparisonDataError(f"`state` lacks {sorted(missing)}.")

@@ -22,7 +22,6 @@ from botorch_pref.exceptions import StudyError, StudyFileError, StudyLockedError
 from botorch_pref.runner.store import replacing
 
 FORMAT, VERSION = "botorch_pref study", 2
-_WITHOUT_STOPPING = 1  # the version without a stopping rule and levels
 _TYPES = {
     "description": str,
     "created": str,
@@ -88,14 +87,11 @@ class StudyFile:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise self.refusal("it is a JSON file, but no study")
         version = content.get("version")
-        if version == _WITHOUT_STOPPING:
-            content = {"stopping": {}, **content}
-        elif version != VERSION:
-            newer = isinstance(version, int) and version > VERSION
-            raise self.refusal(
-                f"it is of version {version!r}, but this botorch_pref reads those up to {VERSION}"
-                + ("; a newer one wrote it" if newer else "")
-            )
+        if version != VERSION:
+            why = f"it is of version {version!r}, but this botorch_pref reads version {VERSION}"
+            if isinstance(version, int):
+                why += f"; {'a newer' if version > VERSION else 'an older'} one wrote it"
+            raise self.refusal(why)
         for name, kind in _TYPES.items():
             if not isinstance(content.get(name), kind):
                 raise self.refusal(f"its entry {name!r} is missing, or no {kind.__name__}")

@@ -155,7 +155,7 @@ def test_state_names_everything() -> None:
     waiting = strategy.ask("ann")
     state = strategy.state_dict()
     assert state["strategy"] == "RandomDuels"
-    assert state["version"] == 1
+    assert state["version"] == 2
     assert state["seed"] == 5
     assert state["options"] == {"tries": 1}
     assert state["history"] == [[query.to_json(), strategy.history[0].answer]]

@@ -157,7 +157,8 @@ def test_truncated_files(tmp_path: Path) -> None:
         (b'{"name": "something else"}', "it is a JSON file, but no study"),
         (b'{"format": "botorch_pref study", "version": 3}', "version 3, .* a newer one wrote it"),
         (b'{"format": "botorch_pref study", "version": "x"}', "it is of version 'x'"),
-        (b'{"format": "botorch_pref study", "version": 1}', "its entry 'description' is missing"),
+        (b'{"format": "botorch_pref study", "version": 1}', "version 1, .* an older one wrote it"),
+        (b'{"format": "botorch_pref study", "version": 2}', "its entry 'description' is missing"),
     ],
 )
 def test_foreign_and_newer_files(content: bytes, message: str, tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -226,24 +224,6 @@ def test_wrong_arguments(tmp_path: Path, options: dict[str, object], words: str)
             **{"names": NAMES, **options},  # type: ignore[arg-type]
         )
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_file_of_the_first_version(tmp_path: Path) -> None:
-    """It knew neither of levels nor of a stopping rule, and is written as the next one."""
-    path = tmp_path / "study.json"
-    with Study.create(path, TABLE, partial(RandomPairs, seed=2)) as study:
-        study.tell(study.ask(), 1.0)
-        history = study.history
-    entries = json.loads(path.read_text())
-    assert entries.pop("stopping") == asdict(StoppingRule())
-    for dimension in entries["dimensions"]:
-        del dimension["levels"]
-    path.write_text(json.dumps(entries | {"version": 1}))
-    with Study.load(path) as study:
-        assert study.history.equals(history)
-        assert study.stopping == StoppingRule()
-        study.tell(study.ask(), 0.0)
-    assert json.loads(path.read_text())["version"] == 2
 
 
 def played(run: int) -> list[tuple[Recommendation, bool]]:
