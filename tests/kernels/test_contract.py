@@ -18,6 +18,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.kernels import AdditivePairKernel, DuelingKernel
+from tests.kernels.common import dense
 
 WRAPPERS = (DuelingKernel, AdditivePairKernel)
 wrappers = pytest.mark.parametrize("wrapper", WRAPPERS)
@@ -77,10 +78,6 @@ def _pairs(*shape: int) -> Tensor:
     return torch.rand(*shape, generator=generator, dtype=torch.float64)
 
 
-def _dense(kernel: Kernel, z1: Tensor, z2: Tensor | None = None) -> Tensor:
-    return kernel(z1, z2).to_dense()
-
-
 def _varied(kernel: Kernel) -> Kernel:
     """Return the kernel in float64 with a different value in each parameter entry."""
     kernel = kernel.double()
@@ -94,8 +91,8 @@ def _same(kernel: Kernel, reference: Kernel, z: Tensor, columns: list[int]) -> N
     """Check the full matrix, a rectangle and the diagonal against fewer columns."""
     few = z[..., columns]
     pieces = [
-        (_dense(kernel, z), _dense(reference, few)),
-        (_dense(kernel, z[:3], z[2:]), _dense(reference, few[:3], few[2:])),
+        (dense(kernel, z), dense(reference, few)),
+        (dense(kernel, z[:3], z[2:]), dense(reference, few[:3], few[2:])),
         (kernel(z, diag=True), reference(few, diag=True)),
         (kernel(z[:3], z[3:6], diag=True), reference(few[:3], few[3:6], diag=True)),
     ]
@@ -159,18 +156,18 @@ def test_indexing_picks_a_batch_element(
     batch = torch.Size([3, 2])
     kernel = _varied(wrapper(_base(kind, batch, inner), active_dims=outer))
     z = _pairs(3, 2, 4, 6)
-    whole = _dense(kernel, z)
+    whole = dense(kernel, z)
     assert kernel.batch_shape == batch
     element, row = kernel[1, 0], kernel[2]
     assert element.batch_shape == torch.Size([])
     assert row.batch_shape == torch.Size([2])
-    torch.testing.assert_close(_dense(element, z[1, 0]), whole[1, 0])
-    torch.testing.assert_close(_dense(row, z[2]), whole[2])
+    torch.testing.assert_close(dense(element, z[1, 0]), whole[1, 0])
+    torch.testing.assert_close(dense(row, z[2]), whole[2])
     diagonal = whole[1, 0].diagonal()
     torch.testing.assert_close(element(z[1, 0], diag=True), diagonal)
     # the lazy matrix indexes the kernel along with the data
     torch.testing.assert_close(kernel(z)[1, 0].to_dense(), whole[1, 0])
-    torch.testing.assert_close(_dense(kernel, z), whole)
+    torch.testing.assert_close(dense(kernel, z), whole)
 
 
 @dims
@@ -185,14 +182,14 @@ def test_expand_batch_repeats_the_kernel(
     expanded = kernel.expand_batch(torch.Size([3, 2]))
     assert expanded.batch_shape == torch.Size([3, 2])
     assert kernel.batch_shape == torch.Size([2])
-    whole = _dense(expanded, z)
+    whole = dense(expanded, z)
     for i in range(3):
-        torch.testing.assert_close(whole[i], _dense(kernel, z[i]))
+        torch.testing.assert_close(whole[i], dense(kernel, z[i]))
     torch.testing.assert_close(expanded(z, diag=True), whole.diagonal(dim1=-2, dim2=-1))
     one = _varied(wrapper(_base(kind, torch.Size([]), inner), active_dims=outer))
     many = one.expand_batch(3, 2)
-    torch.testing.assert_close(_dense(many, z), _dense(one, z))
-    torch.testing.assert_close(_dense(many[2, 1], z[0, 0]), _dense(one, z[0, 0]))
+    torch.testing.assert_close(dense(many, z), dense(one, z))
+    torch.testing.assert_close(dense(many[2, 1], z[0, 0]), dense(one, z[0, 0]))
 
 
 @wrappers
@@ -241,11 +238,11 @@ def test_an_odd_number_of_columns_is_refused(wrapper: type[Kernel]) -> None:
 def test_copies_and_conversions_keep_the_kernel(wrapper: type[Kernel]) -> None:
     kernel = _varied(wrapper(_base("scaled", torch.Size([]), [1]), active_dims=[0, 1, 4, 5]))
     z = _pairs(4, 6)
-    expected = _dense(kernel, z)
+    expected = dense(kernel, z)
     fresh = wrapper(_base("scaled", torch.Size([]), [1]), active_dims=[0, 1, 4, 5]).double()
     fresh.load_state_dict(kernel.state_dict(), strict=True)
     for other in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel)), fresh):
-        torch.testing.assert_close(_dense(other, z), expected)
-    single = _dense(copy.deepcopy(kernel).float(), z.float())
+        torch.testing.assert_close(dense(other, z), expected)
+    single = dense(copy.deepcopy(kernel).float(), z.float())
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), expected, rtol=1e-4, atol=1e-5)

@@ -5,46 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
-from hypothesis import given, settings
+from gpytorch.kernels import ScaleKernel
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from botorch_pref.kernels import DuelingKernel
 from tests._reference import kernels as reference
+from tests.kernels.common import QUICK, base_kernel, dense, pairs_on_a_lattice, swap
+from tests.models.common import rand
 
-QUICK = settings(max_examples=40, deadline=None, database=None, derandomize=True)
 names = pytest.mark.parametrize("name", reference.KERNELS)
 ards = pytest.mark.parametrize("ard", [False, True])
 
 
-def _base(name: str, lengthscale: float | list[float] = 0.5) -> Kernel:
-    num = len(lengthscale) if isinstance(lengthscale, list) else None
-    if name == "rbf":
-        base: Kernel = RBFKernel(ard_num_dims=num)
-    else:
-        base = MaternKernel(nu=float(name[-2]) / 2, ard_num_dims=num)
-    base = base.double()
-    base.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
-    return base
-
-
 def _kernel(name: str, lengthscale: float | list[float] = 0.5) -> DuelingKernel:
-    return DuelingKernel(_base(name, lengthscale))
-
-
-def _rand(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-
-def _swap(z: Tensor) -> Tensor:
-    return torch.cat([z[..., z.shape[-1] // 2 :], z[..., : z.shape[-1] // 2]], dim=-1)
-
-
-def _dense(kernel: Kernel, z1: Tensor, z2: Tensor | None = None) -> Tensor:
-    return kernel(z1, z2).to_dense()
+    return DuelingKernel(base_kernel(name, lengthscale))
 
 
 def _random_pairs(num: int, num_items: int, seed: int) -> Tensor:
@@ -61,15 +37,15 @@ def _random_pairs(num: int, num_items: int, seed: int) -> Tensor:
 def test_is_the_covariance_of_differences(name: str, ard: bool, num: int) -> None:
     """K = D K D^T, on pairs that share items, in the square and the rectangle."""
     lengthscale = [0.3, 0.9, 0.5] if ard else 0.4
-    x = _rand(12, 3)
+    x = rand(12, 3)
     rows, columns = _random_pairs(num, 12, seed=1), _random_pairs(num, 12, seed=2)
     K = reference.gram(name, x.numpy(), x.numpy(), np.array(lengthscale))
     D1, D2 = (np.eye(12)[p[:, 0]] - np.eye(12)[p[:, 1]] for p in (rows, columns))
     kernel = _kernel(name, lengthscale)
     z1, z2 = x[rows].flatten(1), x[columns].flatten(1)
     pieces = [
-        (_dense(kernel, z1), D1 @ K @ D1.T),
-        (_dense(kernel, z1, z2), D1 @ K @ D2.T),
+        (dense(kernel, z1), D1 @ K @ D1.T),
+        (dense(kernel, z1, z2), D1 @ K @ D2.T),
         (kernel(z1, diag=True), np.diag(D1 @ K @ D1.T)),
         (kernel(z1, z2, diag=True), np.diag(D1 @ K @ D2.T)),
     ]
@@ -82,28 +58,28 @@ def test_is_the_covariance_of_differences(name: str, ard: bool, num: int) -> Non
 @names
 def test_swapping_a_pair_flips_the_sign_exactly(name: str, ard: bool, num: int) -> None:
     kernel = _kernel(name, [0.3, 0.9] if ard else 0.4)
-    z1, z2 = _rand(2, num, 4), _rand(2, num + 2, 4, seed=1)
-    covar = _dense(kernel, z1, z2)
-    assert torch.equal(_dense(kernel, _swap(z1), z2), -covar)
-    assert torch.equal(_dense(kernel, z1, _swap(z2)), -covar)
-    assert torch.equal(_dense(kernel, _swap(z1), _swap(z2)), covar)
-    square = _dense(kernel, z1)
-    assert torch.equal(_dense(kernel, _swap(z1)), square)
-    assert torch.equal(_dense(kernel, z1, _swap(z1)), -square)
+    z1, z2 = rand(2, num, 4), rand(2, num + 2, 4, seed=1)
+    covar = dense(kernel, z1, z2)
+    assert torch.equal(dense(kernel, swap(z1), z2), -covar)
+    assert torch.equal(dense(kernel, z1, swap(z2)), -covar)
+    assert torch.equal(dense(kernel, swap(z1), swap(z2)), covar)
+    square = dense(kernel, z1)
+    assert torch.equal(dense(kernel, swap(z1)), square)
+    assert torch.equal(dense(kernel, z1, swap(z1)), -square)
     same = z2[:, :num]
     diagonal = kernel(z1, same, diag=True)
-    assert torch.equal(kernel(_swap(z1), same, diag=True), -diagonal)
-    assert torch.equal(kernel(z1, _swap(z1), diag=True), -kernel(z1, diag=True))
+    assert torch.equal(kernel(swap(z1), same, diag=True), -diagonal)
+    assert torch.equal(kernel(z1, swap(z1), diag=True), -kernel(z1, diag=True))
 
 
 @names
 def test_an_item_against_itself_has_no_covariance(name: str) -> None:
     kernel = _kernel(name)
-    x, z = _rand(6, 2), _rand(40, 4, seed=1)
+    x, z = rand(6, 2), rand(40, 4, seed=1)
     identical = torch.cat([x, x], dim=-1)
-    assert _dense(kernel, identical, z).abs().max() <= 1e-12
+    assert dense(kernel, identical, z).abs().max() <= 1e-12
     mixed = torch.cat([z, identical])
-    square = _dense(kernel, mixed)
+    square = dense(kernel, mixed)
     assert square[40:].abs().max() <= 1e-12
     for diagonal in (kernel(mixed, diag=True), square.diagonal()):
         assert (diagonal[40:] == 0).all()
@@ -113,7 +89,7 @@ def test_an_item_against_itself_has_no_covariance(name: str) -> None:
 def _close_pairs(ratio: float, lengthscale: list[float]) -> Tensor:
     """Return 40 pairs over the unit cube, ``ratio`` scaled lengths apart."""
     d = len(lengthscale)
-    first, direction = _rand(40, d), _rand(40, d, seed=1) - 0.5
+    first, direction = rand(40, d), rand(40, d, seed=1) - 0.5
     direction = direction / direction.norm(dim=-1, keepdim=True)
     step = ratio * direction * torch.tensor(lengthscale, dtype=torch.float64)
     return torch.cat([first, first + step], dim=-1)
@@ -139,22 +115,22 @@ def test_near_identical_items_keep_their_digits(
     for kernel in (shared, _kernel(name, lengthscale)):
         for values in (
             kernel(z, diag=True),
-            _dense(kernel, z).diagonal(),
-            _dense(kernel, z, z.clone()).diagonal(),
-            _dense(ScaleKernel(kernel).double(), z).diagonal() / np.log(2.0),
+            dense(kernel, z).diagonal(),
+            dense(kernel, z, z.clone()).diagonal(),
+            dense(ScaleKernel(kernel).double(), z).diagonal() / np.log(2.0),
         ):
             torch.testing.assert_close(values.detach(), exact, rtol=1e-6, atol=0)
 
 
 @names
 def test_gradients_are_finite_at_identical_items(name: str) -> None:
-    x = _rand(5, 2)
-    mixed = torch.cat([torch.cat([x, x], dim=-1), _rand(30, 4, seed=1)])
-    other = torch.cat([torch.cat([x, x], dim=-1)[:2], _rand(28, 4, seed=2)])
+    x = rand(5, 2)
+    mixed = torch.cat([torch.cat([x, x], dim=-1), rand(30, 4, seed=1)])
+    other = torch.cat([torch.cat([x, x], dim=-1)[:2], rand(28, 4, seed=2)])
     for make in (
         lambda k, z: k(z, diag=True).sum(),
-        lambda k, z: _dense(k, z).sum(),
-        lambda k, z: _dense(k, z, other).square().sum(),
+        lambda k, z: dense(k, z).sum(),
+        lambda k, z: dense(k, z, other).square().sum(),
         lambda k, z: k(z[:30], other, diag=True).sum(),
     ):
         kernel, z = _kernel(name), mixed.clone().requires_grad_()
@@ -175,7 +151,7 @@ def test_gradcheck(name: str, ard: bool) -> None:
         )
         return covar if diag else covar.to_dense()
 
-    z1, z2 = _rand(3, 4).requires_grad_(), _rand(3, 4, seed=1).requires_grad_()
+    z1, z2 = rand(3, 4).requires_grad_(), rand(3, 4, seed=1).requires_grad_()
     value = raw.detach().clone().requires_grad_()
     for diag in (False, True):
         assert torch.autograd.gradcheck(
@@ -186,42 +162,19 @@ def test_gradcheck(name: str, ard: bool) -> None:
         )
 
 
-# On a lattice: items often meet, but are never so close that the base kernel's own
-# distances, which come from a quadratic expansion, have lost their digits.
-_pairs_on_a_lattice = hnp.arrays(
-    np.float64,
-    st.tuples(st.integers(1, 6), st.just(4)),
-    elements=st.integers(-192, 192).map(lambda i: i / 64),
-)
-
-
 @QUICK
-@given(a=_pairs_on_a_lattice, b=_pairs_on_a_lattice, name=st.sampled_from(reference.KERNELS))
+@given(a=pairs_on_a_lattice, b=pairs_on_a_lattice, name=st.sampled_from(reference.KERNELS))
 def test_any_pairs_swap_and_permute(a: np.ndarray, b: np.ndarray, name: str) -> None:
     kernel, z1, z2 = _kernel(name), torch.from_numpy(a), torch.from_numpy(b)
-    covar = _dense(kernel, z1, z2)
+    covar = dense(kernel, z1, z2)
     # pairs of one item with itself have none but rounding
     duel1, duel2 = ((z[:, :2] != z[:, 2:]).any(-1) for z in (z1, z2))
-    assert torch.equal(_dense(kernel, _swap(z1), z2)[duel1], -covar[duel1])
-    assert torch.equal(_dense(kernel, z1, _swap(z2))[:, duel2], -covar[:, duel2])
+    assert torch.equal(dense(kernel, swap(z1), z2)[duel1], -covar[duel1])
+    assert torch.equal(dense(kernel, z1, swap(z2))[:, duel2], -covar[:, duel2])
     assert (covar[~duel1].abs() <= 1e-12).all()
     assert (covar[:, ~duel2].abs() <= 1e-12).all()
-    torch.testing.assert_close(_dense(kernel, z2, z1), covar.T, rtol=0, atol=1e-13)
-    reversed_rows = _dense(kernel, z1.flip(0), z2).flip(0)
+    torch.testing.assert_close(dense(kernel, z2, z1), covar.T, rtol=0, atol=1e-13)
+    reversed_rows = dense(kernel, z1.flip(0), z2).flip(0)
     torch.testing.assert_close(reversed_rows, covar, rtol=0, atol=1e-13)
     diagonal = kernel(z1, diag=True)
     assert ((diagonal >= 0) & (diagonal <= 2)).all()
-
-
-@QUICK
-@given(a=_pairs_on_a_lattice, name=st.sampled_from(reference.KERNELS))
-def test_any_pairs_have_the_covariance_of_differences(a: np.ndarray, name: str) -> None:
-    x, x_ = a[:, :2], a[:, 2:]
-    k = {
-        (i, j): reference.gram(name, u, v, 0.5)
-        for i, u in enumerate((x, x_))
-        for j, v in enumerate((x, x_))
-    }
-    expected = k[0, 0] + k[1, 1] - k[0, 1] - k[1, 0]
-    got = _dense(_kernel(name), torch.from_numpy(a)).detach().numpy()
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)

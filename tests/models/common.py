@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 import torch
 from botorch.posteriors import Posterior
 from gpytorch.kernels import MaternKernel, ScaleKernel
@@ -69,6 +73,35 @@ def make_duels(
     return X, torch.where(wins.unsqueeze(-1), pairs, pairs.flip(-1))
 
 
+def make_model(
+    num_items: int = 8,
+    num_duels: int = 12,
+    dim: int = 2,
+    seed: int = 0,
+    consistent: bool = False,
+    **options: Any,
+) -> PreferenceGP:
+    """A model of those duels."""
+    X, comparisons = make_duels(num_items, num_duels, dim, seed, consistent)
+    options.setdefault("covar_module", make_kernel(dim))
+    return PreferenceGP(X, comparisons, **options)
+
+
+def _saved(model: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "torch.save": _saved,
+}
+duplicates = pytest.mark.parametrize("duplicate", COPIES.values(), ids=COPIES)
+
+
 def differences(posterior: Posterior) -> tuple[Tensor, Tensor]:
     """Mean and covariance of the utility at each point minus that at the first one."""
     mean = posterior.mean.squeeze(-1).detach()
@@ -85,6 +118,14 @@ def assert_same_posterior(
     torch.testing.assert_close(
         first.covariance_matrix, second.covariance_matrix, atol=atol, rtol=rtol
     )
+
+
+def assert_moments(
+    posterior: Posterior, mean: Tensor, covariance: Tensor, atol: float = 1e-8
+) -> None:
+    """The mean and covariance of a posterior are those expected, up to ``atol`` and that ratio."""
+    found = posterior.mean.squeeze(-1).detach(), posterior.covariance_matrix.detach()
+    torch.testing.assert_close(found, (mean, covariance), atol=atol, rtol=atol)
 
 
 def numerical_gradient(

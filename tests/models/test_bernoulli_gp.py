@@ -239,15 +239,6 @@ def test_evidence_gradients_against_finite_differences(
         torch.testing.assert_close(exact, numerical, atol=1e-7, rtol=1e-6, msg=parameter)
 
 
-# ------------------------------------------------------------- shapes and copies
-
-
-# -------------------------------------------------------------------- bad input
-
-
-GOOD_X, GOOD_Y = make_labels(4)
-
-
 def test_points_of_other_dimensions_noise_and_other_outputs_are_refused() -> None:
     model = make_model()
     with pytest.raises(ComparisonDataError, match="`X` has 3 columns, but the items have 2"):

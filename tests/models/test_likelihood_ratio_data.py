@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +18,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from tests.common import same
-from tests.models.common import make_duels, rand
+from tests.models.common import duplicates, make_duels, rand
 from tests.models.confidence_sets import make_set, unit_kernel
 
 POINTS = rand(5, 2, seed=9)
@@ -261,19 +259,7 @@ def test_a_derived_model_is_apart(
     torch.testing.assert_close(everything(again), before, atol=1e-12, rtol=0)
 
 
-def _saved(model: LikelihoodRatioModel) -> LikelihoodRatioModel:
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    loaded: LikelihoodRatioModel = torch.load(file, weights_only=False)
-    return loaded
-
-
-@pytest.mark.parametrize(
-    "duplicate",
-    [copy.deepcopy, copy.copy, lambda model: pickle.loads(pickle.dumps(model)), _saved],
-    ids=["deepcopy", "copy", "pickle", "torch.save"],
-)
+@duplicates
 @pytest.mark.parametrize("solved", [False, True])
 def test_copies(
     duplicate: Callable[[LikelihoodRatioModel], LikelihoodRatioModel], solved: bool

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from botorch.models import PairwiseGP
-from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -37,35 +34,32 @@ from tests.models.confidence_sets import (
 POINTS = rand(6, 2, seed=9)
 
 
+def duels_of(items: Tensor, duels: Tensor | Comparisons, **options: Any) -> LikelihoodRatioModel:
+    options = {"covar_module": unit_kernel(2), "norm_bound": 3.0, **options}
+    return LikelihoodRatioModel.from_comparisons(items, duels, **options)
+
+
 def repeated(**options: Any) -> LikelihoodRatioModel:
     """Duels asked several times, with ties, in both orders; and labels."""
     items, duels = make_duels(8, 10, 2, seed=4)
     wins = torch.tensor([1.0, 0.5, 0.0, 2.0, 3.5, 1.0, 0.5, 4.0, 0.0, 2.5]).double()
     count = torch.tensor([1.0, 1.0, 2.0, 3.0, 5.0, 1.0, 1.0, 4.0, 2.0, 3.0]).double()
-    data = Comparisons(items, duels, wins, count)
-    return LikelihoodRatioModel.from_comparisons(
-        items, data, **{"covar_module": unit_kernel(2), "norm_bound": 2.0, **options}
-    )
+    return duels_of(items, Comparisons(items, duels, wins, count), norm_bound=2.0, **options)
 
 
 def with_labels(**options: Any) -> LikelihoodRatioModel:
     duels = make_set(seed=5)
     X, accept = torch.cat([duels.items[:3], rand(2, 2, seed=6)]), [1.0, 0.0, 1.0, 0.5, 1.0]
+    options = {"covar_module": unit_kernel(2), "norm_bound": 3.0, **options}
     labels = LikelihoodRatioModel.from_labels(
-        X,
-        torch.tensor(accept),
-        covar_module=unit_kernel(2),
-        **{"norm_bound": 3.0, "jitter_points": True, **options},
+        X, torch.tensor(accept), jitter_points=True, **options
     )
     asked = duels.items[duels.blocks[0].items]
     return labels.condition_on_pairs(asked, torch.ones(len(asked)).double())
 
 
 def consistent(**options: Any) -> LikelihoodRatioModel:
-    items, duels = make_duels(8, 12, 2, seed=2, consistent=True)
-    return LikelihoodRatioModel.from_comparisons(
-        items, duels, **{"covar_module": unit_kernel(2), "norm_bound": 3.0, **options}
-    )
+    return duels_of(*make_duels(8, 12, 2, seed=2, consistent=True), **options)
 
 
 SETS = {
@@ -141,27 +135,6 @@ def test_maximum_likelihood_is_that_of_the_printed_program(name: str) -> None:
 
 
 # ----------------------------------------------------- the equivalent Gaussian process
-
-
-def test_most_likely_function_is_the_mode_of_botorchs_model() -> None:
-    for model in (make_set(12, 30, seed=1), consistent()):
-        nu = float(model.maximum_likelihood.norm_multiplier)
-        assert nu > 0
-        kernel = ScaleKernel(unit_kernel(2)).double()
-        kernel.outputscale = 1.0 / nu
-        options = {"jitter": JITTER / nu, "xtol": 1e-12}
-        rows = model.blocks[0].items
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            twin = PairwiseGP(
-                model.items,
-                rows,
-                likelihood=PairwiseLogitLikelihood(),
-                covar_module=kernel,
-                **options,
-            )
-            mean = twin.eval().posterior(POINTS).mean.squeeze(-1).detach()
-        torch.testing.assert_close(model.mle(POINTS), mean, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["noisy", "sqrt", "consistent", "repeated", "scaled"])

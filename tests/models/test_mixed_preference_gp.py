@@ -125,15 +125,14 @@ def test_noise_in_the_posterior() -> None:
         known.posterior(Z, observation_noise=True)
 
 
-def _set_link_scale(model: PreferenceGP) -> None:
-    model.link_scale = 0.4
-
-
-def _set_noise(model: PreferenceGP) -> None:
-    model.noise_model.noise = 3.0
-
-
-@pytest.mark.parametrize("change", [_set_link_scale, _set_noise])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model, "link_scale", 0.4),
+        lambda model: setattr(model.noise_model, "noise", 3.0),
+    ],
+    ids=["link scale", "noise"],
+)
 def test_no_change_leaves_a_stale_posterior(change: Any) -> None:
     model = make_mixed(known=False)
     before = model.posterior(Z)
