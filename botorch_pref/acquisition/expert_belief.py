@@ -94,11 +94,7 @@ class ExpertBelief(Module):
         if self.tolerance == math.inf:
             return model.rough_upper(X, self.x_ref)
         # Each starts from the last solution of a batch of this shape, if it is near.
-        options = {"tolerance": self.tolerance, "start": self._last}
-        if self.x_ref is None:
-            bound = model.upper_bound(X, **options)
-        else:
-            bound = model.advantage_bound(self._pairs(X), **options)
+        bound = model.bound(X, self.x_ref, tolerance=self.tolerance, start=self._last)
         self._last = bound._replace(value=bound.value.detach())
         value: Tensor = bound.value
         return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import torch
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
@@ -54,9 +53,8 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The ``b``-dim advantages of ``b x 1 x d``-dim items, in the units of the utility."""
-        pairs = torch.cat([X, self.x_ref.to(X).expand_as(X)], dim=-2)
-        options = {"tolerance": self.tolerance, "start": self._last}
-        bound = cast(ConfidenceSetModel, self.model).advantage_bound(pairs, **options)
+        model, options = cast(ConfidenceSetModel, self.model), {"start": self._last}
+        bound = model.bound(X.squeeze(-2), self.x_ref, tolerance=self.tolerance, **options)
         self._last = bound._replace(value=bound.value.detach())
         value: Tensor = bound.value
         return value

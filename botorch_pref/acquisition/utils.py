@@ -33,11 +33,8 @@ class ConfidenceSetModel(Protocol):
     def mle(self, X: Tensor) -> Tensor:
         """The most likely utilities of ``... x d``-dim items."""
 
-    def upper_bound(self, X: Tensor, *, tolerance: float, start: Any) -> Any:
-        """The largest utility of ``... x d``-dim items."""
-
-    def advantage_bound(self, X: Tensor, *, tolerance: float, start: Any) -> Any:
-        """The largest advantage of ``... x 2 x d``-dim pairs."""
+    def bound(self, X: Tensor, x_ref: Tensor | None, *, tolerance: float, start: Any) -> Any:
+        """The largest utility of ``... x d``-dim items, or advantage over another item."""
 
     def advantage_over_all(self, X: Tensor, opponents: Tensor, *, tolerance: float) -> Any:
         """The largest least advantage of ``... x d``-dim items over ``J x d``-dim opponents."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import torch
 from botorch.models import SingleTaskGP
@@ -95,15 +95,7 @@ class BordaGP(SingleTaskGP):
             )
 
     @classmethod
-    def from_duels(
-        cls,
-        X: Tensor,
-        answers: Tensor,
-        *,
-        noise: float = ANSWER_VARIANCE,
-        covar_module: Kernel | None = None,
-        input_transform: InputTransform | None = None,
-    ) -> Self:
+    def from_duels(cls, X: Tensor, answers: Tensor, **options: Any) -> Self:
         r"""A model in which items that were chosen several times have one row.
 
         The posterior is that of a row a duel, the evidence up to a constant.
@@ -111,12 +103,7 @@ class BordaGP(SingleTaskGP):
         Args:
             X: ``n x d``-dim items that were chosen, one a duel.
             answers: ``n``-dim answers: 1 the item won, 0 it lost, 0.5 no preference.
-            noise: As in the constructor.
-            covar_module: As in the constructor.
-            input_transform: As in the constructor.
-
-        Returns:
-            The model.
+            **options: ``noise``, ``covar_module`` and ``input_transform`` of the constructor.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
@@ -128,14 +115,8 @@ class BordaGP(SingleTaskGP):
         items, rows = torch.unique(X, dim=0, return_inverse=True)
         counts = torch.bincount(rows, minlength=len(items)).to(X)
         wins = X.new_zeros(len(items)).index_add_(0, rows, answers.to(X))
-        options = {"covar_module": covar_module, "input_transform": input_transform}
-        return cls(
-            items,
-            (wins / counts).unsqueeze(-1),
-            counts=counts.unsqueeze(-1),
-            noise=noise,
-            **options,
-        )
+        means = (wins / counts).unsqueeze(-1)
+        return cls(items, means, counts=counts.unsqueeze(-1), **options)
 
     @property
     def items(self) -> Tensor:

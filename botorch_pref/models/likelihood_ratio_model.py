@@ -186,7 +186,10 @@ class LikelihoodRatioModel(Model):
         data = as_comparisons(datapoints, comparisons)
         if data is None or comparisons is None:
             raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
-        block = _duels(data, checked_link(likelihood))
+        if data.batch_shape:
+            shape = tuple(data.batch_shape)
+            raise UnsupportedError(f"`datapoints` must not be batched; their batch is {shape}.")
+        block = data.block(checked_link(likelihood)).rows(data.count > 0)  # without padding
         # Equal items would have two utilities, which differ by what their jitter allows.
         indices, new = match_items(data.datapoints[:0], data.datapoints)
         return cls(data.datapoints[new], [replace(block, items=indices[block.items])], **options)
@@ -298,7 +301,7 @@ class LikelihoodRatioModel(Model):
         none = self.items.new_empty(0)
         data = Comparisons.unchecked(self.items, self._no_pairs(), none, none)
         data = data.append(pairs, answers)
-        return self._with(data.datapoints, _duels(data, self.likelihood))
+        return self._with(data.datapoints, data.block(self.likelihood))
 
     def with_items(self, items: Tensor) -> Self:
         r"""The same with ``k x d``-dim further items, without observations."""
@@ -351,55 +354,50 @@ class LikelihoodRatioModel(Model):
 
     def upper(self, X: Tensor, *, tolerance: float = FINAL) -> Tensor:
         """``max f(x)`` over the set; arguments, result and errors as of :meth:`lower`."""
-        return self.upper_bound(X, tolerance=tolerance).value
+        return self.bound(X, tolerance=tolerance).value
 
-    def upper_bound(
-        self, X: Tensor, *, tolerance: float = FINAL, start: Bound | None = None
+    def advantage(self, X: Tensor, *, tolerance: float = FINAL) -> Tensor:
+        r"""``max f(x) - f(x')`` over the set, problem (24), of ``... x 2 x d``-dim pairs.
+
+        Result and errors are as of :meth:`lower`; the advantage of an item over itself is 0.
+        """
+        _check_pairs(X)
+        return self.bound(*X.unbind(-2), tolerance=tolerance).value
+
+    def bound(
+        self,
+        X: Tensor,
+        x_ref: Tensor | None = None,
+        *,
+        tolerance: float = FINAL,
+        start: Bound | None = None,
     ) -> Bound:
-        """As :meth:`upper`, from a bound nearby if one is known, and with all of it."""
-        bound = self.confidence_set.upper(*self._value(X), tolerance=tolerance, start=start)
-        return bound._replace(value=self._within_box(self._certified(bound).value))
-
-    def rough_upper(self, X: Tensor, x_ref: Tensor | None = None) -> Tensor:
-        r"""About ``max f(x)``, or ``max f(x) - f(x_ref)``: cheap, for ranking many points.
+        r"""``max f(x)``, or ``max f(x) - f(x_ref)``, and the function that attains it.
 
         Args:
             X: ``... x d``-dim points.
-            x_ref: ``d``-dim item.
+            x_ref: ``... x d``-dim points that the advantage is over.
+            tolerance: The gap to stop at, in units of the utility.
+            start: Bounds of the same shape to start from, where they are nearby.
 
         Returns:
-            ``...``-dim values, without gradients; see
-            :meth:`~botorch_pref.likelihood_ratio.ConfidenceSet.rough_upper`.
+            The bounds, whose ``value`` is as of :meth:`lower`.
 
         Raises:
             ComparisonDataError: As of :meth:`lower`.
         """
-        if x_ref is None:
-            return self._within_box(self.confidence_set.rough_upper(*self._value(X)))
-        pairs = torch.stack([X, x_ref.to(X).expand_as(X)], dim=-2)
-        return self.confidence_set.rough_upper(*self._difference(pairs))
+        coefficients = self._coefficients(X, x_ref)
+        bound = self.confidence_set.upper(*coefficients, tolerance=tolerance, start=start)
+        bound = self._certified(bound)
+        return bound if x_ref is not None else bound._replace(value=self._within_box(bound.value))
 
-    def advantage(self, X: Tensor, *, tolerance: float = FINAL) -> Tensor:
-        r"""``max f(x) - f(x')`` over the set, problem (24).
+    def rough_upper(self, X: Tensor, x_ref: Tensor | None = None) -> Tensor:
+        r"""About the value of :meth:`bound`, without gradients: for ranking many points.
 
-        Args:
-            X: ``... x 2 x d``-dim pairs.
-            tolerance: The gap to stop at, in units of the utility.
-
-        Returns:
-            ``...``-dim bounds, once differentiable in ``X``; 0 where an item meets itself.
-
-        Raises:
-            ComparisonDataError: If ``X`` has another shape, or is not finite.
+        See :meth:`~botorch_pref.likelihood_ratio.ConfidenceSet.rough_upper`.
         """
-        return self.advantage_bound(X, tolerance=tolerance).value
-
-    def advantage_bound(
-        self, X: Tensor, *, tolerance: float = FINAL, start: Bound | None = None
-    ) -> Bound:
-        """As :meth:`advantage`, from a bound nearby if one is known, and with all of it."""
-        bound = self.confidence_set.upper(*self._difference(X), tolerance=tolerance, start=start)
-        return self._certified(bound)
+        value = self.confidence_set.rough_upper(*self._coefficients(X, x_ref))
+        return value if x_ref is not None else self._within_box(value)
 
     def advantage_over_all(
         self, X: Tensor, opponents: Tensor, *, tolerance: float = FINAL
@@ -437,8 +435,7 @@ class LikelihoodRatioModel(Model):
             ``...``-dim utilities, differentiable in ``X``.
 
         Raises:
-            ComparisonDataError: If ``X`` has another number of columns than the items, or
-                is not finite.
+            ComparisonDataError: As of :meth:`lower`.
         """
         return self._within_box(self._value(X)[0] @ self.maximum_likelihood.coordinates)
 
@@ -455,7 +452,8 @@ class LikelihoodRatioModel(Model):
             ComparisonDataError: If ``X`` has another shape, or is not finite.
         """
         kernel, asked = AdditivePairKernel(self.covar_module), self._asked()
-        pairs = self._pairs(X)
+        _check_pairs(X)
+        pairs = self._inputs(X)
         flat = pairs.reshape(-1, 2 * pairs.shape[-1])
         variance = to_dense(kernel(flat, diag=True))
         if len(asked):
@@ -510,16 +508,13 @@ class LikelihoodRatioModel(Model):
         found = transformed_rows(self._transform, rows)
         return found.view(*X.shape[:-1], found.shape[-1])
 
-    def _pairs(self, X: Tensor) -> Tensor:
-        if X.dim() < 2 or X.shape[-2] != 2:
-            raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
-        return self._inputs(X)
+    def _coefficients(self, X: Tensor, x_ref: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Those of ``f(x)`` or ``f(x) - f(x_ref)``; see :meth:`_value`."""
+        if x_ref is None:
+            return self._value(X)
+        return self._difference(torch.stack([X, x_ref.to(X).expand_as(X)], dim=-2))
 
     def _value(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """See :meth:`_coefficients`, of ``... x d``-dim points."""
-        return self._coefficients(X, self._inputs(X))
-
-    def _coefficients(self, X: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
         r"""``... x r``-dim ``a`` and ``...``-dim ``s`` with ``f(x) = a^T u + s w``.
 
         Notation of :func:`botorch_pref.likelihood_ratio.whiten`. The value of an item is a row of
@@ -527,6 +522,7 @@ class LikelihoodRatioModel(Model):
         Xu et al. (2024), problem (24), holds as printed; or the value there of the function
         without the part that the jitter adds at items, as in Xu et al. (2024b), COBOL.
         """
+        inputs = self._inputs(X)
         solved = self._solved()
         flat = inputs.reshape(-1, inputs.shape[-1])
         variance = to_dense(self.covar_module(flat, diag=True))
@@ -545,10 +541,9 @@ class LikelihoodRatioModel(Model):
 
     def _difference(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients of ``f(x) - f(x')`` at ``... x 2 x d`` pairs; 0 of equal items."""
-        inputs = self._pairs(X)
-        a, s = self._coefficients(X, inputs)
+        a, s = self._value(X)
         g = a[..., 0, :] - a[..., 1, :]
-        arms = inputs.unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)
+        arms = self._inputs(X).unsqueeze(-3).unbind(dim=-2)  # shapes: (..., 1, d)
         prior = dueling_variance(self.covar_module, *arms).squeeze(-1).double()
         jitter = 2.0 * self.jitter if self.jitter_points else 0.0
         beyond = (prior + jitter - g.square().sum(-1)).clamp_min(FLOOR).sqrt()
@@ -642,12 +637,9 @@ class _Solution(NamedTuple):
     deviation: float
 
 
-def _duels(data: Comparisons, likelihood: BernoulliLikelihood) -> Block:
-    """One row for every row of unbatched comparisons; padding is left out."""
-    if data.batch_shape:
-        shape = tuple(data.batch_shape)
-        raise UnsupportedError(f"`datapoints` must not be batched; their batch is {shape}.")
-    return data.block(likelihood).rows(data.count > 0)
+def _check_pairs(X: Tensor) -> None:
+    if X.dim() < 2 or X.shape[-2] != 2:
+        raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
 
 
 def _merged(blocks: Sequence[Block], num_items: int) -> list[Block]:

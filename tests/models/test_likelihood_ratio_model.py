@@ -347,10 +347,10 @@ def test_a_bound_that_is_not_certified_is_told() -> None:
 
 def test_warm_start() -> None:
     model = make_set(20, 40)
-    pairs = rand(16, 2, 2, seed=8)
-    start = model.advantage_bound(pairs)
-    warm = model.advantage_bound(pairs + 1e-3, start=start)
-    cold = model.advantage_bound(pairs + 1e-3)
+    first, second = rand(16, 2, 2, seed=8).unbind(-2)
+    start = model.bound(first, second)
+    warm = model.bound(first + 1e-3, second + 1e-3, start=start)
+    cold = model.bound(first + 1e-3, second + 1e-3)
     torch.testing.assert_close(warm.value, cold.value, atol=1e-8, rtol=0)
     assert warm.num_steps.sum() < cold.num_steps.sum()
 
