@@ -11,7 +11,6 @@ import torch
 from botorch.models.transforms.input import Warp
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, ZeroMean
-from scipy import integrate, stats
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process import kernels as sk
 from torch import Tensor
@@ -23,6 +22,7 @@ from botorch_pref.models import BernoulliGP, PreferenceGP
 from tests._reference import laplace as reference
 from tests.common import same
 from tests.models.common import (
+    assert_moments,
     make_duels,
     make_kernel,
     parameter_gradients,
@@ -95,18 +95,17 @@ def test_the_dueling_kernel_knows_no_slot_and_the_additive_kernel_learns_it() ->
     pairs = rand(40, 4)
     labels = torch.ones(40, 1).double()  # whatever is shown first wins
     x = rand(1, 2, seed=7).repeat(1, 2)
-    dueling = BernoulliGP(
-        pairs, labels, covar_module=DuelingKernel(make_kernel(2)), mean_module=ZeroMean()
+    dueling, additive, other = (
+        BernoulliGP(pairs, given, covar_module=kernel(make_kernel(2)), mean_module=ZeroMean())
+        for kernel, given in (
+            (DuelingKernel, labels),
+            (AdditivePairKernel, labels),
+            (AdditivePairKernel, 1 - labels),
+        )
     )
     assert dueling.probability(x).item() == pytest.approx(0.5, abs=1e-6)
-    additive = BernoulliGP(
-        pairs, labels, covar_module=AdditivePairKernel(make_kernel(2)), mean_module=ZeroMean()
-    )
     assert additive.probability(x).item() > 0.8
     assert additive.log_evidence() > dueling.log_evidence()
-    other = BernoulliGP(
-        pairs, 1 - labels, covar_module=additive.covar_module, mean_module=ZeroMean()
-    )
     torch.testing.assert_close(other.probability(x), 1 - additive.probability(x))
 
 
@@ -199,31 +198,8 @@ def test_posterior_and_evidence_against_brute_force(
         fitted, prior[:12, :12], np.eye(12), prior[12:, :12], prior[12:, 12:], -0.7
     )
     posterior = model.posterior(Z)
-    np.testing.assert_allclose(posterior.mean.detach().squeeze(-1), mean, atol=1e-8, rtol=1e-8)
-    np.testing.assert_allclose(
-        posterior.covariance_matrix.detach(), covariance, atol=1e-8, rtol=1e-8
-    )
+    assert_moments(posterior, torch.from_numpy(mean), torch.from_numpy(covariance))
     assert model.log_evidence().item() == pytest.approx(fitted.log_evidence, abs=1e-8)
-
-
-@links
-def test_probability_against_quadrature(
-    likelihood: BernoulliLikelihood, name: str, scale: float
-) -> None:
-    model = make_model(likelihood=likelihood, covar_module=make_kernel(2, outputscale=20.0))
-    Z = rand(4, 2, seed=3)
-    posterior, found = model.posterior(Z), model.probability(Z)
-    cdf = stats.logistic.cdf if name == "logit" else stats.norm.cdf
-    for i in range(4):
-        mean, deviation = posterior.mean[i].item(), posterior.variance[i].sqrt().item()
-        density = stats.norm(mean, deviation).pdf
-        expected, _ = integrate.quad(
-            lambda f, pdf=density: cdf(scale * f) * pdf(f),
-            mean - 12 * deviation,
-            mean + 12 * deviation,
-            epsabs=1e-12,
-        )
-        assert found[i].item() == pytest.approx(expected, abs=1e-8)
 
 
 @links

@@ -151,13 +151,6 @@ def _relative_gap(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> fl
     return max(float(((a.cpu().double() - b) / b).abs().max()) for a, b in pairs)
 
 
-@torch.no_grad()
-def test_single_precision() -> None:
-    expected = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel()).interval(AT, 2.0)
-    single = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel()).float()
-    assert _relative_gap(single.interval(AT.float(), 2.0), expected) < 1e-4
-
-
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")

@@ -158,12 +158,11 @@ class TestPrediction:
         variances = [model.difference_moments(X)[1].detach() for X in (near, wide)]
         torch.testing.assert_close(variances[1], 1e4 * variances[0], rtol=2e-2, atol=0)
 
-    @pytest.mark.parametrize("rule", ["eubo", "variance", "thompson", "max-min"])
+    @pytest.mark.parametrize("rule", ["variance", "thompson", "max-min"])
     def test_acquisition_functions(self, rule: str) -> None:
         model = make_model(inducing_points=8)
         unit = torch.tensor([[0.0] * 2, [1.0] * 2], dtype=torch.float64)
         acquisition, q = {
-            "eubo": lambda: (AnalyticExpectedUtilityOfBestOption(model), 2),
             "variance": lambda: (PairVariance(model), 2),
             "thompson": lambda: (DuelingThompsonSampling(model, seed=0), 2),
             "max-min": lambda: (MaxMinLCB(model, beta=1.0, followers=POINTS), 1),

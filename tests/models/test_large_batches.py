@@ -100,52 +100,29 @@ def test_a_fit_equals_a_loop(objective: type) -> None:
         torch.testing.assert_close(found[i], wanted, rtol=1e-6, atol=0.0)
 
 
-def shared_transform() -> PreferenceGP:
-    """As many columns as there are models."""
-    return PreferenceGP(*duels(BATCH), input_transform=Warp(d=BATCH, indices=[*range(BATCH)]))
-
-
-def shared_mean() -> PreferenceGP:
-    return PreferenceGP(*duels(BATCH), mean_module=LinearMean(BATCH, bias=False).double())
-
-
-def shared_kernel() -> PreferenceGP:
-    return PreferenceGP(*duels(), covar_module=default_covar_module(DIM, Size()).double())
-
-
-def partly_shared_kernel() -> PreferenceGP:
-    kernel = kernels.ScaleKernel(kernels.RBFKernel(), batch_shape=Size([BATCH]))
-    return PreferenceGP(*duels(), covar_module=kernel.double())
-
-
-def shared_items() -> PreferenceGP:
-    X, rows = duels()
-    kernel = default_covar_module(DIM, Size([BATCH])).double()
-    return PreferenceGP(X[0], rows[0], covar_module=kernel)
-
-
-def measured_values() -> PreferenceGP:
-    X, rows = duels()
-    return PreferenceGP(X, rows, values=(X[:, :4], X[:, :4, :1]))
-
-
-def fantasised_items() -> PreferenceGP:
-    X, rows = duels()
-    return PreferenceGP(X.requires_grad_(), rows)
+X, ROWS = duels()
+WIDE, WIDE_ROWS = duels(BATCH)  # as many columns as there are models
+KERNEL = kernels.ScaleKernel(kernels.RBFKernel(), batch_shape=Size([BATCH]))
+TOGETHER: dict[str, Callable[[], PreferenceGP]] = {
+    "transform": lambda: PreferenceGP(
+        WIDE, WIDE_ROWS, input_transform=Warp(d=BATCH, indices=[*range(BATCH)])
+    ),
+    "mean": lambda: PreferenceGP(
+        WIDE, WIDE_ROWS, mean_module=LinearMean(BATCH, bias=False).double()
+    ),
+    "kernel": lambda: PreferenceGP(
+        X, ROWS, covar_module=default_covar_module(DIM, Size()).double()
+    ),
+    "part of the kernel": lambda: PreferenceGP(X, ROWS, covar_module=KERNEL.double()),
+    "items": lambda: PreferenceGP(
+        X[0], ROWS[0], covar_module=default_covar_module(DIM, Size([BATCH])).double()
+    ),
+    "values": lambda: PreferenceGP(X, ROWS, values=(X[:, :4], X[:, :4, :1])),
+    "fantasies": lambda: PreferenceGP(X.clone().requires_grad_(), ROWS),
+}
 
 
 @pytest.mark.usefixtures("small_cache")
-@pytest.mark.parametrize(
-    "make",
-    [
-        shared_transform,
-        shared_mean,
-        shared_kernel,
-        partly_shared_kernel,
-        shared_items,
-        measured_values,
-        fantasised_items,
-    ],
-)
+@pytest.mark.parametrize("make", TOGETHER.values(), ids=TOGETHER)
 def test_models_that_share_something_stay_together(make: Callable[[], PreferenceGP]) -> None:
     assert not is_split(make())

@@ -393,27 +393,23 @@ def test_widths() -> None:
     )
 
 
-def test_bad_points_are_named() -> None:
-    model = make_set()
-    for name in ("lower", "upper", "mle"):
-        for X in (POINTS[:, :1], rand(4, 3), rand(3), torch.tensor(0.3)):
-            with pytest.raises(ComparisonDataError, match=r"`X` has .* columns"):
-                getattr(model, name)(X)
-    for name in ("advantage", "duel_sigma"):
-        for X in (POINTS[:3], POINTS[0], POINTS[:1]):
-            with pytest.raises(ComparisonDataError, match=r"`X` must be \.\.\. x 2 x d pairs"):
-                getattr(model, name)(X)
+@pytest.mark.parametrize("name", ["lower", "upper", "mle", "advantage", "duel_sigma"])
+def test_bad_points_are_named(name: str) -> None:
+    function, of_pairs = getattr(make_set(), name), name in ("advantage", "duel_sigma")
+    wrong = [POINTS[:, :1], rand(4, 3), rand(3), torch.tensor(0.3)]
+    reason = r"`X` has .* columns"
+    if of_pairs:
+        wrong, reason = [POINTS[:3], POINTS[0], POINTS[:1]], r"`X` must be \.\.\. x 2 x d pairs"
         with pytest.raises(ComparisonDataError, match="columns"):
-            getattr(model, name)(rand(4, 2, 3))
+            function(rand(4, 2, 3))
+    for X in wrong:
+        with pytest.raises(ComparisonDataError, match=reason):
+            function(X)
     for bad in (math.nan, math.inf):
         X = POINTS.clone()
         X[3, 1] = bad
-        for name in ("lower", "upper", "mle"):
-            with pytest.raises(ComparisonDataError, match="`X` row 3 is"):
-                getattr(model, name)(X)
-        for name in ("advantage", "duel_sigma"):
-            with pytest.raises(ComparisonDataError, match="`X` row 3 is"):
-                getattr(model, name)(X.view(3, 2, 2))
+        with pytest.raises(ComparisonDataError, match="`X` row 3 is"):
+            function(X.view(3, 2, 2) if of_pairs else X)
 
 
 # --------------------------------------------------------------- the norm bound

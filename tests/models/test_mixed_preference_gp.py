@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from tests.common import same
 from tests.models.common import (
+    COPIES,
     assert_same_posterior,
     first_won,
     make_duels,
@@ -146,7 +146,8 @@ def test_no_change_leaves_a_stale_posterior(change: Any) -> None:
 def test_copies_pickles_types_and_states(known: bool) -> None:
     model = make_mixed(known=known, input_transform=Normalize(d=2))
     expected = model.posterior(Z)
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+    for duplicate in COPIES.values():
+        twin = duplicate(model)
         assert_same_posterior(twin.posterior(Z), expected, 0, 0)
         assert twin.log_evidence().item() == model.log_evidence().item()
         twin.link_scale = 0.1
