@@ -451,24 +451,22 @@ class LikelihoodRatioModel(Model):
         Raises:
             ComparisonDataError: If ``X`` has another shape, or is not finite.
         """
-        kernel, asked = AdditivePairKernel(self.covar_module), self._asked()
         _check_pairs(X)
-        pairs = self._inputs(X)
+        pairs, kernel = self._inputs(X), AdditivePairKernel(self.covar_module)
         flat = pairs.reshape(-1, 2 * pairs.shape[-1])
-        variance = to_dense(kernel(flat, diag=True))
-        if len(asked):
-            eye = torch.eye(len(asked), dtype=asked.dtype, device=asked.device)
-            factor = torch.linalg.cholesky(to_dense(kernel(asked)) + eye)
-            cross = to_dense(kernel(asked, flat))
-            explained = torch.linalg.solve_triangular(factor, cross, upper=False)
-            variance = variance - explained.square().sum(-2)
+        cross = to_dense(kernel(self._asked(), flat))
+        explained = torch.linalg.solve_triangular(self._asked_factor(), cross, upper=False)
+        variance = to_dense(kernel(flat, diag=True)) - explained.square().sum(-2)
         return variance.clamp_min(0.0).sqrt().view(pairs.shape[:-2])
 
     def asked_duel_sigma(self) -> Tensor:
         """``sigma_t`` of each duel asked, given those before it; as :meth:`duel_sigma`."""
+        return (self._asked_factor().diagonal().square() - 1.0).clamp_min(0.0).sqrt()
+
+    def _asked_factor(self) -> Tensor:
+        """The Cholesky factor of the covariance of all duels asked, with unit noise."""
         covariance = to_dense(AdditivePairKernel(self.covar_module)(self._asked()))
-        factor = torch.linalg.cholesky(covariance + torch.eye(len(covariance)).to(covariance))
-        return (factor.diagonal().square() - 1.0).clamp_min(0.0).sqrt()
+        return torch.linalg.cholesky(covariance + torch.eye(len(covariance)).to(covariance))
 
     def _asked(self) -> Tensor:
         """``m x 2d``-dim duels in the order of their arms, one row an answer."""

@@ -158,8 +158,9 @@ class PreferenceGP(LaplaceGP):
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
         asked = (choices,) if isinstance(choices, BlockData) else tuple(choices)
-        batch_shape = _batch_shape(data, measured, asked)
-        items = next(iter(_item_parts(data, measured, asked)), None)
+        named = _by_argument(data, measured, asked)
+        batch_shape = _batch_shape(named)
+        items = next((part.datapoints for part in named.values()), None)
         dim = num_columns(items, input_transform)
         super().__init__(
             covar_module=covar_module or default_covar_module(dim, batch_shape),
@@ -260,7 +261,7 @@ class PreferenceGP(LaplaceGP):
 
         Without data there are none, of the kernel's type.
         """
-        parts = _item_parts(self.data, self.values, self.choices)
+        parts = [part.datapoints for part in self._parts()]
         if parts:
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         dims = (k.ard_num_dims for k in self.covar_module.modules() if isinstance(k, Kernel))
@@ -325,9 +326,10 @@ class PreferenceGP(LaplaceGP):
             _check_alike("datapoints", self.datapoints, datapoints)
             if not isinstance(comparisons, Comparisons):
                 _check_alike("comparisons", self.comparisons, comparisons)
-        if not (parts := _item_parts(data, measured, ())):
+        if data is None and measured is None:
             raise ComparisonDataError("`datapoints` must be given.")
-        self.check_dimension("values" if data is None else "datapoints", parts[0])
+        for name, part in _by_argument(data, measured, ()).items():
+            self.check_dimension(name, part.datapoints)
         self._set_data(data, measured)
         self._learn_transform()
 
@@ -341,17 +343,17 @@ class PreferenceGP(LaplaceGP):
     def _set_data(
         self, data: Comparisons | None, values: Values | None, choices: tuple[BlockData, ...] = ()
     ) -> None:
-        batch, parts = _batch_shape(data, values, choices), _item_parts(data, values, choices)
+        named = _by_argument(data, values, choices)
+        batch, parts = _batch_shape(named), [part.datapoints for part in named.values()]
         self._check_inducing(batch, parts)
         if values is not None and (values.variances is None) != (self.noise_model is not None):
             reason = "given: this model learns no noise" if values.variances is None else "None"
             raise ComparisonDataError(f"`{values.names[2]}` must be {reason}.")
         if choices and not isinstance(self.variance, str):
             raise UnsupportedError('`variance` must be "laplace" where there are choices.')
-        named = [(values.names[0], values)] if values is not None else []
-        for name, part in [*named, *(("choices", asked) for asked in choices)]:
-            check_shape(name, part.datapoints, "n", parts[0].shape[-1])
-            check_like(name, part.datapoints, parts[0])
+        for name, items in zip(named, parts, strict=True):
+            check_shape(name, items, "n", parts[0].shape[-1])
+            check_like(name, items, parts[0])
         self.data = None if data is None else (data := data.expand(batch))
         self.values = None if values is None else values.expand(batch)
         self.choices, self.merged_data = tuple(asked.expand(batch) for asked in choices), None
@@ -677,23 +679,19 @@ class PreferenceGP(LaplaceGP):
         return mean.squeeze(-1), variance.squeeze(-1)
 
 
-def _item_parts(
+def _by_argument(
     data: Comparisons | None, values: Values | None, choices: Sequence[BlockData]
-) -> list[Tensor]:
-    """The items of each kind of data."""
-    return [part.datapoints for part in (data, values, *choices) if part is not None]
-
-
-def _batch_shape(
-    data: Comparisons | None, values: Values | None, choices: Sequence[BlockData]
-) -> Size:
-    """The batch shape of all data; raises ``ComparisonDataError`` if they do not broadcast."""
-    shapes = {f"choices[{i}]": asked.batch_shape for i, asked in enumerate(choices)}
+) -> dict[str, BlockData]:
+    """The data that there are, by the argument that their items were given in."""
+    named: dict[str, BlockData] = {} if data is None else {"datapoints": data}
     if values is not None:
-        shapes[values.names[0]] = values.batch_shape
-    if data is not None:
-        shapes["datapoints"] = data.batch_shape
-    return common_batch_shape(**shapes)
+        named[values.names[0]] = values
+    return named | {f"choices[{i}]": asked for i, asked in enumerate(choices)}
+
+
+def _batch_shape(named: Mapping[str, BlockData]) -> Size:
+    """The batch shape of all data; raises ``ComparisonDataError`` if they do not broadcast."""
+    return common_batch_shape(**{name: part.batch_shape for name, part in named.items()})
 
 
 def as_comparisons(
