@@ -18,7 +18,7 @@ from botorch_pref.acquisition.utils import (
     difference_moments,
     link_of,
 )
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels.evaluation import safe_deviation
 
 _CHUNK = 128  # leaders whose joint posterior with the followers is worth a call
@@ -139,6 +139,10 @@ class MaxMinLCB(ItemAcquisitionFunction):
         items = torch.cat([leaders, followers], dim=-2)
         joint = cast(GPyTorchPosterior, self.model.posterior(items))
         mean, covariance = joint.mean.squeeze(-1), joint.covariance_matrix
+        if mean.shape[-1] != items.shape[-2]:
+            transform = type(self.model.input_transform).__name__
+            rows = mean.shape[-1] // items.shape[-2]
+            raise UnsupportedError(f"{transform} makes {rows} rows of one: an item has no utility.")
         own = covariance.diagonal(dim1=-2, dim2=-1)
         variance = own[..., :num, None] + own[..., None, num:] - 2 * covariance[..., :num, num:]
         return mean[..., :num, None] - mean[..., None, num:], variance
