@@ -36,15 +36,9 @@ class LaplaceMarginalLogLikelihood(MarginalLogLikelihood):
     """
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        r"""The objective; a sum over the model's batch.
+        """The scalar objective, a sum over the model's batch.
 
-        Args:
-            *args: Ignored: a Laplace evidence is a function of the model alone. They
-                are accepted because GPyTorch calls ``mll(model_output, targets)``.
-            **kwargs: Ignored likewise.
-
-        Returns:
-            A scalar, the log evidence plus the log density of all priors.
+        GPyTorch passes an output and targets; the evidence is a function of the model alone.
         """
         return -self.model.compute_custom_loss(self)
 

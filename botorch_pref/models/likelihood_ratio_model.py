@@ -359,7 +359,10 @@ class LikelihoodRatioModel(Model):
     def advantage(self, X: Tensor, *, tolerance: float = FINAL) -> Tensor:
         r"""``max f(x) - f(x')`` over the set, problem (24), of ``... x 2 x d``-dim pairs.
 
-        Result and errors are as of :meth:`lower`; the advantage of an item over itself is 0.
+        Result is as of :meth:`lower`; the advantage of an item over itself is 0.
+
+        Raises:
+            ComparisonDataError: If ``X`` has another shape, or is not finite.
         """
         _check_pairs(X)
         return self.bound(*X.unbind(-2), tolerance=tolerance).value
@@ -449,7 +452,7 @@ class LikelihoodRatioModel(Model):
             ``...``-dim widths given all duels asked, of the additive pair kernel.
 
         Raises:
-            ComparisonDataError: If ``X`` has another shape, or is not finite.
+            ComparisonDataError: As of :meth:`advantage`.
         """
         _check_pairs(X)
         pairs, kernel = self._inputs(X), AdditivePairKernel(self.covar_module)
