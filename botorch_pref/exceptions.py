@@ -12,7 +12,6 @@ from botorch.exceptions.warnings import BotorchWarning
 __all__ = [
     "BoundConvergenceWarning",
     "ComparisonDataError",
-    "ConfidenceWarning",
     "LaplaceConvergenceWarning",
     "PathwiseResidualWarning",
     "SearchSpaceError",
@@ -58,7 +57,3 @@ class BoundConvergenceWarning(BotorchWarning):
 
 class PathwiseResidualWarning(BotorchWarning):
     """A pathwise prior draw that lacks a visible part of the prior's variance."""
-
-
-class ConfidenceWarning(BotorchWarning):
-    """A confidence interval rests on an assumption that the answers contradict."""

@@ -29,7 +29,6 @@ from botorch_pref.strategies import (
     UtilityStrategy,
 )
 from botorch_pref.strategies.base import Pair
-from botorch_pref.strategies.mr_lpf import Width
 from botorch_pref.strategies.registry import get_strategy, strategy_names
 from experiments.baselines import SGP
 from tests.contracts.strategy import StrategyContract, play, stored
@@ -263,7 +262,7 @@ def test_an_item_meets_another_where_two_are_all(kind: Callable[..., Strategy]) 
         (LaplacePOPBO, {"beta": 0.7, "exclude_identical": False}),
         (POPBO, {"slack": {"rule": "sqrt", "scale": 0.5, "offset": 1.0, "times_bound": False}}),
         (POPBO, {"report": "min-sigma", "value_bound": 3.0, "adapt_norm_bound": False}),
-        (MRLPF, {"horizon": 30, "kappa": 3.0, "later_kappa": 2.0, "beta": Width("bayes", 0.5)}),
+        (MRLPF, {"horizon": 30, "kappa": 3.0, "beta": 0.5}),
         (MRLPF, {"horizon": 30, "ci_scale": "probability", "regularizer": "theta"}),
         (MRLPF, {"horizon": 30, "recommendation": "last_round", "epsilon": 0.01}),
     ],

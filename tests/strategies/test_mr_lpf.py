@@ -15,26 +15,16 @@ from hypothesis import strategies as st
 from botorch_pref.acquisition import PairVariance
 from botorch_pref.exceptions import (
     ComparisonDataError,
-    ConfidenceWarning,
-    StaleQueryError,
     UnsupportedError,
 )
 from botorch_pref.inference.finite import FinitePosterior, PairVarianceTable
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
-from botorch_pref.problems import Ackley, RKHSFunction
+from botorch_pref.problems import RKHSFunction
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import MRLPF
-from botorch_pref.strategies.mr_lpf import (
-    Elimination,
-    Interval,
-    Width,
-    as_width,
-    practical_width,
-    round_sizes,
-    steepness_bound,
-)
+from botorch_pref.strategies.mr_lpf import Elimination, Interval, practical_width, round_sizes
 from tests._reference.kernels import gram
 from tests.contracts.strategy import StrategyContract, answer, play, stored
 from tests.models.common import make_kernel, numerical_gradient, rand
@@ -86,18 +76,18 @@ class TestContractOnABox(Contract):
 
 @pytest.mark.parametrize("make", [on_grid, in_square])
 def test_resumes_after_an_elimination(make: Any) -> None:
-    """Across rounds, with a learnt kernel, skipped answers, open queries and an open plan."""
+    """Across rounds, with a learnt kernel, skipped answers and open queries."""
     strategy = make(hyperparameters="evidence", horizon=16, seed=5)
     play(strategy, 5)
     waiting = strategy.ask("ann")
-    strategy.plan_round()
     read = stored(strategy)
     assert read.state_dict() == strategy.state_dict()
     assert len(read.records) == 1
     assert read.records == strategy.records
     for side in (strategy, read):
         side.tell(waiting, 0.0)
-        side.complete_round([1.0] * len(side.plan_round()))
+        while len(side.records) == 1:
+            side.tell(side.ask(), 1.0)
     assert read.ask() == strategy.ask()
     assert torch.equal(read.recommend(), strategy.recommend())
 
@@ -108,7 +98,6 @@ def test_resumes_after_an_elimination(make: Any) -> None:
         ({"horizon": 0}, "horizon"),
         ({"kappa": -1.0}, "kappa"),
         ({"kappa": "laplace"}, "kappa"),
-        ({"later_kappa": "other"}, "later_kappa"),
         ({"beta": -1.0}, "beta"),
         ({"ci_scale": "logit"}, "ci_scale"),
         ({"regularizer": "ridge"}, "regularizer"),
@@ -143,11 +132,9 @@ def test_exactly_the_horizon_is_asked() -> None:
     strategy = on_grid(horizon=50)
     pairs = finish(strategy)
     assert len(pairs) == 50
-    assert [record.setting.size for record in strategy.records] == [8, 20, 22]
+    assert [record.size for record in strategy.records] == [8, 20, 22]
     with pytest.raises(UnsupportedError, match="50 duels"):
         strategy.ask()
-    with pytest.raises(UnsupportedError, match="50 duels"):
-        strategy.plan_round()
     assert torch.equal(strategy.recommend(), GRID[-1])
 
 
@@ -165,11 +152,11 @@ def test_active_sets_are_nested_and_asked_pairs_lie_within() -> None:
         active.append(set(strategy.active.rows.tolist()))
         assert active[-1] <= active[-2]
         assert active[-1]
-        if strategy.active.mean is not None and strategy.records[-1].setting.full:
+        if strategy.active.mean is not None and size > 8:  # a full round
             left = max(active[-2], key=lambda row: float(strategy.active.mean[row]))
             assert left in active[-1]
     assert len(active[-1]) < 20
-    assert [r.num_left for r in strategy.records] == [len(a) for a in active[1:]]
+    assert [r.share * 20 for r in strategy.records] == [len(a) for a in active[1:]]
 
 
 @pytest.mark.parametrize("make", [on_grid, in_square])
@@ -180,7 +167,7 @@ def test_pairs_of_a_round_do_not_depend_on_answers(make: Any) -> None:
         strategy = make(horizon=12, seed=3)
         duels = [strategy.ask() for _ in range(1)]
         strategy.tell(duels[0], judge(duels[0]))
-        for _ in range(len(strategy.plan_round()) + 4):
+        for _ in range(round_sizes(12)[0] + 3):
             duels.append(strategy.ask())
             strategy.tell(duels[-1], judge(duels[-1]))
         trajectories.append(duels)
@@ -191,46 +178,19 @@ def test_pairs_of_a_round_do_not_depend_on_answers(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [on_grid, in_square])
-def test_a_plan_is_what_asking_would_give(make: Any) -> None:
-    steps, batch = make(horizon=12, seed=1), make(horizon=12, seed=1)
-    while not batch.finished:
-        plan = batch.plan_round()
-        assert torch.equal(batch.plan_round(), plan)
-        told = []
-        for pair in plan:
-            query = steps.ask()
-            assert torch.equal(query.items, pair)
-            told.append(float(pair[0].sum() > pair[1].sum()))
-            steps.tell(query, told[-1])
-        batch.complete_round(torch.tensor(told))
-    assert batch.state_dict()["history"] == steps.state_dict()["history"]
-    assert torch.equal(batch.recommend(), steps.recommend())
-
-
-def test_wrong_use_of_a_plan() -> None:
-    strategy = on_grid(horizon=50)
-    with pytest.raises(StaleQueryError, match="plan_round"):
-        strategy.complete_round([1.0] * 8)
-    assert strategy.plan_round().shape == (8, 2, 1)
-    query = strategy.ask("ann")
-    with pytest.raises(StaleQueryError, match="plan_round"):  # overtaken
-        strategy.complete_round([1.0] * 8)
-    assert strategy.plan_round().shape == (7, 2, 1)
-    with pytest.raises(StaleQueryError, match=r"\[0\] are open"):
-        strategy.complete_round([1.0] * 7)
-    strategy.tell(query, 1.0)
+def test_a_plan_is_what_asking_gives(make: Any) -> None:
+    strategy = make(horizon=12, seed=1)
+    strategy.ask("ann")
     before = strategy.state_dict()
-    with pytest.raises(ComparisonDataError, match="query 2 is nan"):
-        strategy.complete_round([1.0, 0.5, math.nan, 1.0, 1.0, 1.0, 1.0])
-    for wrong in (None, 0.5, torch.tensor(0.5), "1" * 7, [1.0] * 6):
-        with pytest.raises(ComparisonDataError, match="list or a tensor of 7 answers"):
-            strategy.complete_round(wrong)  # type: ignore[arg-type]
+    plan = strategy.plan_round()
     assert strategy.state_dict() == before
-    strategy.complete_round([1.0, 0.0, 0.5, None, 1.0, 1.0, 0.0])
-    assert len(strategy.records) == 1
-    assert strategy.num_answers == 7
-    with pytest.raises(StaleQueryError, match="plan_round"):
-        strategy.complete_round([1.0] * 20)
+    assert len(plan) == strategy.sizes[0] - 1
+    for pair in plan:
+        query = strategy.ask()
+        assert torch.equal(query.items, pair)
+        strategy.tell(query, answer(query))
+    with pytest.raises(UnsupportedError, match="waits"):
+        strategy.plan_round()
 
 
 def test_a_round_waits_for_all_its_answers() -> None:
@@ -238,10 +198,8 @@ def test_a_round_waits_for_all_its_answers() -> None:
     queries = [strategy.ask(name) for name in "abcd"]
     with pytest.raises(UnsupportedError, match=r"\[0, 1, 2, 3\]"):
         strategy.ask("e")
-    with pytest.raises(UnsupportedError, match="waits"):
-        strategy.plan_round()
     alone = on_grid(horizon=10)
-    for query in queries:  # whoever is asked, the pairs are those of the plan
+    for query in queries:  # whoever is asked, and whatever was answered, the pairs are the same
         assert torch.equal(alone.ask().items, query.items)
         alone.tell(alone.ask(), 1.0)
     for query in reversed(queries):
@@ -253,9 +211,8 @@ def test_skipped_duels_tell_nothing() -> None:
     strategy = on_grid(horizon=50)
     for _ in range(8):
         strategy.tell(strategy.ask(), None)
-    assert strategy.records[0].num_left == 20
-    assert strategy.records[0].max_sigma == pytest.approx(math.sqrt(2.0), abs=1e-4)
-    assert strategy.records[0].steepness == 4.0
+    assert strategy.records[0].share == 1.0
+    assert strategy.records[0].width == pytest.approx(math.sqrt(2.0), abs=1e-4)
 
 
 def test_a_single_item_meets_itself() -> None:
@@ -269,23 +226,20 @@ def test_a_single_item_meets_itself() -> None:
     assert strategy.learner.data.num_comparisons == 60 - len(alone)
     assert [a != b for a, b in pairs[:8]] == [True] * 8
     assert strategy.recommend_index() == alone[0][0]
-    assert strategy.records[-1].max_sigma == 0.0
+    assert strategy.records[-1].width == 0.0
     assert MRLPF.from_state_dict(strategy.state_dict()).state_dict() == strategy.state_dict()
 
 
-def test_orientation_is_random() -> None:
+def test_draws_of_pairs() -> None:
+    """Which item is shown first is random, and so is the first pair among equals."""
     pairs = finish(on_grid(horizon=200, beta=5.0))
-    first = sum(a < b for a, b in pairs)
-    assert 70 < first < 130
-
-
-def test_first_pair_is_drawn_among_equals() -> None:
+    assert 70 < sum(a < b for a, b in pairs) < 130
     kernel = {"kernel": "rbf", "lengthscale": 2e-3, "penalty": 1.0}
-    pairs = {
+    drawn = {
         frozenset(on_grid(choices=GRID[:4], hyperparameters=kernel, seed=seed).ask().indices)
         for seed in range(60)
     }
-    assert len(pairs) == 6
+    assert len(drawn) == 6
 
 
 # Logs, certificates and presets.
@@ -306,78 +260,34 @@ def test_sigma_and_gain_of_a_round() -> None:
         assert gain == pytest.approx(0.5 * sum(math.log1p(one**2 / ridge) for one in sigma))
         bound = 2 * 2.0 * gain / math.log1p(2.0 / ridge)
         assert sum(one**2 for one in sigma) <= bound + 1e-12
-        assert record.width <= record.max_sigma <= min(sigma[-1], math.sqrt(bound / size)) + 1e-9
-        assert (record.setting.ridge, record.setting.beta) == (ridge, 0.1)
+        assert record.width <= min(sigma[-1], math.sqrt(bound / size)) + 1e-9
+        assert record.beta == 0.1
         assert record.certificate == pytest.approx(min(0.5, 0.2 * record.width))
     assert strategy.certificate() == min(record.certificate for record in strategy.records)
 
 
-def test_it_says_that_epsilon_finished_it() -> None:
-    strategy = on_grid(horizon=500, beta=0.1, epsilon=0.2)
-    finish(strategy)
-    assert strategy.active.num_items > 1
-    assert strategy.certificate() <= 0.2
-    told = f"`epsilon` is reached after {strategy.num_answers} of 500 duels: nothing is left to ask"
-    with pytest.raises(UnsupportedError, match=told):
-        strategy.ask()
-
-
-def test_a_small_certificate_finishes() -> None:
-    strategy = on_grid(horizon=500, beta=0.05, epsilon=0.04)
+@pytest.mark.parametrize("epsilon", [0.2, 0.04])
+def test_a_small_certificate_finishes(epsilon: float) -> None:
+    strategy = on_grid(horizon=500, beta=0.1 if epsilon == 0.2 else 0.05, epsilon=epsilon)
     assert strategy.certificate() == 0.5
     finish(strategy)
     assert strategy.num_answers < 500
-    assert strategy.certificate() <= 0.04 or strategy.active.num_items == 1
-    with pytest.raises(UnsupportedError, match="nothing is left"):
+    assert strategy.certificate() <= epsilon or strategy.active.num_items == 1
+    told = f"after {strategy.num_answers} of 500 duels: nothing is left to ask"
+    with pytest.raises(UnsupportedError, match=told):
         strategy.ask()
     read = stored(strategy)
     assert read.finished
     assert read.recommend_index() == strategy.recommend_index()
 
 
-@pytest.mark.filterwarnings("ignore::botorch_pref.exceptions.ConfidenceWarning")
-def test_preset_of_theory_by_hand() -> None:
-    """Property 19: eq. (14) to 1e-12; the best item is kept in all of 50 runs."""
-    problem = Ackley(num_choices=10, utility_scale=2.0)
-    fixed = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
-    best = int(problem.utilities.argmax())
-    for seed in range(50):
-        strategy = MRLPF.theory(
-            choices=problem.choices, horizon=30, norm_bound=3.0, hyperparameters=fixed, seed=seed
-        )
-        judge = LogisticJudge(problem, seed)
-        while not strategy.finished:
-            pairs = strategy.plan_round()
-            strategy.complete_round([judge(pair, i) for i, pair in enumerate(pairs)])
-        assert best in strategy.active.rows.tolist()
-    kappa = 2 + 2 * math.cosh(math.sqrt(2) * 3.0)
-    for record, used in zip(strategy.records, [kappa, 6.0, 6.0], strict=False):
-        log = math.log(2 * len(strategy.sizes) * 10 / 0.05)
-        beta = 0.25 * (3.0 + math.sqrt(used / 0.05 * log))
-        assert record.setting.beta == pytest.approx(beta, abs=1e-12)
-        assert record.setting.ridge == pytest.approx(0.05 * used, abs=1e-12)
-
-
-def test_theory_warns_of_steep_predictions() -> None:
-    fixed = {"kernel": "rbf", "lengthscale": 0.3, "penalty": 0.01}
-    strategy = MRLPF.theory(
-        choices=GRID, horizon=40, norm_bound=0.1, kappa=4.1, hyperparameters=fixed
-    )
-    pairs = strategy.plan_round()
-    answers = (pairs[:, 0] > pairs[:, 1]).flatten().double()
-    with pytest.warns(ConfidenceWarning, match="Round 1"):
-        strategy.complete_round(answers)
-    assert strategy.records[0].steepness > 4.1
-
-
 def test_preset_of_the_paper() -> None:
     strategy = MRLPF.paper(choices=GRID, horizon=50, seed=2, kernel="rbf", lengthscale=0.2)
     assert strategy.learner.penalty == pytest.approx(0.05)
-    assert (strategy.kappa, strategy.later_kappa, strategy.width.value) == (1.0, None, 1.0)
+    assert (strategy.kappa, strategy.beta) == (1.0, 1.0)
     assert (strategy.ci_scale, strategy.regularizer) == ("probability", "theta_mean")
     assert strategy.recommendation == "last_round"
     finish(strategy)
-    assert all(record.setting.ridge == pytest.approx(0.05) for record in strategy.records)
     rows = strategy.active.rows
     assert strategy.recommend_index() == int(rows[strategy.active.mean[rows].argmax()])
 
@@ -386,14 +296,17 @@ def test_preset_of_the_paper() -> None:
 
 
 def test_the_active_set_of_a_box() -> None:
-    strategy = in_square(beta=Width("bayes", 0.5))
+    def bump(item: torch.Tensor) -> float:
+        return -float(((item - item.new_tensor([0.3, 1.0])) / item.new_tensor([1.0, 4.0])).norm())
+
+    strategy = in_square(beta=0.25)
     for size in round_sizes(25):
         before = list(strategy.active.eliminations)
         for _ in range(size):
             query = strategy.ask()
             assert all((rule.slack(query.items) >= -1e-6).all() for rule in before)
             assert not torch.equal(query.items[0], query.items[1])
-            strategy.tell(query, float(_bump(query.items[0]) > _bump(query.items[1])))
+            strategy.tell(query, float(bump(query.items[0]) > bump(query.items[1])))
         assert (strategy.active.slack(strategy.active.pool) >= -1e-9).all()
     shares = [record.share for record in strategy.records]
     assert shares == sorted(shares, reverse=True)
@@ -405,10 +318,6 @@ def test_the_active_set_of_a_box() -> None:
     with torch.no_grad():
         mean = model.posterior(items.unsqueeze(-2)).mean.flatten()
     assert float(mean[-1]) >= float(mean.max()) - 1e-9
-
-
-def _bump(item: torch.Tensor) -> float:
-    return -float(((item - item.new_tensor([0.3, 1.0])) / item.new_tensor([1.0, 4.0])).norm())
 
 
 def test_selected_pairs_are_the_most_uncertain() -> None:
@@ -452,7 +361,7 @@ def test_the_certificate_holds_for_the_pool_that_a_round_leaves() -> None:
         record = strategy.records[-1]
         assert widest > 0.0
         assert record.width >= widest * (1 - 1e-6)
-        assert record.certificate >= min(0.5, 2.0 * record.setting.beta * widest) * (1 - 1e-6)
+        assert record.certificate >= min(0.5, 2.0 * record.beta * widest) * (1 - 1e-6)
 
 
 # Regret.
@@ -529,44 +438,18 @@ def test_round_sizes() -> None:
             round_sizes(wrong)
 
 
-def test_widths_by_hand() -> None:
-    """Eq. (14), and the numbers of a usual case."""
-    width = Width("theory", norm_bound=3.0, delta=0.05)
-    for kappa, rounded in ((22.1, 17.3), (6.0, 9.4)):
-        beta = width.beta(0.05, kappa, 5, math.log(100))
-        by_hand = 0.25 * (3.0 + math.sqrt(kappa / 0.05 * math.log(2 * 5 * 100 / 0.05)))
-        assert beta == pytest.approx(by_hand, abs=1e-12)
-        assert beta == pytest.approx(rounded, abs=0.06)
-    assert Width("constant", 0.7).beta(0.05, 6.0, 5, 3.0) == 0.7
-    assert Width("bayes", 2.0).beta(0.25, 6.0, 5, 3.0) == pytest.approx(0.25 * 2.0 / 0.5)
-    assert (as_width(2), as_width(0)) == (Width("constant", 2.0), Width("constant", 0.0))
-    assert as_width(Width("bayes", 0.5)._asdict()) == Width("bayes", 0.5)
-    values = [practical_width(*case).value for case in ((15, 2), (14, 3), (15, 6), (45, 1))]
+def test_widths() -> None:
+    """A constant is taken as it is; else deviations of the difference, times the link's slope."""
+    values = [practical_width(*case) for case in ((15, 2), (14, 3), (15, 6), (45, 1))]
     assert values == [1.0, (14 / 21) ** 2, 0.25, 1.0]
-
-
-@pytest.mark.parametrize(
-    "beta",
-    [-1.0, math.nan, True, "bayes", None, Width("other"), Width("bayes", 0.0)]
-    + [Width("theory", norm_bound=-1.0), Width("theory", delta=2.0), {"sort": "bayes"}],
-)
-def test_bad_widths(beta: Any) -> None:
-    with pytest.raises(ComparisonDataError, match="`beta`"):
-        as_width(beta)
-
-
-def test_slope_and_steepness_of_links() -> None:
-    difference = torch.tensor([-2.0, 0.3, 1.1], dtype=torch.float64)
-    for link in (LogitLikelihood(), ProbitLikelihood(), LogitLikelihood(3.0)):
-        interval = Interval("latent", link)
-        h = torch.cat([difference, difference.new_zeros(1)]).requires_grad_()
-        (slopes,) = torch.autograd.grad(link(h).sum(), h)
-        assert interval.slope == pytest.approx(float(slopes[-1]))
-        assert interval.steepness(difference) == pytest.approx(float(1 / slopes[:-1].min()))
-    assert Interval("latent", LogitLikelihood()).slope == 0.25
-    bound = steepness_bound(1.7)
-    at = torch.tensor([math.sqrt(2) * 1.7], dtype=torch.float64)
-    assert bound == pytest.approx(Interval("latent", LogitLikelihood()).steepness(at))
+    for link, slope in ((LogitLikelihood(), 0.25), (ProbitLikelihood(), 0.3989422804014327)):
+        zero = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        (expected,) = torch.autograd.grad(link(zero), zero)
+        assert Interval("latent", link).slope == pytest.approx(float(expected)) == slope
+        strategy = on_grid(horizon=9, beta=None, likelihood=link)
+        finish(strategy)
+        width = practical_width(3, 1)
+        assert strategy.records[0].beta == pytest.approx(slope * width / 0.5)
 
 
 # Eliminations.
