@@ -58,10 +58,7 @@ example:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    r"""Run the command line.
-
-    Args:
-        argv: The arguments; those of the process if omitted.
+    r"""Run the command line, with the arguments of the process by default.
 
     Returns:
         The exit status, 0, 130 after Ctrl-C, or 1 where nobody reads the output any more.

@@ -41,10 +41,7 @@ def ask(args: argparse.Namespace) -> int:
 
 class _Ask(Session):
     domain_options = "--bounds or --choices"
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        super().__init__(args)
-        self.settled = False
+    settled = False  # by the stopping rule, when last seen
 
     def begin(self, space: SearchSpace) -> Strategy:
         args = self.args

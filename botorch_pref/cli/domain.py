@@ -37,8 +37,8 @@ class Domain(NamedTuple):
 
     def is_that_of(self, study: Study) -> bool:
         """Whether a study was begun with it."""
-        same_space = self.space.state_dict() == study.space.state_dict()
-        return same_space and self.dimensions == study.dimensions
+        own = (self.space.state_dict(), self.dimensions)
+        return own == (study.space.state_dict(), study.dimensions)
 
 
 class _Part(NamedTuple):
@@ -50,14 +50,7 @@ class _Part(NamedTuple):
 
 
 def parse_bounds(text: str) -> Domain:
-    r"""Read what ``--bounds`` says.
-
-    Args:
-        text: As in ``"milk (ml):0:80, shots:1:4:int, dose (g):0.01:10:log, roast:{light|dark}"``.
-
-    Raises:
-        UsageError: If it cannot be read; names the part.
-    """
+    """Read ``"milk (ml):0:80, shots:1:4:int, dose (g):0.01:10:log, roast:{light|dark}"``."""
     parts = [_parse_part(part) for part in map(str.strip, _COMMA.split(text))]
     with _blaming("--bounds"):
         space = _space(parts)
@@ -99,15 +92,7 @@ def _space(parts: list[_Part]) -> SearchSpace:
 
 
 def read_choices(path: Path) -> Domain:
-    r"""Read a table of choices.
-
-    Args:
-        path: A CSV file with a header and no row twice; a column that is not all numbers is a
-            category.
-
-    Raises:
-        UsageError: If it cannot be read or used; says why.
-    """
+    """Read a CSV file with a header; a column that is not all numbers is a category."""
     table = _read_table(path)
     columns, dimensions, categorical = [], [], []
     for number, name in enumerate(map(_plain, table.columns)):

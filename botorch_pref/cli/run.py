@@ -34,29 +34,18 @@ _ELEMENTS = ("silver", "gold", "zinc")
 _RANDOM_RUNS = 10
 _NOUNS = {"duel": "duel", "choice": "choice", "label": "label", "evaluate": "value"}
 
-Line = tuple[str, str]
-"""A line of the report: its name and its text."""
+Line = tuple[str, str]  # of the report: its name and its text
 
 
 def run(args: argparse.Namespace) -> int:
-    r"""Run one simulation.
-
-    Args:
-        args: The parsed arguments of ``botorch-pref run``.
-
-    Returns:
-        The exit status: 0, or 130 if the simulation was interrupted.
-
-    Raises:
-        UsageError: If something cannot be done as asked; before the first query, but for
-            a disk that fills up meanwhile.
-    """
+    """Run the command; the exit status is 0, or 130 if the simulation was interrupted."""
     torch.set_num_threads(1)  # more than one slow small problems down
     args.strategy = args.strategy or DEFAULT_STRATEGY
-    options = {"dim": args.dim, "num_choices": args.num_choices}
-    options = {name: value for name, value in options.items() if value is not None}
+    given = {"dim": args.dim, "num_choices": args.num_choices}
     try:
-        problem = get_problem(args.problem, **options)
+        problem = get_problem(
+            args.problem, **{name: value for name, value in given.items() if value is not None}
+        )
         random_play(problem)  # which fails if the maximum is not known
         strategy = get_strategy(
             args.strategy,

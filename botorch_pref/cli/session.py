@@ -22,14 +22,9 @@ from botorch_pref.study.study import Study
 
 
 class Session(ABC):
-    r"""A command that asks a person until they leave.
+    """A command that asks a person until they leave."""
 
-    Args:
-        args: The parsed arguments: ``study``, ``bounds``, ``choices``, ``seed``, and its own.
-    """
-
-    domain_options: str
-    """The options that say what the domain is."""
+    domain_options: str  # those that say what the domain is
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -63,14 +58,7 @@ class Session(ABC):
         return ""
 
     def run(self) -> int:
-        r"""Begin a study, or go on with it, until the person leaves.
-
-        Returns:
-            The exit status: 0, or 130 after Ctrl-C; what was answered is saved either way.
-
-        Raises:
-            UsageError: If something cannot be done as asked.
-        """
+        """Begin a study, or go on with it; the exit status is 0, or 130 after Ctrl-C."""
         if isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.reconfigure(errors="replace")  # what cannot be read is no answer
         torch.set_num_threads(1)  # more than one slow small problems down
@@ -90,6 +78,7 @@ class Session(ABC):
     def _open(self) -> Study:
         """Load the study, or begin it where there is none."""
         args, options, domain = self.args, self.domain_options, None
+        name = f"study {str(args.study)!r}"
         if args.bounds is not None and args.choices is not None:
             raise UsageError("give --bounds or --choices, not both.")
         if args.choices is not None:
@@ -98,14 +87,12 @@ class Session(ABC):
             domain = parse_bounds(args.bounds)
         if not os.path.exists(args.study):
             if domain is None:
-                raise UsageError(
-                    f"there is no study {str(args.study)!r} yet; begin it with {options}."
-                )
+                raise UsageError(f"there is no {name} yet; begin it with {options}.")
             strategy = self.begin(domain.space)
             return Study.create(args.study, domain.space, strategy, names=domain.dimensions)
         study = Study.load(args.study)
         try:
-            name, seed = f"study {str(args.study)!r}", study.strategy.seed
+            seed = study.strategy.seed
             self.check(study, name)
             if domain is not None and not domain.is_that_of(study):
                 raise UsageError(f"{name} was begun with other {options}; leave them out to go on.")
@@ -156,14 +143,7 @@ def counted(study: Study) -> str:
 def _reply(
     prompt: str, example: str, read: Callable[[str], float | None], *commands: str
 ) -> float | str:
-    r"""Ask until there is an answer or a command; the end of the input is ``"quit"``.
-
-    Args:
-        prompt: The question.
-        example: What to type where a word was no answer.
-        read: What a word means, ``None`` if it is no answer.
-        *commands: The commands that may be typed, or their first letters.
-    """
+    """Ask until ``read`` finds an answer, or one of the commands is typed; the end is "quit"."""
     prompt += ", ".join(f"[{command[0]}]{command[1:]}" for command in commands) + ": "
     *letters, last = (command[0] for command in commands)
     while True:

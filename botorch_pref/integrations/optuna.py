@@ -231,20 +231,12 @@ class PreferentialSampler(BaseSampler):
 
 
 class Answers(NamedTuple):
-    r"""The content of a study, apart from the trial that is being asked for, if there is one.
+    """The content of a study, apart from the trial that is being asked for, if there is one."""
 
-    Attributes:
-        preferences: Pairs of a better and a worse trial, by the later of the two, so that the
-            order does not depend on the storage.
-        active: Trials that may still be compared: not found worse, not skipped, not failed.
-        refused: Trials that are not to be proposed again: skipped, or failed.
-        n_generate: Of how many active trials the page shows the worst is asked for.
-    """
-
-    preferences: list[tuple[FrozenTrial, FrozenTrial]]
-    active: list[FrozenTrial]
-    refused: list[FrozenTrial]
-    n_generate: int
+    preferences: list[tuple[FrozenTrial, FrozenTrial]]  # better and worse, by the later of the two
+    active: list[FrozenTrial]  # not found worse, not skipped, not failed
+    refused: list[FrozenTrial]  # skipped, or failed
+    n_generate: int  # of how many active trials the page asks for the worst
 
     def compared(self) -> list[FrozenTrial]:
         """All compared trials, by their numbers."""
@@ -276,11 +268,7 @@ class Answers(NamedTuple):
 
 
 def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
-    r"""Read a study, whatever storage it is in; see :class:`Answers`.
-
-    Raises:
-        UnsupportedError: If the study is not preferential, or has several objectives.
-    """
+    """Read a study, whatever storage it is in; it must be preferential, of one objective."""
     if len(study.directions) != 1:
         raise UnsupportedError(
             f"PreferentialSampler takes no study of {len(study.directions)} objectives."
@@ -333,12 +321,10 @@ class Parameters:
                 kinds["categorical"].append(i)
                 ends.append((0.0, len(distribution.choices) - 1.0))
                 continue
-            step = _step(distribution)
-            if step is None:
-                ends.append((float(distribution.low), float(distribution.high)))
-            else:
-                ends.append((0.0, float(round((distribution.high - distribution.low) / step))))
-            if step is not None or isinstance(distribution, IntDistribution):
+            ends.append(
+                (_number(distribution, distribution.low), _number(distribution, distribution.high))
+            )
+            if _step(distribution) is not None or isinstance(distribution, IntDistribution):
                 kinds["integer"].append(i)
             if distribution.log:
                 kinds["log"].append(i)
@@ -378,7 +364,7 @@ class Parameters:
 
 
 def _step(distribution: Any) -> float | None:
-    """The step of a grid; a whole number on a logarithmic scale counts for itself."""
+    """The step of a grid; a whole number on a logarithmic scale has none."""
     return None if distribution.log else distribution.step
 
 

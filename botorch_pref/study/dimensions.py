@@ -68,16 +68,10 @@ def dimensions_of(
     *,
     new: bool = True,
 ) -> tuple[Dimension, ...]:
-    r"""The dimensions of a ``d``-dim space.
+    r"""The dimensions of a ``d``-dim space; the arguments are those of ``Study.create``.
 
-    Args:
-        names: As :meth:`Dimension.parse` reads them, or dimensions; ``x1``, ``x2``, ... by default.
-        space: The space.
-        levels: What the levels of categories are called, by the name of the dimension; 0, 1, ...
-            where none are given.
-        new: Whether to refuse what would give a column of the history two meanings: a study may
-            ask for one item and for several, so that the column ``first_x`` may be that of ``x``
-            and of a dimension of this name. An existing study is read whatever names it has.
+    A new study may not have a name that gives a column of the history two meanings: it may ask for
+    one item and for several, and ``first_x`` is the column of ``x`` then.
 
     Raises:
         StudyError: If there are not ``d`` names that differ, or levels are not those of a
@@ -118,19 +112,13 @@ def dimensions_of(
 
 
 def value_texts(item: Tensor, dimensions: Sequence[Dimension], space: SearchSpace) -> list[str]:
-    r"""The numbers of an item for a person, without units, or the names of levels.
-
-    Args:
-        item: The ``d``-dim item.
-        dimensions: Its ``d`` dimensions.
-        space: Tells how many digits are of use: to a thousandth of the range or finer; of choices
-            the first six, or all of a whole number.
-    """
+    """The numbers of a ``d``-dim item for a person, without units, or the names of levels."""
     numbers = enumerate(zip(dimensions, item.tolist(), strict=True))
     return [_text(dimension.value(number), i, space) for i, (dimension, number) in numbers]
 
 
 def _text(value: float | str, i: int, space: SearchSpace) -> str:
+    """A number to a thousandth of its range or finer; of choices six digits, or an integer."""
     if isinstance(value, str):
         return value
     if i in space.parameters.integer or (space.choices is not None and value.is_integer()):

@@ -34,15 +34,10 @@ _TYPES = {
 
 
 class StudyFile:
-    r"""A study's file, and the right to write it.
-
-    Args:
-        path: The file; another name of it is resolved.
-        writable: Whether it is to be written, by this object alone until :meth:`close`, or
-            until nothing refers to it any more.
+    r"""A study's file, and if it is writable the right to write it, until :meth:`close`.
 
     Raises:
-        StudyLockedError: If another holds the right to write it; names the holder.
+        StudyLockedError: If another holds that right; names the holder.
         StudyFileError: If nothing can be written beside it, or it is there and write-protected.
     """
 
@@ -71,12 +66,7 @@ class StudyFile:
             )
 
     def read(self) -> dict[str, Any]:
-        r"""The file's entries, each of its type; the strategy's state is not looked into.
-
-        Raises:
-            StudyFileError: If there is no file, or it is truncated, foreign or of a newer
-                version; says which.
-        """
+        """The file's entries, each of its type; the strategy's state is not looked into."""
         self._known = self._stamp()
         try:
             content = json.loads(self.path.read_bytes().decode())
@@ -98,14 +88,7 @@ class StudyFile:
         return content
 
     def write(self, content: dict[str, Any]) -> None:
-        r"""Put entries into the file, whole and on the disk, or leave what is there.
-
-        Args:
-            content: The entries, format and version aside.
-
-        Raises:
-            StudyFileError: If it cannot be written, or another program has changed it.
-        """
+        """Put entries into the file, whole and on the disk, or leave what is there."""
         if (found := self._stamp()) is not None and found != self._known:
             raise StudyFileError(
                 f"Study {str(self.path)!r} was changed by another program meanwhile; it is left "

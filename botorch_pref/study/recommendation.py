@@ -64,18 +64,11 @@ class StoppingRule:
 
 @dataclass(frozen=True)
 class Beliefs:
-    r"""A model of all comparisons, and the items that were compared.
+    r"""A model of all comparisons, and the ``n x d``-dim distinct items that were compared.
 
-    It has the kernel and the link of the strategy where that learns a utility from duels, else the
-    package's defaults; hyperparameters are learnt from these answers, and the covariance is
-    Laplace's whatever the strategy is.
-
-    Attributes:
-        model: The model.
-        space: The domain.
-        items: ``n x d``-dim distinct items that were compared.
-        num_answers: The number of answers that the model is fitted to.
-        seed: The seed of the draws.
+    The model has the kernel and the link of the strategy where that learns a utility from duels,
+    else the package's defaults; hyperparameters are learnt from these answers, and the covariance
+    is Laplace's whatever the strategy is.
     """
 
     model: PreferenceGP
@@ -214,16 +207,7 @@ def recommendation(
     rule: StoppingRule,
     describe: Callable[[Tensor], str],
 ) -> Recommendation:
-    r"""The recommendation of an item.
-
-    Args:
-        item: The ``d``-dim item.
-        values: Its values by the names of dimensions.
-        num_answers: The number of answers.
-        beliefs: The model of the comparisons, if there are any.
-        rule: The stopping rule.
-        describe: Returns an item as text.
-    """
+    """The recommendation of a ``d``-dim item; ``describe`` returns an item as text."""
     if beliefs is None:
         statement = f"{describe(item)}; no comparison says how sure that is."
         return Recommendation(item, values, num_answers, statement=statement)

@@ -33,27 +33,16 @@ _DEFAULT_STOPPING = StoppingRule()
 
 @dataclass(frozen=True)
 class Content:
-    r"""What is saved of a study: replaced as a whole, and only once it is on the disk.
-
-    Attributes:
-        strategy: The strategy.
-        dimensions: Name and unit of each dimension of an item.
-        description: What the study is about.
-        created: When it was created, ISO 8601.
-        stopping: When enough is asked.
-        told: When each answer was told, ISO 8601.
-        before: What the strategy was before the last answer.
-        rewind: What turns that into the state before the answer before, and so on, oldest first.
-    """
+    """What is saved of a study: replaced as a whole, and only once it is on the disk."""
 
     strategy: Strategy
     dimensions: tuple[Dimension, ...]
     description: str
-    created: str
+    created: str  # ISO 8601, as are the times of answers
     stopping: StoppingRule
     told: tuple[str, ...] = ()
-    before: dict[str, Any] | None = None
-    rewind: tuple[Difference, ...] = ()
+    before: dict[str, Any] | None = None  # the strategy before the last answer
+    rewind: tuple[Difference, ...] = ()  # from that to the state an answer earlier, oldest first
 
     def with_answer(self, before: dict[str, Any]) -> Self:
         """With an answer that was told just now, to a strategy that was in this state before."""
@@ -88,15 +77,7 @@ class Content:
 
     @classmethod
     def from_json(cls, entries: dict[str, Any], device: torch.device | None = None) -> Self:
-        r"""Reads what :meth:`to_json` wrote.
-
-        Args:
-            entries: Each of its own type.
-            device: Where the strategy computes; on the CPU by default.
-
-        Raises:
-            StudyError: If something within an entry is wrong; says what.
-        """
+        """Reads what :meth:`to_json` wrote; a StudyError says what is wrong within an entry."""
         state, told, rewind = entries["strategy"], entries["told"], entries["rewind"]
         try:
             strategy = strategy_class(state["strategy"]).from_state_dict(state, device)

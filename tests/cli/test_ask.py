@@ -74,12 +74,14 @@ def test_a_session(typed: Type, capsys: Capture) -> None:
 def test_it_goes_on(typed: Type, capsys: Capture) -> None:
     """By the file alone, or by the same command; the open duel is shown again."""
     assert typed("s", *BEGIN) == 0
-    assert "Nothing is recommended" in capsys.readouterr().out
+    before = capsys.readouterr().out
+    assert "Nothing is recommended" in before
     assert not Path("study.json.png").exists()
     pair = saved().strategy.ask().items
     assert typed("2 q") == 0
     shown = capsys.readouterr().out
     assert shown.startswith("study.json: RandomPairs, 0 answers and 1 skip so far.")
+    assert before.partition("[2]")[2].partition(", =")[0] in shown  # in the same order
     asked = saved().strategy.history[1].query
     assert torch.equal(asked.items, pair)
     assert typed("u q", *BEGIN) == 0
@@ -115,20 +117,6 @@ def test_a_probability_is_shown_once_it_means_something(typed: Type, capsys: Cap
     shown = capsys.readouterr().out
     assert re.search(r"progress \[#*\.*\] \d+ %; good enough with probability 0\.\d\d", shown)
     assert "is the best of" in shown
-
-
-def test_the_order_is_the_same_when_a_question_is_shown_again(typed: Type, capsys: Capture) -> None:
-    orders = []
-    for seed in range(6):
-        Path("study.json").unlink(missing_ok=True)
-        shown = []
-        for arguments in ([*BEGIN, "--seed", str(seed)], []):
-            assert typed("q", *arguments) == 0
-            shown.append(re.search(r"milk \(ml\) +(\S+)", capsys.readouterr().out)[1])
-        assert shown[0] == shown[1]
-        pair = saved().strategy.ask().items
-        orders.append(shown[0] == f"{float(pair[0, 0]):.2f}")
-    assert set(orders) == {True, False}
 
 
 @pytest.mark.parametrize(
@@ -199,17 +187,6 @@ def test_a_failure_is_no_end_of_a_plan(
 
     monkeypatch.setattr(Study, "ask", failing)
     assert "a search that cannot be done" in failure(capsys, typed, "q", *BEGIN)
-
-
-def test_choices_are_shown_as_they_were_given(typed: Type, tmp_path: Path, capsys: Capture) -> None:
-    rows = ("dose,year,price", "0.001,2020,1234567", "0.01,2021,9000000", "100,2022,0")
-    (tmp_path / "table.csv").write_text("\n".join(rows))
-    assert typed("1 1 1", "--choices", "table.csv", "--strategy", "random") == 0
-    lines = map(str.split, capsys.readouterr().out.splitlines())
-    shown = {line[0]: line[1:] for line in lines if line}
-    assert set(shown["dose"]) <= {"0.001", "0.01", "100", "*"}
-    assert set(shown["year"]) <= {"2020", "2021", "2022", "*"}
-    assert set(shown["price"]) <= {"1234567", "9000000", "0", "*"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a pipe that nobody reads")

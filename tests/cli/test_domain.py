@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -82,16 +79,6 @@ def test_a_table_in_another_encoding(encoding: str, tmp_path: Path) -> None:
         read_choices(path)
     path.write_bytes("café,a.1,a\n1,2,5\n3,4,6\n".encode("utf-8-sig"))
     assert [one.name for one in read_choices(path).dimensions] == ["café", "a.1", "a"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="a pipe with a name")
-def test_a_table_that_can_be_read_only_once(tmp_path: Path) -> None:
-    """As of ``--choices <(...)``."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    code = f"open({str(pipe)!r}, 'w').write('a,b\\n1,2\\n3,4\\n')"
-    with subprocess.Popen([sys.executable, "-c", code]):
-        assert [one.name for one in read_choices(pipe).dimensions] == ["a", "b"]
 
 
 def test_what_looks_missing_may_be_a_level(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 import sys
 from functools import partial
@@ -20,7 +18,7 @@ from botorch_pref.problems import Ackley, Catalyst, problem_names
 from botorch_pref.runner import random_play
 from botorch_pref.strategies import PFTS, CompGPUCB, registry
 from experiments.baselines import GPTS
-from tests.cli.common import CODE, Capture, failure, fields, full_disk
+from tests.cli.common import Capture, failure, fields, full_disk
 
 
 def command(*arguments: str) -> int:
@@ -217,26 +215,6 @@ def test_ctrl_c_before_anything_was_done(
     monkeypatch.setattr("botorch_pref.cli.run.run", interrupted)
     assert main(["run", "catalyst"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-def test_a_real_interrupt(tmp_path: Path) -> None:
-    arguments = ["run", "rkhs", "--strategy", "pf-ts", "--preset", "paper"]
-    arguments += ["--horizon", "1000000", "--out", str(tmp_path)]
-    start = [sys.executable, "-c", CODE, *arguments]
-    with subprocess.Popen(start, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        shown = ""
-        while not re.search(r" [1-9]\d*/1000000 ", shown):
-            character = process.stderr.read(1)
-            assert character, shown
-            shown += character
-        process.send_signal(signal.SIGINT)
-        last = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert last.splitlines()[-1].startswith("interrupted after ")
-    assert len(pd.read_csv(tmp_path / "history.csv")) > 0
 
 
 def test_help(capsys: Capture) -> None:

@@ -12,7 +12,6 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from scipy import stats
 from torch import Tensor
 
-from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import COBOL, Strategy
@@ -27,7 +26,6 @@ from experiments.baselines import (
     ExpertOverride,
     ExpertSampling,
     KernelSelfSparring,
-    MultiFidelityUCB,
     RandomValues,
 )
 from experiments.baselines.kernel_self_sparring import Rows
@@ -131,18 +129,6 @@ def test_item_and_kind_of_two_fidelities() -> None:
             gamma, streak = 2 * gamma, 0
         strategy.tell(query, answer(query))
     assert 0 < sum(kinds) < 16
-
-
-def test_the_rule_of_two_fidelities() -> None:
-    X = TABLE[:25]
-    cheap = BordaGP.from_duels(X, (worth(X) > 0.4).double())
-    strategy = GPUCB(choices=TABLE, num_initial_values=8)
-    play(strategy, 8)
-    model = strategy.values.model()
-    rule = MultiFidelityUCB(model, cheap, 1.5, zeta=0.2, cheap_beta=0.4)
-    (mean, deviation), (mean_r, deviation_r) = moments(model), moments(cheap)
-    expected = torch.minimum(mean + 1.5 * deviation, mean_r + 0.4 * deviation_r + 0.2)
-    torch.testing.assert_close(rule(TABLE.unsqueeze(-2)).detach(), expected)
 
 
 # ------------------------------------------------------------------ KernelSelfSparring

@@ -14,9 +14,8 @@ import torch
 
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner.run import build_strategy
-from botorch_pref.strategies import COBOL, Strategy
+from botorch_pref.strategies import Strategy
 from experiments.cobol.candidates import PinpointCOBOL
-from experiments.cobol.settings import strategies as cobol_strategies
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
 from experiments.defaults.closed_loop import closed_loop_table, paired_ratios
@@ -80,37 +79,6 @@ def test_claims_are_about_what_is_run() -> None:
 # ------------------------------------------------------------------ PF-TS and MR-LPF
 
 
-@pytest.mark.parametrize("name", ["ackley", "catalyst", "rkhs", "hpo"])
-def test_the_methods_of_the_pf_ts_paper(name: str) -> None:
-    methods = ["pf-ts", "mr-lpf", "max-min-lcb", "pop-bo", "gp-ts", "random"]
-    assert [*ALL[name].strategies] == methods
-    for method in methods:
-        options = options_of(name, method)
-        model = options["hyperparameters"]
-        assert (model["kernel"], model["lengthscale"]) == ("matern", 0.1)
-        ridge = options["noise"] if method == "gp-ts" else options["kappa"]
-        assert ridge / model["outputscale"] == pytest.approx(0.05)
-
-
-@pytest.mark.parametrize(
-    ("name", "kernel", "lengthscale"),
-    [
-        ("rkhs-se", "rbf", 0.1),
-        ("rkhs-matern15", "matern15", 0.1),
-        ("rkhs-matern25", "matern", 0.1),
-        ("ackley-2000", "matern", 0.01),
-        ("yelp", "rbf", 0.05),
-    ],
-)
-def test_the_methods_of_the_mr_lpf_paper(name: str, kernel: str, lengthscale: float) -> None:
-    for method in ("mr-lpf", "max-min-lcb"):
-        options = options_of(name, method)
-        model = options["hyperparameters"]
-        assert (model["kernel"], model["lengthscale"]) == (kernel, pytest.approx(lengthscale))
-        assert 1 / model["outputscale"] == pytest.approx(0.05)
-        assert (options["kappa"], options["regularizer"]) == (pytest.approx(1.0), "theta_mean")
-
-
 @pytest.mark.parametrize("name", ["ackley", "mr-lpf-branin"])
 def test_regrets(name: str, tmp_path: Path) -> None:
     small = replace(ALL[name], seeds=1, horizon=4)
@@ -135,12 +103,6 @@ def test_values_that_cost_more_than_duels() -> None:
     five = rows[rows["strategy"] == cost_name(5)]
     assert five[["cost", "bought"]].to_numpy().tolist() == [[20, 4]]  # six could be paid for
     assert five["regret"].item() == pytest.approx(0.025)
-
-
-def test_the_maximiser_of_a_draw_is_the_same_against_all_anchors() -> None:
-    measures = run(replace(ALL["anchor"], seeds=3, horizon=15))
-    draws = [strategy.startswith("draw") for strategy, _ in measures.index]
-    assert (measures["maximisers"][draws] == 1).all()
 
 
 # Cumulative regrets of an independent implementation: mean and standard error of 30 seeds.
@@ -227,21 +189,6 @@ def test_bands_shrink() -> None:
 
 
 # ------------------------------------------------------------------ COBOL
-
-
-def test_the_strategies_of_the_cobol_paper() -> None:
-    def made(name: str) -> Any:
-        problem = ExpertBenchmark("holder2")
-        return build_strategy(cobol_strategies()[name], problem, seed=0, horizon=9)
-
-    def options_of(strategy: Any) -> Any:
-        return strategy.state_dict()["options"]
-
-    box = ExpertBenchmark("holder2").bounds
-    assert options_of(made("cobol")) == options_of(COBOL(bounds=box))
-    assert options_of(made("cobol-paper")) == options_of(COBOL.paper(bounds=box))
-    assert (made("lcb").threshold, made("lcb").trust_weight) == (math.inf, 0.0)
-    assert made("cobol, eta = 100").trust == 100.0
 
 
 def test_an_expert_on_one_function(tmp_path: Path) -> None:

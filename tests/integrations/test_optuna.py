@@ -79,9 +79,6 @@ def play(
     return proposed
 
 
-PEAK = torch.tensor([0.3, 0.7], dtype=torch.double)
-
-
 def model_of(sampler: PreferentialSampler, study: PreferentialStudy) -> PreferenceGP:
     answers = read_answers(study._study)
     parameters = Parameters(answers.distributions())
@@ -113,16 +110,6 @@ def test_proposals_follow_from_the_study_alone(rule: Any, tmp_path: Path) -> Non
         assert alone[-1] == trial
     other = play(new_study(PreferentialSampler(rule, seed=4)), UNIT, utility, 0)
     assert other != alone[:2]
-
-
-@pytest.mark.parametrize("rule", ["ts", "eubo"])
-def test_the_next_trial_depends_on_the_answer(rule: Any) -> None:
-    proposed = []
-    for sign in (1.0, -1.0):
-        study = new_study(PreferentialSampler(rule))
-        proposed.append(play(study, UNIT, lambda p, sign=sign: sign * utility(p), 1))
-    assert proposed[0][:2] == proposed[1][:2]
-    assert (point(proposed[0][2]) - point(proposed[1][2])).abs().max() > 0.01
 
 
 def test_the_first_trials_fill_the_space() -> None:
@@ -185,20 +172,6 @@ def test_what_was_skipped_is_not_proposed_again(answers: int) -> None:
     assert study.ask(few).params["c"] not in others
 
 
-def test_an_undone_answer_is_forgotten() -> None:
-    sampler = PreferentialSampler("eubo")
-    study = new_study(sampler)
-    play(study, UNIT, utility, 2)
-    storage, study_id = study._study._storage, study._study._study_id
-    keys = [k for k in storage.get_study_system_attrs(study_id) if "preference:values" in k]
-    storage.set_study_system_attr(study_id, keys[0], [])
-    study._study.sampler = PreferentialSampler("eubo")
-    asked = study.ask(UNIT)
-    frozen = study.get_trials()[asked.number]
-    again = sampler.sample_relative(study._study, frozen, {**UNIT})
-    assert again == asked.params
-
-
 def test_eubo_maximises_the_expected_better_one() -> None:
     sampler = PreferentialSampler("eubo")
     study = new_study(sampler)
@@ -234,16 +207,6 @@ def test_a_path_without_spread_is_the_mean(monkeypatch: pytest.MonkeyPatch) -> N
     survivor = active(study)[0].params
     assert not torch.allclose(point(proposed), point(survivor))
     assert float(mean[0]) >= float(mean.max()) - 1e-6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rule", ["ts", "eubo"])
-def test_a_truthful_person_is_led_to_the_peak(rule: Any) -> None:
-    study = new_study(PreferentialSampler(rule))
-    proposed = play(study, UNIT, utility, 14)
-    gaps = [float((point(params) - PEAK).norm()) for params in proposed]
-    assert min(gaps) < 0.1
-    assert sum(gaps[-4:]) < sum(gaps[:4])
 
 
 def test_all_kinds_of_parameters() -> None:

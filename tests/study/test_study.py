@@ -119,39 +119,6 @@ def test_a_study_goes_on_and_back(name: str, tmp_path: Path) -> None:
     assert Study.load(path, read_only=True).strategy.state_dict() == before[0]
 
 
-class Aliased(RandomPairs):
-    """Its state is no copy, as it should be."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.seen: list[int] = []
-
-    def _choose(self, query_id: int, annotator: str | None) -> Query:
-        self.seen.append(query_id)
-        return super()._choose(query_id, annotator)
-
-    def _progress(self) -> dict[str, Any]:
-        return {**super()._progress(), "seen": self.seen}
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.seen = progress["seen"]
-
-
-def test_a_state_that_changes_later_is_taken_back(tmp_path: Path) -> None:
-    with Study.create(tmp_path / "study.json", BOX, Aliased) as study:
-        for _ in range(5):
-            query = study.ask()
-            before = state_of(study.strategy)
-            study.tell(query, 1.0)
-            assert study.undo() == query
-            assert study.strategy.state_dict() == before
-            study.tell(query, 0.0)
-        for number in range(5, 0, -1):
-            study.undo()
-            assert study.strategy.seen == [*range(number)]  # type: ignore[attr-defined]
-
-
 def test_undo_withdraws_what_was_asked_since(tmp_path: Path) -> None:
     with on_pairs(tmp_path / "study.json") as study:
         first = {name: study.ask(name) for name in ("ann", "bob")}
@@ -233,6 +200,18 @@ def test_numbers_are_as_fine_as_their_range(width: float, text: str, tmp_path: P
     value = torch.tensor([0.12345678 * (width if width != 999.0 else 1.0)], dtype=torch.float64)
     with Study.create(tmp_path / "study.json", space, RandomPairs) as study:
         assert study.describe(value) == f"x1 {text}"
+
+
+def test_choices_are_shown_as_they_were_given(tmp_path: Path) -> None:
+    rows = torch.tensor([[0.001, 2020, 1234567], [0.01, 2021, 9e6], [100.0, 2022, 0]])
+    table = SearchSpace(choices=rows.double())
+    with Study.create(tmp_path / "study.json", table, RandomPairs) as study:
+        shown = [study.value_texts(row) for row in rows.double()]
+    assert shown == [
+        ["0.001", "2020", "1234567"],
+        ["0.01", "2021", "9000000"],
+        ["100", "2022", "0"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -366,17 +345,6 @@ def test_reading_alone(tmp_path: Path) -> None:
         writer.ask()
     assert len(writer.history) == 1
     writer.close()
-
-
-def test_create_overwrites_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "study.json"
-    on_pairs(path).close()
-    content = path.read_bytes()
-    for taken in (path, tmp_path):
-        with pytest.raises(StudyFileError, match="exists already"):
-            on_pairs(taken)
-    assert path.read_bytes() == content
-    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_missing_files(tmp_path: Path) -> None:
