@@ -12,6 +12,7 @@ from botorch_pref.plotting.posterior import Array, as_array
 from botorch_pref.plotting.style import (
     BLUE,
     GREY,
+    NORMAL_95,
     SMALL,
     VERMILION,
     grid,
@@ -20,7 +21,6 @@ from botorch_pref.plotting.style import (
     new_panels,
 )
 
-_NORMAL_95 = 1.959964
 _BINS = 5  # of probabilities between 1/2 and 1
 
 
@@ -105,7 +105,7 @@ def _binned(predictions: PairwisePredictions) -> tuple[Array, Array, Array]:
 
 def _wilson_interval(share: Array, count: Array) -> tuple[Array, Array]:
     """Wilson's 95 % score interval (1927, *JASA* 22); scipy's takes no halves, as ties are."""
-    z = _NORMAL_95
+    z = NORMAL_95
     size = count + z**2
     middle = (share * count + 0.5 * z**2) / size
     half = z * np.sqrt(count * share * (1.0 - share) + 0.25 * z**2) / size

@@ -31,8 +31,6 @@ _NUM_MARKERS = 8  # along a curve
 _WINDOW = 10
 # How each kind of query is drawn where it pays regret.
 _KINDS = {"duel": ("o", "a duel"), "choice": ("^", "a choice"), "evaluate": ("s", "a value")}
-
-
 _EACH = "dueling_regret"  # one number a duel, too noisy to be seen without a mean
 _SUMS = ("cumulative_regret", "cumulative_first_regret")  # start from 0
 _METRICS = {
@@ -75,22 +73,20 @@ def plot_regret(
 
     step, regret = table["step"], table["dueling_regret"]
     identical = table["identical"].astype(bool)
-    kinds = table.get("kind", pd.Series("duel", step.index)).mask(identical, "identical")
-    styles: dict[str, Any] = {
-        kind: {"marker": marker, "label": label, "color": BLUE, "alpha": 0.4, "ms": 3.5, "mew": 0}
-        for kind, (marker, label) in _KINDS.items()
-    }
-    itself = {"marker": "x", "label": "an item with itself", "color": VERMILION, "alpha": 0.7}
-    styles["identical"] = {**itself, "ms": 4.0}
-    for kind, style in styles.items():
+    kinds = table.get("kind", pd.Series("duel", step.index)).mask(identical)
+    style: dict[str, Any] = {"color": BLUE, "alpha": 0.4, "ms": 3.5, "mew": 0}
+    for kind, (marker, label) in _KINDS.items():
         own = kinds.eq(kind)
         if own.any():
-            each.plot(step[own], regret[own], ls="", **style)
+            each.plot(step[own], regret[own], marker, label=label, **style)
+    if identical.any():
+        style = {"color": VERMILION, "alpha": 0.7, "ms": 4.0, "label": "an item with itself"}
+        each.plot(step[identical], regret[identical], "x", **style)
     mean = regret.rolling(_WINDOW, min_periods=1).mean()
     each.plot(step, mean, color=BLUE, lw=1.5, label=f"mean of the last {_WINDOW}")
     each.axhline(history.random_regret, color=GREY, ls="--", lw=1.2, label="random play")
     each.set_ylim(-0.01, 0.51)
-    each.set_ylabel("dueling regret\n(probability)")
+    each.set_ylabel(_METRICS[_EACH][1])
     heading(each, f"Regret of each {'duel' if asked == 'duels' else 'query'}")
     legend(each, loc="lower left")
 
@@ -98,8 +94,7 @@ def plot_regret(
     total.plot([0, *step], sums, color=BLUE, lw=1.5, label=history.strategy)
     _plot_random(total, last, 0.0, history.random_regret * last)
     total.set_ylim(bottom=0.0)
-    total.set_ylabel("cumulative dueling regret\n(sum of probabilities)")
-    heading(total, "Cumulative regret")
+    _name(total, "cumulative_regret")
     legend(total, loc="upper left")
 
     known = table[table["recommendation_regret"].notna()]
@@ -111,8 +106,8 @@ def plot_regret(
         # A regret of zero throughout is to be seen as well, not to lie on the axis.
         top = max(regret.max(), 0.1 * utility_scale)
         recommendation.set_ylim(-0.04 * top, 1.08 * top)
+    _name(recommendation, "recommendation_regret")
     recommendation.set_ylabel(f"recommendation regret\n({utility_unit})")
-    heading(recommendation, "Best item minus recommended item")
     return figure
 
 
@@ -132,8 +127,7 @@ def plot_experiment(
             as all runs of a strategy go.
         metrics: A panel each: regrets of duels or of recommendations, or their sums.
         title: The title; the problem's name if omitted.
-        random_regret: The mean dueling regret of a duel of two items drawn uniformly, to be
-            drawn beside; see :func:`~botorch_pref.runner.random_play`.
+        random_regret: The mean regret of :func:`~botorch_pref.runner.random_play`, drawn beside.
         window: Of how many duels the regret of each duel is averaged.
 
     Raises:
@@ -193,29 +187,32 @@ def _panels(
     return figure, panels
 
 
+def _name(axes: Axes, metric: str, further: str = "") -> None:
+    title, label = _METRICS[metric]
+    heading(axes, title + further)
+    axes.set_ylabel(label)
+
+
 def _plot_random(axes: Axes, last: int, start: float, end: float) -> None:
     axes.plot([0, last], [start, end], color=GREY, ls="--", lw=1.2, label="random play")
 
 
 def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> None:
     """Draw the strategies' means and standard errors of one metric."""
-    title, label = _METRICS[name]
-    if name == _EACH and window > 1:
-        title += f", mean of the last {window}"
+    _name(axes, name, f", mean of the last {window}" if name == _EACH and window > 1 else "")
     for number, strategy in enumerate(table["strategy"].unique()):
         rows = table[table["strategy"] == strategy]
         runs = rows.pivot(index="step", columns="seed", values=name).dropna(how="all")
         if not len(runs):  # it has none of these
             continue
-        # A recommendation stands until the next one.
         stands = name != _EACH and name not in _SUMS
-        if name == _EACH:
+        if stands:  # a recommendation stands until the next one
+            runs = runs.ffill()
+        elif name == _EACH:
             runs = runs.rolling(window, min_periods=1).mean()
-        if name in _SUMS:  # of sums that go on and sums that have ended there is no mean
+        else:  # of sums that go on and sums that have ended there is no mean
             runs = runs.loc[: runs.apply(pd.Series.last_valid_index).min()]
             runs = pd.concat([pd.DataFrame(0.0, index=[0], columns=runs.columns), runs])
-        if stands:
-            runs = runs.ffill()
         mean, error = runs.mean(axis=1), runs.sem(axis=1).fillna(0.0)
         colour = COLOURS[number % len(COLOURS)]
         style = DASHES[number % len(DASHES)]
@@ -227,5 +224,3 @@ def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> Non
         step: Literal["post"] | None = "post" if stands else None
         band = mean - error, mean + error
         axes.fill_between(mean.index, *band, color=colour, alpha=0.18, lw=0, step=step)
-    axes.set_ylabel(label)
-    heading(axes, title)

@@ -35,6 +35,7 @@ MARKERS = "osD^vPX"
 """Their markers."""
 GREY, LIGHT_GREY = "#595959", "#E5E5E5"
 
+NORMAL_95 = 1.959964  # standard deviations to either side
 COLUMN = 3.35  # inches: 8.5 cm
 FONT, SMALL = 8.0, 7.0  # points
 BETWEEN = 0.4  # of labels of ticks, as a share of the size of the font

@@ -34,6 +34,7 @@ from botorch_pref.plotting.style import (
     COLUMN,
     FONT,
     GREY,
+    NORMAL_95,
     SMALL,
     VERMILION,
     figure_of,
@@ -51,7 +52,6 @@ from botorch_pref.space.search_space import SearchSpace
 # From white, so that black lines and marks are seen on all of it, and print takes little ink.
 _UTILITY = LinearSegmentedColormap.from_list("utility", ["#FFFFFF", "#8FC1E0", BLUE])
 _DEVIATION = LinearSegmentedColormap.from_list("deviation", ["#FFFFFF", "#F2BE94", VERMILION])
-_NORMAL_95 = 1.959964
 _YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
 # One shade for bars and bands: a figure of both has one legend.
 _BAND: dict[str, Any] = {"color": BLUE, "alpha": 0.3, "label": "95 % band"}
@@ -251,7 +251,7 @@ def _draw_curve(axes: Axes, context: _Context, dimension: int, items: Tensor) ->
     category, which have no order, never have steps.
     """
     x, moments = as_array(items[:, dimension]), context.moments(items)
-    mean, half = moments.mean, _NORMAL_95 * moments.deviation
+    mean, half = moments.mean, NORMAL_95 * moments.deviation
     ends = mean - half, mean + half
     parameters = context.space.parameters
     discrete, log = dimension in parameters.discrete, dimension in parameters.log
@@ -286,7 +286,6 @@ def _set_limits(axes: Axes, x: Array, log: bool, margin: bool) -> None:
 
 
 def _draw_star(axes: Axes, context: _Context, dimension: int) -> None:
-    """Draw a star at the utility of the recommended item, if it is in the box."""
     if (item := context.star) is not None:
         place = [float(item[dimension])], context.moments(item.unsqueeze(0)).mean
         axes.plot(*place, "*", **_STAR)

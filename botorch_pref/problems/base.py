@@ -20,17 +20,15 @@ class ItemError(SearchSpaceError, ValueError):
 class PreferenceProblem(SyntheticTestFunction, ABC):
     r"""A utility ``f`` on a box, possibly restricted to a table of choices.
 
-    A BoTorch test problem that is always maximised: a subclass names its box in
-    ``_bounds``, its maximum in ``_optimal_value`` and its utility in
-    ``_evaluate_true``; calling it validates the items first. Utilities carry no noise:
-    that is the judge's.
+    A BoTorch test problem that is always maximised: a subclass names its box in ``_bounds``, its
+    maximum in ``_optimal_value`` and its utility in ``_evaluate_true``; calling it validates the
+    items first. Utilities carry no noise: that is the judge's.
 
     Attributes:
         name: What the problem is called on the command line and in plots.
         dim: The dimension ``d`` of an item.
         bounds: A ``2 x d``-dim tensor of lower and upper bounds.
-        choices: An ``n x d``-dim tensor of the items that may be asked, or ``None`` for
-            the whole box.
+        choices: An ``n x d``-dim tensor of the items that may be asked; ``None`` for the whole box.
     """
 
     name: str = ""
@@ -47,8 +45,7 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
         r"""Set the domain.
 
         Args:
-            bounds: ``d`` pairs of a lower and an upper bound; those of the class if
-                omitted.
+            bounds: ``d`` pairs of a lower and an upper bound; those of the class if omitted.
             choices: An ``n x d``-dim tensor of items within the bounds.
 
         Raises:
@@ -114,9 +111,8 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
         wrong = (indices < 0) | (indices >= len(utilities))
         if wrong.any():
             value = int(indices[wrong][0])
-            raise ItemError(
-                f"indices must lie in [0, {len(utilities)}), got {value} at {_first(wrong)}."
-            )
+            where = f"got {value} at {_first(wrong)}"
+            raise ItemError(f"indices must lie in [0, {len(utilities)}), {where}.")
         return utilities[indices.long()]
 
     def evaluate_true(self, X: Tensor) -> Tensor:
@@ -129,8 +125,8 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
             A ``batch_shape``-dim tensor of utilities, of the dtype of ``X``.
 
         Raises:
-            ItemError: If ``X`` has the wrong shape or dtype, is not finite, or lies
-                outside the bounds; names the first such row.
+            ItemError: If ``X`` has the wrong shape or dtype, is not finite, or lies outside the
+                bounds; names the first such row.
         """
         self._validate_items(X, argument="X")
         return self._evaluate_true(X)
@@ -159,9 +155,8 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
 class TableProblem(PreferenceProblem):
     r"""A utility that was measured, or rated, item by item.
 
-    Calling the problem looks items up: each has to be a choice, to the last bit. A
-    choice that occurs more than once has more than one utility, and has to be named by
-    its index.
+    Calling the problem looks items up: each has to be a choice, to the last bit. A choice that
+    occurs more than once has more than one utility, and has to be named by its index.
     """
 
     choices: Tensor
@@ -177,12 +172,11 @@ class TableProblem(PreferenceProblem):
         Args:
             choices: An ``n x d``-dim tensor of items within the bounds.
             utilities: Their ``n``-dim utilities.
-            bounds: ``d`` pairs of a lower and an upper bound; those of the class if
-                omitted.
+            bounds: ``d`` pairs of a lower and an upper bound; those of the class if omitted.
 
         Raises:
-            SearchSpaceError: If the choices are no table of items within the bounds, or
-                the utilities are not a finite number each.
+            SearchSpaceError: If the choices are no table of items within the bounds, or the
+                utilities are not a finite number each.
         """
         super().__init__(bounds=bounds, choices=choices)
         if utilities.shape != (len(choices),):
@@ -217,12 +211,9 @@ def check_positive(**options: float) -> None:
 
 
 def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:
-    """A ``num_choices x 1``-dim tensor of choices at even distances on a line.
+    """A ``num_choices x 1``-dim tensor of choices at even distances on a line; two at least.
 
     It is bitwise symmetric about the middle, so that the ties of a symmetric utility are ties.
-
-    Raises:
-        SearchSpaceError: If there are fewer than two.
     """
     if num_choices < 2:
         raise SearchSpaceError(f"num_choices must be at least 2, got {num_choices}.")

@@ -26,10 +26,10 @@ _FILE = "ocx24_ag_au_zn_co2r_300.csv"
 class Catalyst(TableProblem):
     r"""Hydrogen yield of silver/gold/zinc catalysts ([Lazzaro2026], Sec. 5).
 
-    An item is a composition: the fractions of silver, gold and zinc, which sum to 1 up
-    to the rounding of the data (0.001). The utility is the measured Faradaic efficiency
-    of hydrogen at 300 mA/cm2, divided by 10: from 0 to 10 for 0 to 100
-    percent. Only the measured compositions can be evaluated.
+    An item is a composition: the fractions of silver, gold and zinc, which sum to 1 up to the
+    rounding of the data (0.001). The utility is the measured Faradaic efficiency of hydrogen at
+    300 mA/cm2, divided by 10: from 0 to 10 for 0 to 100 percent. Only the measured compositions
+    can be evaluated.
 
     Attributes:
         names: The composition of each choice, such as ``"Au-0.6-Zn-0.4"``.
@@ -43,11 +43,10 @@ class Catalyst(TableProblem):
         r"""Load the measurements.
 
         Args:
-            dedupe: Two compositions were measured more than once, with different
-                results. ``"keep"`` keeps all 63 measurements, as the paper does; the
-                utility is then not a function of the composition, and the repeated ones
-                have to be named by their index. ``"mean"`` averages them, which leaves
-                60 choices.
+            dedupe: Two compositions were measured more than once, with different results.
+                ``"keep"`` keeps all 63 measurements, as the paper does; the utility is then not a
+                function of the composition, and the repeated ones have to be named by their
+                index. ``"mean"`` averages them, which leaves 60 choices.
 
         Raises:
             UnsupportedError: If ``dedupe`` is neither.

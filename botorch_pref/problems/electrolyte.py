@@ -13,10 +13,8 @@ from torch import Tensor
 
 from botorch_pref.problems.base import PreferenceProblem
 
-_RANGES = ((0.0, 2.0), (0.0, 1.0), (0.0, 1.0))
 # The best electrolyte, and what it conducts, in mS/cm.
-_BEST_MOLARITY, _BEST_DMC, _BEST_EC = 1.0, 0.7, 0.3
-_BEST_CONDUCTIVITY = 13.0
+_BEST_MOLARITY, _BEST_DMC, _BEST_EC, _BEST_CONDUCTIVITY = 1.0, 0.7, 0.3, 13.0
 
 
 class ElectrolyteStandIn(PreferenceProblem):
@@ -52,12 +50,12 @@ class ElectrolyteStandIn(PreferenceProblem):
 
     name = "electrolytestandin"
     variables = ("molarity", "dmc_share", "ec_share")
+    rho_range = (0.0, _BEST_CONDUCTIVITY)
+    _optimal_value = _BEST_CONDUCTIVITY
 
     def __init__(self) -> None:
-        self.rho_range = (0.0, _BEST_CONDUCTIVITY)
-        self._optimal_value = _BEST_CONDUCTIVITY
         self._optimizers = [(_BEST_MOLARITY, _BEST_DMC, _BEST_EC)]
-        super().__init__(bounds=_RANGES)
+        super().__init__(bounds=[(0.0, 2.0), (0.0, 1.0), (0.0, 1.0)])
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         molarity, dmc, ec = X.unbind(dim=-1)

@@ -48,15 +48,11 @@ def get_problem(name: str, **options: Any) -> PreferenceProblem:
 
     Args:
         name: One of :func:`problem_names`; case, hyphens and underscores do not matter.
-        options: Arguments of the problem's constructor, such as ``dim``. BoTorch's
-            functions, and those like them, are wrapped in a :class:`SyntheticProblem`.
-
-    Returns:
-        The problem.
+        options: Arguments of the problem's constructor, such as ``dim``. BoTorch's functions are
+            wrapped in a :class:`SyntheticProblem`.
 
     Raises:
-        UnsupportedError: If there is no such problem, or it has no such option; names
-            those there are.
+        UnsupportedError: If there is no such problem or option; names those there are.
     """
     key = name.lower().replace("-", "").replace("_", "")
     factory = _OWN.get(key) or _FUNCTIONS.get(key)
@@ -68,7 +64,5 @@ def get_problem(name: str, **options: Any) -> PreferenceProblem:
         if option not in known:
             has = f"its options are {', '.join(known)}" if known else "it has none"
             raise UnsupportedError(f"problem {key!r} has no option {option!r}; {has}.")
-    problem = factory(**options)
-    return (
-        problem if isinstance(problem, PreferenceProblem) else SyntheticProblem(problem, name=key)
-    )
+    made = factory(**options)
+    return made if isinstance(made, PreferenceProblem) else SyntheticProblem(made, name=key)

@@ -33,9 +33,9 @@ _KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
 class RKHSFunction(PreferenceProblem):
     r"""A utility from the RKHS of a kernel ([Lazzaro2026], App. F; [Kayal2025], Sec. 5).
 
-    Kernel ridge regression through ten evenly spaced anchors ``a`` on ``[0, 1]`` with
-    values ``v``: ``f(x) = scale k(x, a) (k(a, a) + ridge I)^{-1} v``. The three functions
-    of [Kayal2025] are those of the three kernels with ``num_choices=100``.
+    Kernel ridge regression through ten evenly spaced anchors ``a`` on ``[0, 1]`` with values ``v``:
+    ``f(x) = scale k(x, a) (k(a, a) + ridge I)^{-1} v``. The three functions of [Kayal2025] are
+    those of the three kernels with ``num_choices=100``.
     """
 
     name = "rkhs"
@@ -52,8 +52,8 @@ class RKHSFunction(PreferenceProblem):
         r"""Fit the function.
 
         Args:
-            scale: What the function is multiplied by: 5 as in the code of [Kayal2025],
-                or 1 as in the papers.
+            scale: What the function is multiplied by: 5 as in the code of [Kayal2025], or 1 as in
+                the papers.
             num_choices: The number of evenly spaced choices.
             kernel: Matern-5/2, Matern-3/2, or squared exponential.
 

@@ -37,16 +37,15 @@ class SyntheticProblem(PreferenceProblem):
         r"""Wrap a test function.
 
         Args:
-            function: A test function of real variables without constraints. Its
-                observation noise is not used.
-            unit_cube: If true, items live in ``[0, 1]^d``; else within the function's
-                own bounds.
+            function: A test function of real variables without constraints. Its observation noise
+                is not used.
+            unit_cube: If true, items live in ``[0, 1]^d``; else within the function's own bounds.
             choices: An ``n x d``-dim tensor of items, or ``None`` for the whole box.
             name: What to call the problem; the function's class name if omitted.
 
         Raises:
-            UnsupportedError: If the function is constrained, or has whole-number or
-                categorical variables.
+            UnsupportedError: If the function is constrained, or has whole-number or categorical
+                variables.
         """
         kind = type(function).__name__
         if isinstance(function, ConstrainedBaseTestProblem):
@@ -71,8 +70,8 @@ class SyntheticProblem(PreferenceProblem):
         self.function = function
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
-        # In the function's own dtype: some of BoTorch's convert themselves to that of
-        # their input, and would stay in single precision.
+        # In the function's own dtype: some of BoTorch's convert themselves to that of their input,
+        # and would stay in single precision.
         lower, upper = self.function.get_buffer("bounds")
         raw = X.to(lower)
         if self.unit_cube:
@@ -101,8 +100,8 @@ class Ackley(SyntheticProblem):
 
         Args:
             dim: The dimension ``d``.
-            num_choices: The number of evenly spaced choices, in one dimension only;
-                ``None`` for the whole box.
+            num_choices: The number of evenly spaced choices, in one dimension only; ``None`` for
+                the whole box.
             unit_cube: If true, the box is mapped to ``[0, 1]^d``.
 
         Raises:

@@ -40,19 +40,18 @@ _SMALLEST = 1e-12  # of a difference of temperatures whose power is differentiat
 class ThermalComfort(PreferenceProblem):
     r"""The comfort of a room, in two or four dimensions (after [Xu2024], App. P.2).
 
-    An item is air temperature (20 to 30 degrees Celsius) and air speed (0.05 to 1 m/s); in
-    four dimensions also mean radiant temperature (20 to 30 degrees Celsius) and relative
-    humidity (30 to 70 percent), which are 25 and 50 in two. People sit at light work (1.2
-    met) in summer clothes (0.5 clo). The utility is the percentage who are dissatisfied,
-    negated, over its standard deviation on a grid: 20 points a side in two dimensions, 10
-    in four.
+    An item is air temperature (20 to 30 degrees Celsius) and air speed (0.05 to 1 m/s); in four
+    dimensions also mean radiant temperature (20 to 30 degrees Celsius) and relative humidity (30 to
+    70 percent), which are 25 and 50 in two. People sit at light work (1.2 met) in summer clothes
+    (0.5 clo). The utility is the percentage who are dissatisfied, negated, over its standard
+    deviation on a grid: 20 points a side in two dimensions, 10 in four.
 
-    [Xu2024] names the variables and the predicted mean vote, and nothing else: ranges, met,
-    clo, the fixed values, the utility and its scale are this package's own choice.
+    [Xu2024] names the variables and the predicted mean vote, and nothing else: ranges, met, clo,
+    the fixed values, the utility and its scale are this package's own choice.
 
-    The best items, of utility ``-5 / standard_deviation``, are those with a vote of 0. They
-    are a whole surface (in two dimensions a curve), so a recommendation is as good as
-    its utility, never as its distance to one of ``optimizers``, which are examples.
+    The best items, of utility ``-5 / standard_deviation``, are those with a vote of 0. They are a
+    whole surface (in two dimensions a curve), so a recommendation is as good as its utility, never
+    as its distance to one of ``optimizers``, which are examples.
 
     Attributes:
         variables: The names of an item's entries.
@@ -62,14 +61,7 @@ class ThermalComfort(PreferenceProblem):
     name = "thermalcomfort"
 
     def __init__(self, dim: Literal[2, 4] = 2) -> None:
-        r"""Set up the room.
-
-        Args:
-            dim: 2 or 4.
-
-        Raises:
-            SearchSpaceError: If ``dim`` is neither.
-        """
+        """Set up the room; ``dim`` is 2 or 4, else it raises a ``SearchSpaceError``."""
         if dim not in _GRID_SIDES:
             raise SearchSpaceError(f"dim must be 2 or 4, got {dim!r}.")
         self.variables = tuple(_RANGES)[:dim]
@@ -82,13 +74,7 @@ class ThermalComfort(PreferenceProblem):
         self._optimal_value = -BEST_PPD / self.standard_deviation
 
     def vote(self, X: Tensor) -> Tensor:
-        r"""The predicted mean vote of items.
-
-        Args:
-            X: A ``batch_shape x d``-dim tensor of items within the bounds.
-
-        Returns:
-            A ``batch_shape``-dim tensor of votes, from -3, cold, to 3, hot.
+        """The ``batch_shape``-dim predicted mean votes of ``batch_shape x d``-dim items.
 
         Raises:
             ItemError: If ``X`` does not hold items within the bounds; names the first row.

@@ -69,8 +69,7 @@ def run_experiment(
 
     Returns:
         A row for each strategy, in the order given, seed and step; the columns of
-        :class:`~botorch_pref.runner.History`, with ``problem``, ``strategy``
-        and ``seed``.
+        :class:`~botorch_pref.runner.History`, with ``problem``, ``strategy`` and ``seed``.
 
     Raises:
         UnsupportedError: If an argument cannot be used, which it names, or the folder holds
@@ -123,14 +122,13 @@ def summarise(
         at: The step; the last one if omitted. Of a run that ended before it, its own last one.
 
     Returns:
-        A row for each strategy, in the order of the table, with ``strategy``, ``step``,
-        ``mean``, ``standard_error`` (missing for a single seed), ``median``,
-        ``quantile_10`` and ``quantile_90`` (interpolated between seeds), and ``seeds``,
-        their number.
+        A row for each strategy, in the order of the table, with ``strategy``, ``step``, ``mean``,
+        ``standard_error`` (missing for a single seed), ``median``, ``quantile_10`` and
+        ``quantile_90`` (interpolated between seeds), and ``seeds``, their number.
 
     Raises:
-        UnsupportedError: If there is no such column or step, or the metric was not
-            recorded there, as a recommendation may not be.
+        UnsupportedError: If there is no such column or step, or the metric was not recorded
+            there, as a recommendation may not be.
     """
     if metric not in table or not pd.api.types.is_numeric_dtype(table[metric]):
         raise UnsupportedError(f"metric must be a column of numbers, got {metric!r}.")

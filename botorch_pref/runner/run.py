@@ -28,7 +28,6 @@ ProblemFactory = Callable[[int], PreferenceProblem]
 # The number of threads and the generators that BoTorch's optimizers draw from belong to the
 # process, so runs in threads of one process take turns.
 _TURN = threading.RLock()
-_KEYWORDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class RunError(BotorchError, RuntimeError):
@@ -50,11 +49,7 @@ class Run:
     record: Record | None = None
 
     def simulate(self) -> pd.DataFrame:
-        """The table of a :class:`~botorch_pref.runner.History`, with problem, strategy and seed.
-
-        Raises:
-            RunError: If anything in the run raised.
-        """
+        """The table of the history, with names and seed; a ``RunError`` if anything raised."""
         try:
             with _TURN, num_threads():
                 history = self._history()
@@ -147,7 +142,7 @@ def _takes(factory: StrategyFactory, name: str) -> bool:
     for one in callables:
         parameters = inspect.signature(one).parameters
         if name in parameters:
-            return parameters[name].kind in _KEYWORDS
+            return True
         if all(other.kind is not other.VAR_KEYWORD for other in parameters.values()):
             return False
     return True

@@ -66,9 +66,8 @@ class History:
     Attributes:
         problem: The problem's name.
         strategy: The strategy's name.
-        horizon: The number of duels that were planned, or the most steps where evaluations
-            are counted; the table is shorter if the simulation was interrupted, or all
-            evaluations were made before.
+        horizon: The number of duels that were planned, or the most steps; the table is shorter if
+            the simulation ended or was interrupted before.
         random_regret: The mean dueling regret of a duel of two items drawn uniformly.
         table: One row a duel, a choice, which may have more than two items, or a label or an
             evaluation, which have a first item alone; then what was recorded besides. Of a
@@ -114,12 +113,12 @@ class History:
 
     @property
     def num_duels(self) -> int:
-        """The number of duels that were played, all other kinds included."""
+        """The number of queries of all kinds."""
         return len(self.table)
 
     @property
     def cumulative_regret(self) -> float:
-        """The sum of the dueling regrets; 0 before the first duel."""
+        """The sum of the dueling regrets."""
         return float(self.table["dueling_regret"].sum())
 
     @property
@@ -191,8 +190,10 @@ def simulate(
             for step in range(1, horizon + 1):
                 row = _step(strategy, problem, judge, step, record)
                 if row is None:
-                    if rows:  # only now it is known that it was the last one
-                        rows[-1] = _finished(strategy, problem, rows[-1])
+                    if rows:  # only now it is known that the row before was the last one
+                        rows[-1]["finished"] = True
+                        if "recommendation_regret" not in rows[-1]:
+                            rows[-1] |= _recommendation(strategy, problem)
                     break
                 measured = row["kind"] == Evaluate.kind and row["answer"] is not None
                 counts = measured or evaluations is None
@@ -223,8 +224,7 @@ def checked_count(argument: str, value: int) -> int:
 def random_play(problem: PreferenceProblem) -> float:
     """The mean dueling regret of a duel of two items drawn uniformly, in ``[0, 1/2)``.
 
-    Exact where the problem has choices; on a box a mean over quasi-random items, the same ones at
-    every call.
+    Exact where the problem has choices; on a box a mean over the same quasi-random items always.
 
     Raises:
         UnsupportedError: If the problem does not know its maximum.
@@ -256,16 +256,12 @@ def _best(problem: PreferenceProblem) -> float:
 
 
 def _step(
-    strategy: Any,
-    problem: PreferenceProblem,
-    judge: Judge,
-    step: int,
-    record: Record | None,
+    strategy: Any, problem: PreferenceProblem, judge: Judge, step: int, record: Record | None
 ) -> dict[str, Any] | None:
     """Ask and answer one query; none where the budget does not pay for it."""
-    start = perf_counter()
     if getattr(strategy, "finished", False):
         return None
+    start = perf_counter()
     try:
         query = strategy.ask()
     except UnsupportedError:
@@ -320,12 +316,6 @@ def _recommendation(strategy: Any, problem: PreferenceProblem) -> dict[str, Any]
         row["recommended_index"] = index
     row |= _coordinates("recommended", item)
     return row | {"recommendation_regret": _best(problem) - float(utility)}
-
-
-def _finished(strategy: Any, problem: PreferenceProblem, row: dict[str, Any]) -> dict[str, Any]:
-    """The last row of a strategy whose budget is spent."""
-    known = "recommendation_regret" in row
-    return row | {"finished": True} | ({} if known else _recommendation(strategy, problem))
 
 
 def _coordinates(prefix: str, item: Tensor) -> dict[str, float]:

@@ -59,14 +59,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 class Store:
-    r"""The folder of one experiment.
-
-    A file is moved into place when it is complete, so whatever ends a program leaves whole
-    runs behind.
-
-    Args:
-        directory: The folder; nothing is read or written yet.
-    """
+    """The folder of one experiment; whatever ends a program leaves whole runs behind."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
@@ -74,9 +67,7 @@ class Store:
     def open(self, settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[int, pd.DataFrame]:
         """The tables of the runs that are there, by number; writes the experiment's manifest.
 
-        Raises:
-            UnsupportedError: If the folder holds another experiment, or runs without a manifest;
-                nothing is written then.
+        Another experiment, or runs without a manifest, raise an ``UnsupportedError`` before.
         """
         known = self._read_manifest()
         wanted = {"version": _VERSION, **settings}
@@ -148,11 +139,7 @@ class Store:
 
 
 def shared_settings(run: Run) -> dict[str, Any]:
-    """What all runs of an experiment share, as plain JSON: it has to agree on resuming.
-
-    Raises:
-        UnsupportedError: If the problem does not know its maximum.
-    """
+    """What all runs of an experiment share, as plain JSON: it has to agree on resuming."""
     settings = {
         "horizon": run.horizon,
         "recommend_every": run.recommend_every,

@@ -36,10 +36,7 @@ _OF_SLSQP = ("maxiter", "ftol")
 _STRIDES = (4, 16)  # whole numbers also move by the range divided by these
 
 Feasible = Callable[[Tensor], Tensor]
-"""The slack of items, at least 0 where they are feasible.
-
-That of ``... x d``-dim items is ``...``-dim.
-"""
+"""The ``...``-dim slack of ``... x d``-dim items, at least 0 where they are feasible."""
 
 
 def all_feasible(feasible: Feasible, items: Tensor) -> Tensor:

@@ -30,14 +30,12 @@ _LEVEL_WIDTH = 12.0**0.5
 
 
 class Parameters:
-    """The dimensions of a space, by the kind of number that each is.
+    """The dimensions of a space, sorted, by the kind of number that each is.
 
     Attributes:
-        bounds: ``2 x d``-dim bounds.
-        integer: Dimensions that are whole numbers, sorted, as all others.
-        categorical: Dimensions that are the index of a level, from 0.
-        log: Dimensions on a logarithmic scale.
-        levels: The number of levels of each category.
+        integer: Whole numbers.
+        categorical: Categories, by the index of their level; ``levels`` has their numbers.
+        log: Numbers on a logarithmic scale.
         discrete: Whole numbers and categories.
         real: All others.
 
@@ -122,12 +120,9 @@ class Parameters:
 
     def input_transform(self, num_markers: int = 0) -> InputTransform:
         """What maps items to what a model sees, further columns of markers left as they are."""
-        dim = self.bounds.shape[-1]
-        bounds = self.bounds
+        bounds, dim, log = self.bounds.clone(), self.bounds.shape[-1], list(self.log)
         steps: dict[str, InputTransform] = {}
-        if self.log:
-            log = list(self.log)
-            bounds = bounds.clone()
+        if log:
             bounds[:, log] = bounds[:, log].log10()
             steps["log"] = Log10(indices=log)
         columns = [bounds[:, i : i + 1] for i in range(dim)]
@@ -210,21 +205,15 @@ def _check_kinds(
         raise SearchSpaceError(
             f"Dimension {both[0]} is in `categorical`, so it cannot be in `integer` or `log`."
         )
-    for name, dimensions in (("integer", integer), ("categorical", categorical)):
+    fractional, lower = (bounds != bounds.round()).any(0), bounds[0]
+    for dimensions, wrong, reason in (
+        (integer, fractional, "`integer` needs whole numbers"),
+        (categorical, fractional, "`categorical` needs whole numbers"),
+        (categorical, lower != 0.0, "the levels of a category are 0, 1, ..."),
+        (log, lower <= 0.0, "`log` needs positive numbers"),
+    ):
         for i in dimensions:
-            ends = bounds[:, i]
-            if not torch.equal(ends, ends.round()):
+            if bool(wrong[i]):
                 raise SearchSpaceError(
-                    f"`bounds` column {i} is {ends.tolist()}, but `{name}` needs whole numbers."
+                    f"`bounds` column {i} is {bounds[:, i].tolist()}, but {reason}."
                 )
-    for i in categorical:
-        if float(bounds[0, i]) != 0.0:
-            raise SearchSpaceError(
-                f"`bounds` column {i} is {bounds[:, i].tolist()}, but the levels of a category "
-                "are 0, 1, ..."
-            )
-    for i in log:
-        if float(bounds[0, i]) <= 0.0:
-            raise SearchSpaceError(
-                f"`bounds` column {i} is {bounds[:, i].tolist()}, but `log` needs positive numbers."
-            )

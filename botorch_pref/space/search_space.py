@@ -144,9 +144,8 @@ class SearchSpace:
     def normalize(self, items: Tensor) -> Tensor:
         r"""``... x d`` items as models see them, ``... x num_features``-dim.
 
-        The box is mapped to the unit cube, log scales by their logarithm; a category of ``k``
-        levels becomes ``k`` columns, of which its own is ``12 ** -0.5`` and the others are 0, so
-        that any two levels are as far apart as two random numbers of a range are on average.
+        Numbers are mapped to ``[0, 1]``, on log scales by their logarithm; a category of ``k``
+        levels becomes ``k`` columns, of which its own is ``12 ** -0.5`` and the others are 0.
         """
         if self.is_plain:
             return (items - self.bounds[0]) / (self.bounds[1] - self.bounds[0])
@@ -206,15 +205,12 @@ class SearchSpace:
         )
 
     def near(self, items: Tensor, noise: Tensor, scale: float) -> Tensor:
-        """Feasible items of a box near ``n x d``-dim others.
+        """Feasible items of a box, as far from others as steps or their feasible parts lead.
 
         Args:
-            items: Feasible items.
+            items: ``n x d``-dim feasible items.
             noise: ``n x d``-dim steps, such as standard normal ones.
             scale: What a step of 1 is, as a share of every range.
-
-        Returns:
-            Items as far as the steps, or the feasible part of the way, lead.
         """
         moved = self.parameters.perturbed(items, noise, scale)
         if self.polytope is None:
@@ -349,7 +345,7 @@ class SearchSpace:
                 column = choices[:, i]
                 wrong = column <= 0.0 if name == "log" else column != column.round()
                 if name == "categorical":
-                    wrong = wrong | (column < 0) | (column > self.bounds[1, i])
+                    wrong |= (column < 0) | (column > self.bounds[1, i])
                 if bool(wrong.any()):
                     row = int(wrong.nonzero()[0])
                     raise SearchSpaceError(

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
 from botorch_pref.problems.base import ItemError, PreferenceProblem, check_positive
-from botorch_pref.problems.experts import SyntheticExpert, checked_rho_range
-from botorch_pref.problems.judges import utilities_of
+from botorch_pref.problems.judges import SyntheticExpert, checked_rho_range, utilities_of
 from botorch_pref.problems.synthetic import SyntheticProblem
 from botorch_pref.queries import Label, Query
 from botorch_pref.randomness import derive_uniform
