@@ -13,13 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import (
-    DUEL,
-    Block,
-    BlockData,
-    match_items,
-    merge_rows,
-)
+from botorch_pref.data.blocks import DUEL, Block, BlockData, match_items, merge_rows
 from botorch_pref.data.checks import (
     UNKNOWN_ANNOTATOR,
     Check,
@@ -164,7 +158,15 @@ class Comparisons(BlockData):
         """
         if self.batch_shape:
             raise UnsupportedError("`append` needs unbatched data; see append_indices, append_new.")
-        _check_pairs(pairs, answers, self.datapoints)
+        check_shape("pairs", pairs, "m", 2, self.datapoints.shape[-1], batch=False)
+        check_like("pairs", pairs, self.datapoints)
+        check_shape("answers", answers, len(pairs), batch=False)
+        itself = distinct("pairs", pairs.transpose(-1, -2))
+        refuse(
+            finite("pairs", pairs, item_dims=2),
+            itself._replace(values=pairs, bad=itself.bad.all(dim=-1)),
+            _check_answers(answers, self.datapoints, len(pairs)),
+        )
         indices, new = match_items(self.datapoints, items := pairs.flatten(end_dim=1))
         return _extended(self, items[new], indices.reshape(-1, 2), answers, annotator)
 
@@ -287,19 +289,6 @@ def _check_answers(answers: Tensor, like: Tensor, num_rows: int) -> Check:
     bad = (answers != 0) & (answers != 0.5) & (answers != 1)
     reason = "an answer is 1 (the first wins), 0 (the second) or 0.5 (no preference)"
     return Check("answers", answers, bad, reason)
-
-
-def _check_pairs(pairs: Tensor, answers: Tensor, like: Tensor) -> None:
-    """Checks ``m x 2 x d``-dim pairs of items, and their ``m`` answers."""
-    check_shape("pairs", pairs, "m", 2, like.shape[-1], batch=False)
-    check_like("pairs", pairs, like)
-    check_shape("answers", answers, pairs.shape[0], batch=False)
-    itself = distinct("pairs", pairs.transpose(-1, -2))
-    refuse(
-        finite("pairs", pairs, item_dims=2),
-        itself._replace(values=pairs, bad=itself.bad.all(dim=-1)),
-        _check_answers(answers, like, pairs.shape[0]),
-    )
 
 
 def _as_annotators(annotator: Tensor, like: Tensor, num_rows: int) -> Tensor:

@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.data.blocks import ITEM, Block, BlockData
-from botorch_pref.data.checks import (
-    Check,
-    check_items,
-    check_like,
-    check_shape,
-    finite,
-    refuse,
-)
+from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import BernoulliLikelihood, StandardNormal
 

@@ -1,12 +1,7 @@
-r"""Laplace inference over blocks of observations: functions of tensors that know no model."""
+r"""Laplace inference over blocks of observations: functions of tensors, independent of models."""
 
 from botorch_pref.data.blocks import Block
-from botorch_pref.inference.inducing import (
-    InducingSystem,
-    ItemKernel,
-    evidence_by_inducing_items,
-    posterior_by_inducing_items,
-)
+from botorch_pref.inference.inducing import InducingSystem, ItemKernel
 from botorch_pref.inference.laplace import (
     LaplaceMode,
     LaplacePosterior,
@@ -23,7 +18,6 @@ from botorch_pref.inference.systems import (
     System,
     choose_system,
 )
-from botorch_pref.likelihoods import StandardNormal
 
 __all__ = [
     "Block",
@@ -37,12 +31,9 @@ __all__ = [
     "NewtonState",
     "Observations",
     "PrimalSystem",
-    "StandardNormal",
     "System",
     "choose_system",
-    "evidence_by_inducing_items",
     "find_mode",
     "laplace_posterior",
     "log_evidence",
-    "posterior_by_inducing_items",
 ]

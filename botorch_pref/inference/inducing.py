@@ -107,11 +107,6 @@ class RowBlock(NamedTuple):
     rows: slice
     observations: Observations
 
-    @property
-    def size(self) -> int:
-        """The number of rows."""
-        return self.observations.num_rows
-
 
 class InducingRows:
     r"""``C = H K_xz`` in blocks of rows.
@@ -144,7 +139,8 @@ class InducingRows:
         """``b x p``-dim rows of ``C``, without a graph."""
         if self.kept is not None:
             return block.observations.incidence.rows(self.kept)
-        found = block.observations.weight.new_empty(block.size, self.kernel.num_inducing)
+        weight = block.observations.weight
+        found = weight.new_empty(len(weight), self.kernel.num_inducing)
         for rows, sparse in self.chunks(block):
             found[rows] = cross_rows(self.kernel, sparse)
         return found
@@ -152,7 +148,7 @@ class InducingRows:
     def chunks(self, block: RowBlock) -> Iterator[tuple[slice, Incidence]]:
         """The parts of a block, as slices of its rows and of its map."""
         whole = block.observations.incidence
-        for rows in spans(block.size, self.chunk):
+        for rows in spans(block.observations.num_rows, self.chunk):
             factors = [f[rows] if isinstance(f, Tensor) else f for f in whole.coefficients]
             yield rows, Incidence(whole.items[rows], factors, whole.num_items)
 
@@ -183,7 +179,7 @@ class InducingSystem(System):
 
     Attributes:
         kernel: The covariances, with the graphs of their inputs.
-        cholesky: ``p x p``-dim ``L``.
+        cholesky: ``p x p``-dim ``L``; NaN if ``K_zz`` has no root in spite of its jitter.
         jitter_share: The jitter of ``K_zz``, relative to the mean of its diagonal.
         rows: The rows in blocks.
     """
@@ -196,8 +192,12 @@ class InducingSystem(System):
             raise UnsupportedError("Choices of the best of several items need all items.")
         super().__init__(kernel.inducing(), prior_latent, observations)
         self.kernel = kernel
-        self.jitter_share = jitter_share(self.covariance)
-        self.cholesky = inducing_root(self.covariance)
+        eps, p = torch.finfo(self.covariance.dtype).eps, len(self.covariance)
+        self.jitter_share = max(JITTER, max(100, _JITTER_A_POINT * p) * eps)
+        jittered = self.covariance.clone()
+        jittered.diagonal().add_(self.jitter_share * jittered.diagonal().mean())
+        root, info = torch.linalg.cholesky_ex(jittered)
+        self.cholesky = torch.where(info > 0, torch.nan, root)
         self._set_rows(InducingRows(kernel, observations))
 
     def _set_rows(self, rows: InducingRows) -> None:
@@ -207,22 +207,16 @@ class InducingSystem(System):
         self._is_stored = self.observations.num_rows * len(self.covariance) <= _STORED_ENTRIES
         self._whitened: Tensor | None = None
         self.is_expensive = not self._is_stored
-        self._tolerance = (
-            self._at_least(_EXPENSIVE_TOLERANCE) if self.is_expensive else super().tolerance
-        )
+        if self.is_expensive:
+            self.tolerance = self._at_least(_EXPENSIVE_TOLERANCE)
 
     def tighten(self) -> None:
         """Find the mode where no Hessian of its own is factored that it could be improved by."""
-        self._tolerance = min(self._tolerance, self._at_least(_TIGHT_TOLERANCE))
+        self.tolerance = min(self.tolerance, self._at_least(_TIGHT_TOLERANCE))
 
     def _at_least(self, tolerance: float) -> float:
         """A decrement does not fall below some hundred roundings, which single precision shows."""
         return max(tolerance, _FLOOR * float(torch.finfo(self.covariance.dtype).eps))
-
-    @property
-    def tolerance(self) -> float:
-        """See the base class; the distance is Newton's decrement."""
-        return self._tolerance
 
     def whiten(self, columns: Tensor) -> Tensor:
         """``... x p`` rows ``c L^-T`` of covariances with, or values at, the inducing items."""
@@ -253,7 +247,7 @@ class InducingSystem(System):
         yield from ((block, self._whitened[block.rows]) for block in self.rows.blocks)
 
     def begin(self, start: Tensor | None) -> Tensor:
-        """See the base class: the mode of a part of the rows where there are many.
+        """The mode of a part of the rows where there are many; else zero.
 
         The Hessian of that part, scaled up, serves until steps by it prove slow.
         """
@@ -271,7 +265,7 @@ class InducingSystem(System):
         return mode.weights
 
     def evaluate(self, z: Tensor) -> NewtonState:
-        """See the base class; the distance is Newton's decrement."""
+        """The distance is Newton's decrement."""
         latent, weight = torch.empty_like(self.prior_latent), torch.empty_like(self.prior_latent)
         objective, total = -0.5 * z.square().sum(), torch.zeros_like(z)
         stored = self._is_stored
@@ -303,7 +297,7 @@ class InducingSystem(System):
         return direction, state.gradient @ direction
 
     def factor(self, curvature: Tensor | Curvature) -> InducingFactor:
-        """See the base class; one pass over the data."""
+        """One pass over the data."""
         weight = as_curvature(curvature).weight
         hessian = identity(self.covariance)
         for (rows, _), design in self.design():
@@ -329,7 +323,7 @@ class InducingSystem(System):
         part.observations = self.observations.rows(chosen)
         part.prior_latent = self.prior_latent[chosen]
         part._set_rows(InducingRows(self.kernel, part.observations, self.rows.kept))
-        part.is_expensive, part._tolerance = True, _START_TOLERANCE
+        part.is_expensive, part.tolerance = True, _START_TOLERANCE
         return part
 
 
@@ -338,10 +332,6 @@ class InducingFactor(Factor):
 
     def __init__(self, cholesky: Tensor) -> None:
         self.cholesky = cholesky
-
-    def solve(self, x: Tensor) -> Tensor:
-        """``M^-1 x`` for ``x: p``."""
-        return solve_vector(self.cholesky, x)
 
     def hessian(self) -> Tensor:
         """``M``."""
@@ -358,20 +348,6 @@ def identity(like: Tensor) -> Tensor:
     return torch.eye(len(like), dtype=like.dtype, device=like.device)
 
 
-def jitter_share(covariance: Tensor) -> float:
-    """The jitter of ``K_zz``, relative to the mean of its diagonal."""
-    eps, size = torch.finfo(covariance.dtype).eps, len(covariance)
-    return max(JITTER, max(100, _JITTER_A_POINT * size) * eps)
-
-
-def inducing_root(covariance: Tensor) -> Tensor:
-    """``L`` with ``L L^T = K_zz``, whose diagonal carries a jitter; NaN if there is none."""
-    covariance = covariance.clone()
-    covariance.diagonal().add_(jitter_share(covariance) * covariance.diagonal().mean())
-    root, info = torch.linalg.cholesky_ex(covariance)
-    return torch.where(info > 0, torch.nan, root)
-
-
 def _decrement(cholesky: Tensor, gradient: Tensor) -> Tensor:
     """Newton's, of a factored Hessian."""
     return solve_triangular(cholesky, gradient.unsqueeze(-1), upper=False).norm()
@@ -385,15 +361,10 @@ def _add_gram(total: Tensor, design: Tensor, weight: Tensor) -> None:
 
 
 @laplace_posterior.register
-def posterior_by_inducing_items(
+def _laplace_posterior(
     system: InducingSystem, variance_weight: Tensor | None = None, *, start: Tensor | None = None
 ) -> LaplacePosterior:
-    r"""See :func:`~botorch_pref.inference.laplace_posterior`; coordinates are whitened.
-
-    Raises:
-        UnsupportedError: If the prior requires a gradient: that of a posterior through
-            inducing items is not implemented.
-    """
+    """The posterior in whitened coordinates, without a gradient."""
     if torch.is_grad_enabled() and any(t.requires_grad for t in _inputs_of(system)):
         raise UnsupportedError(
             "The posterior through inducing items cannot be differentiated with respect to "
@@ -406,7 +377,8 @@ def posterior_by_inducing_items(
         if variance_weight is None:
             factor = system.factor_at(mode.state)
             # A search that ends early leaves a step by the Hessian that covariances need anyway.
-            move = torch.where(mode.converged, factor.solve(mode.state.gradient), 0.0)
+            step = solve_vector(factor.cholesky, mode.state.gradient)
+            move = torch.where(mode.converged, step, 0.0)
             mode = mode._replace(weights=mode.weights + move)
         else:
             factor = system.factor(variance_weight)
@@ -415,10 +387,10 @@ def posterior_by_inducing_items(
 
 
 @log_evidence.register
-def evidence_by_inducing_items(
+def _log_evidence(
     system: InducingSystem, *, start: Tensor | None = None
 ) -> tuple[Tensor, LaplaceMode]:
-    """See :func:`~botorch_pref.inference.log_evidence` and the formulas of this module."""
+    """The evidence by the formulas of this module."""
     system.tighten()
     mode = find_mode(system, start=start)
     value: Tensor = _Evidence.apply(system, mode.state, *_inputs_of(system))
@@ -492,7 +464,7 @@ class _Slope:
             self.lost += curvature @ lost
             self.latent_slope[rows] = slope = 0.5 * own.contract(left + lost)
             total += slope @ design
-        self.moved = self.factor.solve(total)
+        self.moved = solve_vector(self.factor.cholesky, total)
 
     def gradients(self, wanted: Sequence[bool]) -> list[Tensor]:
         """Those with respect to the prior latent mean and the inputs of the kernel."""
@@ -510,16 +482,14 @@ class _Slope:
             slope = (curvature.unsqueeze(-1) * design) @ self.shrink
             slope.addr_(score + moved, z).addr_(score, q)
             kernel.add(block, self.system.unwhiten(slope), -0.5 * curvature)
-        return [latent, *(kernel.finish(self._of_inducing()) if any(wanted) else [])]
-
-    def _of_inducing(self) -> Tensor:
-        z, q = self.state.weights, self.moved
+        if not any(wanted):
+            return [latent]
         inner = self.factor.hessian() - self.shrink
         inner.diagonal().sub_(1.0)
         inner += torch.outer(z, z) + torch.outer(q, z) + torch.outer(z, q)
         slope = -0.5 * self.system.unwhiten(self.system.unwhiten(inner).mT)
         slope.diagonal().add_(self.system.jitter_share * slope.diagonal().mean())
-        return slope
+        return [latent, *kernel.finish(slope)]
 
 
 class _Adjoint:

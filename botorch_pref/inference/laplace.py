@@ -219,9 +219,8 @@ def _with_solved_weights(system: ExactSystem, mode: LaplaceMode) -> LaplaceMode:
     precision; predictions and gradients would amplify it once more. A Newton step for the
     weights themselves damps it.
     """
-    shift = system.incidence.apply(
-        matvec(system.covariance, system.incidence.adjoint(mode.weights))
-    )
+    alpha = system.incidence.adjoint(mode.weights)
+    shift = system.incidence.apply(matvec(system.covariance, alpha))
     score, curvature = system.observations.derivatives(system.prior_latent + shift)
     step = system.factor(curvature).solve_adjoint(score - mode.weights)
     return mode._replace(weights=mode.weights + step)
@@ -324,9 +323,8 @@ class LaplacePosterior(NamedTuple):
             The ``... x q``-dim mean and the ``... x q x q``-dim covariance.
         """
         columns = self.system.columns(cross_covariance)
-        mean = prior_mean + (columns @ self.weights.unsqueeze(-1)).squeeze(-1)
         explained = columns @ self.gamma @ columns.mT
-        return mean, prior_covariance - explained
+        return prior_mean + matvec(columns, self.weights), prior_covariance - explained
 
     def predict_differences(
         self, prior_mean: Tensor, prior_variance: Tensor, cross_covariance: Tensor
@@ -342,9 +340,9 @@ class LaplacePosterior(NamedTuple):
             The ``... x b``-dim mean and variance.
         """
         columns = self.system.columns(cross_covariance)
-        mean = prior_mean + (columns @ self.weights.unsqueeze(-1)).squeeze(-1)
         explained = ((columns @ self.gamma) * columns).sum(-1)
-        return mean, (prior_variance - explained).clamp_min(0.0)
+        variance = (prior_variance - explained).clamp_min(0.0)
+        return prior_mean + matvec(columns, self.weights), variance
 
 
 @singledispatch
@@ -362,6 +360,9 @@ def laplace_posterior(
     Returns:
         The posterior, differentiable with respect to the system's ``covariance`` and
         ``prior_latent``.
+
+    Raises:
+        UnsupportedError: If the prior of inducing items requires a gradient.
     """
     assert isinstance(system, ExactSystem)  # other kinds are registered
     mode = find_mode(system, start=start)

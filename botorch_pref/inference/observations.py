@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import torch
@@ -54,7 +55,8 @@ class Incidence:
         """``C H^T`` for ``C: ... x q x n``, so ``... x q x m``."""
         if matrix.mT.is_contiguous():
             return self.rows(matrix.mT).mT
-        return self._combined(matrix, self._items_of_rows())
+        items = self.items if self.items.dim() == 2 else self.items.unsqueeze(-3)
+        return self._combined(matrix, items)
 
     def apply(self, vector: Tensor) -> Tensor:
         """``H f`` for ``f: ... x n``, so ``... x m``."""
@@ -62,11 +64,13 @@ class Incidence:
 
     def adjoint(self, vector: Tensor) -> Tensor:
         """``H^T v`` for ``v: ... x m``, so ``... x n``."""
-        return self._scattered(vector, self.items)
-
-    def spread_columns(self, matrix: Tensor) -> Tensor:
-        """``C H`` for ``C: ... x q x m``, so ``... x q x n``."""
-        return self._scattered(matrix, self._items_of_rows())
+        shape = broadcast(vector.shape[:-1], self.items.shape[:-2])
+        out = vector.new_zeros(*shape, self.num_items)
+        vector = vector.expand(*shape, vector.shape[-1])
+        for j, factor in enumerate(self.coefficients):
+            index = self.items[..., j].expand(vector.shape)
+            out.scatter_add_(-1, index, scaled(vector, factor))
+        return out
 
     def spread(self, matrix: Tensor) -> Tensor:
         """``H^T C`` for ``C: ... x m x q``, so ``... x n x q``."""
@@ -94,42 +98,26 @@ class Incidence:
         shape = broadcast(weight.shape[:-1], self.items.shape[:-2])
         out = weight.new_zeros(*shape, n * n)
         weight = weight.expand(*shape, weight.shape[-1])
-        for j, left in enumerate(self.coefficients):
-            for i, right in enumerate(self.coefficients):
-                index = self.items[..., j] * n + self.items[..., i]
-                values = weight * (left * right)
-                out.scatter_add_(-1, index.expand(values.shape), values)
+        for index, factor in self._products():
+            out.scatter_add_(-1, index.expand(weight.shape), weight * factor)
         return out.view(*shape, n, n)
 
     def diagonal(self, matrix: Tensor) -> Tensor:
         """``diag(H G H^T)`` for ``G: ... x n x n``, so ``... x m``."""
-        flat, n = matrix.flatten(start_dim=-2), self.num_items
+        flat = matrix.flatten(start_dim=-2)
+        terms = ((_entries(flat, index), factor) for index, factor in self._products())
+        return scaled_sum(terms)
 
-        def terms() -> Iterator[tuple[Tensor, float | Tensor]]:
-            for j, left in enumerate(self.coefficients):
-                for i, right in enumerate(self.coefficients):
-                    index = self.items[..., j] * n + self.items[..., i]
-                    yield _entries(flat, index), left * right
-
-        return scaled_sum(terms())
-
-    def _items_of_rows(self) -> Tensor:
-        """The items, for vectors that are the rows of matrices."""
-        return self.items if self.items.dim() == 2 else self.items.unsqueeze(-3)
+    def _products(self) -> Iterator[tuple[Tensor, float | Tensor]]:
+        """Flat indices into ``n x n`` and factors of the products of two items of each row."""
+        columns = list(zip(self.items.unbind(-1), self.coefficients, strict=True))
+        for (first, left), (second, right) in product(columns, columns):
+            yield first * self.num_items + second, left * right
 
     def _combined(self, values: Tensor, items: Tensor) -> Tensor:
         """``H v`` for values ``... x n`` and the items of ``H``, so ``... x m``."""
         terms = (_entries(values, items[..., j]) for j in range(items.shape[-1]))
         return scaled_sum(zip(terms, self.coefficients, strict=True))
-
-    def _scattered(self, values: Tensor, items: Tensor) -> Tensor:
-        """``H^T v`` for values ``... x m`` and the items of ``H``, so ``... x n``."""
-        shape = broadcast(values.shape[:-1], items.shape[:-2])
-        out = values.new_zeros(*shape, self.num_items)
-        values = values.expand(*shape, values.shape[-1])
-        for j, factor in enumerate(self.coefficients):
-            out.scatter_add_(-1, items[..., j].expand(values.shape), scaled(values, factor))
-        return out
 
     def _take(self, matrix: Tensor, index: Tensor) -> Tensor:
         """Rows of ``... x n x q`` at ``... x m`` indices."""
@@ -163,7 +151,8 @@ class _Gram(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (grad,) = grads
-        return ctx.incidence.spread(ctx.incidence.spread_columns(grad)).sum_to_size(ctx.shape), None
+        spread = ctx.incidence.spread
+        return spread(spread(grad.mT).mT).sum_to_size(ctx.shape), None
 
 
 def _tall_index(index: Tensor, shape: Size, height: int) -> Tensor:
@@ -280,7 +269,6 @@ class BlockCurvature(Curvature):
         return torch.cat([s.square().sum(-1).flatten(-2) for s in self.roots], dim=-1)
 
     def __getitem__(self, elements: Tensor) -> BlockCurvature:
-        """See the base class; third derivatives are left out."""
         return BlockCurvature([root[elements] for root in self.roots])
 
     def apply(self, vector: Tensor) -> Tensor:

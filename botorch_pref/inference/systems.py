@@ -71,6 +71,7 @@ class System(ABC):
         covariance: ``... x s x s``-dim prior covariance of the system's coordinates.
         prior_latent: ``... x M``-dim prior mean of the latent values.
         observations: The observations.
+        tolerance: The :attr:`NewtonState.distance` below which an element counts as converged.
         is_expensive: Whether an evaluation costs so much that the first state within the
             tolerance ends the search.
     """
@@ -83,6 +84,7 @@ class System(ABC):
         self.covariance = covariance
         self.prior_latent = prior_latent
         self.observations = observations
+        self.tolerance = 0.5 * float(torch.finfo(covariance.dtype).eps ** 0.5)
 
     @property
     def shape(self) -> Size:
@@ -90,11 +92,6 @@ class System(ABC):
         return broadcast(
             self.covariance.shape[:-2], self.prior_latent.shape[:-1], self.observations.batch_shape
         )
-
-    @property
-    def tolerance(self) -> float:
-        """The :attr:`NewtonState.distance` below which an element counts as converged."""
-        return float(0.5 * torch.finfo(self.covariance.dtype).eps ** 0.5)
 
     @abstractmethod
     def columns(self, cross_covariance: Tensor) -> Tensor:
@@ -144,7 +141,7 @@ class ExactSystem(System):
         return torch.where(better.unsqueeze(-1), near, zero)
 
     def evaluate(self, z: Tensor) -> NewtonState:
-        """See the base class; the distance is relative to the terms of the gradient."""
+        """The distance is relative to the terms of the gradient."""
         latent, objective = self._objective(z)
         score, curvature = self.observations.derivatives(latent)
         gradient = self.coordinates(score) - z  # of the dual system, `P^-1` times it
@@ -152,7 +149,7 @@ class ExactSystem(System):
         return NewtonState(latent, score, objective, curvature, gradient, distance)
 
     def is_small(self, state: NewtonState, z: Tensor) -> Tensor:
-        """See the base class; ``z`` is one of the two terms."""
+        """See the base class."""
         share = _SMALL * torch.finfo(z.dtype).eps ** 0.5
         return state.gradient.abs().amax(-1) <= share * z.abs().amax(-1)
 
@@ -175,7 +172,7 @@ class ExactSystem(System):
 
     @abstractmethod
     def factor(self, curvature: Tensor | Curvature) -> ExactFactor:
-        """See the base class."""
+        """The factored Hessian."""
 
     @abstractmethod
     def _prior_deviation(self) -> Tensor | float:

@@ -10,7 +10,6 @@ from botorch_pref.inference import (
     Block,
     InducingSystem,
     Observations,
-    StandardNormal,
     choose_system,
     find_mode,
     inducing,
@@ -18,6 +17,7 @@ from botorch_pref.inference import (
     log_evidence,
 )
 from botorch_pref.inference.inducing import draw_weights
+from botorch_pref.likelihoods import StandardNormal
 from tests.inference.common import (
     LABEL,
     LINKS,
@@ -45,17 +45,13 @@ def predictions(system: InducingSystem, weight: Tensor | None = None) -> tuple[T
 
 @pytest.mark.parametrize(("link", "scale"), LINKS)
 class TestDense:
-    def test_mode_and_evidence(self, link: str, scale: float) -> None:
+    def test_mode_evidence_and_posterior(self, link: str, scale: float) -> None:
         observations = make(X, M, 6, link=likelihood(link, scale))
         dense = Dense(X, Z, observations, MEAN, link, scale)
         value, mode = log_evidence(inducing_side(X, Z, observations, MEAN))
         assert bool(mode.converged)
         assert_equal(mode.latent, dense.fitted.differences, 1e-10)
         assert_equal(value, dense.log_evidence, 1e-10)
-
-    def test_predictions(self, link: str, scale: float) -> None:
-        observations = make(X, M, 6, link=likelihood(link, scale))
-        dense = Dense(X, Z, observations, MEAN, link, scale)
         mean, covariance = predictions(inducing_side(X, Z, observations, MEAN))
         expected = dense.predict(POINTS)
         assert_equal(mean, expected[0], 1e-9)
@@ -137,7 +133,7 @@ class TestBlocks:
         system = inducing_side(X, Z, observations, MEAN)
         assert system.is_expensive is (blocks == "streamed")
         assert (system.rows.kept is None) is (blocks != "in pieces")
-        sizes = [block.size for block in system.rows.blocks]
+        sizes = [block.observations.num_rows for block in system.rows.blocks]
         assert sizes == [5] * 7 + [1]
         found_value, found_mode = log_evidence(system)
         assert_equal(found_value, value, 1e-11)

@@ -38,43 +38,26 @@ def dense(items: Tensor, coefficients: list[float | Tensor]) -> Tensor:
     ("items_shape", "batch"),
     [((), ()), ((), (2, 3)), ((3,), (3,)), ((2, 3), ()), ((2, 1), (3,)), ((3,), (2, 3))],
 )
-class TestSparseMap:
-    def build(self, kind: str, shape: tuple[int, ...]) -> tuple[Incidence, Tensor]:
-        coefficients = COEFFICIENTS[kind]
-        items = indices(*shape, M, len(coefficients))
-        return Incidence(items, coefficients, N), dense(items, coefficients)
-
-    def test_products(
-        self, kind: str, items_shape: tuple[int, ...], batch: tuple[int, ...]
-    ) -> None:
-        found, H = self.build(kind, items_shape)
-        f, v, C = randn(*batch, N), randn(*batch, M, seed=1), randn(*batch, N, 4, seed=2)
-        assert_equal(found.apply(f), (H @ f.unsqueeze(-1)).squeeze(-1), 1e-13)
-        assert_equal(found.adjoint(v), (H.mT @ v.unsqueeze(-1)).squeeze(-1), 1e-13)
-        assert_equal(found.rows(C), H @ C, 1e-13)
-        assert_equal(found.columns(C.mT), C.mT @ H.mT, 1e-13)
-        D = randn(*batch, M, 3, seed=3)
-        assert_equal(found.spread(D), H.mT @ D, 1e-13)
-        assert_equal(found.spread_columns(D.mT), D.mT @ H, 1e-13)
-
-    def test_the_gram_matrix_has_the_gradient_of_dense_algebra(
-        self, kind: str, items_shape: tuple[int, ...], batch: tuple[int, ...]
-    ) -> None:
-        found, H = self.build(kind, items_shape)
-        K = randn(*batch, N, N).requires_grad_()
-        grad = randn(*torch.broadcast_shapes(batch, items_shape), M, M, seed=1)
-        (ours,) = torch.autograd.grad(found.gram(K), K, grad)
-        (dense,) = torch.autograd.grad(H @ K @ H.mT, K, grad)
-        assert_equal(ours, dense, 1e-13)
-
-    def test_quadratic_forms(
-        self, kind: str, items_shape: tuple[int, ...], batch: tuple[int, ...]
-    ) -> None:
-        found, H = self.build(kind, items_shape)
-        G, w = randn(*batch, N, N), rand(*batch, M, seed=1)
-        assert_equal(found.gram(G), H @ G @ H.mT, 1e-13)
-        assert_equal(found.laplacian(w), H.mT @ (w.unsqueeze(-1) * H), 1e-13)
-        assert_equal(found.diagonal(G), (H @ G @ H.mT).diagonal(dim1=-2, dim2=-1), 1e-13)
+def test_sparse_map(kind: str, items_shape: tuple[int, ...], batch: tuple[int, ...]) -> None:
+    coefficients = COEFFICIENTS[kind]
+    items = indices(*items_shape, M, len(coefficients))
+    found, H = Incidence(items, coefficients, N), dense(items, coefficients)
+    f, v, C = randn(*batch, N), randn(*batch, M, seed=1), randn(*batch, N, 4, seed=2)
+    assert_equal(found.apply(f), (H @ f.unsqueeze(-1)).squeeze(-1), 1e-13)
+    assert_equal(found.adjoint(v), (H.mT @ v.unsqueeze(-1)).squeeze(-1), 1e-13)
+    assert_equal(found.rows(C), H @ C, 1e-13)
+    assert_equal(found.columns(C.mT), C.mT @ H.mT, 1e-13)
+    D = randn(*batch, M, 3, seed=3)
+    assert_equal(found.spread(D), H.mT @ D, 1e-13)
+    K = randn(*batch, N, N).requires_grad_()
+    grad = randn(*torch.broadcast_shapes(batch, items_shape), M, M, seed=1)
+    (ours,) = torch.autograd.grad(found.gram(K), K, grad)
+    (expected,) = torch.autograd.grad(H @ K @ H.mT, K, grad)
+    assert_equal(ours, expected, 1e-13)
+    G, w = randn(*batch, N, N), rand(*batch, M, seed=1)
+    assert_equal(found.gram(G), H @ G @ H.mT, 1e-13)
+    assert_equal(found.laplacian(w), H.mT @ (w.unsqueeze(-1) * H), 1e-13)
+    assert_equal(found.diagonal(G), (H @ G @ H.mT).diagonal(dim1=-2, dim2=-1), 1e-13)
 
 
 def test_no_rows() -> None:
