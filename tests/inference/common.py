@@ -192,16 +192,3 @@ def numerical_gradient(
         points = torch.cat([at + moves, at - moves]).flatten(0, 1)
         values = function(points).unflatten(0, (2, 3, len(at)))
     return torch.tensordot(weights, values[0] - values[1], 1).movedim(0, -1)
-
-
-def design_fixture() -> tuple[Tensor, Observations]:
-    """Items (0, .1, .3) and comparisons [[0, 1], [2, 1], [0, 1]], merged."""
-    X = torch.tensor([[0.0], [0.1], [0.3]], dtype=torch.float64)
-    block = Block(
-        torch.tensor([[0, 1], [2, 1]]),
-        DUEL,
-        torch.ones(2, dtype=torch.float64),
-        torch.tensor([2.0, 1.0], dtype=torch.float64),
-        LogitLikelihood(),
-    )
-    return X, Observations([block], 3)

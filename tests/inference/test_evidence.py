@@ -125,18 +125,6 @@ class TestGradient:
         (exact,) = torch.autograd.grad(evidence(theta), theta)
         assert_equal(exact, numerical_gradient(evidence, theta), 1e-6)
 
-    def test_a_start_changes_nothing(self, wanted: type[System]) -> None:
-        observations = make(X, M, LABELS)
-        theta = parameters(10.0).requires_grad_()
-        system = system_of(theta, observations, wanted)
-        cold, mode = log_evidence(system)
-        warm, again = log_evidence(system, start=mode.weights)
-        assert int(again.num_steps) <= 1 < int(mode.num_steps)
-        assert_equal(warm, cold, 1e-12)
-        (first,) = torch.autograd.grad(cold, theta, retain_graph=True)
-        (second,) = torch.autograd.grad(warm, theta)
-        assert_equal(second, first, 1e-9)
-
 
 @both_sides
 class TestBatches:

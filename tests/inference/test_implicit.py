@@ -21,13 +21,10 @@ from tests.inference.common import (
     LINKS,
     SIDES,
     assert_equal,
-    design,
     likelihood,
     make,
     matern,
     numerical_gradient,
-    oracle,
-    prior_latent,
     rand,
     randn,
 )
@@ -140,21 +137,6 @@ def test_singular_covariance(wanted: type[System], kappa: float | None) -> None:
 @both_sides
 @both_variances
 class TestValues:
-    def test_against_dense_formulas(self, wanted: type[System], kappa: float | None) -> None:
-        observations = make(X, M, LABELS, padding=1)
-        mean, K = X.sum(-1), matern(X)
-        latent = prior_latent(observations, mean)
-        fitted = laplace_posterior(wanted(K, latent, observations), weight(observations, kappa))
-        expected = oracle(K, mean, observations, "logit", 1.0)
-        H = torch.from_numpy(design(observations))
-        score, curvature = (torch.from_numpy(v) for v in (expected.score, expected.curvature))
-        W = torch.diag(curvature if kappa is None else observations.weight / kappa)
-        inner = torch.eye(len(W), dtype=torch.float64) + W @ H @ K @ H.T
-        G = torch.eye(len(W), dtype=torch.float64) if wanted is DualSystem else H
-        assert_equal(fitted.weights, G.T @ score)
-        assert_equal(fitted.gamma, G.T @ torch.linalg.solve(inner, W) @ G)
-        assert_equal(fitted.mode.latent, expected.differences)
-
     def test_two_leading_dimensions_are_a_loop(
         self, wanted: type[System], kappa: float | None
     ) -> None:

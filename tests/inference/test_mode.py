@@ -139,18 +139,6 @@ class TestAgainstTheOracle:
         assert bool(found.converged)
         assert_equal(found.latent, expected.differences, 1e-5)
 
-    def test_it_is_the_maximum(self, wanted: type[System], link: str, scale: float) -> None:
-        system = build(make(X, M, 4, link=likelihood(link, scale)), wanted)
-        z = system.coordinates(find_mode(system).weights)
-
-        def objective(z: Tensor) -> Tensor:
-            shift = system.latent(z)
-            log_prob = system.observations.log_prob(system.prior_latent + shift).sum(-1)
-            return log_prob - system.penalty(z, shift)
-
-        moves = 1e-2 * randn(200, len(z))
-        assert (objective(z + moves) < objective(z)).all()
-
 
 @both_sides
 @pytest.mark.parametrize(
@@ -278,17 +266,6 @@ def count_operations(system: System) -> int:
 
 
 class TestExtremes:
-    @both_sides
-    @every_link
-    def test_gaps_of_a_thousand(self, wanted: type[System], link: str, scale: float) -> None:
-        mean = torch.linspace(-1000.0, 1000.0, N, dtype=torch.float64)
-        observations = make(X, M, judge="noisy", link=likelihood(link, scale))
-        found = find_mode(build(observations, wanted, outputscale=0.1, mean=mean))
-        expected = oracle(matern(X, outputscale=0.1), mean, observations, link, scale)
-        assert found.latent.abs().max() > 1000
-        assert_equal(found.latent, expected.differences)
-        assert_equal(found.log_joint, expected.log_likelihood - expected.penalty)
-
     @both_sides
     @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
     def test_a_prior_mean_that_is_not_finite_ends_at_once(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -26,7 +25,6 @@ from tests.inference.common import (
     as_tensor,
     assert_equal,
     design,
-    design_fixture,
     likelihood,
     make,
     matern,
@@ -75,37 +73,23 @@ def predict(
 @both_judges
 @every_outputscale
 @pytest.mark.parametrize("items", [X, DUPLICATED], ids=["distinct", "duplicated"])
-class TestAgainstTheOracle:
-    def expected(
-        self, observations: Observations, link: str, scale: float, outputscale: float, items: Tensor
-    ) -> tuple[np.ndarray, np.ndarray]:
-        K = matern(items, outputscale=outputscale)
-        return reference.predict(
-            oracle(K, prior_mean(items), observations, link, scale),
-            K.numpy(),
-            design(observations),
-            matern(POINTS, items, outputscale=outputscale).numpy(),
-            matern(POINTS, outputscale=outputscale).numpy(),
-            prior_mean(POINTS).numpy(),
-        )
-
-    def test_joint_posterior(
-        self,
-        wanted: type[System],
-        link: str,
-        scale: float,
-        judge: str,
-        outputscale: float,
-        items: Tensor,
-    ) -> None:
-        observations = make(items, M, LABELS, judge=judge, link=likelihood(link, scale), padding=2)
-        mean, covariance = predict(
-            fit(observations, wanted, outputscale, items), outputscale, items
-        )
-        expected = self.expected(observations, link, scale, outputscale, items)
-        assert_equal(mean, expected[0])
-        assert_equal(covariance, expected[1])
-        assert float(torch.linalg.eigvalsh(covariance).min()) > -1e-10 * outputscale
+def test_joint_posterior_against_the_oracle(
+    wanted: type[System], link: str, scale: float, judge: str, outputscale: float, items: Tensor
+) -> None:
+    observations = make(items, M, LABELS, judge=judge, link=likelihood(link, scale), padding=2)
+    mean, covariance = predict(fit(observations, wanted, outputscale, items), outputscale, items)
+    K = matern(items, outputscale=outputscale)
+    expected = reference.predict(
+        oracle(K, prior_mean(items), observations, link, scale),
+        K.numpy(),
+        design(observations),
+        matern(POINTS, items, outputscale=outputscale).numpy(),
+        matern(POINTS, outputscale=outputscale).numpy(),
+        prior_mean(POINTS).numpy(),
+    )
+    assert_equal(mean, expected[0])
+    assert_equal(covariance, expected[1])
+    assert float(torch.linalg.eigvalsh(covariance).min()) > -1e-10 * outputscale
 
 
 @both_sides
@@ -129,22 +113,6 @@ class TestAnswerFreeVariance:
         )
         assert_equal(covariance, expected)
         assert torch.equal(mean, predict(fit(observations, wanted, outputscale), outputscale)[0])
-
-    @pytest.mark.parametrize(
-        ("kappa", "utility", "difference"), [(1.0, 9.807, 0.48614), (None, None, 5.88105)]
-    )
-    def test_fixture(
-        self, wanted: type[System], kappa: float | None, utility: float | None, difference: float
-    ) -> None:
-        items, observations = design_fixture()
-        K = matern(items, lengthscale=0.1, outputscale=20.0)
-        system = wanted(K, torch.zeros(2, dtype=torch.float64), observations)
-        fitted = laplace_posterior(system, None if kappa is None else observations.weight / kappa)
-        _, covariance = fitted.predict(torch.zeros(3, dtype=torch.float64), K, K)
-        contrast = torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)
-        assert float(contrast @ covariance @ contrast) == pytest.approx(difference, abs=5e-6)
-        if utility is not None:
-            assert float(covariance[0, 0]) == pytest.approx(utility, abs=5e-4)
 
 
 @both_sides
@@ -174,27 +142,6 @@ class TestCombinations:
         # A prior variance that is rounded down by more than what is left.
         _, variance = fitted.predict_differences(zero, prior - 1e-2, A @ K)
         assert (variance == 0).all()
-
-    def test_a_batch_of_posteriors(self, wanted: type[System]) -> None:
-        items = rand(3, N, 2)
-        observations = make(items, M)
-        K, latent = matern(items), 0.3 * randn(3, M)
-        fitted = laplace_posterior(wanted(K, latent, observations))
-        prior, cross = matern(POINTS), matern(POINTS, items)
-        mean, covariance = fitted.predict(prior_mean(POINTS), prior, cross)
-        for i in range(3):
-            block = observations.blocks[0]
-            one = Block(
-                block.items[i],
-                block.coefficients,
-                block.answer[i],
-                block.weight[i],
-                block.likelihood,
-            )
-            system = wanted(K[i], latent[i], Observations([one], N))
-            expected = laplace_posterior(system).predict(prior_mean(POINTS), prior, cross[i])
-            assert_equal(mean[i], expected[0], 1e-12)
-            assert_equal(covariance[i], expected[1], 1e-12)
 
 
 @both_sides
