@@ -193,7 +193,7 @@ def checked_seed(value: object) -> int:
 
 
 def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, and fractions, as Python's numbers, which JSON knows."""
+    """NumPy's numbers and arrays, and fractions, as Python's numbers, for JSON."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Fraction):
@@ -204,7 +204,7 @@ def plain(value: Any) -> Any:
 
 
 def endless_to_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with a word for what is infinite or no number, for which JSON has no number."""
+    """Options with infinite values and NaN as strings, since JSON has no such numbers."""
     return {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in options.items()

@@ -211,7 +211,7 @@ class InducingSystem(System):
             self.tolerance = self._at_least(_EXPENSIVE_TOLERANCE)
 
     def tighten(self) -> None:
-        """Find the mode where no Hessian of its own is factored that it could be improved by."""
+        """Search to the tolerance of a mode that no further Newton step improves."""
         self.tolerance = min(self.tolerance, self._at_least(_TIGHT_TOLERANCE))
 
     def _at_least(self, tolerance: float) -> float:
@@ -420,7 +420,7 @@ def draw_weights(found: LaplacePosterior, prior_values: Tensor, noise: Tensor) -
 
 
 class _Evidence(Function):
-    """The gradient is found with the value, a block at a time, and waits for its factor."""
+    """The gradient is computed with the value, block by block; `backward` only scales it."""
 
     @staticmethod
     def forward(ctx: Any, system: InducingSystem, state: NewtonState, *inputs: Tensor) -> Tensor:
@@ -497,7 +497,7 @@ class _Adjoint:
 
     def __init__(self, system: InducingSystem, wanted: Sequence[bool]) -> None:
         inputs = zip(system.kernel.inputs, wanted, strict=True)
-        # Leaves stand for themselves: a kernel reads its parameters where they are.
+        # A kernel reads its parameters from its modules, so leaves are not replaced.
         self.leaves = [v if v.is_leaf else v.detach().requires_grad_(w) for v, w in inputs]
         self.kernel: ItemKernel = system.kernel.bound(self.leaves)
         self.totals = [torch.zeros_like(leaf) for leaf in self.leaves]

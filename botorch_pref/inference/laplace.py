@@ -145,7 +145,7 @@ class _Newton:
         size = 1.0 + objective.abs()
         falling = distance <= self.half_distance
         # Rounding hides the last increase where answers are many and nearly the same;
-        # a gradient that falls tells as much.
+        # there a falling gradient shows progress.
         gain = self.step * self.sufficient - 10 * self.eps * size
         least = self.base_objective + torch.where(falling, -(self.eps**0.5) * size, gain)
         self.rising = (objective >= least) | (self.step < self.eps)

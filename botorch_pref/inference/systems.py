@@ -35,7 +35,7 @@ from botorch_pref.inference.observations import (
 )
 
 _SMALL = 64  # roots of the rounding unit
-_LARGEST = 2**25 - 2**13  # bytes; glibc learns from no block above 32 MiB
+_LARGEST = 2**25 - 2**13  # bytes; blocks above 32 MiB do not raise the threshold of glibc
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class System(ABC):
 
 
 class ExactSystem(System):
-    r"""A system that loses nothing of the prior.
+    r"""A system with the full prior covariance.
 
     Attributes:
         incidence: The map ``G`` from the system's coordinates to the latent values.
@@ -135,7 +135,7 @@ class ExactSystem(System):
         zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
         if start is None:
             return zero
-        # Weights of another prior can be far off, and zero never is.
+        # Weights found under another prior can be worse than zero.
         near = self.coordinates(start).expand_as(zero)
         better = self._objective(near)[1] > self._objective(zero)[1]
         return torch.where(better.unsqueeze(-1), near, zero)
@@ -319,7 +319,7 @@ class Factor(ABC):
 
     @cached_property
     def log_det(self) -> Tensor:
-        """``...``-dim ``log det(I + W P)``; a step of a search has no need of it."""
+        """``...``-dim ``log det(I + W P)``; only the evidence uses it."""
         return 2.0 * self.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     @abstractmethod
