@@ -1,0 +1,489 @@
+r"""Expectation propagation: Gaussian sites, the evidence and the posterior of the utility.
+
+Notation as in :mod:`botorch_pref.inference.systems`. Each row's likelihood is replaced by a
+Gaussian site ``exp(-1/2 w eta^2 + nu eta)`` with precision ``w >= 0`` and shift ``nu``, times a
+constant. The cavity ``N(m, v)`` of a row is its marginal under the posterior without its own site;
+the tilted distribution is the cavity times the likelihood. The sites are a fixed point at which
+every marginal has the mean and the variance of the tilted distribution (Minka 2001; Rasmussen and
+Williams 2006, sec. 3.6). For log-concave likelihoods the tilted variance is at most ``v``.
+
+With ``W = diag(w)``, ``P = G C G^T`` and ``a = (I + W P)^-1 (nu - W prior_latent)`` the posterior
+mean of the latent values is ``prior_latent + P a``, and ``Gamma = (C + L_W^-1)^-1``. At the fixed
+point the evidence is stationary in the sites, so that with ``alpha = G^T a``
+
+    d log Z / d C = 1/2 alpha alpha^T - 1/2 Gamma,    d log Z / d prior_latent = a
+
+All sites move at once, from those of Laplace's approximation. Steps are damped where that does
+not bring tilted and marginal moments closer.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function, grad
+from torch.linalg import solve_triangular
+
+from botorch_pref.data.blocks import Block
+from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.inference.laplace import (
+    LaplacePosterior,
+    find_mode,
+    refuse_second_derivatives,
+    symmetric_outer,
+)
+from botorch_pref.inference.observations import Curvature, Observations
+from botorch_pref.inference.systems import (
+    DualFactor,
+    DualSystem,
+    ExactFactor,
+    ExactSystem,
+    System,
+    matvec,
+)
+
+MAX_STEPS = 300
+_TOLERANCE = 1e-6  # of sites, in units of the posterior; the evidence is found to its square
+_LEAST_SHARE = 1e-12  # of the prior precision of a row, that a site has
+_DAMPING, _RECOVERY = 0.6, 1.05  # of steps, where sites come no closer and where they do
+_MODE_STEPS = 6  # of Newton's method for the mode of a tilted distribution, which places nodes
+_ADJOINT_STEPS = 2000
+
+# Edges of the panels of a quadrature: around the mode, in standard deviations there, and around
+# zero, in units of the link, where a likelihood bends.
+_AROUND_MODE = (0.8, 1.8, 3.0, 4.5, 6.5)
+_AROUND_ZERO = (0.0, 1.5, 3.0, 5.0, 7.5, 11.0, 16.0, 24.0, 38.0)
+_OUTER_PANELS, _NODES, _REACH = 3, 10, 9.0
+# A grid serves where cavities are narrow beside the link and answers are few.
+_GRID_SIZE, _GRID_REACH, _GRID_DEVIATION, _GRID_WEIGHT = 64, 8.5, 3.0, 4.0
+
+
+class Moments(NamedTuple):
+    r"""Of the tilted distribution of each row, all ``... x m``-dim.
+
+    Attributes:
+        log_mass: Log of the integral of the cavity times the likelihood.
+        mean: The mean.
+        variance: The variance.
+        slope: The derivative of ``log_mass`` in the cavity's mean.
+        bend: Minus the second one.
+        mode: About where it is largest.
+    """
+
+    log_mass: Tensor
+    mean: Tensor
+    variance: Tensor
+    slope: Tensor
+    bend: Tensor
+    mode: Tensor
+
+
+class Sites(NamedTuple):
+    r"""Sites, and the posterior that they make with the prior.
+
+    Attributes:
+        precision: ``... x M``-dim ``w``.
+        shift: ``... x M``-dim ``nu``.
+        latent: ``... x M``-dim posterior mean of the latent values.
+        variance: ``... x M``-dim posterior variance of them.
+        weights: ``... x M``-dim ``a``.
+        factor: The factored system at the precisions.
+        log_evidence: ``...``-dim log evidence.
+        distance: ``...``-dim largest difference of the sites and those that match tilted moments,
+            in units of the posterior.
+        matched: ``... x 2 x M``-dim precisions and shifts that match the tilted moments.
+        mode: ``... x M``-dim modes of the tilted distributions.
+    """
+
+    precision: Tensor
+    shift: Tensor
+    latent: Tensor
+    variance: Tensor
+    weights: Tensor
+    factor: ExactFactor
+    log_evidence: Tensor
+    distance: Tensor
+    matched: Tensor
+    mode: Tensor
+
+    @property
+    def stacked(self) -> Tensor:
+        """``... x 2 x M``-dim precisions and shifts, a start for a related problem."""
+        return torch.stack([self.precision, self.shift], dim=-2)
+
+
+@torch.no_grad()
+def find_sites(
+    system: System, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
+) -> tuple[Sites, Tensor]:
+    r"""The sites whose marginals have the moments of the tilted distributions.
+
+    Args:
+        system: The prior and the observations.
+        start: ``... x 2 x M``-dim precisions and shifts of related sites; Laplace's by default.
+        max_steps: The most steps taken.
+
+    Returns:
+        The sites, and ``...``-dim booleans of which elements converged; a warning names the
+        others.
+
+    Raises:
+        UnsupportedError: If an observation has several latent values, or for inducing items.
+    """
+    if not isinstance(system, ExactSystem) or not system.observations.is_elementwise:
+        raise UnsupportedError(
+            'inference="ep" needs all items, and answers to duels, labels or values.'
+        )
+    mode = None
+    if start is None:
+        found = find_mode(system)
+        mode, weight = found.latent, found.state.curvature.weight
+        start = torch.stack([weight, weight * mode + found.weights], dim=-2)
+    sites = _sites_at(system, start, mode)
+    step = torch.ones_like(sites.distance)
+    for _ in range(max_steps):
+        done = sites.distance <= _TOLERANCE
+        if bool((done | ~sites.distance.isfinite()).all()):
+            break
+        move = torch.where(done, 0.0, step)[..., None, None]
+        moved = sites.stacked + move * (sites.matched - sites.stacked)
+        new = _sites_at(system, moved, sites.mode)
+        slower = new.distance > sites.distance
+        step = torch.where(slower, _DAMPING * step, (_RECOVERY * step).clamp_max(1.0))
+        sites = new
+    converged = sites.distance <= _TOLERANCE
+    if not bool(converged.all()):
+        warnings.warn(
+            f"Expectation propagation did not converge for {int((~converged).sum())} of "
+            f"{converged.numel()} models within {max_steps} steps: the largest relative "
+            f"change of a site is {sites.distance.max().item():.1e}.",
+            LaplaceConvergenceWarning,
+            stacklevel=2,
+        )
+    return sites, converged
+
+
+def _sites_at(system: ExactSystem, stacked: Tensor, mode: Tensor | None) -> Sites:
+    """The posterior of given sites, and the sites that would match the tilted moments."""
+    precision, shift = stacked.unbind(-2)
+    prior = system.prior_latent
+    if isinstance(system, DualSystem):  # variances are found from precisions
+        largest = system.covariance.diagonal(dim1=-2, dim2=-1).clamp_min(_LEAST_SHARE)
+        precision = torch.maximum(precision, _LEAST_SHARE / largest)
+    factor = system.factor(Curvature(precision))
+    residual = shift - precision * prior
+    weights = factor.solve_adjoint(residual)
+    # A second solution removes the rounding error of a large prior mean.
+    weights = weights + factor.solve_adjoint(
+        shift - precision * (prior + _gain(system, weights)) - weights
+    )
+    gain = _gain(system, weights)
+    mean = prior + gain
+    variance, left = _marginal_variance(factor, precision)
+    m, v = (mean - variance * shift) / left, variance / left
+    moments = _tilted(system.observations, m, v, mean if mode is None else mode)
+    matched = _matching_sites(m, v, moments)
+    constant = _log_constants(m, v, precision, shift, moments.log_mass)
+    constant = constant + prior * (shift - 0.5 * precision * prior) + 0.5 * residual * gain
+    distance = torch.maximum(
+        (matched[0] - precision).abs() * variance, (matched[1] - shift).abs() * variance.sqrt()
+    )
+    return Sites(
+        precision=precision,
+        shift=shift,
+        latent=mean,
+        variance=variance,
+        weights=weights,
+        factor=factor,
+        log_evidence=constant.sum(-1) - 0.5 * factor.log_det,
+        distance=distance.amax(-1),
+        matched=torch.stack(matched, dim=-2),
+        mode=moments.mode,
+    )
+
+
+def _gain(system: ExactSystem, weights: Tensor) -> Tensor:
+    """``P a``, what the posterior mean of the latent values exceeds their prior mean by."""
+    alpha = system.incidence.adjoint(weights)
+    return system.incidence.apply(matvec(system.covariance, alpha))
+
+
+def _marginal_variance(factor: ExactFactor, precision: Tensor) -> tuple[Tensor, Tensor]:
+    """``... x M``-dim posterior variances ``s`` of the latent values, and ``1 - w s``."""
+    if isinstance(factor, DualFactor):
+        unit = torch.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
+        inverse = solve_triangular(factor.cholesky, unit, upper=False)
+        left = inverse.square().sum(-2)
+        return (1.0 - left) / precision, left
+    variance = factor.marginals(precision)
+    assert isinstance(variance, Tensor)
+    variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
+    return variance, (1.0 - precision * variance).clamp_min(torch.finfo(variance.dtype).eps)
+
+
+def _matching_sites(m: Tensor, v: Tensor, moments: Moments) -> tuple[Tensor, Tensor]:
+    """Precisions and shifts for which the marginals would have the tilted moments."""
+    # Differences of moments lose digits where a likelihood tells little, derivatives where much.
+    is_weak = moments.variance > 0.5 * v
+    share = torch.where(is_weak, 1.0 - v * moments.bend, moments.variance / v)
+    precision = torch.where(is_weak, moments.bend / share, 1 / moments.variance - 1 / v)
+    shift = torch.where(
+        is_weak, (moments.slope + m * moments.bend) / share, moments.mean / moments.variance - m / v
+    )
+    return precision.clamp_min(0.0), shift
+
+
+def _log_constants(m: Tensor, v: Tensor, precision: Tensor, shift: Tensor, mass: Tensor) -> Tensor:
+    """Log constants for which the sites have the mass of the likelihoods under the cavities."""
+    total = 1.0 + precision * v
+    square = 2.0 * m * shift + shift.square() * v - m.square() * precision
+    return mass + 0.5 * total.log() - 0.5 * square / total
+
+
+def _tilted(observations: Observations, m: Tensor, v: Tensor, near: Tensor) -> Moments:
+    """The moments of all rows, for cavities ``N(m, v)`` and points near the tilted modes."""
+    parts, first = [], 0
+    for block in observations.blocks:
+        rows = slice(first, first + block.num_rows)
+        parts.append(_tilted_block(block, m[..., rows], v[..., rows], near[..., rows]))
+        first = rows.stop
+    if len(parts) == 1:
+        return parts[0]
+    return Moments(*(torch.cat(own, dim=-1) for own in zip(*parts, strict=True)))
+
+
+def _tilted_block(block: Block, m: Tensor, v: Tensor, near: Tensor) -> Moments:
+    likelihood, answer, weight = block.likelihood, block.answer, block.weight
+    if not likelihood.has_bounded_score:  # a Gaussian
+        return _gaussian_moments(block, m, v)
+    # Newton's method between two points where the slope has either sign.
+    with torch.no_grad():  # the integrals do not depend on where their nodes are
+        score = likelihood.derivatives(m, answer, weight)[0]
+        low, high = torch.minimum(m, m + v * score), torch.maximum(m, m + v * score)
+        x = torch.minimum(torch.maximum(near, low), high)
+        for _ in range(_MODE_STEPS):
+            score, curvature, _ = likelihood.derivatives(x, answer, weight)
+            slope = score - (x - m) / v
+            low, high = torch.where(slope > 0, x, low), torch.where(slope > 0, high, x)
+            new = x + slope / (curvature + 1.0 / v)
+            x = torch.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+        curvature, unit = likelihood.derivatives(x, answer, weight)[1], 1.0 / likelihood.scale
+        nodes, mass = _quadrature(x, (curvature + 1.0 / v).rsqrt(), v.sqrt(), unit, weight)
+    log_density = likelihood.log_prob(nodes, answer, weight) - (nodes - m).square() / (2.0 * v)
+    top = log_density.amax(0)
+    density = mass * torch.exp(log_density - top)
+    total = density.sum(0)
+    density = density / total
+    score, curvature, _ = likelihood.derivatives(nodes, answer, weight)
+    slope, mean = (density * score).sum(0), (density * nodes).sum(0)
+    spread = (density * (score - slope).square()).sum(0)
+    return Moments(
+        log_mass=top + total.log() - 0.5 * torch.log(2.0 * math.pi * v),
+        mean=mean,
+        variance=(density * (nodes - mean).square()).sum(0),
+        slope=slope,
+        bend=(density * curvature).sum(0) - spread,
+        mode=x,
+    )
+
+
+def _gaussian_moments(block: Block, m: Tensor, v: Tensor) -> Moments:
+    """Those of values, in closed form."""
+    zero = torch.zeros_like(m)
+    shift, precision, _ = block.likelihood.derivatives(zero, block.answer, block.weight)
+    constant = block.likelihood.log_prob(zero, block.answer, block.weight)
+    total = 1.0 + precision * v
+    mean = (m + v * shift) / total
+    return Moments(
+        log_mass=constant - _log_constants(m, v, precision, shift, zero),
+        mean=mean,
+        variance=v / total,
+        slope=(mean - m) / v,
+        bend=precision / total,
+        mode=mean,
+    )
+
+
+def _quadrature(
+    x: Tensor, deviation: Tensor, cavity: Tensor, unit: float, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Nodes and their masses for the integral of a tilted distribution.
+
+    The trapezoidal rule is exact to 1e-8 where the cavity is narrow beside the link; elsewhere
+    Gauss-Legendre panels resolve the mode and the bend of the likelihood, which may be far apart.
+
+    Args:
+        x: ``... x m``-dim modes.
+        deviation: ``... x m``-dim standard deviations of a Gaussian of the curvature there.
+        cavity: ``... x m``-dim standard deviations of the cavities.
+        unit: What the latent values of the likelihood are measured in.
+        weight: ``... x m``-dim numbers of answers.
+
+    Returns:
+        ``k x ... x m``-dim nodes and masses.
+    """
+    narrow = (cavity <= _GRID_DEVIATION * unit) & (weight <= _GRID_WEIGHT)
+    if cavity.device.type == "cpu" and bool((narrow & (deviation >= 0.35 * cavity)).all()):
+        grid = torch.linspace(-_GRID_REACH, _GRID_REACH, _GRID_SIZE, dtype=x.dtype)
+        nodes = x + cavity * grid.view(-1, *[1] * x.dim())
+        return nodes, (cavity * (grid[1] - grid[0])).expand_as(nodes)
+    inner = _AROUND_MODE[-1] * deviation
+    far = torch.maximum(_REACH * cavity, inner)
+    offsets = [k * deviation for k in _AROUND_MODE]
+    offsets += [inner * (far / inner) ** (k / _OUTER_PANELS) for k in range(1, _OUTER_PANELS + 1)]
+    edges = [x, *(x + offset for offset in offsets), *(x - offset for offset in offsets)]
+    bends = {sign * unit * place for place in _AROUND_ZERO for sign in (1, -1)}
+    edges += [torch.full_like(x, bend).clamp(x - far, x + far) for bend in sorted(bends)]
+    ordered = torch.stack(edges).sort(dim=0).values
+    half, middle = 0.5 * ordered.diff(dim=0), 0.5 * (ordered[1:] + ordered[:-1])
+    points, masses = (part.view(-1, *[1] * x.dim()) for part in _legendre(x.dtype, x.device))
+    nodes = middle.unsqueeze(1) + half.unsqueeze(1) * points
+    return nodes.flatten(0, 1), (half.unsqueeze(1) * masses).flatten(0, 1)
+
+
+@lru_cache
+@torch.inference_mode(False)  # what is kept serves where gradients are taken, too
+def _legendre(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of Gauss and Legendre on ``[-1, 1]``, sent to a device once."""
+    found = np.polynomial.legendre.leggauss(_NODES)
+    points, masses = (torch.as_tensor(part).to(device=device, dtype=dtype) for part in found)
+    return points, masses
+
+
+def ep_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    r"""The log marginal likelihood by expectation propagation.
+
+    Args:
+        system: The prior and the observations.
+        start: Precisions and shifts of related sites; those of Laplace's mode by default.
+
+    Returns:
+        The ``...``-dim log evidence, differentiable with respect to the system's ``covariance``
+        and ``prior_latent``, and the ``... x 2 x M``-dim sites, zeros where these did not converge.
+    """
+    sites, converged = find_sites(system, start=start)
+    value = _Evidence.apply(system.covariance, system.prior_latent, system, sites)
+    return value, sites.stacked.masked_fill(~converged[..., None, None], 0.0)
+
+
+class _Evidence(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, covariance: Tensor, prior_latent: Tensor, system: ExactSystem, sites: Sites
+    ) -> Tensor:
+        ctx.system, ctx.sites = system, sites
+        ctx.shapes = covariance.shape, prior_latent.shape
+        return sites.log_evidence.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        (outer,), sites = grads, ctx.sites
+        alpha = ctx.system.incidence.adjoint(sites.weights)
+        slope = 0.5 * (symmetric_outer(alpha, alpha) - sites.factor.gamma())
+        covariance_shape, latent_shape = ctx.shapes
+        return (
+            (outer[..., None, None] * slope).sum_to_size(covariance_shape),
+            (outer.unsqueeze(-1) * sites.weights).sum_to_size(latent_shape),
+            None,
+            None,
+        )
+
+
+def ep_posterior(
+    system: System, variance_weight: Tensor | None = None, *, start: Tensor | None = None
+) -> LaplacePosterior:
+    r"""Find the sites and what predictions need of them.
+
+    Args:
+        system: The prior and the observations.
+        variance_weight: ``... x m``-dim answer-free curvature ``count / kappa`` for the
+            covariance; by default the covariance uses the precisions of the sites.
+        start: Precisions and shifts of related sites.
+
+    Returns:
+        The posterior, differentiable with respect to the system's ``covariance`` and
+        ``prior_latent``.
+    """
+    assert isinstance(system, ExactSystem)
+    sites, _ = find_sites(system, start=start)
+    with torch.no_grad():
+        factor = sites.factor if variance_weight is None else system.factor(variance_weight)
+    inputs = system.covariance, system.prior_latent, system, sites, variance_weight
+    weights, gamma = _Posterior.apply(*inputs, factor)
+    return LaplacePosterior(system, weights, gamma, sites, factor)
+
+
+class _Posterior(Function):
+    """The gradient is that of a fixed point: of one more step, and of the sites it starts from."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        covariance: Tensor,
+        prior_latent: Tensor,
+        system: ExactSystem,
+        sites: Sites,
+        variance_weight: Tensor | None,
+        factor: ExactFactor,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(covariance, prior_latent)
+        ctx.system, ctx.sites, ctx.variance_weight = system, sites, variance_weight
+        return system.incidence.adjoint(sites.weights).clone(), factor.gamma()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        with torch.enable_grad():
+            inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            stacked = ctx.sites.stacked.requires_grad_()
+            outputs, matched = _step(ctx.system, *inputs, stacked, ctx.sites, ctx.variance_weight)
+            direct = grad(outputs, stacked, grads, retain_graph=True)[0]
+            adjoint, step = direct, 1.0
+            size = direct.abs().amax() * torch.finfo(direct.dtype).eps ** 0.5
+            last = torch.inf
+            for _ in range(_ADJOINT_STEPS):
+                (carried,) = grad(matched, stacked, adjoint, retain_graph=True)
+                change = direct + carried - adjoint
+                largest = float(change.abs().amax())
+                if largest <= size:
+                    break
+                step = min(_RECOVERY * step, 1.0) if largest < last else _DAMPING * step
+                adjoint, last = adjoint + step * change, largest
+            return (*grad([*outputs, matched], inputs, [*grads, adjoint]), None, None, None, None)
+
+
+def _step(
+    system: ExactSystem,
+    covariance: Tensor,
+    prior: Tensor,
+    stacked: Tensor,
+    sites: Sites,
+    variance_weight: Tensor | None,
+) -> tuple[list[Tensor], Tensor]:
+    """The posterior of given sites and the sites that match it, in differentiable operations."""
+    precision, shift = stacked.unbind(-2)
+    incidence = system.incidence
+    dual = incidence.rows(incidence.columns(covariance))
+    unit = torch.eye(dual.shape[-1], dtype=dual.dtype, device=dual.device)
+    # ``I + P W`` is well conditioned where its symmetric form is.
+    solved = torch.linalg.solve(unit + dual * precision.unsqueeze(-2), dual)
+    weights = shift - precision * prior
+    weights = weights - precision * matvec(solved, weights)
+    mean = prior + matvec(dual, weights)
+    variance = solved.diagonal(dim1=-2, dim2=-1)
+    left = 1.0 - precision * variance
+    m, v = (mean - variance * shift) / left, variance / left
+    moments = _tilted(system.observations, m, v, sites.mode)
+    matched = torch.stack(_matching_sites(m, v, moments), dim=-2)
+    kept = precision if variance_weight is None else variance_weight.expand_as(precision)
+    inner = torch.linalg.solve(unit + dual * kept.unsqueeze(-2), dual)
+    gamma = torch.diag_embed(kept) - kept.unsqueeze(-1) * inner * kept.unsqueeze(-2)
+    dense = incidence.dense(dual)
+    return [incidence.adjoint(weights), dense.mT @ gamma @ dense], matched

@@ -1,0 +1,290 @@
+"""Expectation propagation against closed forms, quadrature and a sequential implementation."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special, stats
+from torch.autograd import gradcheck
+
+from botorch_pref.data.blocks import DUEL, ITEM, Block
+from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.inference.expectation_propagation import (
+    ep_evidence,
+    ep_posterior,
+    find_sites,
+)
+from botorch_pref.inference.observations import Observations
+from botorch_pref.inference.systems import DualSystem, PrimalSystem, choose_system
+from botorch_pref.likelihoods import (
+    LogitLikelihood,
+    ProbitLikelihood,
+    SoftmaxLikelihood,
+    StandardNormal,
+)
+
+SYSTEMS = (DualSystem, PrimalSystem)
+
+
+def tensor(values):
+    return torch.tensor(values, dtype=torch.double)
+
+
+def random_covariance(num_items, seed, scale=1.0):
+    root = torch.randn(num_items, num_items, generator=torch.Generator().manual_seed(seed)).double()
+    return scale * (root @ root.T / num_items + 0.1 * torch.eye(num_items))
+
+
+def random_duels(num_items, num_rows, seed, link=None, weight=None, answers=(1.0, 0.0)):
+    generator = torch.Generator().manual_seed(seed)
+    items = torch.stack(
+        [torch.randperm(num_items, generator=generator)[:2] for _ in range(num_rows)]
+    )
+    chosen = torch.randint(len(answers), (num_rows,), generator=generator)
+    weight = torch.ones(num_rows).double() if weight is None else weight
+    return Block(items, DUEL, tensor(answers)[chosen], weight, link or LogitLikelihood())
+
+
+def system_of(covariance, *blocks, prior=None, system=None):
+    observations = Observations(blocks, covariance.shape[-1])
+    zero = torch.zeros(observations.num_rows).double()
+    return choose_system(
+        covariance, zero if prior is None else prior, observations, system=system, jitter=1e-8
+    )
+
+
+def mixed_blocks(num_items, num_duels, seed):
+    """Duels, of which some are ties and some repeated, values with one padded row, labels."""
+    weight = tensor([1.0, 3.0, 1.0, 40.0] * num_duels)[:num_duels]
+    return (
+        random_duels(num_items, num_duels, seed, weight=weight, answers=(1.0, 0.0, 0.5)),
+        Block(torch.tensor([[0], [3]]), ITEM, tensor([0.3, -1.0]), tensor([2.0, 0.0]), NORMAL),
+        Block(torch.tensor([[1], [4]]), ITEM, tensor([1.0, 0.0]), tensor([1.0, 1.0]), PROBIT),
+    )
+
+
+NORMAL, PROBIT = StandardNormal(), ProbitLikelihood(0.7)
+
+
+# One row: the tilted distribution is the posterior, and its mass the evidence.
+
+LINKS = {
+    "logit": LogitLikelihood(),
+    "probit": ProbitLikelihood(2**-0.5),
+    "steep": LogitLikelihood(9.0),
+}
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(
+    ("answer", "weight"), [(1, 1), (0, 1), (0.5, 1), (1, 400), (0.5, 400), (0.875, 32)]
+)
+@pytest.mark.parametrize("variance", [1e-4, 0.3, 4.0, 12.0, 50.0, 1e4])
+@pytest.mark.parametrize("mean", [0.0, 3.0, -20.0])
+def test_one_row_has_the_moments_of_its_integral(link, answer, weight, variance, mean):
+    likelihood = LINKS[link]
+    block = Block(torch.tensor([[0]]), ITEM, tensor([answer]), tensor([weight]), likelihood)
+    system = choose_system(
+        tensor([[variance]]), tensor([mean]), Observations([block], 1), system=DualSystem
+    )
+    sites, converged = find_sites(system)
+    assert bool(converged)
+    latent, spread = float(sites.latent), float(1.0 / (1.0 / variance + sites.precision)) ** 0.5
+
+    def log_density(h):
+        own = likelihood.log_prob(torch.as_tensor(h), tensor(answer), tensor(weight)).numpy()
+        return own + stats.norm.logpdf(h, mean, variance**0.5)
+
+    # A trapezoidal rule, whose points are dense around the mean and reach far out.
+    z = np.linspace(-1.0, 1.0, 100_001)
+    h = latent + spread * 40.0 * np.sinh(6.0 * z) / np.sinh(6.0)
+    logs = log_density(h) + np.log(spread * 240.0 * np.cosh(6.0 * z) / np.sinh(6.0) * (z[1] - z[0]))
+    mass = special.logsumexp(logs)
+    density = np.exp(logs - mass)
+    expected = density @ h
+    deviation = (density @ (h - expected) ** 2) ** 0.5
+    assert float(sites.log_evidence) == pytest.approx(mass, rel=1e-8, abs=1e-8)
+    assert abs(latent - expected) <= 2e-6 * deviation
+    assert spread == pytest.approx(deviation, rel=2e-6)
+
+
+# Several rows: a sequential implementation for the probit link, which shares no code.
+
+
+def sequential_ep(covariance, signs, sweeps=200):
+    """Rasmussen and Williams 2006, algorithm 3.5, for ``Phi(sign * f)``."""
+    size = len(signs)
+    precision, shift = np.zeros(size), np.zeros(size)
+    for _ in range(sweeps):
+        for i in range(size):
+            sigma = np.linalg.solve(np.eye(size) + covariance * precision, covariance)
+            mean = sigma @ shift
+            v = 1.0 / (1.0 / sigma[i, i] - precision[i])
+            m = v * (mean[i] / sigma[i, i] - shift[i])
+            z = signs[i] * m / np.sqrt(1.0 + v)
+            ratio = np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z))
+            new_mean = m + signs[i] * v * ratio / np.sqrt(1.0 + v)
+            new_variance = v - v**2 * ratio * (z + ratio) / (1.0 + v)
+            precision[i], shift[i] = 1 / new_variance - 1 / v, new_mean / new_variance - m / v
+    sigma = np.linalg.solve(np.eye(size) + covariance * precision, covariance)
+    mean, var = sigma @ shift, sigma.diagonal()
+    v = 1.0 / (1.0 / var - precision)
+    m = v * (mean / var - shift)
+    mass = stats.norm.logcdf(signs * m / np.sqrt(1.0 + v))
+    # The normaliser of each site is found from N(m, v + 1 / precision) at its own mean.
+    own = shift / precision
+    log_sites = mass - stats.norm.logpdf(own, m, np.sqrt(v + 1.0 / precision))
+    total = stats.multivariate_normal.logpdf(own, cov=covariance + np.diag(1.0 / precision))
+    return precision, shift, total + log_sites.sum()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_sites_and_evidence_of_sequential_updates(system):
+    covariance = random_covariance(6, seed=0, scale=3.0)
+    block = random_duels(6, 5, seed=1, link=ProbitLikelihood())
+    found = find_sites(system_of(covariance, block, system=system))[0]
+    differences = torch.zeros(5, 6).double()
+    differences[torch.arange(5), block.items[:, 0]] = 1.0
+    differences[torch.arange(5), block.items[:, 1]] = -1.0
+    covariance = covariance + 1e-8 * torch.eye(6)
+    gram = differences @ covariance @ differences.T
+    precision, shift, evidence = sequential_ep(gram.numpy(), 2 * block.answer.numpy() - 1)
+    np.testing.assert_allclose(found.precision, precision, rtol=1e-5)
+    np.testing.assert_allclose(found.shift, shift, rtol=1e-5)
+    assert float(found.log_evidence) == pytest.approx(evidence, rel=1e-9)
+
+
+def test_values_are_a_regression():
+    covariance, values = random_covariance(5, seed=2), tensor([0.4, -1.0, 2.0])
+    noise = 0.3
+    # In units of the noise: the latent value is `(f - y) / noise`, with answer 0.
+    block = Block(
+        torch.tensor([[0], [2], [4]]), ITEM, values / noise, torch.ones(3).double(), NORMAL
+    )
+    scaled = covariance / noise**2
+    system = system_of(scaled, block)
+    value, _ = ep_evidence(system)
+    gram = (scaled + 1e-8 * torch.eye(5))[::2, ::2].numpy() + np.eye(3)
+    expected = stats.multivariate_normal.logpdf(values.numpy() / noise, cov=gram)
+    assert float(value) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("num_duels", [2, 9])
+def test_dual_and_primal_system_agree(num_duels):
+    covariance, blocks = random_covariance(6, seed=3, scale=5.0), mixed_blocks(6, num_duels, 4)
+    prior = torch.linspace(-1, 1, num_duels + 4).double()
+    dual, primal = (
+        find_sites(system_of(covariance, *blocks, prior=prior, system=system))[0]
+        for system in SYSTEMS
+    )
+    torch.testing.assert_close(dual.stacked, primal.stacked, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(dual.log_evidence, primal.log_evidence, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_gradients_are_those_of_differences(system):
+    blocks = mixed_blocks(5, 4, seed=5)
+    root = torch.randn(5, 5, generator=torch.Generator().manual_seed(6)).double().requires_grad_()
+    prior = torch.linspace(-0.4, 0.5, 8).double().requires_grad_()
+
+    def at(root, prior):
+        covariance = root @ root.T + 0.1 * torch.eye(5)
+        return covariance, system_of(covariance, *blocks, prior=prior, system=system)
+
+    def posterior(root, prior, weight=None):
+        covariance, own = at(root, prior)
+        found = ep_posterior(own, weight)
+        columns = own.columns(covariance)
+        return (columns @ found.weights).sin().sum() + (
+            columns @ found.gamma @ columns.mT
+        ).cos().sum()
+
+    assert gradcheck(
+        lambda *x: ep_evidence(at(*x)[1])[0], (root, prior), eps=1e-5, atol=1e-6, rtol=1e-5
+    )
+    options = {"eps": 1e-4, "atol": 1e-4, "rtol": 1e-4}
+    assert gradcheck(posterior, (root, prior), **options)
+    assert gradcheck(lambda *x: posterior(*x, torch.ones(8).double()), (root, prior), **options)
+
+
+def test_a_batch_is_its_elements():
+    covariance = torch.stack(
+        [random_covariance(6, seed, scale) for seed, scale in enumerate([0.1, 9.0])]
+    )
+    blocks = [random_duels(6, 8, seed) for seed in (7, 8)]
+    items, answers = (
+        torch.stack([getattr(b, name) for b in blocks]) for name in ("items", "answer")
+    )
+    both = Block(items, DUEL, answers, torch.ones(2, 8).double(), LogitLikelihood())
+    found = find_sites(system_of(covariance, both, prior=torch.zeros(2, 8).double()))[0]
+    for i in range(2):
+        single = find_sites(system_of(covariance[i], blocks[i]))[0]
+        torch.testing.assert_close(found.stacked[i], single.stacked, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(found.log_evidence[i], single.log_evidence, rtol=1e-9, atol=1e-9)
+
+
+@given(st.integers(0, 1000), st.floats(-2, 3))
+@settings(max_examples=15, deadline=None)
+def test_swapped_and_permuted_rows_are_the_same(seed, log_scale):
+    covariance = random_covariance(5, seed, scale=10**log_scale)
+    block = random_duels(5, 7, seed)
+    order = torch.randperm(7, generator=torch.Generator().manual_seed(seed))
+    swapped = Block(
+        block.items.flip(-1)[order], DUEL, 1.0 - block.answer[order], block.weight, block.likelihood
+    )
+    first, second = (find_sites(system_of(covariance, own))[0] for own in (block, swapped))
+    torch.testing.assert_close(first.precision[order], second.precision, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(first.shift[order], -second.shift, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(first.log_evidence, second.log_evidence, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 1e2, 1e4])
+@pytest.mark.parametrize("case", ["unanimous", "contradictory", "separable", "random"])
+def test_hard_data_converge(scale, case):
+    """Every warning is an error."""
+    items = torch.linspace(0, 1, 30).double()
+    covariance = scale * torch.exp(-0.5 * ((items[:, None] - items) / 0.3) ** 2)
+    block = random_duels(30, 60, seed=9)
+    if case == "separable":
+        block = Block(
+            block.items.sort(-1).values,
+            DUEL,
+            torch.ones(60).double(),
+            block.weight,
+            block.likelihood,
+        )
+    elif case != "random":
+        answer = torch.ones(60).double() if case == "unanimous" else torch.arange(60).double() % 2
+        block = Block(torch.tensor([[3, 20]] * 60), DUEL, answer, block.weight, block.likelihood)
+    sites, converged = find_sites(system_of(covariance, block, system=DualSystem))
+    assert bool(converged)
+    assert bool((sites.precision >= 0).all())
+    assert float(sites.log_evidence) < 0
+
+
+def test_a_start_nearby_saves_steps(monkeypatch):
+    covariance, block = random_covariance(12, seed=10, scale=9.0), random_duels(12, 10, seed=11)
+    first = find_sites(system_of(covariance, block))[0]
+    again, _ = find_sites(system_of(1.01 * covariance, block), start=first.stacked, max_steps=6)
+    new = find_sites(system_of(1.01 * covariance, block))[0]
+    torch.testing.assert_close(again.log_evidence, new.log_evidence, rtol=1e-10, atol=1e-10)
+
+
+def test_what_does_not_converge_is_said():
+    covariance, block = random_covariance(12, seed=10, scale=99.0), random_duels(12, 10, seed=11)
+    with pytest.warns(LaplaceConvergenceWarning, match="did not converge for 1 of 1 models"):
+        _, converged = find_sites(system_of(covariance, block), max_steps=1)
+    assert not bool(converged)
+
+
+def test_choices_of_several_are_refused():
+    block = Block(
+        torch.tensor([[0, 1, 2]]),
+        tuple(map(tuple, torch.eye(3).tolist())),
+        tensor([0.0]),
+        tensor([1.0]),
+        SoftmaxLikelihood(),
+    )
+    with pytest.raises(UnsupportedError, match="ep"):
+        find_sites(system_of(random_covariance(3, seed=0), block))
