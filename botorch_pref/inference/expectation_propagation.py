@@ -114,24 +114,32 @@ class Sites(NamedTuple):
 
     @property
     def stacked(self) -> Tensor:
-        """``... x 2 x M``-dim precisions and shifts, a start for a related problem."""
+        """``... x 2 x M``-dim precisions and shifts."""
         return torch.stack([self.precision, self.shift], dim=-2)
+
+    @property
+    def converged(self) -> Tensor:
+        """``...``-dim booleans."""
+        return self.distance <= _TOLERANCE
+
+    @property
+    def start(self) -> Tensor:
+        """A start for a related problem: :attr:`stacked`, zeros where these did not converge."""
+        return self.stacked.masked_fill(~self.converged[..., None, None], 0.0)
 
 
 @torch.no_grad()
-def find_sites(
-    system: System, *, start: Tensor | None = None, max_steps: int = MAX_STEPS
-) -> tuple[Sites, Tensor]:
+def find_sites(system: System, *, start: Tensor | None = None, max_steps: int = MAX_STEPS) -> Sites:
     r"""The sites whose marginals have the moments of the tilted distributions.
 
     Args:
         system: The prior and the observations.
-        start: ``... x 2 x M``-dim precisions and shifts of related sites; Laplace's by default.
+        start: ``... x 2 x M``-dim precisions and shifts of related sites; Laplace's by default, and
+            where an element has zeros.
         max_steps: The most steps taken.
 
     Returns:
-        The sites, and ``...``-dim booleans of which elements converged; a warning names the
-        others.
+        The sites. Elements that did not converge are marked and warned of.
 
     Raises:
         UnsupportedError: If an observation has several latent values, or for inducing items.
@@ -141,14 +149,15 @@ def find_sites(
             'inference="ep" needs all items, and answers to duels, labels or values.'
         )
     mode = None
-    if start is None:
+    # From sites of precision zero the first step would be too long.
+    if start is None or not bool(start[..., 0, :].any(-1).all()):
         found = find_mode(system)
         mode, weight = found.latent, found.state.curvature.weight
         start = torch.stack([weight, weight * mode + found.weights], dim=-2)
     sites = _sites_at(system, start, mode)
     step = torch.ones_like(sites.distance)
     for _ in range(max_steps):
-        done = sites.distance <= _TOLERANCE
+        done = sites.converged
         if bool((done | ~sites.distance.isfinite()).all()):
             break
         move = torch.where(done, 0.0, step)[..., None, None]
@@ -157,16 +166,15 @@ def find_sites(
         slower = new.distance > sites.distance
         step = torch.where(slower, _DAMPING * step, (_RECOVERY * step).clamp_max(1.0))
         sites = new
-    converged = sites.distance <= _TOLERANCE
-    if not bool(converged.all()):
+    if not bool(sites.converged.all()):
         warnings.warn(
-            f"Expectation propagation did not converge for {int((~converged).sum())} of "
-            f"{converged.numel()} models within {max_steps} steps: the largest relative "
+            f"Expectation propagation did not converge for {int((~sites.converged).sum())} of "
+            f"{sites.converged.numel()} models within {max_steps} steps: the largest relative "
             f"change of a site is {sites.distance.max().item():.1e}.",
             LaplaceConvergenceWarning,
             stacklevel=2,
         )
-    return sites, converged
+    return sites
 
 
 def _sites_at(system: ExactSystem, stacked: Tensor, mode: Tensor | None) -> Sites:
@@ -356,7 +364,7 @@ def _legendre(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]
     return points, masses
 
 
-def ep_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def ep_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor, Sites]:
     r"""The log marginal likelihood by expectation propagation.
 
     Args:
@@ -365,11 +373,10 @@ def ep_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor,
 
     Returns:
         The ``...``-dim log evidence, differentiable with respect to the system's ``covariance``
-        and ``prior_latent``, and the ``... x 2 x M``-dim sites, zeros where these did not converge.
+        and ``prior_latent``, and the sites.
     """
-    sites, converged = find_sites(system, start=start)
-    value = _Evidence.apply(system.covariance, system.prior_latent, system, sites)
-    return value, sites.stacked.masked_fill(~converged[..., None, None], 0.0)
+    sites = find_sites(system, start=start)
+    return _Evidence.apply(system.covariance, system.prior_latent, system, sites), sites
 
 
 class _Evidence(Function):
@@ -412,7 +419,7 @@ def ep_posterior(
         ``prior_latent``.
     """
     assert isinstance(system, ExactSystem)
-    sites, _ = find_sites(system, start=start)
+    sites = find_sites(system, start=start)
     with torch.no_grad():
         factor = sites.factor if variance_weight is None else system.factor(variance_weight)
     inputs = system.covariance, system.prior_latent, system, sites, variance_weight

@@ -69,6 +69,11 @@ class LaplaceMode(NamedTuple):
     num_steps: Tensor
     state: NewtonState
 
+    @property
+    def start(self) -> Tensor:
+        """A start for a related problem: the weights, zeros where the search did not converge."""
+        return self.weights.masked_fill(~self.converged.unsqueeze(-1), 0.0)
+
 
 @torch.no_grad()
 def find_mode(

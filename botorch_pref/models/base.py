@@ -6,7 +6,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -24,7 +24,9 @@ from linear_operator import to_linear_operator
 from torch import Size, Tensor
 from torch.nn import Module
 
+from botorch_pref.data.checks import check_word
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.inference.expectation_propagation import ep_evidence, ep_posterior
 from botorch_pref.inference.laplace import (
     LaplacePosterior,
     laplace_posterior,
@@ -38,6 +40,7 @@ from botorch_pref.likelihoods import checked_link
 from botorch_pref.models.fitting import start_at_best_mode
 
 T = TypeVar("T")
+Inference = Literal["laplace", "ep"]
 _CACHED_ENTRIES = 2**20  # of a batch of matrices on a CPU: beyond these 8 MiB a loop is faster
 
 
@@ -118,10 +121,11 @@ class LaplaceGP(Model, GP):
         covar_module: The prior covariance.
         mean_module: The prior mean.
         likelihood: The link of answers.
+        inference: ``"laplace"`` or ``"ep"``.
     """
 
     _data_names: tuple[str, ...] = ()  # attributes that hold data
-    _start: Tensor | None  # the weights of the last mode of the evidence
+    _start: Tensor | None  # what the last evidence was found at
 
     def __init__(
         self,
@@ -129,8 +133,11 @@ class LaplaceGP(Model, GP):
         mean_module: Mean,
         likelihood: Module | None,
         input_transform: InputTransform | None,
+        inference: Inference = "laplace",
     ) -> None:
         super().__init__()
+        check_word("inference", inference, Inference)
+        self.inference = inference
         self.covar_module = covar_module
         self.mean_module = mean_module
         self.likelihood = checked_link(likelihood)
@@ -223,7 +230,7 @@ class LaplaceGP(Model, GP):
         r"""The ``batch_shape``-dim log marginal likelihood of what was observed.
 
         Differentiable with respect to hyperparameters, input transforms and items. While
-        hyperparameters are fitted, the search for each mode starts from the last one.
+        hyperparameters are fitted, each search starts from what the last one found.
         """
         if self.num_observations == 0:
             return self.items.new_zeros(self.batch_shape)
@@ -233,10 +240,10 @@ class LaplaceGP(Model, GP):
             return self._evidence_by_element()
         system = self.system(self.transformed_items(), observed)
         start = None if self._start is None else self._start.to(system.covariance)
-        value, mode = log_evidence(system, start=start)
+        evidence = ep_evidence if self.inference == "ep" else log_evidence
+        value, found = evidence(system, start=start)
         with torch.inference_mode(False):  # the start is used where gradients are taken, too
-            # What did not converge is no place to start from.
-            self._start = mode.weights.masked_fill(~mode.converged.unsqueeze(-1), 0.0)
+            self._start = found.start
         return value if observed.log_units is None else value - observed.log_units
 
     def _is_split(self, observed: Observed) -> bool:
@@ -335,7 +342,8 @@ class LaplaceGP(Model, GP):
 
     def _solve(self) -> tuple[Tensor, LaplacePosterior]:
         system = self.system(self.transformed_items(), self.observed())
-        return self.nodes(), laplace_posterior(system, self.variance_weight())
+        posterior = ep_posterior if self.inference == "ep" else laplace_posterior
+        return self.nodes(), posterior(system, self.variance_weight())
 
     def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
         """``... x q x n`` covariance of transformed inputs with the scaled nodes."""
@@ -443,7 +451,7 @@ class _BatchElement(LaplaceGP):
                 module.batch_shape = Size([1])
         for parameter in (parameter for part in parts for parameter in part.parameters()):
             parameter.data = parameter.data[i : i + 1].clone()
-        super().__init__(*parts, batch.likelihood, None)
+        super().__init__(*parts, batch.likelihood, None, batch.inference)
         self._items, self._observations = items, observations
         self._start = None if batch._start is None else batch._start[i : i + 1]
 

@@ -10,7 +10,7 @@ from torch.nn import Module
 
 from botorch_pref.data.labels import Labels
 from botorch_pref.inference.observations import Observations
-from botorch_pref.models.base import LaplaceGP, Observed, num_columns
+from botorch_pref.models.base import Inference, LaplaceGP, Observed, num_columns
 from botorch_pref.models.fitting import default_covar_module
 
 
@@ -39,6 +39,7 @@ class BernoulliGP(LaplaceGP):
         mean_module: Mean | None = None,
         likelihood: Module | None = None,
         input_transform: InputTransform | None = None,
+        inference: Inference = "laplace",
     ) -> None:
         r"""Validate the data and set up the prior.
 
@@ -50,6 +51,7 @@ class BernoulliGP(LaplaceGP):
             mean_module: The prior mean; by default a constant that is learnt.
             likelihood: The link, of this package or one of BoTorch's two; logit by default.
             input_transform: Applied where inputs meet the kernel, with gradients.
+            inference: ``"laplace"``, or ``"ep"`` for expectation propagation.
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
@@ -64,6 +66,7 @@ class BernoulliGP(LaplaceGP):
             mean_module=mean_module or ConstantMean(batch_shape=batch_shape),
             likelihood=likelihood,
             input_transform=input_transform,
+            inference=inference,
         )
         self.labels = labels
         self.to(train_X)

@@ -45,7 +45,13 @@ from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
 from botorch_pref.kernels.evaluation import dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.base import LaplaceGP, Observed, num_columns, transformed_items
+from botorch_pref.models.base import (
+    Inference,
+    LaplaceGP,
+    Observed,
+    num_columns,
+    transformed_items,
+)
 from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.inducing import InducingKernel, most_varied
 
@@ -116,6 +122,7 @@ class PreferenceGP(LaplaceGP):
         choices: BlockData | Sequence[BlockData] = (),
         mean_module: Mean | None = None,
         variance: str | float = "laplace",
+        inference: Inference = "laplace",
         link_scale: float | None = None,
         inducing_points: int | Tensor | None = None,
         jitter: float | None = None,
@@ -143,6 +150,8 @@ class PreferenceGP(LaplaceGP):
             mean_module: The prior mean; by default zero, or a learnt constant with values.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
+            inference: ``"laplace"``, or ``"ep"`` for expectation propagation, whose probabilities
+                and evidence are more accurate, at some twice the time.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
             inducing_points: ``p x d``-dim inducing items or their number.
             jitter: Accepted as by BoTorch's ``PairwiseGP``, like the arguments below, and not
@@ -169,6 +178,7 @@ class PreferenceGP(LaplaceGP):
             or (ConstantMean(batch_shape=batch_shape) if measured else ZeroMean()),
             likelihood=likelihood,
             input_transform=input_transform,
+            inference=inference,
         )
         self.variance = checked_kappa("variance", variance)
         has_answers = bool(asked) or (data is not None and data.pairs.shape[-2] > 0)

@@ -48,10 +48,9 @@ def random_duels(num_items, num_rows, seed, link=None, weight=None, answers=(1.0
 
 def system_of(covariance, *blocks, prior=None, system=None):
     observations = Observations(blocks, covariance.shape[-1])
-    zero = torch.zeros(observations.num_rows).double()
-    return choose_system(
-        covariance, zero if prior is None else prior, observations, system=system, jitter=1e-8
-    )
+    covariance = covariance + 1e-8 * torch.eye(covariance.shape[-1])
+    prior = torch.zeros(observations.num_rows).double() if prior is None else prior
+    return (system or choose_system)(covariance, prior, observations)
 
 
 def mixed_blocks(num_items, num_duels, seed):
@@ -85,11 +84,9 @@ LINKS = {
 def test_one_row_has_the_moments_of_its_integral(link, answer, weight, variance, mean):
     likelihood = LINKS[link]
     block = Block(torch.tensor([[0]]), ITEM, tensor([answer]), tensor([weight]), likelihood)
-    system = choose_system(
-        tensor([[variance]]), tensor([mean]), Observations([block], 1), system=DualSystem
-    )
-    sites, converged = find_sites(system)
-    assert bool(converged)
+    system = DualSystem(tensor([[variance]]), tensor([mean]), Observations([block], 1))
+    sites = find_sites(system)
+    assert bool(sites.converged)
     latent, spread = float(sites.latent), float(1.0 / (1.0 / variance + sites.precision)) ** 0.5
 
     def log_density(h):
@@ -143,7 +140,7 @@ def sequential_ep(covariance, signs, sweeps=200):
 def test_sites_and_evidence_of_sequential_updates(system):
     covariance = random_covariance(6, seed=0, scale=3.0)
     block = random_duels(6, 5, seed=1, link=ProbitLikelihood())
-    found = find_sites(system_of(covariance, block, system=system))[0]
+    found = find_sites(system_of(covariance, block, system=system))
     differences = torch.zeros(5, 6).double()
     differences[torch.arange(5), block.items[:, 0]] = 1.0
     differences[torch.arange(5), block.items[:, 1]] = -1.0
@@ -175,8 +172,7 @@ def test_dual_and_primal_system_agree(num_duels):
     covariance, blocks = random_covariance(6, seed=3, scale=5.0), mixed_blocks(6, num_duels, 4)
     prior = torch.linspace(-1, 1, num_duels + 4).double()
     dual, primal = (
-        find_sites(system_of(covariance, *blocks, prior=prior, system=system))[0]
-        for system in SYSTEMS
+        find_sites(system_of(covariance, *blocks, prior=prior, system=system)) for system in SYSTEMS
     )
     torch.testing.assert_close(dual.stacked, primal.stacked, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(dual.log_evidence, primal.log_evidence, rtol=1e-10, atol=1e-10)
@@ -217,9 +213,9 @@ def test_a_batch_is_its_elements():
         torch.stack([getattr(b, name) for b in blocks]) for name in ("items", "answer")
     )
     both = Block(items, DUEL, answers, torch.ones(2, 8).double(), LogitLikelihood())
-    found = find_sites(system_of(covariance, both, prior=torch.zeros(2, 8).double()))[0]
+    found = find_sites(system_of(covariance, both, prior=torch.zeros(2, 8).double()))
     for i in range(2):
-        single = find_sites(system_of(covariance[i], blocks[i]))[0]
+        single = find_sites(system_of(covariance[i], blocks[i]))
         torch.testing.assert_close(found.stacked[i], single.stacked, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(found.log_evidence[i], single.log_evidence, rtol=1e-9, atol=1e-9)
 
@@ -233,7 +229,7 @@ def test_swapped_and_permuted_rows_are_the_same(seed, log_scale):
     swapped = Block(
         block.items.flip(-1)[order], DUEL, 1.0 - block.answer[order], block.weight, block.likelihood
     )
-    first, second = (find_sites(system_of(covariance, own))[0] for own in (block, swapped))
+    first, second = (find_sites(system_of(covariance, own)) for own in (block, swapped))
     torch.testing.assert_close(first.precision[order], second.precision, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(first.shift[order], -second.shift, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(first.log_evidence, second.log_evidence, rtol=1e-9, atol=1e-9)
@@ -257,25 +253,25 @@ def test_hard_data_converge(scale, case):
     elif case != "random":
         answer = torch.ones(60).double() if case == "unanimous" else torch.arange(60).double() % 2
         block = Block(torch.tensor([[3, 20]] * 60), DUEL, answer, block.weight, block.likelihood)
-    sites, converged = find_sites(system_of(covariance, block, system=DualSystem))
-    assert bool(converged)
+    sites = find_sites(system_of(covariance, block, system=DualSystem))
+    assert bool(sites.converged)
     assert bool((sites.precision >= 0).all())
     assert float(sites.log_evidence) < 0
 
 
 def test_a_start_nearby_saves_steps(monkeypatch):
     covariance, block = random_covariance(12, seed=10, scale=9.0), random_duels(12, 10, seed=11)
-    first = find_sites(system_of(covariance, block))[0]
-    again, _ = find_sites(system_of(1.01 * covariance, block), start=first.stacked, max_steps=6)
-    new = find_sites(system_of(1.01 * covariance, block))[0]
+    first = find_sites(system_of(covariance, block))
+    again = find_sites(system_of(1.01 * covariance, block), start=first.stacked, max_steps=6)
+    new = find_sites(system_of(1.01 * covariance, block))
     torch.testing.assert_close(again.log_evidence, new.log_evidence, rtol=1e-10, atol=1e-10)
 
 
 def test_what_does_not_converge_is_said():
     covariance, block = random_covariance(12, seed=10, scale=99.0), random_duels(12, 10, seed=11)
     with pytest.warns(LaplaceConvergenceWarning, match="did not converge for 1 of 1 models"):
-        _, converged = find_sites(system_of(covariance, block), max_steps=1)
-    assert not bool(converged)
+        sites = find_sites(system_of(covariance, block), max_steps=1)
+    assert not bool(sites.converged)
 
 
 def test_choices_of_several_are_refused():
