@@ -62,7 +62,8 @@ class PreferenceGP(LaplaceGP):
     r"""A utility ``f ~ GP(m, k)`` compared by ``P(i beats j) = mu(s (f(x_i) - f(x_j)))``.
 
     A drop-in for BoTorch's ``PairwiseGP``. The posterior of the utility is Laplace's
-    approximation (Rasmussen and Williams 2006, ch. 3); it is known up to a constant, as
+    approximation, or that of expectation propagation (Rasmussen and Williams 2006, ch. 3), which
+    does not pull probabilities towards a half; it is known up to a constant, as
     only differences are seen, unless values ``y = f(x) + e``, ``e ~ N(0, v)``, were
     measured as well. These have the units of the utility, and the link's scale ``s``, learnt under
     a log-normal prior of median 1, converts them to those of the link. Without known ``v`` one is
@@ -150,8 +151,7 @@ class PreferenceGP(LaplaceGP):
             mean_module: The prior mean; by default zero, or a learnt constant with values.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
-            inference: ``"laplace"``, or ``"ep"`` for expectation propagation, whose probabilities
-                and evidence are more accurate, at some twice the time.
+            inference: ``"laplace"``, or ``"ep"`` for expectation propagation.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
             inducing_points: ``p x d``-dim inducing items or their number.
             jitter: Accepted as by BoTorch's ``PairwiseGP``, like the arguments below, and not
@@ -163,7 +163,8 @@ class PreferenceGP(LaplaceGP):
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
-            UnsupportedError: If there are choices and ``variance`` is a number.
+            UnsupportedError: If there are choices and ``variance`` is a number, or if there are
+                choices or inducing items and ``inference`` is ``"ep"``.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
         asked = (choices,) if isinstance(choices, BlockData) else tuple(choices)
@@ -361,6 +362,10 @@ class PreferenceGP(LaplaceGP):
             raise ComparisonDataError(f"`{values.names[2]}` must be {reason}.")
         if choices and not isinstance(self.variance, str):
             raise UnsupportedError('`variance` must be "laplace" where there are choices.')
+        if self.inference == "ep" and (choices or self._inducing is not None or self._num_inducing):
+            raise UnsupportedError(
+                '`inference` must be "laplace" with `choices` or `inducing_points`.'
+            )
         for name, items in zip(named, parts, strict=True):
             check_shape(name, items, "n", parts[0].shape[-1])
             check_like(name, items, parts[0])

@@ -1,0 +1,145 @@
+"""Expectation propagation as the inference of models."""
+
+import copy
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from torch.autograd import gradcheck
+
+from botorch_pref.data import Choices
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
+
+
+@pytest.fixture
+def data():
+    generator = torch.Generator().manual_seed(0)
+    items = torch.rand(12, 2, generator=generator, dtype=torch.double)
+    every = torch.combinations(torch.arange(12))
+    pairs = every[torch.randperm(len(every), generator=generator)[:20]]
+    better = items[pairs].sum(-1)
+    return items, torch.where((better[:, :1] > better[:, 1:]), pairs, pairs.flip(-1))
+
+
+def with_scales(model, lengthscale, outputscale):
+    model.covar_module.base_kernel.lengthscale = lengthscale
+    model.covar_module.outputscale = outputscale
+    return model
+
+
+@pytest.mark.parametrize("outputscale", [4.0, 50.0])
+def test_probabilities_are_those_of_sampling(data, outputscale):
+    """Where Laplace pulls them towards a half."""
+    items, comparisons = data
+    errors = {}
+    for inference in ("laplace", "ep"):
+        model = with_scales(PreferenceGP(items, comparisons, inference=inference), 0.4, outputscale)
+        covariance = model.covar_module(items).to_dense().detach() + 1e-6 * torch.eye(12)
+        with torch.no_grad():
+            found = model.win_probability(items[torch.arange(8).view(4, 2)])
+        if not errors:
+            probabilities = sampled_probabilities(covariance, comparisons)
+        errors[inference] = float((found - probabilities).abs().mean())
+    assert errors["ep"] < 0.01
+    assert errors["ep"] < 0.4 * errors["laplace"]
+
+
+def sampled_probabilities(covariance, comparisons, num_samples=60_000):
+    """Elliptical slice sampling (Murray, Adams and MacKay 2010), 300 chains side by side."""
+    generator = torch.Generator().manual_seed(1)
+    root, chains = torch.linalg.cholesky(covariance), 300
+
+    def log_likelihood(f):
+        difference = f[..., comparisons[:, 0]] - f[..., comparisons[:, 1]]
+        return torch.nn.functional.logsigmoid(difference).sum(-1)
+
+    def noise(*shape):
+        return torch.rand(*shape, generator=generator, dtype=torch.double)
+
+    def prior():
+        normal = torch.randn(chains, 12, generator=generator, dtype=torch.double)
+        return normal @ root.T
+
+    state, total, kept = prior(), torch.zeros(4).double(), 0
+    for step in range(100 + num_samples // chains):
+        other, level = prior(), log_likelihood(state) + noise(chains).log()
+        angle = 2 * torch.pi * noise(chains)
+        low, high = angle - 2 * torch.pi, angle.clone()
+        new, open_ = state.clone(), torch.ones(chains, dtype=torch.bool)
+        while bool(open_.any()):
+            moved = state * angle.cos().unsqueeze(-1) + other * angle.sin().unsqueeze(-1)
+            fits = open_ & (log_likelihood(moved) > level)
+            new[fits], open_ = moved[fits], open_ & ~fits
+            low = torch.where(open_ & (angle < 0), angle, low)
+            high = torch.where(open_ & (angle >= 0), angle, high)
+            angle = torch.where(open_, low + (high - low) * noise(chains), angle)
+        state = new
+        if step >= 100:
+            total += torch.sigmoid(state[:, 0:8:2] - state[:, 1:8:2]).mean(0)
+            kept += 1
+    return total / kept
+
+
+def test_evidence_is_differentiable_in_hyperparameters(data):
+    items, comparisons = data
+    model = PreferenceGP(items, comparisons, inference="ep")
+    kernel = model.covar_module
+
+    def evidence(raw_lengthscale, raw_outputscale):
+        for owner, name, value in (
+            (kernel.base_kernel, "raw_lengthscale", raw_lengthscale),
+            (kernel, "raw_outputscale", raw_outputscale),
+        ):
+            delattr(owner, name)
+            setattr(owner, name, value)
+        return model.log_evidence()
+
+    at = [kernel.base_kernel.raw_lengthscale, kernel.raw_outputscale]
+    inputs = [value.detach().clone().requires_grad_() for value in at]
+    assert gradcheck(evidence, inputs, eps=1e-5, atol=1e-6, rtol=1e-5)
+
+
+def test_a_fit_raises_the_evidence_and_copies_keep_the_inference(data):
+    items, comparisons = data
+    model = PreferenceGP(items, comparisons, inference="ep")
+    before = float(model.log_evidence().detach())
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    assert float(model.log_evidence().detach()) > before
+    again = copy.deepcopy(model)
+    assert again.inference == "ep"
+    torch.testing.assert_close(again.posterior(items).mean, model.posterior(items).mean)
+    new = model.condition_on_pairs(items[[0, 5]].unsqueeze(0), torch.tensor([1.0]))
+    assert new.inference == "ep"
+
+
+def test_a_batch_is_its_elements(data):
+    items, comparisons = data
+    parts = [(items, comparisons), (items.flip(-1), comparisons.flip(0))]
+    both = PreferenceGP(*(torch.stack(p) for p in zip(*parts, strict=True)), inference="ep")
+    found = both.posterior(items)
+    for i, part in enumerate(parts):
+        single = PreferenceGP(*part, inference="ep").posterior(items)
+        torch.testing.assert_close(found.mean[i], single.mean, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found.variance[i], single.variance, rtol=1e-5, atol=1e-5)
+
+
+def test_labels(data):
+    items, _ = data
+    labels = (items.sum(-1, keepdim=True) > 1.0).double()
+    laplace, ep = (BernoulliGP(items, labels, inference=name) for name in ("laplace", "ep"))
+    fitting = [float(model.log_evidence().detach()) for model in (laplace, ep)]
+    assert fitting[1] == pytest.approx(fitting[0], abs=1.0)
+    sure = [(model.probability(items) - 0.5).abs().mean() for model in (laplace, ep)]
+    assert sure[1] > sure[0]
+
+
+def test_what_it_cannot_do_is_said(data):
+    items, comparisons = data
+    with pytest.raises(ComparisonDataError, match="inference"):
+        PreferenceGP(items, comparisons, inference="variational")
+    with pytest.raises(UnsupportedError, match="inducing"):
+        PreferenceGP(items, comparisons, inference="ep", inducing_points=4)
+    choices = Choices(items, torch.tensor([[0, 1, 2]]), torch.tensor([0]))
+    with pytest.raises(UnsupportedError, match="choices"):
+        PreferenceGP(None, None, choices=choices, inference="ep")
