@@ -281,7 +281,10 @@ def _tilted_block(block: Block, m: Tensor, v: Tensor, near: Tensor) -> Moments:
             low, high = torch.where(slope > 0, x, low), torch.where(slope > 0, high, x)
             new = x + slope / (curvature + 1.0 / v)
             x = torch.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-        curvature, unit = likelihood.derivatives(x, answer, weight)[1], 1.0 / likelihood.scale
+        curvature, unit = (
+            likelihood.derivatives(x, answer, weight)[1],
+            1.0 / getattr(likelihood, "scale", 1.0),
+        )
         nodes, mass = _quadrature(x, (curvature + 1.0 / v).rsqrt(), v.sqrt(), unit, weight)
     log_density = likelihood.log_prob(nodes, answer, weight) - (nodes - m).square() / (2.0 * v)
     top = log_density.amax(0)
@@ -450,7 +453,9 @@ class _Posterior(Function):
         with torch.enable_grad():
             inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
             stacked = ctx.sites.stacked.requires_grad_()
-            outputs, matched = _step(ctx.system, *inputs, stacked, ctx.sites, ctx.variance_weight)
+            covariance, prior = inputs
+            constants = stacked, ctx.sites, ctx.variance_weight
+            outputs, matched = _step(ctx.system, covariance, prior, *constants)
             direct = grad(outputs, stacked, grads, retain_graph=True)[0]
             adjoint, step = direct, 1.0
             size = direct.abs().amax() * torch.finfo(direct.dtype).eps ** 0.5

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import warnings
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -297,6 +297,18 @@ def symmetric_outer(left: Tensor, right: Tensor) -> Tensor:
     return torch.stack([half, right], dim=-1) @ torch.stack([right, half], dim=-2)
 
 
+class Found(Protocol):
+    """What the search of an inference ended at."""
+
+    @property
+    def latent(self) -> Tensor:
+        """``... x M``-dim latent values: the mode, or their posterior mean."""
+
+    @property
+    def weights(self) -> Tensor:
+        """``... x M``-dim representer weights, one a row."""
+
+
 class LaplacePosterior(NamedTuple):
     r"""A posterior, reduced to what predictions need.
 
@@ -304,14 +316,14 @@ class LaplacePosterior(NamedTuple):
         system: The prior and the observations.
         weights: ``... x s``-dim representer weights ``alpha``.
         gamma: ``... x s x s``-dim ``Gamma = (C + L_W^-1)^-1``.
-        mode: The mode it belongs to.
+        mode: The mode, or the sites, that it belongs to.
         factor: The factored Hessian that ``gamma`` follows from.
     """
 
     system: System
     weights: Tensor
     gamma: Tensor
-    mode: LaplaceMode
+    mode: Found
     factor: Factor
 
     def predict(
