@@ -69,9 +69,10 @@ class StandardUnits(PosteriorTransform):
 
 
 def standardised_posterior(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    r"""``... x q``-dim mean and deviation of an objective at ``... x q x d`` points, standardised.
+    r"""The mean and the deviation of an objective at points, standardised.
 
-    They are of the latent value, without observation noise; a batch of models comes before ``q``.
+    They are ``... x q``-dim for ``... x q x d`` points, and of the latent value, without
+    observation noise; a batch of models comes before ``q``.
 
     Raises:
         UnsupportedError: As :class:`~botorch_pref.acquisition.standard_units.StandardUnits` does.

@@ -124,7 +124,7 @@ class Sites(NamedTuple):
 
     @property
     def start(self) -> Tensor:
-        """A start for a related problem: :attr:`stacked`, zeros where these did not converge."""
+        """Precisions and shifts as a start for a related problem; zeros where the search failed."""
         return self.stacked.masked_fill(~self.converged[..., None, None], 0.0)
 
 

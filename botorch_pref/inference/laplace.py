@@ -71,7 +71,7 @@ class LaplaceMode(NamedTuple):
 
     @property
     def start(self) -> Tensor:
-        """A start for a related problem: the weights, zeros where the search did not converge."""
+        """The weights as a start for a related problem; zeros where the search failed."""
         return self.weights.masked_fill(~self.converged.unsqueeze(-1), 0.0)
 
 

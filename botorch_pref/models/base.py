@@ -202,7 +202,7 @@ class LaplaceGP(Model, GP):
         return transformed(self._transform, X)
 
     def transform_rows(self, X: Tensor) -> Tensor:
-        """See :func:`transformed_rows`."""
+        """Transform ``... x k x d`` points, each of which has to stay one; else raises."""
         return transformed_rows(self._transform, X)
 
     def transformed_items(self) -> Tensor:

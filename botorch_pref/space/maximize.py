@@ -36,7 +36,7 @@ _OF_SLSQP = ("maxiter", "ftol")
 _STRIDES = (4, 16)  # whole numbers also move by the range divided by these
 
 Feasible = Callable[[Tensor], Tensor]
-"""The ``...``-dim slack of ``... x d``-dim items, at least 0 where they are feasible."""
+"""The slacks of items, at least 0 where these are feasible; takes ``n x d``-dim items."""
 
 
 def all_feasible(feasible: Feasible, items: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class PFTS(UtilityStrategy):
 
     Args:
         scale: What the posterior standard deviation of the draws is multiplied by; ``"paper"``
-            for the published schedule, :func:`paper_scale`.
+            for that of the paper, ``(t + 1 + log 40) ** 0.25`` in round ``t`` (sec. F.1).
         on_identical: What to do when both draws have the same maximiser: ``"keep"`` asks that
             pair, as the paper does; ``"resample"`` draws the second arm again.
 
