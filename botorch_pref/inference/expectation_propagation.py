@@ -33,10 +33,10 @@ from torch.linalg import solve_triangular
 from botorch_pref.data.blocks import Block
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
 from botorch_pref.inference.laplace import (
+    Evidence,
     LaplacePosterior,
     find_mode,
     refuse_second_derivatives,
-    symmetric_outer,
 )
 from botorch_pref.inference.observations import Curvature, Observations
 from botorch_pref.inference.systems import (
@@ -379,31 +379,9 @@ def ep_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor,
         and ``prior_latent``, and the sites.
     """
     sites = find_sites(system, start=start)
-    return _Evidence.apply(system.covariance, system.prior_latent, system, sites), sites
-
-
-class _Evidence(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, covariance: Tensor, prior_latent: Tensor, system: ExactSystem, sites: Sites
-    ) -> Tensor:
-        ctx.system, ctx.sites = system, sites
-        ctx.shapes = covariance.shape, prior_latent.shape
-        return sites.log_evidence.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivatives()
-        (outer,), sites = grads, ctx.sites
-        alpha = ctx.system.incidence.adjoint(sites.weights)
-        slope = 0.5 * (symmetric_outer(alpha, alpha) - sites.factor.gamma())
-        covariance_shape, latent_shape = ctx.shapes
-        return (
-            (outer[..., None, None] * slope).sum_to_size(covariance_shape),
-            (outer.unsqueeze(-1) * sites.weights).sum_to_size(latent_shape),
-            None,
-            None,
-        )
+    assert isinstance(system, ExactSystem)  # no other has sites
+    inputs = system.covariance, system.prior_latent, sites.log_evidence, sites.weights
+    return Evidence.apply(*inputs, system.incidence, sites.factor, True), sites
 
 
 def ep_posterior(

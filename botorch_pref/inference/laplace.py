@@ -32,6 +32,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.inference.observations import IdentityIncidence, Incidence
 from botorch_pref.inference.systems import (
     ExactFactor,
     ExactSystem,
@@ -245,38 +246,53 @@ def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor
     """
     assert isinstance(system, ExactSystem)  # other kinds are registered
     mode = find_mode(system, start=start)
-    return _Evidence.apply(system.covariance, system.prior_latent, system, mode), mode
+    with torch.no_grad():
+        factor = system.factor(mode.state.curvature)
+        value = mode.log_joint - 0.5 * factor.log_det
+    inputs = system.covariance, system.prior_latent, value, mode.weights, system.incidence, factor
+    return Evidence.apply(*inputs, False), mode
 
 
-class _Evidence(Function):
+class Evidence(Function):
+    """A log evidence that was found, as a function of the prior.
+
+    Expectation propagation's is stationary in what was found; Laplace's moves with the mode.
+    """
+
     @staticmethod
     def forward(
-        ctx: Any, covariance: Tensor, prior_latent: Tensor, system: ExactSystem, mode: LaplaceMode
+        ctx: Any,
+        covariance: Tensor,
+        prior_latent: Tensor,
+        value: Tensor,
+        weights: Tensor,
+        incidence: Incidence | IdentityIncidence,
+        factor: ExactFactor,
+        is_stationary: bool,
     ) -> Tensor:
-        factor = system.factor(mode.state.curvature)
-        ctx.system, ctx.mode, ctx.factor = system, mode, factor
-        ctx.shapes = covariance.shape, prior_latent.shape
-        return mode.log_joint - 0.5 * factor.log_det
+        """The value; at the weights and the factor it was found at."""
+        ctx.weights, ctx.incidence, ctx.factor = weights, incidence, factor
+        ctx.is_stationary, ctx.shapes = is_stationary, (covariance.shape, prior_latent.shape)
+        return value.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient in the covariance and the prior latent values, see the module."""
         refuse_second_derivatives()
-        (grad,) = grads
-        system, mode, factor = ctx.system, ctx.mode, ctx.factor
-        gamma = factor.gamma()
-        slope = 0.5 * factor.curvature.contract(factor.marginals(gamma))
-        moved = factor.solve_adjoint(slope)
-        alpha = system.incidence.adjoint(mode.weights)
-        grad_covariance = symmetric_outer(
-            0.5 * alpha + system.incidence.adjoint(moved), alpha
-        ).sub_(gamma, alpha=0.5)
+        (grad,), factor, grad_latent = grads, ctx.factor, ctx.weights
+        gamma, alpha = factor.gamma(), ctx.incidence.adjoint(ctx.weights)
+        half = 0.5 * alpha
+        if not ctx.is_stationary:
+            slope = 0.5 * factor.curvature.contract(factor.marginals(gamma))
+            moved = factor.solve_adjoint(slope)
+            half, grad_latent = half + ctx.incidence.adjoint(moved), grad_latent + moved
+        grad_covariance = symmetric_outer(half, alpha).sub_(gamma, alpha=0.5)
         covariance_shape, latent_shape = ctx.shapes
-        return (
+        found = (
             (grad[..., None, None] * grad_covariance).sum_to_size(covariance_shape),
-            (grad.unsqueeze(-1) * (mode.weights + moved)).sum_to_size(latent_shape),
-            None,
-            None,
+            (grad.unsqueeze(-1) * grad_latent).sum_to_size(latent_shape),
         )
+        return (*found, None, None, None, None, None)
 
 
 def refuse_second_derivatives() -> None:
