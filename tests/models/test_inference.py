@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.sampling.pathwise import draw_matheron_paths
 from torch.autograd import gradcheck
 
 from botorch_pref.data import Choices
@@ -143,3 +144,16 @@ def test_what_it_cannot_do_is_said(data):
     choices = Choices(items, torch.tensor([[0, 1, 2]]), torch.tensor([0]))
     with pytest.raises(UnsupportedError, match="choices"):
         PreferenceGP(None, None, choices=choices, inference="ep")
+
+
+def test_paths_have_the_law_of_the_posterior(data):
+    items, comparisons = data
+    model = with_scales(PreferenceGP(items, comparisons, inference="ep"), 0.4, 20.0)
+    torch.manual_seed(3)
+    paths = draw_matheron_paths(model, torch.Size([4000]))
+    with torch.no_grad():
+        posterior, found = model.posterior(items), paths(items)
+    deviation = posterior.variance.squeeze(-1).sqrt()
+    error = (found.mean(0) - posterior.mean.squeeze(-1)) / deviation
+    assert float(error.abs().max()) < 0.08
+    torch.testing.assert_close(found.std(0), deviation, rtol=0.06, atol=0.0)
