@@ -405,11 +405,13 @@ class DifferenceLaw:
 
     @staticmethod
     def is_known_for(model: Model) -> bool:
-        """Whether a model has answers, ``variance="laplace"`` and no inducing items.
+        """Whether a model is Laplace's, with answers and without inducing items.
 
-        Inducing items are for many answers, for which the normal law is good.
+        Inducing items are for many answers, for which the normal law is good; the sites of
+        expectation propagation are no expansions, and their normal law is the better one.
         """
-        if not isinstance(model, LaplaceUtility) or getattr(model, "variance", None) != "laplace":
+        words = [getattr(model, name, None) for name in ("variance", "inference")]
+        if not isinstance(model, LaplaceUtility) or words != ["laplace", "laplace"]:
             return False
         if not model.num_observations:
             return False
