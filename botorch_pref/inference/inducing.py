@@ -287,7 +287,6 @@ class InducingSystem(System):
         return NewtonState(latent, z, objective, curvature, gradient, distance, cholesky, slow)
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
-        """See the base class."""
         cholesky, self._last = state.cholesky, state.distance
         assert cholesky is not None  # every state of this system has one
         if slow:

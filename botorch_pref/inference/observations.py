@@ -265,54 +265,43 @@ class BlockCurvature(Curvature):
 
     @property
     def weight(self) -> Tensor:
-        """See the base class."""
         return torch.cat([s.square().sum(-1).flatten(-2) for s in self.roots], dim=-1)
 
     def __getitem__(self, elements: Tensor) -> BlockCurvature:
         return BlockCurvature([root[elements] for root in self.roots])
 
     def apply(self, vector: Tensor) -> Tensor:
-        """See the base class."""
         return self.root(self.root_adjoint(vector))
 
     def root(self, vector: Tensor) -> Tensor:
-        """See the base class."""
         return self._rows(vector.unsqueeze(-1)).squeeze(-1)
 
     def root_adjoint(self, vector: Tensor) -> Tensor:
-        """See the base class."""
         return self.adjoint_rows(vector.unsqueeze(-1)).squeeze(-1)
 
     def scale(self, matrix: Tensor) -> Tensor:
-        """See the base class."""
         return self.adjoint_rows(self.adjoint_rows(matrix).mT)
 
     def unscale(self, matrix: Tensor) -> Tensor:
-        """See the base class."""
         return self._rows(self._rows(matrix).mT)
 
     def quadratic(self, rows: Tensor) -> Tensor:
-        """See the base class."""
         scaled = self.adjoint_rows(rows)
         return scaled.mT @ scaled
 
     def laplacian(self, incidence: Incidence) -> Tensor:
-        """See the base class."""
         return incidence.spread(self._rows(self.adjoint_rows(incidence.dense(self.roots[0]))))
 
     def marginals(self, left: Tensor, right: Tensor) -> list[Tensor]:
-        """See the base class."""
         pairs = zip(self._by_observation(left), self._by_observation(right), strict=True)
         return [x @ y.mT for x, y in pairs]
 
     def marginals_of(
         self, incidence: Incidence | IdentityIncidence, matrix: Tensor
     ) -> list[Tensor]:
-        """See the base class."""
         return self.marginals(incidence.rows(matrix), incidence.dense(matrix))
 
     def contract(self, marginals: Marginals) -> Tensor:
-        """See the base class."""
         parts = zip(self.thirds, marginals, strict=True)
         found = [torch.einsum("...abc,...bc->...a", t, v).flatten(-2) for t, v in parts]
         return torch.cat(found, dim=-1)

@@ -129,7 +129,6 @@ class ExactSystem(System):
     _scale: Tensor  # of the gradient, in this search
 
     def begin(self, start: Tensor | None) -> Tensor:
-        """See the base class."""
         size = self._prior_deviation() * self.observations.score_scale(self.prior_latent)
         self._scale = size.clamp_min(1.0)
         zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
@@ -149,7 +148,6 @@ class ExactSystem(System):
         return NewtonState(latent, score, objective, curvature, gradient, distance)
 
     def is_small(self, state: NewtonState, z: Tensor) -> Tensor:
-        """See the base class."""
         share = _SMALL * torch.finfo(z.dtype).eps ** 0.5
         return state.gradient.abs().amax(-1) <= share * z.abs().amax(-1)
 
@@ -198,7 +196,6 @@ class DualSystem(ExactSystem):
         self.incidence = IdentityIncidence()
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
-        """See the base class."""
         return self.observations.incidence.columns(cross_covariance)
 
     def coordinates(self, weights: Tensor) -> Tensor:
@@ -214,12 +211,10 @@ class DualSystem(ExactSystem):
         return 0.5 * (z * latent).sum(-1)
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
-        """See the base class."""
         direction = self.factor(state.curvature).solve_adjoint(state.gradient)
         return direction, (state.gradient * self.latent(direction)).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> DualFactor:
-        """See the base class."""
         return DualFactor(self.covariance, as_curvature(curvature))
 
     def _prior_deviation(self) -> float:
@@ -246,7 +241,6 @@ class PrimalSystem(ExactSystem):
         return prior_root(self.covariance.detach())
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
-        """See the base class."""
         return cross_covariance
 
     def coordinates(self, weights: Tensor) -> Tensor:
@@ -262,12 +256,10 @@ class PrimalSystem(ExactSystem):
         return 0.5 * z.square().sum(-1)
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
-        """See the base class."""
         direction = solve_vector(self.factor(state.curvature).cholesky, state.gradient)
         return direction, (state.gradient * direction).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> PrimalFactor:
-        """See the base class."""
         return PrimalFactor(self, as_curvature(curvature))
 
     def _prior_deviation(self) -> Tensor:
@@ -355,18 +347,15 @@ class DualFactor(ExactFactor):
         self.cholesky = torch.linalg.cholesky_ex(scaled).L
 
     def gamma(self) -> Tensor:
-        """See the base class."""
         # All of ``S B^-1 S^T`` is wanted, and LAPACK makes no full products of triangles for it;
         # the smallest eigenvalue of ``B`` is 1 or more.
         return self.curvature.unscale(torch.cholesky_inverse(self.cholesky))
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
-        """See the base class."""
         right = self.curvature.root_adjoint(matvec(self.covariance, x))
         return x - self.curvature.root(solve_vector(self.cholesky, right))
 
     def marginals(self, gamma: Tensor) -> Marginals:
-        """See the base class."""
         curvature = self.curvature
         if isinstance(curvature, BlockCurvature):  # whose blocks may be singular
             right = curvature.adjoint_rows(self.covariance)
@@ -389,17 +378,14 @@ class PrimalFactor(ExactFactor):
         self.cholesky = torch.linalg.cholesky_ex(hessian).L
 
     def gamma(self) -> Tensor:
-        """See the base class."""
         half = self._half() @ self.laplacian
         return self.laplacian - half.mT @ half
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
-        """See the base class."""
         solution = solve_vector(self.cholesky, self.system.coordinates(x))
         return x - self.curvature.apply(self.system.latent(solution))
 
     def marginals(self, gamma: Tensor) -> Marginals:
-        """See the base class."""
         half = self.system.incidence.columns(self._half()).mT
         return self.curvature.marginals(half, half)
 

@@ -457,16 +457,13 @@ class _BatchElement(LaplaceGP):
 
     @property
     def items(self) -> Tensor:
-        """See the base class."""
         return self._items
 
     @property
     def num_observations(self) -> int:
-        """See the base class."""
         return self._observations.num_rows
 
     def observed(self) -> Observed:
-        """See the base class."""
         return Observed(self._observations)
 
 

@@ -561,7 +561,6 @@ class PreferenceGP(LaplaceGP):
         return torch.cat(parts, dim=-1)
 
     def constants(self) -> tuple[object, ...]:
-        """See the base class."""
         return (self.variance,)
 
     def variance_weight(self) -> Tensor | None:
