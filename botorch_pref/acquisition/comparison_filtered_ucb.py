@@ -23,7 +23,7 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
     a random item is at least the lower bound that the best item reaches, minus a slack for the
     disagreement of values and duels,
 
-        ``phi(x) = mean_r(x) + beta_r sd_r(x) - lower_bound + slack >= 0``.
+        ``phi(x) = mean_r(x) + beta sd_r(x) - lower_bound + slack >= 0``.
 
     Values are in the units of the value model; ``phi`` is a difference of probabilities. With the
     default lower bound, the largest one of the items that were chosen for duels, that item is
@@ -31,8 +31,8 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
 
     Example:
         >>> rule = ComparisonFilteredUCB(gp, borda, beta=2.0, borda_slack=0.02)
-        >>> space, starts = SearchSpace(bounds), rule.starts()
-        >>> found = space.maximize(rule, starts=starts, feasible=rule.feasibility)
+        >>> starts = borda.items.unsqueeze(-2)
+        >>> found = SearchSpace(bounds).maximize(rule, starts=starts, feasible=rule.feasibility)
     """
 
     def __init__(
@@ -42,7 +42,6 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         beta: float = 2.0,
         *,
         borda_slack: float = 0.0,
-        borda_beta: float | None = None,
         lower_bound: float | None = None,
     ) -> None:
         r"""Set both models and the filter.
@@ -51,12 +50,10 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
             value_model: A BoTorch model of measured values with one output and a Gaussian
                 posterior.
             borda_model: The model of duels against random items.
-            beta: Multiplies the standard deviation of values, as in the paper; BoTorch's
+            beta: Multiplies both standard deviations, as in the paper; BoTorch's
                 ``UpperConfidenceBound`` takes its square.
             borda_slack: ``L_2 zeta``, at least 0: by how much, as a probability, the best item by
                 value may fall short of the best by duels.
-            borda_beta: Multiplies the standard deviation of the Borda function; ``beta`` by
-                default.
             lower_bound: A lower bound on the probability of the best item; by default the
                 largest lower bound of all items in ``borda_model``.
 
@@ -75,9 +72,9 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         self.borda_model = borda_model
         self.borda_slack = 0.0 if borda_slack == 0 else checked_positive("borda_slack", borda_slack)
         self.beta = checked_beta(beta)
-        self.borda_beta = checked_beta(beta if borda_beta is None else borda_beta, "borda_beta")
         if lower_bound is None:
-            lower_bound = float(largest_lower_bound(borda_model, self.borda_beta))
+            with torch.no_grad():
+                lower_bound = float(borda_model.interval(borda_model.items, self.beta)[0].amax())
         elif math.isnan(lower_bound):
             raise ComparisonDataError("`lower_bound` must be a number, not nan.")
         self.lower_bound = float(lower_bound)
@@ -96,36 +93,5 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         Returns:
             ``...``-dim differences of probabilities, differentiable.
         """
-        _, upper = self.borda_model.interval(X, self.borda_beta)
+        _, upper = self.borda_model.interval(X, self.beta)
         return upper - self.lower_bound + self.borda_slack
-
-    @torch.no_grad()
-    def starts(self) -> Tensor:
-        r"""Feasible items to start a search from, as a sample of the domain may have none.
-
-        Returns:
-            ``k x 1 x d``-dim items of ``borda_model`` that are feasible, the one of the largest
-            lower bound first; with the default lower bound there is at least one.
-        """
-        items = self.borda_model.items
-        feasible = items[self.feasibility(items) >= 0]
-        lower, _ = self.borda_model.interval(feasible, self.borda_beta)
-        return feasible[lower.argsort(descending=True)].unsqueeze(-2)
-
-
-@torch.no_grad()
-def largest_lower_bound(model: IntervalModel, beta: float, X: Tensor | None = None) -> Tensor:
-    r"""A lower bound on the probability of the best item: the largest ``mean - beta sd``.
-
-    Args:
-        model: The model of duels.
-        beta: The multiple of the standard deviation.
-        X: ``k x d``-dim further items, beside those of the model.
-
-    Returns:
-        A scalar, as a probability.
-    """
-    items = model.items
-    if X is not None:
-        items = torch.cat([items, X.to(items)])
-    return model.interval(items, beta)[0].amax()

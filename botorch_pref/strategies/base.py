@@ -69,6 +69,28 @@ class Candidate(NamedTuple):
         return cls(query.rows[0], None if rows is None else rows[0])
 
 
+class Chosen(NamedTuple):
+    r"""What is asked next.
+
+    Attributes:
+        record: Why, as the strategy writes it down.
+        item: The item; of a duel the first.
+        opponent: The second item of a duel.
+    """
+
+    record: Any
+    item: Candidate
+    opponent: Candidate | None = None
+
+    def query(self, kind: type[Query], query_id: int, annotator: str | None) -> Query:
+        """A duel if there is an opponent, else a query of a kind about the item."""
+        if self.opponent is None:
+            return kind(query_id, *self.item, annotator)
+        (item, row), (other, other_row) = self.item, self.opponent
+        rows = None if row is None else (row, other_row)
+        return Duel(query_id, torch.stack([item.to(other), other]), rows, annotator)
+
+
 class Strategy(ABC):
     r"""A policy that asks queries and learns from the answers.
 

@@ -3,9 +3,9 @@ r"""What strategies share that pay for duels and values out of one budget."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import Candidate, Strategy
+from botorch_pref.strategies.base import Candidate, Chosen, Strategy
 
 Kind = Literal["duel", "value"]
 """What a query is."""
@@ -58,22 +58,7 @@ class QueryRecord:
     phase: str
 
 
-class Chosen(NamedTuple):
-    r"""What is asked next.
-
-    Attributes:
-        record: What is bought, and why.
-        item: The ``d``-dim item; of a duel the first.
-        row: Its row in the choices.
-        opponent: Of a duel the second item and its row; None for one drawn at random.
-    """
-
-    record: QueryRecord
-    item: Tensor
-    row: int | None
-    opponent: Candidate | None = None
-
-
+@dataclass(eq=False, repr=False)
 class BudgetedStrategy(Strategy):
     r"""A strategy that chooses between duels and values, each at its price.
 
@@ -101,38 +86,38 @@ class BudgetedStrategy(Strategy):
         records: What was paid for and why, by the number of the query.
     """
 
+    bounds: Tensor | None = None
+    choices: Tensor | None = None
+    space: SearchSpace = None  # type: ignore[assignment]  # that of `bounds` and `choices`
+    _: KW_ONLY
+    seed: int = 0
+    duel_cost: Amount = "1/10"
+    value_cost: Amount = "1"
+    budget: Amount | None = None
+    num_initial_duels: int = 50
+    num_initial_values: int = 5
+
     record_type: ClassVar[type[QueryRecord]] = QueryRecord
     """The class of the records."""
     kinds: ClassVar[tuple[Kind, ...]] = ("duel", "value")
     """The kinds of queries after the initial design."""
 
-    _asks = (Duel, Evaluate)
+    _asks: ClassVar[tuple[type[Query], ...]] = (Duel, Evaluate)
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        seed: int = 0,
-        duel_cost: Amount = "1/10",
-        value_cost: Amount = "1",
-        budget: Amount | None = None,
-        num_initial_duels: int = 50,
-        num_initial_values: int = 5,
-    ) -> None:
-        super().__init__(bounds, choices, space, seed=seed)
-        self.duel_cost = exact("duel_cost", duel_cost)
-        self.value_cost = exact("value_cost", value_cost)
-        self.budget = None if budget is None else exact("budget", budget)
-        self.num_initial_duels = check_count("num_initial_duels", num_initial_duels, 0)
-        self.num_initial_values = check_count("num_initial_values", num_initial_values, 0)
+    def __post_init__(self) -> None:
+        """Check the options, and set up a strategy without data."""
+        super().__init__(self.bounds, self.choices, self.space, seed=self.seed)
+        self.duel_cost = exact("duel_cost", self.duel_cost)
+        self.value_cost = exact("value_cost", self.value_cost)
+        self.budget = None if self.budget is None else exact("budget", self.budget)
+        self.num_initial_duels = check_count("num_initial_duels", self.num_initial_duels, 0)
+        self.num_initial_values = check_count("num_initial_values", self.num_initial_values, 0)
         self.records: list[QueryRecord] = []
         self._ended = False  # what was chosen cannot be paid
 
     def price(self, kind: Kind) -> Fraction:
         """The price of a query of a kind."""
-        return self.duel_cost if kind == "duel" else self.value_cost
+        return cast(Fraction, self.duel_cost if kind == "duel" else self.value_cost)
 
     @property
     def spent(self) -> Fraction:
@@ -141,7 +126,7 @@ class BudgetedStrategy(Strategy):
 
     def affords(self, price: Fraction) -> bool:
         """Whether so much is left of the budget."""
-        return self.budget is None or self.spent + price <= self.budget
+        return self.budget is None or self.spent + price <= cast(Fraction, self.budget)
 
     @property
     def finished(self) -> bool:
@@ -171,7 +156,7 @@ class BudgetedStrategy(Strategy):
         """The next query after the initial design, whether it can be paid or not."""
 
     @abstractmethod
-    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+    def _add(self, query: Query, answer: float) -> None:
         """Add an answer to the data."""
 
     @abstractmethod
@@ -181,9 +166,12 @@ class BudgetedStrategy(Strategy):
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if not self.finished:
             chosen = self._initial() or self._next()
-            if self.affords(self.price(chosen.record.kind)):
+            kind: Kind = chosen.record.kind
+            if self.affords(self.price(kind)):
                 self.records.append(chosen.record)
-                return self._query(query_id, annotator, chosen)
+                if kind == "duel" and chosen.opponent is None:
+                    chosen = chosen._replace(opponent=self._opponent(query_id, chosen.item))
+                return chosen.query(Evaluate, query_id, annotator)
             self._ended = True
         raise UnsupportedError(
             f"The budget of {self.budget} is spent: the next query cannot be paid."
@@ -198,25 +186,18 @@ class BudgetedStrategy(Strategy):
         if complete or not self.affords(self.price(kind)):
             return None
         record = self.record_type(kind, "initial")
-        return Chosen(record, *self._uniform(f"initial {kind}", number))
+        return Chosen(record, self._uniform(f"initial {kind}", number))
 
     def _num_later(self) -> int:
         """How many queries were chosen after the initial design."""
         return sum(record.phase != "initial" for record in self.records)
 
-    def _query(self, query_id: int, annotator: str | None, chosen: Chosen) -> Query:
-        if chosen.record.kind == "value":
-            return Evaluate(query_id, chosen.item, chosen.row, annotator)
-        other, row = chosen.opponent or self._opponent(query_id, chosen)
-        rows = None if chosen.row is None or row is None else (chosen.row, row)
-        return Duel(query_id, torch.stack([chosen.item.to(other), other]), rows, annotator)
-
-    def _opponent(self, query_id: int, chosen: Chosen) -> Candidate:
+    def _opponent(self, query_id: int, first: Candidate) -> Candidate:
         """A random item, another one than the first if there is one."""
-        other = self._uniform("opponent", query_id, chosen.row)
+        other = self._uniform("opponent", query_id, first.row)
         if self.space.choices is None and not self.space.parameters.real:
             for attempt in range(_ATTEMPTS):
-                if not torch.equal(other.item, chosen.item.to(other.item)):
+                if not torch.equal(other.item, first.item.to(other.item)):
                     break
                 other = self._uniform(f"opponent, attempt {attempt}", query_id)
         return other
@@ -239,7 +220,6 @@ class BudgetedStrategy(Strategy):
         return found
 
     def _learn(self, answered: Answered) -> None:
-        assert isinstance(answered.query, Duel | Evaluate)
         if answered.answer is not None:
             self._add(answered.query, answered.answer)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
@@ -44,8 +44,8 @@ from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space.search_space import Maximum, SearchSpace
-from botorch_pref.strategies.base import Candidate, Strategy, next_best, same_item
+from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.strategies.base import Candidate, Chosen, Strategy, next_best, same_item
 from botorch_pref.strategies.regression import Regression, standardised_gp
 from botorch_pref.strategies.utility import KernelArgument, as_likelihood, own_kernel
 
@@ -54,9 +54,6 @@ Feedback = Literal["accept", "compare"]
 Scale = Literal["probability", "logit"]
 Source = Literal["initial", "augmented", "vanilla"]
 Rule = Callable[..., AcquisitionFunction]
-
-# The row of an item in the choices, or the rows of a pair; None in a box.
-Rows = int | tuple[int, int] | None
 
 _NORM_BOUND = 1.0  # of the belief to begin with, for a kernel of unit variance
 _SLACK = {"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True}
@@ -105,8 +102,8 @@ class Decision:
     upper: float = math.nan
 
 
-class _FromValues(NamedTuple):
-    """Results that depend on the values alone, so that a label changes none of them.
+class FromValues(NamedTuple):
+    """What depends on the values alone, and is kept until there is another value.
 
     ``best_lower`` is the largest ``mean - beta sd``, standardised; NaN until a test needs it.
     """
@@ -116,6 +113,7 @@ class _FromValues(NamedTuple):
     best_lower: float = math.nan
 
 
+@dataclass(eq=False, repr=False)
 class COBOL(Strategy):
     r"""Bayesian optimisation with an expert's advice, Xu et al. (2024b), Algorithm 1.
 
@@ -186,83 +184,78 @@ class COBOL(Strategy):
         norm_bound: The bound on the norm of the expert's belief, which only grows.
     """
 
-    _asks: ClassVar[tuple[type[Query], ...]] = (Label, Duel, Evaluate)
-    measures_accepted = True
+    bounds: Tensor | None = None
+    choices: Tensor | None = None
+    space: SearchSpace = None  # type: ignore[assignment]  # that of `bounds` and `choices`
+    _: KW_ONLY
+    seed: int = 0
+    feedback: Feedback = "accept"
+    candidate: CandidateRule = "hcei"
+    trust_weight: float = 1.0
+    rate: float = 0.02
+    trust: float = 3.0
+    beta: float | None = 1.0
+    threshold: float = 0.1
+    threshold_scale: Scale = "probability"
+    norm_bound_limit: float | None = 4.0
+    value_bound: float | None = 3.0
+    label_window: int | None = None
+    label_lengthscale: float = 2.0
+    label_intercept: float = 0.3
+    max_rejections: int | None = 5
+    num_initial_values: int = 3
+    num_initial_labels: int = 10
+    noise: float = 1e-4
+    lengthscale_prior: bool = True
+    likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None
+    covar_module: KernelArgument = None
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        seed: int = 0,
-        feedback: Feedback = "accept",
-        candidate: CandidateRule = "hcei",
-        trust_weight: float = 1.0,
-        rate: float = 0.02,
-        trust: float = 3.0,
-        beta: float | None = 1.0,
-        threshold: float = 0.1,
-        threshold_scale: Scale = "probability",
-        norm_bound_limit: float | None = 4.0,
-        value_bound: float | None = 3.0,
-        label_window: int | None = None,
-        label_lengthscale: float = 2.0,
-        label_intercept: float = 0.3,
-        max_rejections: int | None = 5,
-        num_initial_values: int = 3,
-        num_initial_labels: int = 10,
-        noise: float = 1e-4,
-        lengthscale_prior: bool = True,
-        likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
-        covar_module: KernelArgument = None,
-    ) -> None:
-        super().__init__(bounds, choices, space, seed=seed)
-        self.feedback, self.candidate = feedback, candidate
-        self.threshold_scale = threshold_scale
-        self.trust_weight, self.rate = trust_weight, rate
-        self.trust, self.threshold, self.label_intercept = trust, threshold, label_intercept
-        self.beta, self.norm_bound_limit, self.value_bound = beta, norm_bound_limit, value_bound
-        self.label_window, self.max_rejections = label_window, max_rejections
-        self.label_lengthscale = checked_positive("label_lengthscale", label_lengthscale)
-        self.num_initial_values = check_count("num_initial_values", num_initial_values, 1)
-        self.num_initial_labels = check_count("num_initial_labels", num_initial_labels, 0)
-        self.noise = checked_positive("noise", noise)
-        self.lengthscale_prior = checked_flag("lengthscale_prior", lengthscale_prior)
-        self.likelihood, self.covar_module = as_likelihood(likelihood), covar_module
+    _asks: ClassVar[tuple[type[Query], ...]] = (Label, Duel, Evaluate)
+    _measures_accepted: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the options, and set up a strategy without data."""
+        super().__init__(self.bounds, self.choices, self.space, seed=self.seed)
         self._check_options()
+        self.likelihood = as_likelihood(self.likelihood)
         self.values = Regression(self.space, self._values_model, refit=1)
         self.labelled: list[Answered] = []
         self.norm_bound = _NORM_BOUND
-        self.weight = float(trust_weight)
+        self.weight = float(self.trust_weight)
         self.decisions: list[Decision] = []
         self._num_adapted = 0  # labels that the norm bound was adapted to
         self._expert: LikelihoodRatioModel | None = None
         self._due: list[tuple[Candidate, int]] = []  # accepted, to be evaluated; and its query
         self._rejections = 0  # in a row
         self._unanswered = False  # whether the expert was asked last and did not answer
-        self._from_values: _FromValues | None = None
+        self._from_values: FromValues | None = None
 
     def _check_options(self) -> None:
         check_word("feedback", self.feedback, Feedback)
         check_word("candidate", self.candidate, CandidateRule)
         check_word("threshold_scale", self.threshold_scale, Scale)
+        checked_flag("lengthscale_prior", self.lengthscale_prior)
+        self.label_lengthscale = checked_positive("label_lengthscale", self.label_lengthscale)
+        self.noise = checked_positive("noise", self.noise)
         for name in ("beta", "norm_bound_limit", "value_bound"):
             if (value := getattr(self, name)) is not None:
                 checked_positive(name, value)
         for name in ("label_window", "max_rejections"):
             if (value := getattr(self, name)) is not None:
                 check_count(name, value, 1)
-        for name, least, most in (
-            ("trust_weight", 0.0, math.inf),
-            ("rate", 0.0, math.inf),
-            ("label_intercept", 0.0, 1.0),
-            ("trust", 1.0, math.inf),
-            ("threshold", 0.0, math.inf),
-        ):
+        self.num_initial_values = check_count("num_initial_values", self.num_initial_values, 1)
+        self.num_initial_labels = check_count("num_initial_labels", self.num_initial_labels, 0)
+        ranges = {
+            "trust_weight": (0.0, math.inf),
+            "rate": (0.0, math.inf),
+            "label_intercept": (0.0, 1.0),
+            "trust": (1.0, math.inf),
+        }
+        if self.threshold != math.inf:
+            ranges["threshold"] = (0.0, math.inf)
+        for name, (least, most) in ranges.items():
             value = getattr(self, name)
-            known = (is_positive(value) or value == 0) and least <= value < most
-            if not known and not (name == "threshold" and value == math.inf):
+            if not ((is_positive(value) or value == 0) and least <= value < most):
                 raise ComparisonDataError(
                     f"`{name}` must be at least {least:g} and below {most:g}, not {value!r}."
                 )
@@ -309,13 +302,7 @@ class COBOL(Strategy):
         return cast(int, self._best().row)
 
     def tell(self, query: Query, answer: float | None) -> None:
-        r"""Learn a label or a value; see the base class.
-
-        Args:
-            query: What :meth:`ask` returned.
-            answer: Of a label, 1 accept or 0 reject; of a duel, 1 the candidate, 0 the measured
-                item, 0.5 no preference; of an evaluation, the value; or ``None``.
-        """
+        """See the base class; what the expert accepts is measured next."""
         super().tell(query, answer)
         told = self.history[-1].answer
         if query.measures:
@@ -324,7 +311,7 @@ class COBOL(Strategy):
             self._unanswered = told is None
             if told is not None:
                 self._rejections = 0 if told else self._rejections + 1
-            if told and self.measures_accepted:
+            if told and self._measures_accepted:
                 self._plan(query)
 
     def expert(self) -> LikelihoodRatioModel:
@@ -337,7 +324,7 @@ class COBOL(Strategy):
             self._expert = LikelihoodRatioModel.from_labels(
                 items[:0] if compares else items,
                 answers[:0] if compares else answers,
-                likelihood=self.likelihood,
+                likelihood=cast(BernoulliLikelihood, self.likelihood),
                 covar_module=self._label_kernel(),
                 norm_bound=self.norm_bound,
                 slack=slack_rule(_SLACK),
@@ -406,17 +393,14 @@ class COBOL(Strategy):
         if self._due:
             due, asked = self._due.pop(0)
             decision = replace(self.decisions[asked], asks=False, reason="accepted")
-            self.decisions.append(decision)
-            return Evaluate(query_id, *due, annotator)
-        self.round += 1
-        decision, items, rows = self._initial() or self._decided()
-        self.decisions.append(decision)
-        kind: Any = Evaluate
-        if decision.asks:
-            kind = Label if items.dim() == 1 else Duel
-        return cast(Query, kind(query_id, items, rows, annotator))
+            chosen = Chosen(decision, due)
+        else:
+            self.round += 1
+            chosen = self._initial() or self._decided()
+        self.decisions.append(chosen.record)
+        return chosen.query(Label if chosen.record.asks else Evaluate, query_id, annotator)
 
-    def _initial(self) -> tuple[Decision, Tensor, Rows] | None:
+    def _initial(self) -> Chosen | None:
         """The next query of the initial design, values first; None where it is complete."""
         started = [decision.asks for decision in self.decisions if decision.source == "initial"]
         values, labels = started.count(False), started.count(True)
@@ -424,30 +408,30 @@ class COBOL(Strategy):
         asks = values >= self.num_initial_values and bool(self.values.answers)
         if asks and labels >= self.num_initial_labels:
             return None
-        decision = Decision(asks, "initial", "initial design", self.weight)
         size = 2 if asks and self.feedback == "compare" else 1
         start = size * (labels if asks else values)
         seed = derive_seed(self.seed, f"initial {asks}", 0)
         items = self.space.sample(start + size, seed)[start:]
-        if self.space.choices is None:
-            return decision, items.squeeze(0), None
-        rows = self.space.sample_rows(start + size, seed)[start:].tolist()
-        return decision, items.squeeze(0), rows[0] if size == 1 else tuple(rows)
+        rows = [None] * size
+        if self.space.choices is not None:
+            rows = self.space.sample_rows(start + size, seed)[start:].tolist()
+        decision = Decision(asks, "initial", "initial design", self.weight)
+        return Chosen(decision, *map(Candidate, items, rows))
 
-    def _decided(self) -> tuple[Decision, Tensor, Rows]:
+    def _decided(self) -> Chosen:
         """The query after the initial design."""
         self.refit()
         step = Step(self)
-        decision, items, rows = self._decide(step)
+        chosen = self._decide(step)
         self._from_values = None if step.pending else step.from_values
         self._unanswered = False
-        if not math.isnan(decision.upper):
+        if not math.isnan(upper := chosen.record.upper):
             # Eq. (5): it grows while even an optimist believes that the expert would reject.
-            self.weight = max(0.0, self.weight - self.rate * decision.upper)
-        return decision, items, rows
+            self.weight = max(0.0, self.weight - self.rate * upper)
+        return chosen
 
-    def _decide(self, step: Step) -> tuple[Decision, Tensor, Rows]:
-        """The decision, the item or the pair to show, and the row or rows in the choices."""
+    def _decide(self, step: Step) -> Chosen:
+        """Lines 4 to 13 of Algorithm 1."""
         vanilla = step.vanilla()
         augmented = self._augmented(step, vanilla)
         vanilla, known = step.known(vanilla, augmented)
@@ -459,7 +443,7 @@ class COBOL(Strategy):
         else:
             reason = doubt(known, self.trust)
         if reason is not None:
-            return replace(known, reason=reason), *vanilla
+            return Chosen(replace(known, reason=reason), vanilla)
         return step.handed_over(known, augmented)
 
     def _augmented(self, step: Step, vanilla: Candidate) -> Candidate:
@@ -468,9 +452,7 @@ class COBOL(Strategy):
         if self.candidate == "hcei":
             best = max(answer or 0.0 for _, answer in self.values.answers)
             hcei = LogHumanConstrainedEI(step.objective, self.expert(), best, x_ref=step.x_ref)
-            return step.best_of_labels(
-                lambda **_: hcei, "optimizer augmented", step.starts(vanilla)
-            )
+            rule = lambda **_: hcei  # noqa: E731
         elif self.weight == 0.0:
             return vanilla
         else:
@@ -545,7 +527,7 @@ class COBOL(Strategy):
         self._rejections, self._unanswered = progress["rejections"], progress["unanswered"]
         if known := progress["from_values"]:
             number, item, row, best_lower = known
-            self._from_values = _FromValues(number, candidate(item, row), float(best_lower))
+            self._from_values = FromValues(number, candidate(item, row), float(best_lower))
         self._expert = None
 
 
@@ -562,9 +544,9 @@ class COBOHL(COBOL):
         >>> strategy = COBOHL(bounds=bounds, seed=0)
     """
 
-    measures_accepted = False
+    _measures_accepted = False
 
-    def _decide(self, step: Step) -> tuple[Decision, Tensor, Rows]:
+    def _decide(self, step: Step) -> Chosen:
         found = step.constrained(step.asked)
         return step.handed_over(step.known(found, found)[1], found)
 
@@ -583,13 +565,10 @@ class Step:
         self.beta = strategy.beta_of(self.objective)
         self.optimism = ExpertAugmentedLCB(self.objective, None, self.beta, 0.0)
         self.asked, self.avoid = strategy.asked_items(), strategy._items_of(self.pending)
-        self.incumbent: Candidate | None = None
-        self.x_ref: Tensor | None = None
-        if strategy.feedback == "compare":
-            self.incumbent = strategy.values.best()
-            self.x_ref = self.incumbent.item.to(self.asked)
-        known, number = strategy._from_values, len(strategy.values.answers)
-        fits = known is not None and known.num_values == number and not self.pending
+        self.incumbent = strategy.values.best() if strategy.feedback == "compare" else None
+        self.x_ref = None if self.incumbent is None else self.incumbent.item
+        known, self.num_values = strategy._from_values, len(strategy.values.answers)
+        fits = known is not None and known.num_values == self.num_values and not self.pending
         self.from_values = known if fits else None
 
     def starts(self, candidate: Candidate) -> Tensor:
@@ -600,7 +579,7 @@ class Step:
         """The candidate of line 5, which is kept until there is another value."""
         if self.from_values is None:
             found = self.best_of_values(self.optimism, "optimizer vanilla", self.asked)
-            self.from_values = _FromValues(len(self.strategy.values.answers), found)
+            self.from_values = FromValues(len(self.strategy.values.answers), found)
         return self.from_values.vanilla
 
     def constrained(self, starts: Tensor) -> Candidate:
@@ -623,38 +602,45 @@ class Step:
     def best_of_labels(self, rule: Rule, stream: str, starts: Tensor) -> Candidate:
         """The maximiser of a rule, which is made for a tolerance of the expert's bounds."""
         seed = derive_seed(self.strategy.seed, stream, self.strategy.round)
-        made = [
+        fine, *screens = (
             rule(x_ref=self.x_ref, tolerance=tolerance)
             for tolerance in (TOLERANCE, math.inf, _SCREENING)
-        ]
-        return best(self.space, made[0], seed, starts, made[1:], self.avoid)
+        )
+        return best(self.space, fine, seed, starts, self.avoid, screens)
 
     def best_of_values(self, rule: AcquisitionFunction, stream: str, starts: Tensor) -> Candidate:
         """The maximiser of a rule of the values alone."""
-        seed = derive_seed(self.strategy.seed, stream, len(self.strategy.values.answers))
-        return best(self.space, rule, seed, starts, avoid=self.avoid)
+        seed = derive_seed(self.strategy.seed, stream, self.num_values)
+        return best(self.space, rule, seed, starts, self.avoid)
+
+    @torch.no_grad()
+    def moments(self, item: Tensor) -> tuple[float, float]:
+        """The standardised mean and deviation of the latent objective at a ``d``-dim item."""
+        mean, deviation = standardised_posterior(self.objective, item.unsqueeze(0))
+        return float(mean), float(deviation)
 
     def known(self, vanilla: Candidate, augmented: Candidate) -> tuple[Candidate, Decision]:
         """The vanilla candidate, or a better one, and all numbers of the tests."""
-        strategy, objective, beta = self.strategy, self.objective, self.beta
-        (mean, sd), (vanilla_mean, vanilla_sd) = moments_at(objective, augmented.item, vanilla.item)
+        strategy, beta = self.strategy, self.beta
+        mean, sd = self.moments(augmented.item)
+        vanilla_mean, vanilla_sd = self.moments(vanilla.item)
         best_lower = lower = upper = math.nan
         if not torch.equal(augmented.item, vanilla.item):
-            assert self.from_values is not None
             if mean + beta * sd > vanilla_mean + beta * vanilla_sd:
                 # The search has missed what the other one found.
                 start = augmented.item.unsqueeze(0)
                 vanilla = self.best_of_values(self.optimism, "optimizer repair", start)
-                ((_, vanilla_sd),) = moments_at(objective, vanilla.item)
+                vanilla_sd = self.moments(vanilla.item)[1]
+            assert self.from_values is not None
             best_lower = self.from_values.best_lower
             if math.isnan(best_lower):
-                pessimism = ExpertAugmentedLCB(objective, None, -beta, 0.0)
+                pessimism = ExpertAugmentedLCB(self.objective, None, -beta, 0.0)
                 starts = torch.stack([vanilla.item, augmented.item, *strategy.values.items])
                 certain = self.best_of_values(pessimism, "optimizer lower", starts)
-                ((other_mean, other_sd),) = moments_at(objective, certain.item)
+                other_mean, other_sd = self.moments(certain.item)
                 best_lower = other_mean - beta * other_sd
             best_lower = max(best_lower, mean - beta * sd)
-            self.from_values = _FromValues(len(strategy.values.answers), vanilla, best_lower)
+            self.from_values = FromValues(self.num_values, vanilla, best_lower)
         if strategy.threshold < math.inf or strategy.rate > 0.0:
             lower, upper = belief_ends(strategy.expert(), augmented.item, self.x_ref)
         known = Decision(
@@ -672,19 +658,15 @@ class Step:
         )
         return vanilla, known
 
-    def handed_over(self, known: Decision, augmented: Candidate) -> tuple[Decision, Tensor, Rows]:
+    def handed_over(self, known: Decision, augmented: Candidate) -> Chosen:
         """Line 8: the augmented candidate, after the expert was asked or at once."""
         strategy, known = self.strategy, replace(known, source="augmented")
-        link = strategy.likelihood if strategy.threshold_scale == "probability" else None
+        of_logits = strategy.threshold_scale == "logit"
+        link = None if of_logits else cast(BernoulliLikelihood, strategy.likelihood)
         if not is_wide(known.lower, known.upper, strategy.threshold, link):
-            return replace(known, reason="the belief is known there"), *augmented
+            return Chosen(replace(known, reason="the belief is known there"), augmented)
         known = replace(known, asks=True, reason="the belief is uncertain there")
-        if self.incumbent is None or self.x_ref is None:
-            return known, *augmented
-        rows = None
-        if augmented.row is not None and self.incumbent.row is not None:
-            rows = augmented.row, self.incumbent.row
-        return known, torch.stack([augmented.item, self.x_ref]), rows
+        return Chosen(known, augmented, self.incumbent)
 
 
 def doubt(known: Decision, trust: float) -> str | None:
@@ -712,13 +694,6 @@ def is_wide(
 
 
 @torch.no_grad()
-def moments_at(model: SingleTaskGP, *items: Tensor) -> list[tuple[float, float]]:
-    """The standardised mean and deviation of the latent objective at each ``d``-dim item."""
-    mean, deviation = standardised_posterior(model, torch.stack(items).unsqueeze(-2))
-    return list(zip(mean.flatten().tolist(), deviation.flatten().tolist(), strict=True))
-
-
-@torch.no_grad()
 def belief_ends(
     model: LikelihoodRatioModel, item: Tensor, x_ref: Tensor | None
 ) -> tuple[float, float]:
@@ -734,8 +709,8 @@ def best(
     rule: AcquisitionFunction,
     seed: int,
     starts: Tensor,
+    avoid: Tensor,
     screens: Sequence[AcquisitionFunction] = (),
-    avoid: Tensor | None = None,
 ) -> Candidate:
     r"""The maximiser of a rule.
 
@@ -744,47 +719,33 @@ def best(
         rule: The rule, of single items.
         seed: Of everything random.
         starts: ``s x d``-dim further items from which a search of a box may begin.
-        screens: The rule to tolerances that select where a search begins, the coarser first.
         avoid: ``k x d``-dim items in place of which the next best one is taken.
-
-    Returns:
-        The item; in a box no worse than any of those the search began with.
+        screens: The rule to tolerances that select where a search begins, the coarser first.
     """
     with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
+        points = starts.unsqueeze(-2)
         if space.choices is None:
-            found = _best_in_box(space, rule, seed, starts, screens or (rule,))
-        else:
-            found = space.maximize(rule, seed=seed)
-        return Candidate.of(found if avoid is None else next_best(found, space, rule, seed, avoid))
+            points = _screened(space.sample(RAW_SAMPLES, seed), starts, screens or (rule,))
+        found = space.maximize(rule, seed=seed, starts=points, raw_samples=0)
+        return Candidate.of(next_best(found, space, rule, seed, avoid))
 
 
-def _best_in_box(
-    space: SearchSpace,
-    rule: AcquisitionFunction,
-    seed: int,
-    starts: Tensor,
-    screens: Sequence[AcquisitionFunction],
-) -> Maximum:
+@torch.no_grad()
+def _screened(sampled: Tensor, starts: Tensor, screens: Sequence[AcquisitionFunction]) -> Tensor:
+    """The ``s x 1 x d``-dim best of samples and of known items, by one screen after another."""
     *coarse, fine = screens
-    sampled = space.sample(RAW_SAMPLES, seed)
-    with torch.no_grad():
+    parts = []
+    for items, number in ((sampled, _FAR), (starts, _NEAR)):
+        points = items.unsqueeze(-2)
         for screen in coarse:
-            sampled, starts = (
-                _largest(screen, items, _KEPT).squeeze(-2) for items in (sampled, starts)
-            )
-        raw = torch.cat([_largest(fine, sampled, _FAR), _largest(fine, starts, _NEAR)])
-        values = rule(raw)
-    found = space.maximize(rule, seed=seed, starts=raw, raw_samples=0)
-    top = int(values.argmax())
-    if float(values[top]) > float(found.value):
-        return Maximum(raw[top], values[top], None)
-    return found
+            points = _largest(screen, points, _KEPT)
+        parts.append(_largest(fine, points, number))
+    return torch.cat(parts)
 
 
-def _largest(rule: AcquisitionFunction, items: Tensor, number: int) -> Tensor:
-    """The ``number x 1 x d``-dim items, or all there are, of the largest values."""
-    points = items.unsqueeze(-2)
-    if len(items) <= number:
+def _largest(rule: AcquisitionFunction, points: Tensor, number: int) -> Tensor:
+    """Of ``n x 1 x d``-dim items those of the largest values, or all if there are no more."""
+    if len(points) <= number:
         return points
     values = torch.cat([rule(part) for part in points.split(_CHUNK)])
     return points[values.topk(number).indices]

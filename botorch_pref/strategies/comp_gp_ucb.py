@@ -18,21 +18,18 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_pref.acquisition.comparison_filtered_ucb import (
-    ComparisonFilteredUCB,
-    largest_lower_bound,
-)
+from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.utils import upper_bound
 from botorch_pref.data.checks import checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models.borda_gp import UNIFORM_VARIANCE, BordaGP, isotropic_kernel
-from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
-from botorch_pref.space.search_space import Maximum, SearchSpace
-from botorch_pref.strategies.base import Candidate, next_best
-from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, Kind, QueryRecord
+from botorch_pref.space.search_space import Maximum
+from botorch_pref.strategies.base import Candidate, Chosen, next_best
+from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
 from botorch_pref.strategies.regression import Regression, standardised_gp
 from botorch_pref.strategies.utility import KernelArgument, own_kernel
 
@@ -73,12 +70,14 @@ class OptimisticStep:
     Attributes:
         beta: The multiple of standard deviations of this step.
         seed: The seed of all draws of this step.
+        asked: The ``k x d``-dim items that were measured or chosen for duels.
     """
 
     def __init__(self, strategy: CompGPUCB, number: int) -> None:
         self.duels, self.values, self.space = strategy.duels, strategy.values, strategy.space
         self.pending = strategy._unmeasured()
         self.avoid = strategy._items_of(self.pending)
+        self.asked = torch.cat([self.values.items, self.duels.items])
         self.seed = derive_seed(strategy.seed, "optimizer", number)
         self.beta = 0.5 * math.log(2.0 * number) if strategy.beta is None else strategy.beta
 
@@ -102,44 +101,39 @@ class OptimisticStep:
         """The upper bound of the objective, in standard deviations of the values."""
         return ExpertAugmentedLCB(self.objective, None, self.beta, 0.0)  # no expert
 
-    def maximum(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:
+    def maximum(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Candidate:
         """The feasible item of the largest value that is not pending."""
         found = self._searched(rule, feasible)
-        return next_best(found, self.space, rule, self.seed, self.avoid, feasible)
+        return Candidate.of(next_best(found, self.space, rule, self.seed, self.avoid, feasible))
 
-    def to_duel(self) -> Maximum:
+    def to_duel(self) -> Candidate:
         """The item of the largest upper bound of how often it wins."""
-        return self._searched(self.of_duels())
+        return Candidate.of(self._searched(self.of_duels()))
 
     @torch.no_grad()
-    def interval(self, item: Tensor) -> tuple[float, float]:
-        """The bounds of how often an item wins."""
-        lower, upper = self.borda.interval(item, self.beta)
-        return float(lower), float(upper)
+    def interval(self, items: Tensor) -> tuple[Tensor, Tensor]:
+        """The bounds of how often ``... x d``-dim items win."""
+        return self.borda.interval(items, self.beta)
 
     def width(self, item: Tensor) -> float:
         """``beta sd`` of how often an item wins."""
         lower, upper = self.interval(item)
-        return 0.5 * (upper - lower)
+        return 0.5 * (float(upper) - float(lower))
 
     @property
     def first_width(self) -> float:
         """``beta sd`` of how often any item wins, before any duel was answered."""
         return self.beta * UNIFORM_VARIANCE**0.5
 
-    def asked(self) -> Tensor:
-        """The ``k x d``-dim items that were measured or chosen for duels."""
-        return torch.cat([self.values.items, self.duels.items])
-
     @torch.no_grad()
     def _searched(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:
-        starts = asked = self.asked()
-        if len(asked):
-            rows = rule(asked.unsqueeze(-2)).topk(min(_STARTS, len(asked))).indices
+        starts = self.asked
+        if len(starts):
+            rows = rule(starts.unsqueeze(-2)).topk(min(_STARTS, len(starts))).indices
             if feasible is not None and self.duels.answers:  # this item passes the filter
-                surest = self.borda.interval(asked, self.beta)[0].argmax()
+                surest = self.interval(starts)[0].argmax()
                 rows = torch.cat([rows, surest.view(1)])
-            starts = asked[rows]
+            starts = starts[rows]
         return self.space.maximize(
             rule,
             seed=self.seed,
@@ -162,6 +156,7 @@ class _UpperBound(AcquisitionFunction):
         return upper_bound(self.model, X, self.beta)
 
 
+@dataclass(eq=False, repr=False)
 class CompGPUCB(BudgetedStrategy):
     r"""Optimisation with duels against random opponents and with values, Xu et al. (2020).
 
@@ -220,56 +215,45 @@ class CompGPUCB(BudgetedStrategy):
         values: The evaluations and their regression.
     """
 
+    beta: float | None = None
+    covar_module: KernelArgument = None
+    gamma: float | None = None
+    gamma_factor: float = 2.0
+    borda_slack: float = 0.08
+
     record_type: ClassVar[type[QueryRecord]] = FilterRecord
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        beta: float | None = None,
-        covar_module: KernelArgument = None,
-        gamma: float | None = None,
-        gamma_factor: float = 2.0,
-        borda_slack: float = 0.08,
-        **options: Any,
-    ) -> None:
-        super().__init__(bounds, choices, space, **options)
-        self.beta = None if beta is None else checked_positive("beta", beta)
-        self.covar_module = covar_module
-        self.borda_slack = borda_slack and checked_positive("borda_slack", borda_slack)
-        if gamma is not None and gamma not in (0, math.inf):
-            gamma = checked_positive("gamma", gamma)
-        if not (is_positive(gamma_factor) and gamma_factor >= 1):
-            raise ComparisonDataError(f"`gamma_factor` must be at least 1, not {gamma_factor!r}.")
-        self.gamma, self.gamma_factor = gamma, gamma_factor
-        self.current_gamma = float(max(borda_slack / 4, LEAST_GAMMA) if gamma is None else gamma)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.beta = None if self.beta is None else checked_positive("beta", self.beta)
+        self.borda_slack = self.borda_slack and checked_positive("borda_slack", self.borda_slack)
+        if self.gamma is not None and self.gamma not in (0, math.inf):
+            self.gamma = checked_positive("gamma", self.gamma)
+        if not (is_positive(self.gamma_factor) and self.gamma_factor >= 1):
+            raise ComparisonDataError(
+                f"`gamma_factor` must be at least 1, not {self.gamma_factor!r}."
+            )
+        gamma = max(self.borda_slack / 4, LEAST_GAMMA) if self.gamma is None else self.gamma
+        self.current_gamma = float(gamma)
         self.phase, self._streak = 1, 0  # of duels in a row
         # With one value nothing is known of scales.
-        self.duels, self.values = (
-            Regression(self.space, build, refit=refit, least=2, warm=True)
-            for build, refit in (
-                (self._duels_model, _REFIT_DUELS),
-                (self._values_model, _REFIT_VALUES),
-            )
-        )
+        known: dict[str, Any] = {"least": 2, "warm": True}
+        self.duels = Regression(self.space, self._duels_model, refit=_REFIT_DUELS, **known)
+        self.values = Regression(self.space, self._values_model, refit=_REFIT_VALUES, **known)
 
     def _next(self) -> Chosen:
         step = self._step()
         if not self.duels.answers:  # by the prior all items are alike
             chosen = self._uniform("first", len(self.records))
             record = FilterRecord("duel", "duels", step.first_width, self.current_gamma)
+        elif self.phase == 1:
+            chosen = step.to_duel()
+            width = step.width(chosen.item)
+            record = FilterRecord("duel", "duels", width, self.current_gamma)
         else:
-            if self.phase == 1:
-                found = step.to_duel()
-                width = step.width(found.items[0])
-                record = FilterRecord("duel", "duels", width, self.current_gamma)
-            else:
-                record, found = self._filtered(step)
-            chosen = Candidate.of(found)
+            record, chosen = self._filtered(step)
         self._advance(record)
-        return Chosen(record, *chosen)
+        return Chosen(record, chosen)
 
     def _advance(self, record: FilterRecord) -> None:
         """Count a query in a streak of duels, which multiplies gamma, and maybe end phase 1."""
@@ -279,32 +263,25 @@ class CompGPUCB(BudgetedStrategy):
         if record.width <= record.gamma:
             self.phase = 2
 
-    def _filtered(self, step: OptimisticStep) -> tuple[FilterRecord, Maximum]:
+    def _filtered(self, step: OptimisticStep) -> tuple[FilterRecord, Candidate]:
         """Phase 2: the most promising item by value of those that duels leave."""
-        bound = self._lower_bound(step)
+        pool = torch.cat([self.space.sample(RAW_SAMPLES, step.seed), step.asked])
+        bound = float(step.interval(pool)[0].amax())
         if self.values.answers:
-            found = step.maximum(step.of_values(), self._rule(step, bound).feasibility)
+            rule = ComparisonFilteredUCB(
+                step.objective,
+                step.borda,
+                step.beta,
+                borda_slack=self.borda_slack,
+                lower_bound=bound,
+            )
+            found = step.maximum(step.of_values(), rule.feasibility)
         else:
             found = step.maximum(step.of_duels())
-        lower, upper = step.interval(found.items[0])
-        width = 0.5 * (upper - lower)
+        width, upper = step.width(found.item), float(step.interval(found.item)[1])
         kind: Kind = "duel" if width >= self.current_gamma else "value"
-        feasibility = upper - bound + self.borda_slack
-        return FilterRecord(kind, "filtered", width, self.current_gamma, bound, feasibility), found
-
-    def _rule(self, step: OptimisticStep, bound: float) -> ComparisonFilteredUCB:
-        return ComparisonFilteredUCB(
-            step.objective,
-            step.borda,
-            step.beta,
-            borda_slack=self.borda_slack,
-            lower_bound=bound,
-        )
-
-    def _lower_bound(self, step: OptimisticStep) -> float:
-        """The largest lower bound of all items from which a search for feasible ones begins."""
-        pool = torch.cat([self.space.sample(RAW_SAMPLES, step.seed), step.asked()])
-        return float(largest_lower_bound(step.borda, step.beta, pool))
+        bounds = (bound, upper - bound + self.borda_slack)
+        return FilterRecord(kind, "filtered", width, self.current_gamma, *bounds), found
 
     def _step(self) -> OptimisticStep:
         """The step of the next query, after hyperparameters are learnt that are due."""
@@ -330,7 +307,7 @@ class CompGPUCB(BudgetedStrategy):
             covar_module=kernel or isotropic_kernel(items.shape[:-2], items, 1.0),
         )
 
-    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+    def _add(self, query: Query, answer: float) -> None:
         (self.duels if query.compares else self.values).add(query, answer)
 
     def _recommended(self) -> Candidate | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
@@ -27,11 +27,11 @@ from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answered, Duel, Evaluate, Query
+from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.space.search_space import Maximum, SearchSpace
-from botorch_pref.strategies.base import Candidate, expected_answers, next_best
-from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, Kind, QueryRecord
+from botorch_pref.space.search_space import Maximum
+from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best
+from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
 from botorch_pref.strategies.utility import (
     KernelArgument,
     as_likelihood,
@@ -89,6 +89,7 @@ class Units(NamedTuple):
         return cls(float(values.mean()), spread if spread > 1e-12 * largest else 1.0)
 
 
+@dataclass(eq=False, repr=False)
 class CostAwareKG(BudgetedStrategy):
     r"""Buys the duel or the value with the largest knowledge gradient per cost.
 
@@ -134,24 +135,19 @@ class CostAwareKG(BudgetedStrategy):
         units: What the model subtracts from values and divides them by.
     """
 
-    record_type = GainRecord
+    likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None
+    covar_module: KernelArgument = None
+    bias: float | None = None
+    noise: float | None = 1e-4
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
-        covar_module: KernelArgument = None,
-        bias: float | None = None,
-        noise: float | None = 1e-4,
-        **options: Any,
-    ) -> None:
-        super().__init__(bounds, choices, space, **options)
-        self.likelihood, self.covar_module = as_likelihood(likelihood), covar_module
-        self.bias = bias if bias is None or bias == 0 else checked_positive("bias", bias)
-        self.noise = None if noise is None else checked_positive("noise", noise)
+    record_type: ClassVar[type[QueryRecord]] = GainRecord
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.likelihood = as_likelihood(self.likelihood)
+        if self.bias is not None and self.bias != 0:
+            self.bias = checked_positive("bias", self.bias)
+        self.noise = None if self.noise is None else checked_positive("noise", self.noise)
         self.duels: list[Answered] = []
         self.values: list[Answered] = []
         self.units = Units()
@@ -231,7 +227,7 @@ class CostAwareKG(BudgetedStrategy):
         model = PreferenceGP(
             data.datapoints,
             data,
-            likelihood=self.likelihood,
+            likelihood=cast(BernoulliLikelihood, self.likelihood),
             values=self._measured(values),
             covar_module=ComparisonBiasKernel(base, bias=self.bias).to(like),
             mean_module=mean,
@@ -267,12 +263,10 @@ class CostAwareKG(BudgetedStrategy):
 
     def _buys(self, kind: Kind) -> bool:
         """Whether a query can be paid beside the value that is kept to the end."""
-        price = self.price(kind)
-        if self.affords(self.value_cost):
-            price += self.value_cost
-        return self.affords(price)
+        kept = self.price("value")
+        return self.affords(self.price(kind) + (kept if self.affords(kept) else 0))
 
-    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+    def _add(self, query: Query, answer: float) -> None:
         if query.measures:
             self.values.append(Answered(query, answer))
         elif _differs(query):  # an item that met itself tells nothing
@@ -431,4 +425,4 @@ def _differs(query: Query) -> bool:
 def _chosen(record: GainRecord, found: Maximum) -> Chosen:
     rows = found.indices or (None, None)
     opponent = None if record.kind == "value" else Candidate(found.items[1], rows[1])
-    return Chosen(record, found.items[0], rows[0], opponent)
+    return Chosen(record, Candidate(found.items[0], rows[0]), opponent)

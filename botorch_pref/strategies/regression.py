@@ -103,7 +103,8 @@ class Regression:
         """The item of the largest posterior mean among those of :attr:`items`."""
         with skip_posterior_variances():  # which take long for thousands of duels
             mean = self.model().posterior(self.items).mean
-        return Candidate.of_query(self.answers[int(mean.argmax())].query)
+        item, row = Candidate.of_query(self.answers[int(mean.argmax())].query)
+        return Candidate(item.to(self.space.bounds), row)
 
     def progress(self) -> dict[str, Any]:
         """What is not in the answers, as plain JSON."""

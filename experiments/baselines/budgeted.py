@@ -2,7 +2,7 @@ r"""GP-UCB, MF-GP-UCB and Borda-UCB: rivals of COMP-GP-UCB with its prices and i
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from botorch.models.model import Model
@@ -13,11 +13,12 @@ from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.utils import checked_beta, upper_bound
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.strategies.base import Candidate
-from botorch_pref.strategies.budgeted import Chosen, Kind, QueryRecord
+from botorch_pref.strategies.base import Chosen
+from botorch_pref.strategies.budgeted import Kind, QueryRecord
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB, FilterRecord, OptimisticStep
 
 
+@dataclass(eq=False, repr=False)
 class GPUCB(CompGPUCB):
     r"""Measures the item with the largest ``mean + beta sd`` of the objective.
 
@@ -37,27 +38,21 @@ class GPUCB(CompGPUCB):
         ...     strategy.tell(query, measure(query.items))
     """
 
+    num_initial_duels: int = 0
+    num_initial_values: int = 10
+
     kinds = ("value",)
     record_type = QueryRecord
-
-    def __init__(
-        self, *args: Any, num_initial_duels: int = 0, num_initial_values: int = 10, **options: Any
-    ) -> None:
-        options |= {
-            "num_initial_duels": num_initial_duels,
-            "num_initial_values": num_initial_values,
-        }
-        super().__init__(*args, **options)
 
     def _next(self) -> Chosen:
         record = self.record_type("value", "values")
         if not self.values.answers:
-            return Chosen(record, *self._uniform("first", len(self.records)))
+            return Chosen(record, self._uniform("first", len(self.records)))
         step = self._step()
-        found = step.maximum(step.of_values())
-        return Chosen(record, *Candidate.of(found))
+        return Chosen(record, step.maximum(step.of_values()))
 
 
+@dataclass(eq=False, repr=False)
 class BordaUCB(CompGPUCB):
     r"""Duels the item that may win most often, against a random one.
 
@@ -71,25 +66,19 @@ class BordaUCB(CompGPUCB):
         >>> query = strategy.ask()
     """
 
-    kinds = ("duel",)
+    num_initial_duels: int = 100
+    num_initial_values: int = 0
 
-    def __init__(
-        self, *args: Any, num_initial_duels: int = 100, num_initial_values: int = 0, **options: Any
-    ) -> None:
-        options |= {
-            "num_initial_duels": num_initial_duels,
-            "num_initial_values": num_initial_values,
-        }
-        super().__init__(*args, **options)
+    kinds = ("duel",)
 
     def _next(self) -> Chosen:
         if not self.duels.answers:
             record = FilterRecord("duel", "duels")
-            return Chosen(record, *self._uniform("first", len(self.records)))
+            return Chosen(record, self._uniform("first", len(self.records)))
         step = self._step()
         found = step.to_duel()
-        record = FilterRecord("duel", "duels", step.width(found.items[0]))
-        return Chosen(record, *Candidate.of(found))
+        record = FilterRecord("duel", "duels", step.width(found.item))
+        return Chosen(record, found)
 
 
 class RandomDuels(BordaUCB):
@@ -106,7 +95,7 @@ class RandomDuels(BordaUCB):
         self.duels.learn()
         self.values.learn()
         record = self.record_type("duel", "random")
-        return Chosen(record, *self._uniform("random", self._num_later()))
+        return Chosen(record, self._uniform("random", self._num_later()))
 
 
 class MultiFidelityUCB(ItemAcquisitionFunction):
@@ -205,14 +194,14 @@ class MFGPUCB(CompGPUCB):
         step = self._step()
         if self.duels.answers:
             rule = self._bounds(step) if self.values.answers else step.of_duels()
-            found = step.maximum(rule)
-            width, chosen = step.width(found.items[0]), Candidate.of(found)
+            chosen = step.maximum(rule)
+            width = step.width(chosen.item)
         else:
             width, chosen = step.first_width, self._uniform("first", len(self.records))
         kind: Kind = "duel" if width >= self.current_gamma else "value"
         record = FilterRecord(kind, "multi-fidelity", width, self.current_gamma)
         self._advance(record)
-        return Chosen(record, *chosen)
+        return Chosen(record, chosen)
 
     def _bounds(self, step: OptimisticStep) -> MultiFidelityUCB:
         return MultiFidelityUCB(step.objective, step.borda, step.beta, zeta=self.borda_slack)

@@ -120,7 +120,7 @@ class ExpertBaseline(COBOL):
         beta = self.beta_of(objective)
         rule = ExpertAugmentedLCB(objective, expert, beta, weight, tolerance=TOLERANCE)
         seed, avoid = self._seed(f"optimizer {bool(weight)}"), self._items_of(pending)
-        found = best(self.space, rule, seed, self.asked_items(), avoid=avoid)
+        found = best(self.space, rule, seed, self.asked_items(), avoid)
         return _Proposal(asks, *found)
 
     def _num_evaluations(self) -> int:

@@ -15,11 +15,11 @@ from torch import Tensor
 from botorch_pref.data.checks import check_count, checked_positive
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.models import BordaGP
-from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.base import Candidate
-from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
+from botorch_pref.strategies.base import Candidate, Chosen
+from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord
 from botorch_pref.strategies.regression import fit_exactly
 from botorch_pref.strategies.utility import parameters_of, refit_is_due, set_parameters
 from experiments.baselines.gp_ts import ValuePosterior
@@ -361,13 +361,13 @@ class KernelSelfSparring(BudgetedStrategy):
     def _next(self) -> Chosen:
         record = QueryRecord("duel", "sparring")
         if not self.regression.values:
-            return Chosen(record, *self._uniform("first", len(self.records)))
+            return Chosen(record, self._uniform("first", len(self.records)))
         self.regression.learn()
         seed = derive_seed(self.seed, "pair", self._num_later())
-        (item, row), opponent = self.regression.duel(seed)
-        return Chosen(record, item, row, Candidate(*opponent))
+        first, second = self.regression.duel(seed)
+        return Chosen(record, Candidate(*first), Candidate(*second))
 
-    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+    def _add(self, query: Query, answer: float) -> None:
         if isinstance(query, Duel):
             self.num_identical += not self.regression.add(query, answer)
 

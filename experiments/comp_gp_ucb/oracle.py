@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.strategies.base import Candidate
-from botorch_pref.strategies.budgeted import Chosen
+from botorch_pref.strategies.base import Candidate, Chosen
 from botorch_pref.strategies.comp_gp_ucb import RAW_SAMPLES
 from experiments.baselines import GPUCB
 from experiments.problems import (
@@ -77,4 +76,4 @@ class OracleGPUCB(GPUCB):
                 raw_samples=RAW_SAMPLES,
                 feasible=self._margin,
             )
-        return Chosen(self.record_type("value", "values"), *Candidate.of(found))
+        return Chosen(self.record_type("value", "values"), Candidate.of(found))

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import CompGPUCB
-from botorch_pref.strategies.base import Candidate
-from botorch_pref.strategies.budgeted import BudgetedStrategy, Chosen, QueryRecord
+from botorch_pref.strategies.base import Candidate, Chosen
+from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord
 from experiments.baselines import GPUCB, MFGPUCB
 from experiments.comp_gp_ucb.runs import GP_UCB, Arm, CostExperiment, Group, Task
 from experiments.comp_gp_ucb.settings import budget_claims, ratio_claims
@@ -49,9 +49,10 @@ class GridValues(BudgetedStrategy):
         grid = product_grid(self.space.bounds.T.tolist(), PER_SIDE).to(self.space.bounds)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "grid", 0))
         order = torch.randperm(len(grid), generator=generator)
-        return Chosen(QueryRecord("value", "grid"), grid[order[len(self.records)]], None)
+        item = Candidate(grid[order[len(self.records)]], None)
+        return Chosen(QueryRecord("value", "grid"), item)
 
-    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+    def _add(self, query: Query, answer: float) -> None:
         """Nothing is learnt."""
 
     def _recommended(self) -> Candidate | None:

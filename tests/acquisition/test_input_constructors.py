@@ -111,7 +111,7 @@ def test_every_rule_from_a_model_alone(cls: Rule, make: Any) -> None:
             ComparisonFilteredUCB,
             1,
             with_standardize(),
-            {"borda_model": BORDA, "borda_slack": 0.02, "borda_beta": 1.0, "lower_bound": 0.4},
+            {"borda_model": BORDA, "borda_slack": 0.02, "lower_bound": 0.4},
             {"beta": 2.0},
         ),
         (

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
-from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.queries import Duel, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import BudgetedStrategy, CompGPUCB, CostAwareKG
-from botorch_pref.strategies.base import Candidate
-from botorch_pref.strategies.budgeted import Chosen, QueryRecord, exact
+from botorch_pref.strategies.base import Candidate, Chosen
+from botorch_pref.strategies.budgeted import QueryRecord, exact
 from botorch_pref.study import Study
 from tests.contracts.strategy import StrategyContract, stored
 from tests.strategies.budget import BOX, TABLE, answer, play
@@ -34,11 +34,11 @@ class Turns(BudgetedStrategy):
 
     def _next(self) -> Chosen:
         if self._num_later() % 2:
-            return Chosen(QueryRecord("value", "turns"), self.space.table[2], 2)
-        opponent = Candidate(self.space.table[1], 1)
-        return Chosen(QueryRecord("duel", "turns"), self.space.table[0], 0, opponent)
+            return Chosen(QueryRecord("value", "turns"), Candidate(self.space.table[2], 2))
+        pair = (Candidate(self.space.table[row], row) for row in (0, 1))
+        return Chosen(QueryRecord("duel", "turns"), *pair)
 
-    def _add(self, query: Duel | Evaluate, answer: float) -> None:
+    def _add(self, query: Query, answer: float) -> None:
         self.last = query
 
     def _recommended(self) -> Candidate | None:
