@@ -27,7 +27,7 @@ from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, Stale
 from botorch_pref.inference.finite import FinitePosterior, Regularizer, argmax_with_random_ties
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answered, Duel, Evaluate, Query
+from botorch_pref.queries import Answered, Duel, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import Maximum, SearchSpace
@@ -200,7 +200,11 @@ class Strategy(ABC):
 
     @abstractmethod
     def recommend(self) -> Tensor:
-        """The ``d``-dim best item so far."""
+        """The ``d``-dim best item so far.
+
+        Raises:
+            ComparisonDataError: On a box, if nothing was asked yet.
+        """
 
     @abstractmethod
     def recommend_index(self) -> int:
@@ -235,20 +239,17 @@ class Strategy(ABC):
         *,
         covar_module: KernelArgument = None,
     ) -> Self:
-        r"""The strategy that :meth:`state_dict` was taken of.
+        r"""The strategy that :meth:`state_dict` was taken of; its next query is the identical one.
 
         Args:
             state: What :meth:`state_dict` returned, possibly written as JSON in between.
             device: Where it computes; on the CPU by default.
             covar_module: The caller's kernel, if the strategy was given one: JSON cannot hold it.
 
-        Returns:
-            A strategy whose next query is the identical one.
-
         Raises:
-            ComparisonDataError: If it is the state of another strategy, of a version that this
-                one cannot read, or has an entry that this one cannot have written; names the
-                entry, and of history and open queries the row.
+            ComparisonDataError: If it is of another strategy, of a version that this one cannot
+                read, or has an entry that this one cannot have written; names the entry, and the
+                row of history or open queries.
         """
         if not isinstance(state, Mapping):
             raise ComparisonDataError(f"`state` must be a dictionary, not {state!r}.")
@@ -308,11 +309,11 @@ class Strategy(ABC):
         """Put back what :meth:`_progress` returned; history is in place."""
         self.round = progress["round"]
 
-    def _unmeasured(self) -> list[Evaluate]:
+    def _unmeasured(self) -> list[Query]:
         """Open evaluations, and skipped ones, which could not be measured."""
         skipped = (answered.query for answered in self.history if answered.answer is None)
         queries = (*self._open.values(), *skipped)
-        return [query for query in queries if isinstance(query, Evaluate)]
+        return [query for query in queries if query.measures]
 
     def _items_of(self, queries: Iterable[Query]) -> Tensor:
         """The ``k x d``-dim items of some queries."""
@@ -421,24 +422,22 @@ class UtilityStrategy(Strategy):
         self.num_identical = 0
 
     def recommend(self) -> Tensor:
-        r"""The item with the largest posterior mean: of all choices, or of the whole box.
-
-        Raises:
-            ComparisonDataError: On a box, if nothing was asked yet.
-        """
         if self.space.choices is not None:
             return self.space.choices[self.recommend_index()]
-        asked, model = self.asked_items(), self.learner.model()
-        if not len(asked):
+        if not self.history:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        if not model.num_observations:  # all items have the same mean
-            return asked[0]
-        seed = derive_seed(self.seed, "recommend", self.num_answers)
-        return self._best_item(PosteriorMean(model), seed)
+        return self._recommend_on_a_box()
 
     def recommend_index(self) -> int:
-        """The row of the recommended item in the choices."""
         return self._best_row(self.learner.posterior().mean)
+
+    def _recommend_on_a_box(self) -> Tensor:
+        """The recommended item of a box, after something was asked."""
+        model = self.learner.model()
+        if not model.num_observations:  # all items have the same mean
+            return self.history[0].query.items[0].to(self.space.bounds)
+        seed = derive_seed(self.seed, "recommend", self.num_answers)
+        return self._best_item(PosteriorMean(model), seed)
 
     @abstractmethod
     def _pair(self, annotator: str | None) -> Pair:
@@ -458,7 +457,6 @@ class UtilityStrategy(Strategy):
 
     def _learn(self, answered: Answered) -> None:
         query, answer = answered
-        assert isinstance(query, Duel)
         if answer is not None and not self.learner.add(query, answer):
             self.num_identical += 1
 
@@ -533,14 +531,13 @@ class UtilityStrategy(Strategy):
         """Which of ``... x d`` items a person could not tell from another."""
         return same_item(self.space, items, other)
 
-    def _barred_duels(self) -> list[Duel]:
+    def _barred_duels(self) -> list[Query]:
         """The open duels, and those skipped since the last answer, which are not asked now.
 
         A rule that follows from the answers alone would choose a skipped duel again.
         """
         skipped = takewhile(lambda done: done.answer is None, reversed(self.history))
-        queries = (*self._open.values(), *(done.query for done in skipped))
-        return [query for query in queries if isinstance(query, Duel)]
+        return [*self._open.values(), *(done.query for done in skipped)]
 
     def _barred_table(self) -> Tensor:
         """Which of all ``n x n`` pairs of choices are barred, in either order."""
@@ -571,15 +568,13 @@ def expected_answers(
     r"""Pending queries, with the answers that a model of the utility expects.
 
     The "kriging believer" of Ginsbourger, Le Riche and Carraro (2010): a strategy learns the
-    expected answers to open queries in a copy of its model before it chooses the next query.
+    expected answers to open queries in a copy of its model before it chooses the next query. That
+    to an evaluation is the value; to any other the most likely answer, or no preference where
+    that is an answer and all others are as likely.
 
     Args:
         queries: The queries.
         utilities: Predicts the ``k``-dim utilities of a query's ``k`` items.
-
-    Returns:
-        The queries with their answers: of an evaluation the value, of any other the most likely
-        answer, or no preference where that is an answer and all others are as likely.
     """
     answered = []
     for query in queries:
@@ -604,18 +599,10 @@ def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
 def best_of_sample(
     space: SearchSpace, rule: AcquisitionFunction, seed: int, asked: Tensor, avoid: Tensor
 ) -> Tensor:
-    r"""Where a rule is largest on a sample, away from some items.
+    """Where a rule is largest on a sample of a box and ``n x d`` items that were asked.
 
-    Args:
-        space: A box.
-        rule: The rule; takes ``b x 1 x d``.
-        seed: Of the sample.
-        asked: ``n x d``-dim further items that may be taken.
-        avoid: ``k x d``-dim items that a person could not tell the result from, if there is
-            any other; else the first of them alone.
-
-    Returns:
-        The ``d``-dim item.
+    The ``d``-dim result is away from ``k x d`` items that a person could not tell it from, if there
+    is any other item; else from the first of them alone.
     """
     items = torch.cat([space.sample(_SAMPLE, seed), asked])
     values = rule(items.unsqueeze(-2))
@@ -635,19 +622,11 @@ def next_best(
     avoid: Tensor,
     feasible: Feasible | None = None,
 ) -> Maximum:
-    r"""What a search found, or the next best item where that one is to be avoided.
+    """What a search found, or the next best item where that one is to be avoided.
 
-    Args:
-        found: One item.
-        space: The domain.
-        rule: The rule; takes ``b x 1 x d``.
-        seed: Of the sample of a box.
-        avoid: ``k x d``-dim items.
-        feasible: The slack of items, if they are constrained.
-
-    Returns:
-        The best of the choices, or of a sample of the box and of items near what was found,
-        that is not to be avoided; what was found where there is none.
+    That is the best of the choices, or of a sample of the box and of items near what was found,
+    which is neither one of ``k x d`` items to avoid nor of negative slack (``feasible``); or what
+    was found, where there is none.
     """
     if not len(avoid) or not bool(same_item(space, found.items[0], avoid).any()):
         return found

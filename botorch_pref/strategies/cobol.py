@@ -469,7 +469,7 @@ class COBOL(Strategy):
         if not same_item(self.space, found.item.to(since), torch.cat([since, *planned])).any():
             self._due.append((found, accepted.id))
 
-    def _unmeasured(self) -> list[Evaluate]:
+    def _unmeasured(self) -> list[Query]:
         """See the base class; what others are asked about may be measured next."""
         shown = [
             Evaluate(query.id, *Candidate.of_query(query), query.annotator)

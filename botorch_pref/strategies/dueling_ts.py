@@ -50,14 +50,12 @@ class DTS(UtilityStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
-    def recommend(self) -> Tensor:
-        r"""The item with the largest expected soft-Copeland score: a choice, or one asked.
+    def recommend_index(self) -> int:
+        posterior = self.learner.posterior()
+        moments = difference_table(posterior.mean, posterior.covariance)
+        return self._best_row(soft_copeland(self.learner.likelihood, *moments))
 
-        Raises:
-            ComparisonDataError: On a box, if nothing was asked yet.
-        """
-        if self.space.choices is not None or not self.history:
-            return super().recommend()
+    def _recommend_on_a_box(self) -> Tensor:
         asked = self.asked_items()
         others = self.space.sample(_OPPONENTS, derive_seed(self.seed, "opponents", 0))
         model = self.learner.model()
@@ -69,12 +67,6 @@ class DTS(UtilityStrategy):
             )
             scores = soft_copeland(link_of(model), mean, deviation)
         return asked[int(scores.argmax())]
-
-    def recommend_index(self) -> int:
-        """The row of the recommended item in the choices."""
-        posterior = self.learner.posterior()
-        moments = difference_table(posterior.mean, posterior.covariance)
-        return self._best_row(soft_copeland(self.learner.likelihood, *moments))
 
     def _pair(self, annotator: str | None) -> Pair:
         seed = self._seed("pair", annotator)

@@ -17,7 +17,7 @@ from botorch_pref.data.checks import check_word, checked_flag
 from botorch_pref.kernels.evaluation import safe_deviation
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.strategies.base import Pair, UtilityStrategy
-from botorch_pref.strategies.utility import difference_table
+from botorch_pref.strategies.utility import PAPER_MODEL, difference_table
 
 Diagonal = Literal["exclude", "keep"]
 _FOLLOWERS = 256
@@ -69,17 +69,11 @@ class MaxMinLCBStrategy(UtilityStrategy):
     def paper(cls, **kwargs: Any) -> Self:
         r"""The setting of the experiments of Kayal et al. (2025) and Lazzaro et al. (2026).
 
-        Matern-5/2 with lengthscale 0.1 on the unit cube, ``lambda = 0.05``, ridge
-        ``lambda``, ``beta = 1``, candidates only, the diagonal kept.
-
-        Args:
-            **kwargs: Passed to the constructor.
-
-        Returns:
-            The strategy.
+        The model is ``PAPER_MODEL``, the ridge ``lambda``; ``beta = 1``, candidates only, the
+        diagonal kept. The arguments are those of the constructor.
         """
-        fixed = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
-        return cls(**{"hyperparameters": fixed, "kappa": 1.0, "diagonal": "keep", **kwargs})
+        setting = {"hyperparameters": PAPER_MODEL, "kappa": 1.0, "diagonal": "keep"}
+        return cls(**{**setting, **kwargs})
 
     def _pair(self, annotator: str | None) -> Pair:
         if self.space.choices is None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.utils import checked_beta
 from botorch_pref.data.checks import check_count, check_word, checked_positive
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.finite import (
     FinitePosterior,
     PairVarianceTable,
@@ -32,7 +32,12 @@ from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.strategies.base import Pair, UtilityStrategy
-from botorch_pref.strategies.utility import UtilityLearner, difference_table, masked
+from botorch_pref.strategies.utility import (
+    PAPER_MODEL,
+    UtilityLearner,
+    difference_table,
+    masked,
+)
 
 Scale = Literal["probability", "latent"]
 Recommendation = Literal["pooled", "last_round"]
@@ -68,20 +73,6 @@ def round_sizes(horizon: int) -> tuple[int, ...]:
         size = math.isqrt(size * total - 1) + 1
         sizes.append(min(size, left))
     return tuple(sizes)
-
-
-def practical_width(first_size: int, dim: int) -> float:
-    r"""How many posterior standard deviations of a difference an interval has on either side.
-
-    ``(N_1 / 7 d)^2``, within ``[1/4, 1]``: one where the first round has seven duels a dimension,
-    as wide intervals eliminate nothing in a short horizon. A heuristic, tried on Branin and
-    Hartmann's function.
-
-    Args:
-        first_size: ``N_1``.
-        dim: The dimension ``d`` of an item.
-    """
-    return min(1.0, max(0.25, (first_size / (7 * dim)) ** 2))
 
 
 class Interval(NamedTuple):
@@ -121,50 +112,6 @@ class Interval(NamedTuple):
         return (slack >= -_ROUNDING).all(dim=-1)
 
 
-class Round(NamedTuple):
-    r"""The constants of a round.
-
-    Attributes:
-        size: The number ``N_r`` of its duels.
-        full: Whether it is not cut short by the horizon.
-        penalty: ``lambda``.
-        kappa: The inverse curvature that the variance assumes.
-        beta: ``beta_(r)``, what ``sigma`` is multiplied by on the scale of probabilities.
-    """
-
-    size: int
-    full: bool
-    penalty: float
-    kappa: float
-    beta: float
-
-
-class RoundRecord(NamedTuple):
-    r"""A completed round. On a box, maxima over the active set are taken over a sample of it.
-
-    Attributes:
-        size: The number ``N_r`` of its duels.
-        beta: ``beta_(r)`` at its end, under the hyperparameters that were fitted there.
-        width: The largest over what is left of ``max_x' sigma_(N_r, r)(x, x')``, where ``x'``
-            is any item of the active set of the round.
-        share: The share of all choices, or of a sample of the box, that is left.
-    """
-
-    size: int
-    beta: float
-    width: float
-    share: float
-
-    @property
-    def certificate(self) -> float:
-        r"""A bound on ``P(x* beats x) - 1/2`` for every item ``x`` that is left.
-
-        ``min{1/2, 2 beta_(r) max_x' sigma_(N_r, r)(x, x')}``; Kayal et al. (2025), eq. (31).
-        As good as ``beta`` is: it holds with the probability of the confidence interval.
-        """
-        return min(0.5, 2.0 * self.beta * self.width)
-
-
 class ActiveChoices:
     r"""The choices that are not eliminated, and the current round on them.
 
@@ -174,9 +121,10 @@ class ActiveChoices:
     """
 
     def __init__(
-        self, learner: UtilityLearner, regularizer: Regularizer, interval: Interval
+        self, learner: UtilityLearner, kappa: float, interval: Interval, regularizer: Regularizer
     ) -> None:
-        self.learner, self.regularizer, self.interval = learner, regularizer, interval
+        self.learner, self.kappa, self.interval = learner, kappa, interval
+        self.regularizer: Regularizer = regularizer
         self.choices = learner.space.table
         self.rows = torch.arange(len(self.choices), device=self.choices.device)
         self.mean: Tensor | None = None
@@ -186,18 +134,13 @@ class ActiveChoices:
         """The number of active choices."""
         return len(self.rows)
 
-    @property
-    def mask(self) -> Tensor:
-        """Which of all choices are active."""
-        mask = torch.zeros(len(self.choices), dtype=torch.bool, device=self.rows.device)
-        mask[self.rows] = True
-        return mask
-
-    def begin(self, current: Round) -> None:
+    def begin(self) -> None:
         """Begin a round under the kernel of now."""
-        unit = self._unit_covariance()
-        ridge = current.penalty * current.kappa
-        self.table = PairVarianceTable(unit[self.rows][:, self.rows], ridge)
+        with torch.no_grad():
+            items = self.learner.space.normalize(self.choices)
+            self._unit = to_dense(self.learner.unit_kernel()(items))
+        ridge = self.learner.penalty * self.kappa
+        self.table = PairVarianceTable(self._unit[self.rows][:, self.rows], ridge)
 
     def select(self, seed: int) -> Pair:
         """The pair of largest variance, ties at random; a single item that is left meets itself."""
@@ -210,12 +153,23 @@ class ActiveChoices:
         rows = torch.tensor(pair[1], device=self.rows.device)
         self.table.append(torch.searchsorted(self.rows, rows))
 
-    def close(self, current: Round, answered: list[Answered], seed: int) -> RoundRecord:
-        """Eliminate what the answers rule out, under the kernel of now, which may be a new one."""
-        self.begin(current)
+    def close(self, answered: list[Answered], beta: float, full: bool, seed: int) -> float:
+        r"""Eliminate what the answers rule out, under the kernel of now, which may be a new one.
+
+        Args:
+            answered: The duels of the round that were not skipped.
+            beta: ``beta_(r)``.
+            full: Whether the round was not cut short by the horizon.
+            seed: Of searches on a box.
+
+        Returns:
+            ``max_x max_x' sigma_(N_r, r)(x, x')`` over the items ``x`` that are left and those that
+            were active in the round; on a box, over samples of both.
+        """
+        self.begin()
         posterior = FinitePosterior(
-            self._unit_covariance(),
-            penalty=current.penalty,
+            self._unit,
+            penalty=self.learner.penalty,
             regularizer=self.regularizer,
             likelihood=self.interval.link,
         )
@@ -223,26 +177,20 @@ class ActiveChoices:
             posterior.append(query.indices, cast(float, answer))
             self.append((query.items, query.indices))
         sigma, mean = self.table.variance.sqrt(), posterior.mean
-        if current.full:
+        if full:
             self.mean = mean
-        keep = self.interval.survivors(mean[self.rows], sigma, current.beta)
+        keep = self.interval.survivors(mean[self.rows], sigma, beta)
         self.rows = self.rows[keep]
-        share = self.num_items / len(self.choices)
-        return RoundRecord(current.size, current.beta, float(sigma[keep].max()), share)
-
-    def _unit_covariance(self) -> Tensor:
-        with torch.no_grad():
-            items = self.learner.space.normalize(self.choices)
-            return to_dense(self.learner.unit_kernel()(items))
+        return float(sigma[keep].max())
 
 
-class Elimination:
+class Elimination(NamedTuple):
     r"""The rule by which a round on a box eliminates: what is left are the items of slack >= 0.
 
     The opponents are finitely many witnesses instead of the whole active set, so the slack
     is too large rather than too small, and nothing is eliminated that should not be.
 
-    Args:
+    Attributes:
         model: ``PreferenceGP(variance=kappa)`` of the round's answers.
         witnesses: ``w x d``-dim active items; the one of largest predicted utility has slack 0.
         beta: Multiplies the model's own standard deviation of a difference, on the scale of
@@ -250,10 +198,10 @@ class Elimination:
         interval: The interval that eliminates.
     """
 
-    def __init__(
-        self, model: PreferenceGP, witnesses: Tensor, beta: float, interval: Interval
-    ) -> None:
-        self.model, self.witnesses, self.beta, self.interval = model, witnesses, beta, interval
+    model: PreferenceGP
+    witnesses: Tensor
+    beta: float
+    interval: Interval
 
     def slack(self, X: Tensor) -> Tensor:
         """The smallest slack of ``... x d`` items against all witnesses; differentiable."""
@@ -278,8 +226,11 @@ class ActiveBox:
         predictor: The model of the last full round; ``None`` before its end.
     """
 
-    def __init__(self, learner: UtilityLearner, interval: Interval, seed: int) -> None:
-        self.learner, self.interval, self.space = learner, interval, learner.space
+    def __init__(
+        self, learner: UtilityLearner, kappa: float, interval: Interval, seed: int
+    ) -> None:
+        self.learner, self.kappa, self.interval = learner, kappa, interval
+        self.space = learner.space
         self.eliminations: list[Elimination] = []
         self.predictor: PreferenceGP | None = None
         self._sample = self.space.sample(_SAMPLE, seed)
@@ -313,9 +264,9 @@ class ActiveBox:
         )
         return best.items[0]
 
-    def begin(self, current: Round) -> None:
+    def begin(self) -> None:
         """See :class:`ActiveChoices`."""
-        self._kernel, self._kappa = self.learner.covar_module().requires_grad_(False), current.kappa
+        self._kernel = self.learner.covar_module().requires_grad_(False)
         self._pairs: list[Tensor] = []
 
     def select(self, seed: int) -> Pair:
@@ -332,25 +283,23 @@ class ActiveBox:
         if not torch.equal(items[0], items[1]):
             self._pairs.append(items)
 
-    def close(self, current: Round, answered: list[Answered], seed: int) -> RoundRecord:
+    def close(self, answered: list[Answered], beta: float, full: bool, seed: int) -> float:
         """See :class:`ActiveChoices`."""
-        self.begin(current)
+        self.begin()
         pairs = [query.items.to(self.pool) for query, _ in answered]
         model = self._model(pairs, [float(answer or 0.0) for _, answer in answered])
-        before = self.pool
+        before, unit = self.pool, self.learner.penalty**0.5
         if pairs:
-            if current.full:
+            if full:
                 self.predictor = model
             asked = self._active(torch.cat(pairs))
             best = self.maximise_mean(model, derive_seed(seed, "optimizer", 0), asked).unsqueeze(0)
-            beta = current.beta * current.penalty**0.5
             witnesses = torch.cat([best, before, asked])
-            self.eliminations.append(Elimination(model, witnesses, beta, self.interval))
+            self.eliminations.append(Elimination(model, witnesses, beta * unit, self.interval))
             self._sample = self._active(self._sample)
             self.pool = self._refilled(best, self._active(asked), seed)
         sigma = self._deviations(model, torch.cat([before, self.pool]))[len(before) :]
-        width = current.penalty**0.5 * float(sigma.max())
-        return RoundRecord(current.size, current.beta, width, len(self._sample) / _SAMPLE)
+        return unit * float(sigma.max())
 
     def _active(self, items: Tensor) -> Tensor:
         with torch.no_grad():
@@ -380,7 +329,7 @@ class ActiveBox:
             "covar_module": self._kernel,
             "likelihood": self.interval.link,
             "input_transform": self.space.input_transform(),
-            "variance": self._kappa,
+            "variance": self.kappa,
         }
         if not pairs:
             return PreferenceGP(None, None, **options)
@@ -415,8 +364,10 @@ class MRLPF(UtilityStrategy):
         horizon: ``T``, the number of duels.
         kappa: The variance takes a duel's curvature for ``1 / kappa``.
         beta: ``beta_(r)``, what the papers' ``sigma`` is multiplied by on the scale of
-            probabilities; ``None`` for ``practical_width`` posterior standard deviations of the
-            difference.
+            probabilities. ``None`` for ``(N_1 / 7 d)^2`` posterior standard deviations of the
+            difference, within ``[1/4, 1]``: one where the first round has seven duels a dimension,
+            as wide intervals eliminate nothing in a short horizon. A heuristic, tried on Branin
+            and Hartmann's function.
         ci_scale: ``"probability"`` as in the paper, or ``"latent"``, which eliminates more with
             the same confidence.
         regularizer: The penalty of a round's predictor; see ``FinitePosterior``; choices only.
@@ -427,7 +378,10 @@ class MRLPF(UtilityStrategy):
     Attributes:
         sizes: The numbers of duels of all rounds.
         active: The items that are not eliminated.
-        records: One record for every completed round.
+        certificates: Of every completed round the bound ``min{1/2, 2 beta_(r) sigma}`` on
+            ``P(x* beats x) - 1/2`` of all items ``x`` that it left, Kayal et al. (2025), eq. (31),
+            with the largest ``sigma`` of such an item and one that was active in the round. It
+            holds with the probability of the confidence interval.
     """
 
     horizon: int
@@ -439,16 +393,11 @@ class MRLPF(UtilityStrategy):
 
     def __post_init__(self) -> None:
         """Check the options, and begin the first round."""
+        super().__post_init__()
+        self.learner.regularizer = "rkhs"  # of the model of all answers
         check_word("recommendation", self.recommendation, Recommendation)
         check_word("ci_scale", self.ci_scale, Scale)
-        check_word("regularizer", self.regularizer, Regularizer)
         self.kappa = checked_positive("kappa", self.kappa)
-        # The model of all answers has the ordinary penalty.
-        regularizer, self.regularizer = self.regularizer, "rkhs"
-        super().__post_init__()
-        self.regularizer = regularizer
-        if self.space.choices is None and regularizer != "rkhs":
-            raise UnsupportedError(f"`regularizer` {regularizer!r} needs `choices`.")
         self.sizes = round_sizes(self.horizon)
         self.horizon = sum(self.sizes)
         self.beta = None if self.beta is None else checked_beta(self.beta)
@@ -456,36 +405,24 @@ class MRLPF(UtilityStrategy):
         interval = Interval(self.ci_scale, self.learner.likelihood)
         self.active: ActiveChoices | ActiveBox
         if self.space.choices is not None:
-            self.active = ActiveChoices(self.learner, regularizer, interval)
+            self.active = ActiveChoices(self.learner, self.kappa, interval, self.regularizer)
         else:
-            self.active = ActiveBox(self.learner, interval, derive_seed(self.seed, "witness", 0))
-        self.records: list[RoundRecord] = []
+            seed = derive_seed(self.seed, "witness", 0)
+            self.active = ActiveBox(self.learner, self.kappa, interval, seed)
+        self.certificates: list[float] = []
         self._values: list[dict[str, Any]] = []  # hyperparameters at the end of each round
-        self._begin()
+        self.active.begin()
 
     @classmethod
-    def paper(
-        cls,
-        *,
-        kernel: str = "matern",
-        lengthscale: float = 0.1,
-        penalty: float = 0.05,
-        **kwargs: Any,
-    ) -> Self:
+    def paper(cls, **kwargs: Any) -> Self:
         r"""The setting of the paper's experiments, on choices.
 
-        Matern-5/2 of lengthscale 0.1, ``lambda = rho = 0.05``, ``beta = 1`` and the predictor
-        that was actually used, of dual coefficients beside a mean log likelihood. ``kappa =
-        1`` is over-confident: the sigmoid has ``kappa >= 4``.
-
-        Args:
-            kernel: ``"rbf"``, ``"matern"`` or ``"matern15"``.
-            lengthscale: On the unit cube.
-            penalty: ``lambda``.
-            **kwargs: Passed to the constructor.
+        The model is ``PAPER_MODEL``, the ridge ``lambda``, ``beta = 1``, and the predictor that
+        was actually used, of dual coefficients beside a mean log likelihood. ``kappa = 1`` is
+        over-confident: the sigmoid has ``kappa >= 4``. The arguments are those of the constructor.
         """
         setting: dict[str, Any] = {
-            "hyperparameters": {"kernel": kernel, "lengthscale": lengthscale, "penalty": penalty},
+            "hyperparameters": PAPER_MODEL,
             "kappa": 1.0,
             "beta": 1.0,
             "ci_scale": "probability",
@@ -497,40 +434,29 @@ class MRLPF(UtilityStrategy):
     @property
     def finished(self) -> bool:
         """Whether all rounds are completed, or the certificate is small enough."""
-        if len(self.records) == len(self.sizes) or self.epsilon is None:
-            return len(self.records) == len(self.sizes)
+        if len(self.certificates) == len(self.sizes) or self.epsilon is None:
+            return len(self.certificates) == len(self.sizes)
         return self.active.num_items == 1 or self.certificate() <= self.epsilon
 
     def certificate(self) -> float:
-        r"""A bound on ``P(x* beats x) - 1/2`` for every active item ``x``.
-
-        The least of the completed rounds' own, see ``RoundRecord``; 1/2 before the first.
-        """
-        return min((record.certificate for record in self.records), default=0.5)
-
-    def recommend(self) -> Tensor:
-        r"""The best active item; see ``recommendation``.
-
-        Raises:
-            ComparisonDataError: On a box, if nothing was asked yet.
-        """
-        if isinstance(self.active, ActiveChoices):
-            return self.space.table[self.recommend_index()]
-        asked = self.asked_items()
-        if not len(asked):
-            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        model = self.active.predictor if self.recommendation == "last_round" else None
-        seed = derive_seed(self.seed, "recommend", self.num_answers)
-        return self.active.maximise_mean(model or self.learner.model(), seed, asked)
+        """The least of ``certificates``, which holds for all active items; 1/2 at first."""
+        return min(self.certificates, default=0.5)
 
     def recommend_index(self) -> int:
-        """The row of the recommended item in the choices."""
         if not isinstance(self.active, ActiveChoices):
             return super().recommend_index()
         mean = self.active.mean if self.recommendation == "last_round" else None
         if mean is None:
             mean = self.learner.posterior().mean
-        return self._best_row(masked(mean, ~self.active.mask))
+        eliminated = torch.ones_like(mean, dtype=torch.bool)
+        eliminated[self.active.rows] = False
+        return self._best_row(masked(mean, eliminated))
+
+    def _recommend_on_a_box(self) -> Tensor:
+        assert isinstance(self.active, ActiveBox)
+        model = self.active.predictor if self.recommendation == "last_round" else None
+        seed = derive_seed(self.seed, "recommend", self.num_answers)
+        return self.active.maximise_mean(model or self.learner.model(), seed, self.asked_items())
 
     def tell(self, query: Query, answer: float | None) -> None:
         """See the base class; the last answer of a round eliminates items."""
@@ -549,14 +475,14 @@ class MRLPF(UtilityStrategy):
             UnsupportedError: If no duel is left to be asked before others are answered.
         """
         self._check_open()
-        planned, left = copy.deepcopy(self), self._offset + self._round.size - self.round
+        planned, left = copy.deepcopy(self), self._end - self.round
         queries = [planned.ask(f"planned {number}") for number in range(left)]
         return torch.stack([query.items for query in queries])
 
     @property
-    def _offset(self) -> int:
-        """The number of duels in all completed rounds."""
-        return sum(self.sizes[: len(self.records)])
+    def _end(self) -> int:
+        """The number of duels until the end of the current round."""
+        return sum(self.sizes[: len(self.certificates) + 1])
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         self._check_open()
@@ -572,23 +498,6 @@ class MRLPF(UtilityStrategy):
         self.active.append((items, rows))
         return items, rows
 
-    def _begin(self) -> None:
-        """Begin the next round, if there is one."""
-        if not self.finished:
-            self._round = self._next_round()
-            self.active.begin(self._round)
-
-    def _next_round(self) -> Round:
-        """The constants of the current round, under the hyperparameters of now."""
-        number, penalty = len(self.records), self.learner.penalty
-        size, previous = self.sizes[number], self.sizes[number - 1] if number else 1
-        beta = self.beta
-        if beta is None:
-            width = practical_width(self.sizes[0], self.space.dim)
-            beta = self.active.interval.slope * width * penalty**-0.5
-        full = size > math.isqrt(previous * self.horizon - 1)
-        return Round(size, full, penalty, float(self.kappa), beta)
-
     def _check_open(self) -> None:
         """Raise unless there is a duel to be asked."""
         self._close_if_complete()
@@ -600,28 +509,35 @@ class MRLPF(UtilityStrategy):
                 why = "A single item is left" if single else "`epsilon` is reached"
                 why += f" after {answered} of {self.horizon} duels"
             raise UnsupportedError(f"{why}: nothing is left to ask.")
-        if self.round == self._offset + self._round.size:
+        if self.round == self._end:
             raise UnsupportedError(
-                f"Round {len(self.records) + 1} waits for the answers to the queries "
+                f"Round {len(self.certificates) + 1} waits for the answers to the queries "
                 f"{[query.id for query in self._open.values()]}, on which the next one depends."
             )
 
     def _close_if_complete(self) -> None:
-        if not self.finished and len(self.history) == self._offset + self._round.size:
+        if not self.finished and len(self.history) == self._end:
             self.learner.refit()
             self._close()
 
     def _close(self) -> None:
-        """Eliminate, and begin the next round."""
-        current, start = self._next_round(), self._offset
+        """Eliminate, and begin the next round, if there is one."""
+        number, end = len(self.certificates), self._end
+        size, before = self.sizes[number], self.sizes[number - 1] if number else 1
         duels = sorted(self.history, key=lambda answered: answered.query.id)
-        told = [done for done in duels[start : start + current.size] if done.answer is not None]
+        told = [done for done in duels[end - size : end] if done.answer is not None]
         told = [done for done in told if not torch.equal(*done.query.items)]
-        seed = derive_seed(self.seed, "elimination", len(self.records) + 1)
-        record = self.active.close(current, told, seed)
+        beta = self.beta
+        if beta is None:
+            width = min(1.0, max(0.25, (self.sizes[0] / (7 * self.space.dim)) ** 2))
+            beta = self.active.interval.slope * width * self.learner.penalty**-0.5
+        full = size > math.isqrt(before * self.horizon - 1)
+        seed = derive_seed(self.seed, "elimination", number + 1)
+        sigma = self.active.close(told, beta, full, seed)
         self._values.append(dict(self.learner.values))
-        self.records.append(record)
-        self._begin()
+        self.certificates.append(min(0.5, 2.0 * beta * sigma))
+        if not self.finished:
+            self.active.begin()
 
     def _progress(self) -> dict[str, Any]:
         return super()._progress() | {"rounds": [dict(values) for values in self._values]}
@@ -633,7 +549,7 @@ class MRLPF(UtilityStrategy):
         for values in progress["rounds"]:
             self.learner.values = dict(values)
             self._close()
-        for query in duels[self._offset :]:
+        for query in duels[sum(self.sizes[: len(self.certificates)]) :]:
             self.active.append((query.items.to(self.space.bounds), query.indices))
 
 

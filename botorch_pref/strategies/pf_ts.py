@@ -18,7 +18,7 @@ from botorch_pref.data.checks import check_word, checked_positive
 from botorch_pref.inference.finite import argmax_with_random_ties
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
-from botorch_pref.strategies.utility import masked
+from botorch_pref.strategies.utility import PAPER_MODEL, masked
 
 TEMPERED = 0.5
 MAX_RESAMPLES = 10
@@ -63,23 +63,14 @@ class PFTS(UtilityStrategy):
             self.scale = checked_positive("scale", self.scale)
 
     @classmethod
-    def paper(cls, *, kappa: float = 1.0, penalty: float = 0.05, **kwargs: Any) -> Self:
-        r"""The setting of the paper's experiments.
+    def paper(cls, **kwargs: Any) -> Self:
+        r"""The setting of the paper's experiments; the arguments are those of the constructor.
 
-        Matern-5/2 with lengthscale 0.1 on the unit cube, ``lambda = 0.05``, ridge
-        ``rho = lambda kappa``, ``v_t = (t + 1 + log 40) ** 0.25``, identical pairs kept.
-
-        Args:
-            kappa: 1 reproduces the paper's ordering; below 4 it is over-confident.
-            penalty: ``lambda``.
-            **kwargs: Passed to the constructor.
-
-        Returns:
-            The strategy.
+        The model is ``PAPER_MODEL``, ``v_t = (t + 1 + log 40) ** 0.25``, and identical pairs are
+        kept. ``kappa = 1`` reproduces the paper's ordering; below 4 it is over-confident.
         """
-        fixed = {"kernel": "matern", "lengthscale": 0.1, "penalty": penalty}
-        options = {"scale": "paper", "on_identical": "keep", "hyperparameters": fixed}
-        return cls(**{"kappa": kappa, **options, **kwargs})
+        setting = {"hyperparameters": PAPER_MODEL, "kappa": 1.0, "scale": "paper"}
+        return cls(**{**setting, "on_identical": "keep", **kwargs})
 
     def _pair(self, annotator: str | None) -> Pair:
         if self.space.choices is not None:

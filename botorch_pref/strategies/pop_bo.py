@@ -32,7 +32,7 @@ from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Answered, Choice, Duel, Query
 from botorch_pref.strategies.base import Pair, UtilityStrategy, expected_answers
-from botorch_pref.strategies.utility import difference_table
+from botorch_pref.strategies.utility import PAPER_MODEL, difference_table
 
 Report = Literal["max-mle", "min-sigma"]
 """Which item POP-BO recommends."""
@@ -44,38 +44,7 @@ _NEIGHBOURS, _REACH = 64, 0.2  # of the most likely item; of the range of every 
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LastItemStrategy(UtilityStrategy):
-    """The second arm is the first arm of the query before, answered or not, whichever won.
-
-    At first it is drawn at random. A subclass has ``_among_choices`` and ``_on_a_box``.
-    """
-
-    @abstractmethod
-    def _among_choices(self, row: int) -> int:
-        """The row of the first arm beside that of the second."""
-
-    @abstractmethod
-    def _on_a_box(self, reference: Tensor) -> Tensor:
-        """The ``d``-dim first arm beside the second."""
-
-    def _pair(self, annotator: str | None) -> Pair:
-        last = self._last()
-        if self.space.choices is None:
-            if last is None:
-                reference = self.space.sample(1, self._seed("pair"))[0]
-            else:
-                reference = last.items[0].to(self.space.bounds)
-            return torch.stack([self._on_a_box(reference), reference]), None
-        if last is None:
-            generator = torch.Generator().manual_seed(self._seed("pair"))
-            row = int(torch.randint(len(self.space.table), (), generator=generator))
-        else:
-            row = int(last.indices[0])
-        return self._rows(self._among_choices(row), row)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LaplacePOPBO(LastItemStrategy):
+class LaplacePOPBO(UtilityStrategy):
     r"""POP-BO's duels by Laplace's posterior, as Lazzaro et al. (2026) run the method.
 
     The first arm maximises ``h_t(x, x') + beta sigma_t(x, x')`` over the second arm ``x'``, which
@@ -107,26 +76,25 @@ class LaplacePOPBO(LastItemStrategy):
     def paper(cls, **kwargs: Any) -> Self:
         r"""The setting of the experiments of Lazzaro et al. (2026).
 
-        Matern-5/2 with lengthscale 0.1 on the unit cube, ``lambda = 0.05``, ridge ``lambda``,
-        ``beta = 1``, identical pairs allowed.
-
-        Args:
-            **kwargs: Passed to the constructor.
-
-        Returns:
-            The strategy.
+        The model is ``PAPER_MODEL``, the ridge ``lambda``; ``beta = 1``, identical pairs allowed.
+        The arguments are those of the constructor.
         """
-        fixed = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
-        setting = {"hyperparameters": fixed, "kappa": 1.0, "exclude_identical": False}
+        setting = {"hyperparameters": PAPER_MODEL, "kappa": 1.0, "exclude_identical": False}
         return cls(**{**setting, **kwargs})
 
-    def _among_choices(self, row: int) -> int:
+    def _pair(self, annotator: str | None) -> Pair:
+        last = self._last()
+        if self.space.choices is None:
+            reference = self.space.sample(1, self._seed("pair")) if last is None else last.items
+            reference = reference[0].to(self.space.bounds)
+            return torch.stack([self._on_a_box(reference), reference]), None
+        row = _random_row(self) if last is None else int(last.indices[0])
         posterior = self._posterior()
         mean, deviation = difference_table(posterior.mean, posterior.covariance)
         index = (mean + self._width() * deviation)[:, row]
         # Also in the last digit, as it is tied with duplicates.
         index[row] = -torch.inf if self.exclude_identical else 0.0
-        return self._best_row(self._unbarred(index, row))
+        return self._rows(self._best_row(self._unbarred(index, row)), row)
 
     def _on_a_box(self, reference: Tensor) -> Tensor:
         seed = self._seed("optimizer")
@@ -193,20 +161,10 @@ class OptimisticStrategy(UtilityStrategy):
         expected = [done for done in expected if _tells(done)]
         return self._set_of([*answered, *expected]) if expected else model
 
-    def recommend(self) -> Tensor:
-        r"""The maximiser of the most likely utility: of all choices, or of the whole box.
-
-        Raises:
-            ComparisonDataError: On a box, if nothing was asked yet.
-        """
-        if self.space.choices is not None:
-            return self.space.choices[self.recommend_index()]
-        if not self.history:
-            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
+    def _recommend_on_a_box(self) -> Tensor:
         return self._best_item(MostLikelyUtility(self.confidence_set()), self._seed("report"))
 
     def recommend_index(self) -> int:
-        """The row of the recommended item in the choices."""
         return self._best_row(self.confidence_set().mle(self.space.table))
 
     def _refit(self) -> None:
@@ -217,37 +175,56 @@ class OptimisticStrategy(UtilityStrategy):
             self.current_norm_bound = max(adapted, self.current_norm_bound)
 
     @abstractmethod
+    def _data(self, answered: list[Answered]) -> Comparisons | Choices:
+        """Some answers, which are not skipped, as data."""
+
+    def _first_rows(self) -> list[int]:
+        """The rows that the first new ones are shown beside."""
+        return [_random_row(self)]
+
     def _set_of(self, answered: list[Answered]) -> LikelihoodRatioModel:
         """The set of some answers."""
-
-    def _set_options(self) -> dict[str, Any]:
-        """The arguments of the set beside its data."""
         kernel = self.learner.covar_module()
         if self.learner.learns and isinstance(kernel, ScaleKernel):
             kernel = kernel.base_kernel  # the norm bound is the only scale
-        return {
-            "covar_module": kernel,
-            "norm_bound": self.current_norm_bound,
-            "slack": self.slack,
-            "box": self.value_bound,
-            "input_transform": self.space.input_transform(),
-        }
+        data = self._data(answered)
+        return LikelihoodRatioModel(
+            data.datapoints,
+            [data.block(self.learner.likelihood)],
+            covar_module=kernel,
+            norm_bound=self.current_norm_bound,
+            slack=self.slack,
+            box=self.value_bound,
+            input_transform=self.space.input_transform(),
+        )
+
+    def _question(self, num_new: int) -> Pair:
+        """New items, chosen one after the other, and those that were new in the query before."""
+        model, last = self.confidence_set(self._open.values()), self._last()
+        numbers = ["", *(f" {position}" for position in range(1, num_new))]
+        if self.space.choices is not None:
+            table = self.space.choices
+            rows = self._first_rows() if last is None else list(last.indices[:num_new])
+            for number in numbers:
+                taken = self._barred_table()[rows].any(0)
+                rows.append(self._best_choice(model, table[rows], taken, f"tie{number}"))
+            rows = rows[num_new:] + rows[:num_new]
+            return table[rows], tuple(rows)
+        items = self.space.sample(num_new, self._seed("pair")) if last is None else last.items
+        items = items[:num_new].to(self.space.bounds)
+        for number in numbers:
+            barred = torch.cat([self._taken(item) for item in items])
+            item = self._best_of_box(model, items, barred, self._seed(f"optimizer{number}"))
+            items = torch.cat([items, item.unsqueeze(0)])
+        return items.roll(-num_new, 0), None
 
     def _best_choice(
-        self, model: LikelihoodRatioModel, opponents: Tensor, taken: Tensor, stream: str = "tie"
+        self, model: LikelihoodRatioModel, opponents: Tensor, taken: Tensor, stream: str
     ) -> int:
-        r"""The row of the choice of the largest advantage over all its opponents.
+        """The row of the largest advantage over ``J x d`` opponents, but for rows that are taken.
 
-        Where no advantage is positive, the pair of the largest answer-free width is taken.
-
-        Args:
-            model: The confidence set.
-            opponents: ``J x d``-dim items.
-            taken: ``n``-dim booleans: choices that are not to be asked unless all are.
-            stream: Of the noise that breaks ties.
-
-        Returns:
-            A row, of an opponent only where no other item is left.
+        Where no advantage is positive, that of the largest answer-free width. An opponent is taken
+        only where no other item is left.
         """
         table = self.space.table
         same = (table.unsqueeze(-2) == opponents).all(-1).any(-1)
@@ -267,17 +244,7 @@ class OptimisticStrategy(UtilityStrategy):
     def _best_of_box(
         self, model: LikelihoodRatioModel, opponents: Tensor, barred: Tensor, seed: int
     ) -> Tensor:
-        r"""The same on a box: the best items of a sample are refined by L-BFGS-B.
-
-        Args:
-            model: The confidence set.
-            opponents: ``J x d``-dim items.
-            barred: ``k x d``-dim items: the opponents, and those in an open duel with one.
-            seed: Of the sample.
-
-        Returns:
-            The ``d``-dim item.
-        """
+        """The same on a box, away from ``k x d`` barred items; L-BFGS-B refines the best ones."""
         pool = torch.cat([self.space.sample(_POOL, seed), self._neighbours(model, seed + 1)])
         values = _advantages(model, pool, opponents)
         starts = pool[values.topk(min(_STARTS, len(pool))).indices].unsqueeze(-2)
@@ -312,7 +279,7 @@ class OptimisticStrategy(UtilityStrategy):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class POPBO(OptimisticStrategy, LastItemStrategy):
+class POPBO(OptimisticStrategy):
     r"""Every item meets the first item of the duel before it, Xu et al. (2024).
 
     The first arm has the largest advantage over the second arm under any utility of the
@@ -341,27 +308,19 @@ class POPBO(OptimisticStrategy, LastItemStrategy):
 
     @classmethod
     def paper(cls, **kwargs: Any) -> LaplacePOPBO:
-        r"""The setting of Lazzaro et al. (2026), who replace the set by Laplace's posterior.
-
-        Args:
-            **kwargs: Passed to :meth:`LaplacePOPBO.paper`.
-        """
+        """That of :class:`LaplacePOPBO`, as Lazzaro et al. (2026) run the method."""
         return LaplacePOPBO.paper(**kwargs)
 
-    def recommend(self) -> Tensor:
-        r"""The reported item.
-
-        Raises:
-            ComparisonDataError: On a box, if nothing was asked yet.
-        """
-        reported = self._least_uncertain()
-        return super().recommend() if reported is None else reported.items[0].to(self.space.bounds)
-
     def recommend_index(self) -> int:
-        """The row of the reported item in the choices."""
         _ = self.space.table  # a box has none, and raises
         reported = self._least_uncertain()
         return super().recommend_index() if reported is None else int(reported.indices[0])
+
+    def _recommend_on_a_box(self) -> Tensor:
+        reported = self._least_uncertain()
+        if reported is None:
+            return super()._recommend_on_a_box()
+        return reported.items[0].to(self.space.bounds)
 
     def _least_uncertain(self) -> Query | None:
         """The duel of least error bound, eq. (19), if it is reported, and any was answered.
@@ -379,22 +338,14 @@ class POPBO(OptimisticStrategy, LastItemStrategy):
         bounds = (2.0 * model.norm_bound + torch.tensor(slack).to(sigma).sqrt()) * sigma
         return told[int(bounds.argmin())]
 
-    def _among_choices(self, row: int) -> int:
-        model, taken = self.confidence_set(self._open.values()), self._barred_table()[row]
-        return self._best_choice(model, self.space.table[row : row + 1], taken)
+    def _pair(self, annotator: str | None) -> Pair:
+        return self._question(1)
 
-    def _on_a_box(self, reference: Tensor) -> Tensor:
-        model, barred = self.confidence_set(self._open.values()), self._taken(reference)
-        return self._best_of_box(model, reference.unsqueeze(0), barred, self._seed("optimizer"))
-
-    def _set_of(self, answered: list[Answered]) -> LikelihoodRatioModel:
+    def _data(self, answered: list[Answered]) -> Comparisons:
         like = self.space.bounds
         pairs = [query.items.to(like) for query, _ in answered]
         shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, self.space.dim)
-        data = Comparisons.from_pairs(shown, like.new_tensor([answer for _, answer in answered]))
-        return LikelihoodRatioModel.from_comparisons(
-            data.datapoints, data, likelihood=self.learner.likelihood, **self._set_options()
-        )
+        return Comparisons.from_pairs(shown, like.new_tensor([answer for _, answer in answered]))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -439,29 +390,14 @@ class MultipleChoicePOPBO(OptimisticStrategy):
             raise UnsupportedError("`likelihood` must be logit: favourites follow a softmax.")
 
     def _pair(self, annotator: str | None) -> Pair:
-        model, last = self.confidence_set(self._open.values()), self._last()
-        # Streams of the first new item are those of POPBO.
-        numbers = ["", *(f" {position}" for position in range(1, self.num_new))]
-        if self.space.choices is not None:
-            table = self.space.choices
-            rows = self._first_rows() if last is None else list(last.indices[: self.num_new])
-            for number in numbers:
-                taken = torch.zeros(len(table), dtype=torch.bool, device=table.device)
-                taken[rows] = True
-                rows.append(self._best_choice(model, table[rows], taken, f"tie{number}"))
-            rows = rows[self.num_new :] + rows[: self.num_new]
-            return table[rows], tuple(rows)
-        if last is None:
-            items = self.space.sample(self.num_new, self._seed("pair"))
-        else:
-            items = last.items[: self.num_new].to(self.space.bounds)
-        for number in numbers:
-            item = self._best_of_box(model, items, items, self._seed(f"optimizer{number}"))
-            items = torch.cat([items, item.unsqueeze(0)])
-        return items.roll(-self.num_new, 0), None
+        return self._question(self.num_new)
+
+    def _barred_duels(self) -> list[Query]:
+        """None: every question has other old items."""
+        return []
 
     def _first_rows(self) -> list[int]:
-        """Rows of different items to begin with."""
+        """Rows of different items."""
         generator = torch.Generator().manual_seed(self._seed("pair"))
         rows: dict[tuple[float, ...], int] = {}
         for row in torch.randperm(len(self.space.table), generator=generator).tolist():
@@ -479,16 +415,12 @@ class MultipleChoicePOPBO(OptimisticStrategy):
                 rows = None if shown is None else (shown[favourite], shown[other])
                 self.learner.add(Duel(query.id, query.items[[favourite, other]], rows), 1.0)
 
-    def _set_of(self, answered: list[Answered]) -> LikelihoodRatioModel:
+    def _data(self, answered: list[Answered]) -> Choices:
         none = self.space.bounds[:0]
         shown = torch.cat([none, *(query.items.to(none) for query, _ in answered)])
         rows, new = match_items(none, shown)
-        blocks = []
-        if answered:
-            favourites = torch.tensor([int(answer or 0) for _, answer in answered]).to(rows)
-            told = Choices(shown[new], rows.view(-1, 2 * self.num_new), favourites)
-            blocks = [told.block(self.learner.likelihood)]
-        return LikelihoodRatioModel(shown[new], blocks, **self._set_options())
+        favourites = rows.new_tensor([int(answer or 0) for _, answer in answered])
+        return Choices(shown[new], rows.view(len(answered), 2 * self.num_new), favourites)
 
 
 class MostLikelyUtility(AcquisitionFunction):
@@ -504,10 +436,15 @@ class MostLikelyUtility(AcquisitionFunction):
 
 
 def _tells(answered: Answered) -> bool:
-    """Whether it was answered, and is not a duel of two equal items."""
+    """Whether the answer compares different items."""
     query, answer = answered
-    is_duel = isinstance(query, Duel)
-    return answer is not None and not (is_duel and torch.equal(query.items[0], query.items[1]))
+    return answer is not None and bool(query.comparisons(answer))
+
+
+def _random_row(strategy: UtilityStrategy) -> int:
+    """The row of the first opponent."""
+    generator = torch.Generator().manual_seed(strategy._seed("pair"))
+    return int(torch.randint(len(strategy.space.table), (), generator=generator))
 
 
 def _rule_over(

@@ -17,22 +17,21 @@ class RandomPairs(UtilityStrategy):
     r"""Asks pairs of distinct items that are drawn uniformly, whatever was answered.
 
     It models and recommends as its base class does, so a comparison with it measures the rule
-    alone. For the arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
+    alone; but as no query needs the model, it is fitted where an item is recommended. For the
+    arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Example:
         >>> strategy = RandomPairs(choices=table, seed=0)
         >>> query = strategy.ask()
     """
 
-    def recommend(self) -> Tensor:
-        """See the base class; the model is fitted to all answers here, as no query needs it."""
-        self.learner.refit(at_once=True)
-        return super().recommend()
-
     def recommend_index(self) -> int:
-        """The row of the recommended item in the choices."""
         self.learner.refit(at_once=True)
         return super().recommend_index()
+
+    def _recommend_on_a_box(self) -> Tensor:
+        self.learner.refit(at_once=True)
+        return super()._recommend_on_a_box()
 
     def _refit(self) -> None:
         """Nothing: pairs are drawn without a model."""

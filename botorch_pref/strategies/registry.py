@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space.search_space import SearchSpace
@@ -23,31 +22,30 @@ from botorch_pref.strategies.random_pairs import RandomPairs
 DEFAULT_STRATEGY = "eubo-incumbent"
 """What a study, a dialogue and a simulation run unless another strategy is named."""
 
-_STRATEGIES: dict[str, type[Strategy] | partial[Any]] = {
-    "eubo-incumbent": partial(EUBO, anchor="incumbent"),
-    "pf-ts": PFTS,
-    "mr-lpf": MRLPF,
-    "max-min-lcb": MaxMinLCBStrategy,
-    "pop-bo": POPBO,
-    "pop-bo-laplace": LaplacePOPBO,
-    "eubo": EUBO,
-    "dts": DTS,
-    "comp-gp-ucb": CompGPUCB,
-    "cost-aware-kg": CostAwareKG,
-    "random": RandomPairs,
+_STRATEGIES: dict[str, tuple[type[Strategy], dict[str, Any]]] = {
+    "eubo-incumbent": (EUBO, {"anchor": "incumbent"}),
+    "pf-ts": (PFTS, {}),
+    "mr-lpf": (MRLPF, {}),
+    "max-min-lcb": (MaxMinLCBStrategy, {}),
+    "pop-bo": (POPBO, {}),
+    "pop-bo-laplace": (LaplacePOPBO, {}),
+    "eubo": (EUBO, {}),
+    "dts": (DTS, {}),
+    "comp-gp-ucb": (CompGPUCB, {}),
+    "cost-aware-kg": (CostAwareKG, {}),
+    "random": (RandomPairs, {}),
 }
 
 
 def strategy_names(kind: type = Strategy) -> tuple[str, ...]:
     """The names that :func:`get_strategy` knows, of one kind of strategies."""
-    return tuple(name for name in _STRATEGIES if issubclass(_class_and_options(name)[0], kind))
+    return tuple(name for name, (one, _) in _STRATEGIES.items() if issubclass(one, kind))
 
 
 def strategy_name(strategy: Strategy) -> str | None:
     """The name under which :func:`get_strategy` makes strategies of such a class and options."""
     options = strategy._options()
-    for name in _STRATEGIES:
-        kind, wanted = _class_and_options(name)
+    for name, (kind, wanted) in _STRATEGIES.items():
         if type(strategy) is kind and wanted.items() <= options.items():
             return name
     return None
@@ -55,7 +53,8 @@ def strategy_name(strategy: Strategy) -> str | None:
 
 def default_strategy(space: SearchSpace, seed: int = 0) -> Strategy:
     """The strategy named by ``DEFAULT_STRATEGY``."""
-    return _STRATEGIES[DEFAULT_STRATEGY](space=space, seed=seed)
+    kind, wanted = _STRATEGIES[DEFAULT_STRATEGY]
+    return kind(space=space, seed=seed, **wanted)
 
 
 def get_strategy(
@@ -81,18 +80,17 @@ def get_strategy(
         raise UnsupportedError(
             f"unknown strategy {name!r}; there are {', '.join(strategy_names())}."
         )
-    maker = _STRATEGIES[name]
-    makers: dict[str, Any] = {"practical": maker}
-    if hasattr(maker, "paper"):
-        makers["paper"] = maker.paper
+    kind, wanted = _STRATEGIES[name]
+    makers: dict[str, Any] = {"practical": kind}
+    if hasattr(kind, "paper"):
+        makers["paper"] = kind.paper
     if preset not in makers:
         raise UnsupportedError(
             f"strategy {name!r} has no preset {preset!r}; there are {', '.join(makers)}."
         )
-    options: dict[str, Any] = {"space": space, "seed": seed}
-    if "horizon" in inspect.signature(maker).parameters:
-        options["horizon"] = horizon
-    strategy: Strategy = makers[preset](**options)
+    if "horizon" in inspect.signature(kind).parameters:
+        wanted = {**wanted, "horizon": horizon}
+    strategy: Strategy = makers[preset](space=space, seed=seed, **wanted)
     return strategy
 
 
@@ -118,14 +116,6 @@ def strategy_class(name: str) -> type[Strategy]:
             "your own must be imported first."
         )
     return kinds[name]
-
-
-def _class_and_options(name: str) -> tuple[type[Strategy], dict[str, Any]]:
-    """The class of a name, and the options that it stands for."""
-    maker = _STRATEGIES[name]
-    if isinstance(maker, partial):
-        return cast(type[Strategy], maker.func), maker.keywords
-    return maker, {}
 
 
 def _concrete(kind: type[Any]) -> Iterator[type[Strategy]]:

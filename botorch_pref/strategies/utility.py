@@ -26,12 +26,15 @@ from botorch_pref.models.fitting import (
     default_covar_module,
 )
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answered, Duel, Query
+from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import SearchSpace
 
 KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
 """A caller's kernel, or what makes one for a number of dimensions; ``None`` for the default."""
+
+PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
+"""Matern-5/2 on the unit cube, as Kayal et al. (2025) and Lazzaro et al. (2026) have it."""
 
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
 
@@ -130,7 +133,7 @@ class UtilityLearner:
             self._data = self._comparisons(self.answered)
         return self._data
 
-    def add(self, duel: Duel, answer: float) -> bool:
+    def add(self, duel: Query, answer: float) -> bool:
         """Add an answer; returns whether it became a comparison."""
         self.answered.append(Answered(duel, answer))
         if self._exact is not None:
