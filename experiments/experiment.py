@@ -19,7 +19,7 @@ from botorch_pref.models.fitting import KernelName
 from botorch_pref.plotting import plot_experiment
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner import random_play, run_experiment
-from botorch_pref.runner.run import ProblemFactory, StrategyFactory
+from botorch_pref.runner.experiment import ProblemFactory, StrategyFactory
 from botorch_pref.strategies.mr_lpf import round_sizes
 from experiments.claims import Claim
 

@@ -1,7 +1,6 @@
 r"""Simulations: strategies, simulated judges and what came of them."""
 
-from botorch_pref.runner.experiment import run_experiment, summarise
-from botorch_pref.runner.run import RunError, num_threads
+from botorch_pref.runner.experiment import RunError, num_threads, run_experiment, summarise
 from botorch_pref.runner.simulation import History, random_play, simulate
 from botorch_pref.runner.store import replacing
 

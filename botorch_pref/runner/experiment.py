@@ -12,26 +12,43 @@ and no space if it sets ``bounds`` or ``choices``.
 
 from __future__ import annotations
 
+import inspect
+import math
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import joblib
 import pandas as pd
+import torch
+from botorch.exceptions.errors import BotorchError
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.runner.run import (
-    JudgeFactory,
-    ProblemFactory,
-    Run,
-    StrategyFactory,
-    unwrapped,
-)
-from botorch_pref.runner.simulation import Record, checked_count, typed
-from botorch_pref.runner.store import Store, shared_settings
+from botorch_pref.randomness import derive_seed
+from botorch_pref.runner.simulation import Judge, Record, checked_count, simulate, typed
+from botorch_pref.runner.store import Store, describe, describe_problem
+from botorch_pref.space.search_space import SearchSpace
+
+StrategyFactory = Callable[..., Any]
+JudgeFactory = Callable[..., Judge]
+ProblemFactory = Callable[[int], PreferenceProblem]
+
+# The number of threads and the generators that BoTorch's optimizers draw from belong to the
+# process, so runs in threads of one process take turns.
+_TURN = threading.RLock()
+
+
+class RunError(BotorchError, RuntimeError):
+    """A run that failed; names strategy and seed."""
 
 
 def run_experiment(
@@ -85,28 +102,201 @@ def run_experiment(
     if judge is not None and not callable(judge):
         raise UnsupportedError(f"judge must make a judge, or be None, got {judge!r}.")
     judge = LogisticJudge if judge is None else judge
-    further = (horizon, recommend_every, judge, evaluations, record)
-    numbers = _checked_seeds(seeds)
-    runs = [
-        Run(problem, name, factory, seed, *further)
-        for name, factory in _named(strategies).items()
-        for seed in numbers
-    ]
+    named, numbers = _named(strategies), _checked_seeds(seeds)
     if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs == 0):
         raise UnsupportedError(f"n_jobs must be a whole number but 0, or None, got {n_jobs!r}.")
-    settings = shared_settings(runs[0])
-    store = None if directory is None else Store(directory)
-    done = {} if store is None else store.open(settings, runs)
+    further = (horizon, recommend_every, judge, evaluations, record)
+    runs = [
+        Run(problem, name, factory, seed, *further)
+        for name, factory in named.items()
+        for seed in numbers
+    ]
+    settings = {
+        **describe_problem(problem),
+        "horizon": horizon,
+        "recommend_every": recommend_every,
+        "judge": describe(judge),
+        "evaluations": evaluations,
+        "record": None if record is None else describe(record),
+    }
+    done: dict[int, pd.DataFrame] = {}
+    if directory is not None:
+        store = Store(directory, settings, named)
+        found = {i: store.load(run.strategy, run.seed) for i, run in enumerate(runs)}
+        done = {i: table for i, table in found.items() if table is not None}
     # All strategies of one seed before those of the next: what is stopped is balanced.
     missing = sorted({*range(len(runs))} - done.keys(), key=lambda i: (runs[i].seed, i))
-    name, total = settings["problem"], len(runs)
-    with tqdm(desc=name, total=total, initial=len(done), unit="run", disable=not progress) as bar:
-        for i, table in _simulated(runs, missing, n_jobs):
-            if store is not None:
-                store.save(runs[i], table)
+    with tqdm(
+        desc=settings["problem"],
+        total=len(runs),
+        initial=len(done),
+        unit="run",
+        disable=not progress,
+    ) as bar:
+        for i, table in _simulated({i: runs[i] for i in missing}, n_jobs):
+            if directory is not None:
+                store.save(runs[i].strategy, runs[i].seed, table)
             done[i] = table
             bar.update()
-    return _tidy([done[i] for i in range(total)])
+    # Columns that only some runs have are missing elsewhere.
+    return typed(pd.concat([done[i] for i in range(len(runs))], ignore_index=True))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One strategy under one seed; the fields are arguments of :func:`run_experiment`."""
+
+    problem: PreferenceProblem | ProblemFactory
+    strategy: str
+    factory: StrategyFactory
+    seed: int
+    horizon: int
+    recommend_every: int
+    judge: JudgeFactory
+    evaluations: int | None = None
+    record: Record | None = None
+
+    def simulate(self) -> pd.DataFrame:
+        """The table of the history, with names and seed; a ``RunError`` if anything raised."""
+        problem = self.problem
+        try:
+            with _TURN, num_threads():
+                if not isinstance(problem, PreferenceProblem):
+                    problem = problem(self.seed)
+                # Labels and draws are seeded apart, labels alike for all strategies.
+                judge = self.judge(problem, seed=derive_seed(self.seed, "judge", 0))
+                seed = derive_seed(self.seed, "strategy", 0)
+                table = simulate(
+                    build_strategy(self.factory, problem, seed, self.horizon),
+                    problem,
+                    judge,
+                    self.horizon,
+                    progress=False,
+                    recommend_every=self.recommend_every,
+                    evaluations=self.evaluations,
+                    record=self.record,
+                    random_regret=math.nan,  # which is not in the table
+                ).table
+        except Exception as error:
+            # A new error, as not every other one can be sent from process to process.
+            raise RunError(
+                f"strategy {self.strategy!r}, seed {self.seed}: {type(error).__name__}: {error}"
+            ) from error
+        table.insert(0, "problem", problem.name)
+        table.insert(1, "strategy", self.strategy)
+        table.insert(2, "seed", self.seed)
+        return table
+
+
+@contextmanager
+def num_threads(threads: int = 1) -> Iterator[None]:
+    """Compute on so many threads inside the block, NumPy and SciPy on one.
+
+    On one thread sums always have the same order.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def build_strategy(
+    factory: StrategyFactory, problem: PreferenceProblem, seed: int, horizon: int
+) -> Any:
+    """Make a strategy for a problem, of a class, an alternative constructor or any callable.
+
+    A function that names a ``problem`` gets it as well: what it knows of the utility is for it to
+    use fairly.
+    """
+    given = {"seed": seed, "horizon": horizon}
+    options: dict[str, Any] = {name: x for name, x in given.items() if _takes(factory, name)}
+    bound = _unwrapped(factory)[1]
+    if _takes(factory, "space") and not {"bounds", "choices"} & bound:
+        options["space"] = SearchSpace(problem.bounds, problem.choices)
+    if "problem" in inspect.signature(factory).parameters and "problem" not in bound:
+        options["problem"] = problem
+    return factory(**options)
+
+
+def _unwrapped(factory: StrategyFactory) -> tuple[Callable[..., Any], set[str]]:
+    """What a partial calls, and the arguments that it sets."""
+    if not isinstance(factory, partial):
+        return factory, set()
+    bound = inspect.signature(factory.func).bind_partial(*factory.args, **factory.keywords)
+    return factory.func, bound.arguments.keys() | factory.keywords.keys()
+
+
+def _takes(factory: StrategyFactory, name: str) -> bool:
+    """Whether an argument is to be given to a factory."""
+    function, bound = _unwrapped(factory)
+    if name in bound:
+        return False
+    callables: list[Callable[..., Any]] = [factory]
+    # What takes any keyword passes it on: a class to its base, an alternative constructor to
+    # its class.
+    owner = function if isinstance(function, type) else getattr(function, "__self__", None)
+    if isinstance(owner, type):
+        callables += [vars(base)["__init__"] for base in owner.__mro__ if "__init__" in vars(base)]
+    for one in callables:
+        parameters = inspect.signature(one).parameters
+        if name in parameters:
+            return True
+        if all(other.kind is not other.VAR_KEYWORD for other in parameters.values()):
+            return False
+    return True
+
+
+def _simulated(runs: Mapping[int, Run], n_jobs: int | None) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The numbers and tables of runs as they are finished."""
+    calls = (joblib.delayed(_simulate)(i, run) for i, run in runs.items())
+    try:
+        parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
+    except ValueError:  # Ray's backend, and a few others, return everything at the end
+        parallel = joblib.Parallel(n_jobs, batch_size=1)
+    yield from parallel(calls)
+
+
+def _simulate(number: int, run: Run) -> tuple[int, pd.DataFrame]:
+    return number, run.simulate()
+
+
+def _named(strategies: object) -> dict[str, StrategyFactory]:
+    """The factories by name."""
+    if isinstance(strategies, Mapping):
+        named = dict(strategies)
+    else:
+        factories = [*strategies] if isinstance(strategies, Iterable) else []
+        names = [getattr(_unwrapped(factory)[0], "__name__", None) for factory in factories]
+        named = dict(zip(names, factories, strict=True))
+        if len(named) < len(names):
+            raise UnsupportedError(f"strategies: {names} are not different; give a mapping.")
+    known = all(isinstance(name, str) and name for name in named)
+    if not named or not known or not all(map(callable, named.values())):
+        raise UnsupportedError(
+            "strategies must make strategies, at least one, by name or in a row and with names of "
+            f"their own, got {strategies!r}."
+        )
+    return named
+
+
+def _checked_seeds(seeds: object) -> list[int]:
+    """The seeds, in rising order."""
+    try:
+        if isinstance(seeds, Iterable):
+            numbers = sorted(map(operator.index, seeds))
+        else:
+            numbers = [*range(operator.index(seeds))]  # type: ignore[arg-type]
+    except TypeError:
+        numbers = []
+    if not numbers or numbers[0] < 0 or len({*numbers}) < len(numbers):
+        raise UnsupportedError(
+            "seeds must be different whole numbers, at least 0, or how many of them, at least 1, "
+            f"got {seeds!r}."
+        )
+    return numbers
 
 
 def summarise(
@@ -153,62 +343,3 @@ def summarise(
         }
     )
     return summary.reset_index()
-
-
-def _simulated(
-    runs: Sequence[Run], missing: Sequence[int], n_jobs: int | None
-) -> Iterator[tuple[int, pd.DataFrame]]:
-    """The numbers and tables of the missing runs as they are finished."""
-    calls = (joblib.delayed(_simulate)(i, runs[i]) for i in missing)
-    try:
-        parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
-    except ValueError:  # Ray's backend, and a few others, return everything at the end
-        parallel = joblib.Parallel(n_jobs, batch_size=1)
-    yield from parallel(calls)
-
-
-def _simulate(number: int, run: Run) -> tuple[int, pd.DataFrame]:
-    return number, run.simulate()
-
-
-def _named(strategies: object) -> dict[str, StrategyFactory]:
-    """The factories by name."""
-    if isinstance(strategies, Mapping):
-        named = dict(strategies)
-    else:
-        factories = [*strategies] if isinstance(strategies, Iterable) else []
-        names = [getattr(unwrapped(factory)[0], "__name__", None) for factory in factories]
-        named = dict(zip(names, factories, strict=True))
-        if len(named) < len(names):
-            raise UnsupportedError(f"strategies: {names} are not different; give a mapping.")
-    known = all(isinstance(name, str) and name for name in named)
-    if not named or not known or not all(map(callable, named.values())):
-        raise UnsupportedError(
-            "strategies must make strategies, at least one, by name or in a row and with names of "
-            f"their own, got {strategies!r}."
-        )
-    return named
-
-
-def _checked_seeds(seeds: object) -> list[int]:
-    """The seeds, in rising order."""
-    try:
-        if isinstance(seeds, Iterable):
-            numbers = sorted(map(operator.index, seeds))
-        else:
-            numbers = [*range(operator.index(seeds))]  # type: ignore[arg-type]
-    except TypeError:
-        numbers = []
-    if not numbers or numbers[0] < 0 or len({*numbers}) < len(numbers):
-        raise UnsupportedError(
-            "seeds must be different whole numbers, at least 0, or how many of them, at least 1, "
-            f"got {seeds!r}."
-        )
-    return numbers
-
-
-def _tidy(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One table with the columns of all; those that only some have are missing elsewhere."""
-    columns = [*dict.fromkeys(name for table in tables for name in table)]
-    complete = [typed(table.reindex(columns=columns)) for table in tables]
-    return pd.concat(complete, ignore_index=True)

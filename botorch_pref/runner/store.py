@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.runner.run import Run
 from botorch_pref.runner.simulation import column_type, random_play, typed
 
 MANIFEST = "experiment.json"
@@ -59,43 +58,44 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 class Store:
-    """The folder of one experiment; whatever ends a program leaves whole runs behind."""
+    """The folder of one experiment; whatever ends a program leaves whole runs behind.
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    ``settings`` are plain JSON, and what all runs share: they have to agree on resuming. Another
+    experiment, or runs without a manifest, raise an ``UnsupportedError`` that names what differs.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        settings: Mapping[str, Any],
+        strategies: Mapping[str, Callable[..., Any]],
+    ) -> None:
         self.directory = Path(directory)
-
-    def open(self, settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[int, pd.DataFrame]:
-        """The tables of the runs that are there, by number; writes the experiment's manifest.
-
-        Another experiment, or runs without a manifest, raise an ``UnsupportedError`` before.
-        """
+        self.settings = {"version": _VERSION, **settings}
         known = self._read_manifest()
-        wanted = {"version": _VERSION, **settings}
-        for name, value in wanted.items():
+        for name, value in self.settings.items():
             if known and known.get(name) != value:
                 raise self._other(f"its {name} is {known.get(name)!r}, not {value!r}")
         merged = dict(known.get("strategies", {}))
-        for run in runs:
-            name, text = run.strategy, describe(run.factory)
+        for name, factory in strategies.items():
+            text = describe(factory)
             if merged.setdefault(name, text) != text:
                 raise self._other(f"its strategy {name!r} is {merged[name]}, not {text}")
-        manifest = {**wanted, "strategies": merged}
+        manifest = {**self.settings, "strategies": merged}
         if manifest != known:
             self.directory.mkdir(parents=True, exist_ok=True)
             with replacing(self.directory / MANIFEST) as temporary:
                 temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        tables = {i: self._load(run) for i, run in enumerate(runs)}
-        return {i: table for i, table in tables.items() if table is not None}
 
-    def save(self, run: Run, table: pd.DataFrame) -> None:
+    def save(self, strategy: str, seed: int, table: pd.DataFrame) -> None:
         """Write the table of a run, all of it or nothing."""
-        with replacing(self._path(run)) as temporary:
+        with replacing(self._path(strategy, seed)) as temporary:
             table.to_csv(temporary, index=False, lineterminator="\n")
 
-    def _load(self, run: Run) -> pd.DataFrame | None:
+    def load(self, strategy: str, seed: int) -> pd.DataFrame | None:
         """The table of a run, to the last digit; none unless it is complete and the run's own."""
         try:
-            text = self._path(run).read_bytes().decode()
+            text = self._path(strategy, seed).read_bytes().decode()
             names = pd.read_csv(io.StringIO(text), nrows=0).columns
             parsers = {name: _PARSERS[column_type(name)] for name in names}
             table = pd.read_csv(io.StringIO(text), converters=parsers, keep_default_na=False)
@@ -104,19 +104,20 @@ class Store:
             return None
         if not text.endswith("\n") or not {"strategy", "seed", "step"}.issubset(table):
             return None  # what was cut off lacks the end of the last line
-        steps, made = len(table), table.get("num_evaluations", pd.Series([0])).max()
-        ended = steps == run.horizon or (run.evaluations is not None and made == run.evaluations)
+        steps, evaluations = len(table), self.settings["evaluations"]
+        ended = steps == self.settings["horizon"]
+        ended |= evaluations is not None and table["num_evaluations"].max() == evaluations
         ended |= "finished" in table and table["finished"].fillna(False).any()
-        own = table["strategy"].eq(run.strategy) & table["seed"].eq(run.seed)
+        own = table["strategy"].eq(strategy) & table["seed"].eq(seed)
         complete = ended and own.all() and table["step"].tolist() == [*range(1, steps + 1)]
         return table if complete else None
 
-    def _path(self, run: Run) -> Path:
+    def _path(self, strategy: str, seed: int) -> Path:
         """The file of a run; readable where the strategy's name allows it."""
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", run.strategy)[:_MAX_NAME]
-        if name != run.strategy:
-            name += "-" + hashlib.sha256(run.strategy.encode()).hexdigest()[:8]
-        return self.directory / f"{name}-seed{run.seed}.csv"
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", strategy)[:_MAX_NAME]
+        if name != strategy:
+            name += "-" + hashlib.sha256(strategy.encode()).hexdigest()[:8]
+        return self.directory / f"{name}-seed{seed}.csv"
 
     def _read_manifest(self) -> dict[str, Any]:
         path = self.directory / MANIFEST
@@ -138,27 +139,18 @@ class Store:
         )
 
 
-def shared_settings(run: Run) -> dict[str, Any]:
-    """What all runs of an experiment share, as plain JSON: it has to agree on resuming."""
-    settings = {
-        "horizon": run.horizon,
-        "recommend_every": run.recommend_every,
-        "judge": describe(run.judge),
-        "evaluations": run.evaluations,
-        "record": None if run.record is None else describe(run.record),
-    }
-    problem = run.problem
+def describe_problem(problem: Callable[..., Any]) -> dict[str, Any]:
+    """A problem, or what makes one, as plain JSON; regret needs its maximum to be known."""
     if not isinstance(problem, PreferenceProblem):
-        return {"problem": describe(problem), **settings}
+        return {"problem": describe(problem)}
     # Of items and of all utilities: problems that share a name are told apart by these.
     items = problem.bounds if problem.choices is None else problem.choices
-    own = {
+    return {
         "problem": problem.name,
         "dim": problem.dim,
         "random_regret": float(f"{random_play(problem):.{_DIGITS}g}"),
         "items": _digest(items, _DIGITS),
     }
-    return {**own, **settings}
 
 
 def describe(factory: Callable[..., Any]) -> str:

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from botorch_pref.queries import Query
-from botorch_pref.runner.run import JudgeFactory, StrategyFactory
+from botorch_pref.runner.experiment import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL
 from experiments.baselines.expert_baselines import ExpertBaseline
 from experiments.cobol.candidates import PinpointCOBOL

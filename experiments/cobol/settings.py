@@ -16,7 +16,7 @@ import torch
 
 from botorch_pref.data.checks import endless_from_json
 from botorch_pref.problems import SyntheticExpert
-from botorch_pref.runner.run import JudgeFactory, StrategyFactory
+from botorch_pref.runner.experiment import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL, Strategy
 from experiments.baselines.expert_baselines import (
     AlternatingExpert,

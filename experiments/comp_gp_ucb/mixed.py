@@ -13,7 +13,7 @@ import pandas as pd
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.problems import Catalyst, LogisticJudge, PreferenceProblem
 from botorch_pref.queries import Query
-from botorch_pref.runner.run import JudgeFactory
+from botorch_pref.runner.experiment import JudgeFactory
 from botorch_pref.runner.simulation import Record
 from botorch_pref.strategies import PFTS, CompGPUCB, CostAwareKG, RandomPairs
 from experiments.baselines import GPUCB

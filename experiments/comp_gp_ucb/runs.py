@@ -21,7 +21,7 @@ from torch import Tensor
 
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.queries import Query
-from botorch_pref.runner.run import JudgeFactory, ProblemFactory, StrategyFactory
+from botorch_pref.runner.experiment import JudgeFactory, ProblemFactory, StrategyFactory
 from botorch_pref.runner.simulation import Record
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import Strategy

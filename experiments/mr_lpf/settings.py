@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from botorch_pref.models.fitting import KernelName
 from botorch_pref.problems import PreferenceProblem, RKHSFunction, get_problem
 from botorch_pref.randomness import derive_uniform
-from botorch_pref.runner.run import StrategyFactory
+from botorch_pref.runner.experiment import StrategyFactory
 from botorch_pref.strategies import MRLPF, MaxMinLCBStrategy, RandomPairs
 from experiments.claims import Claim, Comparison, lower
 from experiments.experiment import LENGTHSCALE, RegretExperiment, fixed

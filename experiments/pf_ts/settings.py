@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from botorch_pref.problems import Ackley, Catalyst, RKHSFunction
-from botorch_pref.runner.run import StrategyFactory
+from botorch_pref.runner.experiment import StrategyFactory
 from botorch_pref.strategies import MRLPF, PFTS, POPBO, MaxMinLCBStrategy, RandomPairs
 from experiments.baselines import GPTS
 from experiments.claims import Claim, Comparison, lower, not_higher

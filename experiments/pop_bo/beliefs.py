@@ -19,7 +19,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from botorch_pref.problems import PreferenceProblem, ThermalComfort
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.runner.run import StrategyFactory
+from botorch_pref.runner.experiment import StrategyFactory
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import DTS, EUBO, PFTS, POPBO, RandomPairs, UtilityStrategy
 from botorch_pref.strategies.pop_bo import Report

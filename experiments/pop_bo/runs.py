@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.plotting import COLOURS, plot_experiment
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner.run import StrategyFactory
+from botorch_pref.runner.experiment import StrategyFactory
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.utility import kernel_of
 from experiments.claims import Claim, Comparison

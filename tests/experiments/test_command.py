@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from botorch_pref.problems import Ackley
-from botorch_pref.runner.run import Run
+from botorch_pref.runner.experiment import Run
 from botorch_pref.strategies import PFTS
 from experiments.__main__ import MEASUREMENTS, main
 from experiments.claims import Claim, Comparison, compared, judge_claim, lower, not_higher

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from botorch_pref.problems import PreferenceProblem
-from botorch_pref.runner.run import build_strategy
+from botorch_pref.runner.experiment import build_strategy
 from botorch_pref.strategies import Strategy
 from experiments.cobol.candidates import PinpointCOBOL
 from experiments.cobol.settings import synthetic

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem
-from botorch_pref.runner import RunError, num_threads, run, simulate
-from botorch_pref.runner.run import Run, build_strategy
+from botorch_pref.runner import RunError, experiment, num_threads, simulate
+from botorch_pref.runner.experiment import Run, build_strategy
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
 from tests.models.common import ONE_THREAD, Limits
@@ -128,7 +128,7 @@ def test_a_run_uses_one_thread_and_gives_the_others_back(monkeypatch: pytest.Mon
         with pytest.raises(RunError):
             run_of(Failing).simulate()
         assert torch.get_num_threads() == 3
-        monkeypatch.setattr(run, "threadpool_limits", Limits)
+        monkeypatch.setattr(experiment, "threadpool_limits", Limits)
         with num_threads():
             assert torch.get_num_threads() == 1
             assert Limits.active == [ONE_THREAD]

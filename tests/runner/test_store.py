@@ -17,7 +17,7 @@ import torch
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, SyntheticExpert
 from botorch_pref.runner import RunError, run_experiment
-from botorch_pref.runner.run import Run
+from botorch_pref.runner.experiment import Run
 from botorch_pref.runner.store import MANIFEST, describe
 from botorch_pref.strategies import PFTS, MaxMinLCBStrategy
 from tests.runner.common import (
