@@ -54,8 +54,14 @@ def utility_moments(model: Model, items: Tensor, reference: Tensor | None = None
         if reference is None:
             posterior = _gaussian(model, X)
             mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+        elif isinstance(model, PreferenceGP):  # more exact for items that are close
+            pairs = torch.stack([X, like_model(model, reference).expand_as(X)], dim=-2)
+            mean, variance = model.difference_moments(pairs)
         else:
-            mean, variance = _difference(model, X, like_model(model, reference))
+            posterior = _gaussian(model, torch.cat([like_model(model, reference)[None], X]))
+            mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
+            variance = (covariance.diagonal() + covariance[0, 0] - 2.0 * covariance[0])[1:]
+            mean = mean[1:] - mean[0]
         means.append(mean)
         variances.append(variance)
     mean, variance = torch.cat(means), torch.cat(variances)
@@ -102,13 +108,3 @@ def _gaussian(model: Model, X: Tensor) -> GPyTorchPosterior:
             f"The posterior of `model` is a {type(posterior).__name__}, not a Gaussian."
         )
     return posterior
-
-
-def _difference(model: Model, items: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
-    if isinstance(model, PreferenceGP):
-        # More exact for items that are close.
-        return model.difference_moments(torch.stack([items, reference.expand_as(items)], dim=-2))
-    posterior = _gaussian(model, torch.cat([reference.unsqueeze(0), items]))
-    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
-    variance = covariance.diagonal() + covariance[0, 0] - 2.0 * covariance[0]
-    return mean[1:] - mean[0], variance[1:]

@@ -15,7 +15,6 @@ from botorch_pref.plotting.style import (
     NORMAL_95,
     SMALL,
     VERMILION,
-    grid,
     heading,
     legend,
     new_panels,
@@ -50,7 +49,6 @@ def plot_calibration(predictions: PairwisePredictions) -> Figure:
     axes.set_ylim(min(0.3, float(lower.min()) - 0.12), 1.03)
     axes.set_xlabel("predicted probability of the favourite")
     axes.set_ylabel("share that the favourite won")
-    grid(axes)
     heading(axes, f"Brier score {_text(predictions.brier_score)}\n{_log_score(predictions)}")
     legend(axes, loc="lower right", bbox_to_anchor=(1.0, 0.07))
     return figure
@@ -81,9 +79,7 @@ def plot_cross_validation(predictions: PairwisePredictions) -> Figure:
     axes.set_xlim(0.0, 1.0)
     axes.set_xlabel("probability given to the answer")
     axes.set_ylabel("answers")
-    grid(axes)
-    accuracy = predictions.accuracy
-    share = f"Accuracy {_text(accuracy)} of {predictions.num_answers} answers"
+    share = f"Accuracy {_text(predictions.accuracy)} of {predictions.num_answers} answers"
     heading(axes, f"{share}\n{_log_score(predictions)}")
     legend(axes, loc="upper left")
     return figure

@@ -19,7 +19,6 @@ from botorch_pref.plotting.style import (
     GREY,
     MARKERS,
     VERMILION,
-    grid,
     heading,
     legend,
     legend_below,
@@ -33,13 +32,11 @@ _WINDOW = 10
 _KINDS = {"duel": ("o", "a duel"), "choice": ("^", "a choice"), "evaluate": ("s", "a value")}
 _EACH = "dueling_regret"  # one number a duel, too noisy to be seen without a mean
 _SUMS = ("cumulative_regret", "cumulative_first_regret")  # start from 0
+# The title and the label of each metric.
 _METRICS = {
     _EACH: ("Regret of each duel", "dueling regret\n(probability)"),
-    "cumulative_regret": (
-        "Cumulative regret",
-        "cumulative dueling regret\n(sum of probabilities)",
-    ),
-    "cumulative_first_regret": (
+    _SUMS[0]: ("Cumulative regret", "cumulative dueling regret\n(sum of probabilities)"),
+    _SUMS[1]: (
         "Cumulative regret of the first arm",
         "cumulative regret of the first arm\n(units of utility)",
     ),
@@ -48,7 +45,6 @@ _METRICS = {
         "recommendation regret\n(units of utility)",
     ),
 }
-"""The title and the label of each metric."""
 
 
 def plot_regret(
@@ -72,16 +68,15 @@ def plot_regret(
     figure, (each, total, recommendation) = _panels(3, last, title, 3.1, asked)
 
     step, regret = table["step"], table["dueling_regret"]
-    identical = table["identical"].astype(bool)
-    kinds = table.get("kind", pd.Series("duel", step.index)).mask(identical)
+    kinds = table.get("kind", pd.Series("duel", step.index)).mask(table["identical"].astype(bool))
     style: dict[str, Any] = {"color": BLUE, "alpha": 0.4, "ms": 3.5, "mew": 0}
     for kind, (marker, label) in _KINDS.items():
         own = kinds.eq(kind)
         if own.any():
             each.plot(step[own], regret[own], marker, label=label, **style)
-    if identical.any():
+    if (own := kinds.isna()).any():
         style = {"color": VERMILION, "alpha": 0.7, "ms": 4.0, "label": "an item with itself"}
-        each.plot(step[identical], regret[identical], "x", **style)
+        each.plot(step[own], regret[own], "x", **style)
     mean = regret.rolling(_WINDOW, min_periods=1).mean()
     each.plot(step, mean, color=BLUE, lw=1.5, label=f"mean of the last {_WINDOW}")
     each.axhline(history.random_regret, color=GREY, ls="--", lw=1.2, label="random play")
@@ -183,7 +178,6 @@ def _panels(
         axes.set_xlabel(asked)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         axes.set_xlim(0, max(last, 2))
-        grid(axes)
     return figure, panels
 
 

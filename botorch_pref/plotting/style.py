@@ -1,8 +1,7 @@
 r"""The style of all figures, drawn without pyplot: no window, backend or global state.
 
-The colour-blind can tell the colours apart; line styles and markers differ as well, for print in
-grey. A panel is as wide as a column of a two-column page, but for slices, of which three fill the
-page; letters are at least 7 points high, if they fit.
+A panel is as wide as a column of a two-column page, but for slices, of which three fill the page;
+letters are at least 7 points high, if they fit.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 COLOURS = (BLUE, VERMILION, GREEN, "#CC79A7", ORANGE, "#56B4E9", "#000000")
 """The colours of lines, in the order of the strategies."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.2)))
-"""Their dashes, which tell them apart in grey."""
+"""Their dashes, for print in grey."""
 MARKERS = "osD^vPX"
 """Their markers."""
 GREY, LIGHT_GREY = "#595959", "#E5E5E5"
@@ -54,6 +53,7 @@ def new_panels(
     height: float = 2.6,
     title: str | None = None,
     share: bool = False,
+    grid: bool = True,
 ) -> tuple[Figure, list[Axes]]:
     """A figure and its panels, row by row, of a size in inches; they may share one ordinate."""
     size = (width * columns, height * rows)
@@ -65,6 +65,9 @@ def new_panels(
         axes.xaxis.label.set_fontsize(FONT)
         axes.yaxis.label.set_fontsize(FONT)
         axes.spines[["top", "right"]].set_visible(False)
+        if grid:
+            axes.grid(color=LIGHT_GREY, linewidth=0.8)
+            axes.set_axisbelow(True)
     if title:
         figure.suptitle(wrapped(title, size[0], FONT + 1), x=0.01, ha="left", fontsize=FONT + 1)
     return figure, panels
@@ -75,12 +78,6 @@ def figure_of(axes: Axes) -> Figure:
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     return figure
-
-
-def grid(axes: Axes) -> None:
-    """Draw light lines behind all else."""
-    axes.grid(color=LIGHT_GREY, linewidth=0.8)
-    axes.set_axisbelow(True)
 
 
 def heading(axes: Axes, text: str) -> None:
@@ -121,11 +118,9 @@ def wrapped(text: str, width: float, size: float) -> str:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write a figure, all of it or nothing; a PDF has its fonts embedded as TrueType.
+    """Write a figure, all of it or nothing, to a file whose suffix names the format.
 
-    Args:
-        figure: The figure.
-        path: The file, whose suffix names the format; one that is there is replaced.
+    A file that is there is replaced; a PDF has its fonts embedded as TrueType.
 
     Raises:
         OSError: If the file cannot be written.
@@ -176,10 +171,7 @@ def log_ticks(axes: Axes, whole: bool) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     powers, size = range(math.floor(lowest), math.floor(highest) + 1), label_size(axes)
     # Read, not multiplied: 3 times 0.1 is not 0.3.
-    known = [
-        [float(f"{multiple}e{power}") for power in powers for multiple in multiples]
-        for multiples in _MULTIPLES
-    ]
+    known = [[float(f"{m}e{power}") for power in powers for m in group] for group in _MULTIPLES]
     for number in range(_MAX_TICKS, 0, -1):  # even steps, for where the scale hardly bends
         locator = MaxNLocator(number, steps=[1, 2, 5, 10], integer=whole)
         known.append([*map(float, locator.tick_values(first, last))])

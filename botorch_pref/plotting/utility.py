@@ -38,7 +38,6 @@ from botorch_pref.plotting.style import (
     SMALL,
     VERMILION,
     figure_of,
-    grid,
     heading,
     legend_below,
     log_ticks,
@@ -198,7 +197,7 @@ def _plot_maps(context: _Context) -> Figure:
     mesh = torch.stack(torch.meshgrid(*sides, indexing="xy"), dim=-1)
     moments = context.moments(mesh.flatten(end_dim=-2))
     title = context.label[0].upper() + context.label[1:]
-    figure, panels = new_panels(1, 2, height=3.1, title=title)
+    figure, panels = new_panels(1, 2, height=3.1, title=title, grid=False)
     for axes, values, colours, name in zip(
         panels, moments, (_UTILITY, _DEVIATION), ("Mean", "Standard deviation"), strict=True
     ):
@@ -270,8 +269,13 @@ def _draw_curve(axes: Axes, context: _Context, dimension: int, items: Tensor) ->
         log_ticks(axes, discrete)
     elif discrete:
         whole_ticks(axes)
-    grid(axes)
     axes.set_xlabel(context.names[dimension])
+
+
+def _draw_star(axes: Axes, context: _Context, dimension: int) -> None:
+    if (item := context.star) is not None:
+        place = [float(item[dimension])], context.moments(item.unsqueeze(0)).mean
+        axes.plot(*place, "*", **_STAR)
 
 
 def _set_limits(axes: Axes, x: Array, log: bool, margin: bool) -> None:
@@ -283,12 +287,6 @@ def _set_limits(axes: Axes, x: Array, log: bool, margin: bool) -> None:
     else:
         beside = _MARGIN if margin else 0.0
         axes.set_xlim(x[0] - beside, x[-1] + beside)
-
-
-def _draw_star(axes: Axes, context: _Context, dimension: int) -> None:
-    if (item := context.star) is not None:
-        place = [float(item[dimension])], context.moments(item.unsqueeze(0)).mean
-        axes.plot(*place, "*", **_STAR)
 
 
 def _draw_map(

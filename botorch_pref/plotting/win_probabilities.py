@@ -43,7 +43,6 @@ from botorch_pref.plotting.style import (
 # Blue is darker than orange, so that wins and losses differ in grey as well.
 _CHANCES = LinearSegmentedColormap.from_list("chances", [ORANGE, "#FFFFFF", BLUE])
 _DARK = 0.95  # the chance above which black letters cannot be read
-
 _SHORT = 6  # letters of a name that fits above a column
 _LINE = 24  # letters of a line beside a row
 
@@ -83,9 +82,11 @@ def plot_win_probabilities(
     order = (-utility_moments(model, items).mean).argsort(kind="stable")[:top]
     names = [f"#{row}" if labels is None else labels[row] for row in order]
     chances = _chances(model, items[torch.from_numpy(order).to(items.device)])
-    width = COLUMN if _are_short(names) else 1.4 * COLUMN
-    figure, (axes,) = new_panels(1, 1, width=width, height=0.92 * COLUMN)
-    _draw_matrix(axes, chances, names)
+    are_short = max(map(len, names)) <= _SHORT
+    width = COLUMN if are_short else 1.4 * COLUMN
+    figure, (axes,) = new_panels(1, 1, width=width, height=0.92 * COLUMN, grid=False)
+    _draw_matrix(axes, chances)
+    _name_cells(axes, names, are_short)
     wins = "the row wins a duel" if isinstance(model, PreferenceGP) else "row's utility is larger"
     heading(axes, f"Chance (%) that {wins}")
     return figure
@@ -103,28 +104,26 @@ def _chances(model: Model, items: Tensor) -> Array:
     return chances
 
 
-def _draw_matrix(axes: Axes, chances: Array, names: Sequence[str]) -> None:
+def _draw_matrix(axes: Axes, chances: Array) -> None:
     """Cells with their numbers, but for those of an item with itself."""
-    size = len(names)
-    shown = np.ma.masked_where(np.eye(size, dtype=bool), chances)
-    axes.imshow(shown, cmap=_CHANCES, vmin=0.0, vmax=1.0)
-    letters = SMALL if size <= 10 else SMALL * 10 / size
-    for row, column in zip(*np.nonzero(~np.eye(size, dtype=bool)), strict=True):
+    itself = np.eye(len(chances), dtype=bool)
+    axes.imshow(np.ma.masked_where(itself, chances), cmap=_CHANCES, vmin=0.0, vmax=1.0)
+    style: dict[str, Any] = {"ha": "center", "va": "center"}
+    style["fontsize"] = SMALL * min(1.0, 10 / len(chances))
+    for row, column in zip(*np.nonzero(~itself), strict=True):
         chance = chances[row, column]
         colour = "white" if chance > _DARK else "black"
-        text = axes.text(column, row, _percent(chance), ha="center", va="center", color=colour)
-        text.set_fontsize(letters)
-    _name_cells(axes, names)
+        axes.text(column, row, _percent(chance), color=colour, **style)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("opponent")
     axes.set_ylabel("item, best first")
 
 
-def _name_cells(axes: Axes, names: Sequence[str]) -> None:
-    """Names, or ranks above columns, upright and smaller where there is no room."""
+def _name_cells(axes: Axes, names: Sequence[str], are_short: bool) -> None:
+    """Names, or ranks of long ones above columns, upright and smaller where there is no room."""
     across = beside = [*names]
-    if not _are_short(names):
+    if not are_short:
         across = [str(rank) for rank in range(1, len(names) + 1)]
         lines = (textwrap.fill(name, _LINE) for name in names)
         beside = [f"{rank}. {name}" for rank, name in zip(across, lines, strict=True)]
@@ -136,11 +135,6 @@ def _name_cells(axes: Axes, names: Sequence[str]) -> None:
     most = max(name.count("\n") + 1 for name in beside)
     size = min(size, gap / (LEADING * most))
     axes.set_yticks(range(len(names)), [*map(escaped, beside)], fontsize=size)
-
-
-def _are_short(names: Sequence[str]) -> bool:
-    """Whether names fit above columns."""
-    return max(map(len, names)) <= _SHORT
 
 
 def _percent(chance: float) -> str:
