@@ -117,12 +117,6 @@ def _add_run(commands: Any) -> None:
     )
     run.add_argument("--dim", type=count, metavar="D", help="dimension, where it can be chosen")
     run.add_argument(
-        "--num-choices",
-        type=count,
-        metavar="N",
-        help="items of a grid, in place of the box (ackley) or of 30 (rkhs)",
-    )
-    run.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
@@ -171,16 +165,11 @@ def _add_advise(commands: Any) -> None:
         description=_ADVISE,
         epilog=_ADVISE_EXAMPLE,
     )
-    advise.add_argument(
-        "--preset",
-        choices=("practical", "paper"),
-        help="of a new study; paper: as published; default: practical",
-    )
     advise.set_defaults(choices=None)
 
 
 def _add_study_command(commands: Any, name: str, bounds: str, **texts: Any) -> Parser:
-    """A command with the options of every study, and a help text of ``--bounds``."""
+    """Add a command with the options of every study; ``bounds`` is the help of ``--bounds``."""
     command: Parser = commands.add_parser(name, **texts)
     command.add_argument("study", type=Path, metavar="FILE", help="the study, a JSON file")
     command.add_argument("--bounds", metavar="LIST", help=bounds)

@@ -3,19 +3,16 @@ r"""``botorch-pref advise``: COBOL with a person, who accepts, rejects and measu
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 import torch
 
 from botorch_pref.cli.parser import UsageError
-from botorch_pref.cli.session import Session, counted
+from botorch_pref.cli.session import Session
 from botorch_pref.queries import Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.cobol import COBOL
 from botorch_pref.study.study import Study
-
-_PRESETS: dict[str, Callable[..., COBOL]] = {"practical": COBOL, "paper": COBOL.paper}
 
 
 def advise(args: argparse.Namespace) -> int:
@@ -25,22 +22,17 @@ def advise(args: argparse.Namespace) -> int:
 
 class _Advise(Session):
     domain_options = "--bounds"
+    greeting = "{name}: {answers} so far. Large values are good."
 
     def begin(self, space: SearchSpace) -> Strategy:
-        return _PRESETS[self.args.preset or "practical"](space=space, seed=self.args.seed or 0)
+        return COBOL(space=space, seed=self.args.seed or 0)
 
     def check(self, study: Study, name: str) -> None:
-        strategy, preset = study.strategy, self.args.preset
+        strategy = study.strategy
         if not isinstance(strategy, COBOL):
             raise UsageError(f"{name} is one of {type(strategy).__name__}, not of COBOL.")
         if strategy.feedback != "accept":
             raise UsageError(f"{name} asks for comparisons; here one accepts or rejects items.")
-        options = strategy.state_dict()["options"]
-        if preset and _PRESETS[preset](space=study.space).state_dict()["options"] != options:
-            raise UsageError(f"{name} was not begun with --preset {preset}.")
-
-    def greeting(self, study: Study) -> str:
-        return f"{study.path.name}: {counted(study)} so far. Large values are good."
 
     def shown(self, study: Study, query: Query) -> str:
         """The item, and why it is asked about, or is to be measured."""
@@ -58,17 +50,14 @@ class _Advise(Session):
         history = study.strategy.history
         told = [(query, answer) for query, answer in history if answer is not None]
         measured = [(query.items, answer) for query, answer in told if query.measures]
+        lines = {"recommended item": "none, as no value was given yet"}
         if measured:
             best = study.strategy.recommend()
             own = [f"{value:.6g}" for item, value in measured if torch.equal(item.to(best), best)]
             largest = max(value for _, value in measured)
-            lines = [
-                ("recommended item", study.describe(best)),
-                ("measured value", f"{', '.join(own)} (the largest of all: {largest:.6g})"),
-            ]
-        else:
-            lines = [("recommended item", "none, as no value was given yet")]
+            lines["recommended item"] = study.describe(best)
+            lines["measured value"] = f"{', '.join(own)} (the largest of all: {largest:.6g})"
         labels, skipped = len(told) - len(measured), len(history) - len(told)
-        answers = f"{len(measured)} values, {labels} labels, {skipped} skipped"
-        lines += [("answers", answers), ("saved in", str(study.path))]
-        print("\n" + "\n".join(f"{name:<18} {text}" for name, text in lines))
+        lines["answers"] = f"{len(measured)} values, {labels} labels, {skipped} skipped"
+        lines["saved in"] = str(study.path)
+        print("\n" + "\n".join(f"{name:<18} {text}" for name, text in lines.items()))

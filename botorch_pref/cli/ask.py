@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from botorch_pref.cli.parser import UsageError
-from botorch_pref.cli.session import Session, counted
+from botorch_pref.cli.session import Session
 from botorch_pref.plotting.style import save_figure
 from botorch_pref.plotting.win_probabilities import plot_win_probabilities
 from botorch_pref.queries import Query
@@ -41,6 +41,7 @@ def ask(args: argparse.Namespace) -> int:
 
 class _Ask(Session):
     domain_options = "--bounds or --choices"
+    greeting = "{name}: {strategy}, {answers} so far. Which is better?"
     settled = False  # by the stopping rule, when last seen
 
     def begin(self, space: SearchSpace) -> Strategy:
@@ -69,10 +70,6 @@ class _Ask(Session):
             other = f"with --horizon {planned}" if planned else "without --horizon"
             raise UsageError(f"{name} was begun {other}, not with {args.horizon}.")
 
-    def greeting(self, study: Study) -> str:
-        kind = type(study.strategy).__name__
-        return f"{study.path.name}: {kind}, {counted(study)} so far. Which is better?"
-
     def shown(self, study: Study, query: Query) -> str:
         """Both items as columns, what differs marked."""
         order = (1, 0) if is_swapped(study, query) else (0, 1)
@@ -90,16 +87,13 @@ class _Ask(Session):
         )
         return "\n" + "\n".join(lines)
 
-    def to_answer(self, study: Study, query: Query, said: float) -> float:
-        return 1.0 - said if is_swapped(study, query) else said
-
-    def progress(self, study: Study) -> str:
+    def tell(self, study: Study, query: Query, said: float) -> None:
+        study.tell(query, 1.0 - said if is_swapped(study, query) else said)
         found = study.recommend()
-        text = _progress_bar(study, found)
-        was_settled, self.settled = self.settled, found.is_settled
-        if self.settled and not was_settled:
-            text += "\nThat is enough by the stopping rule: quit with q, or go on."
-        return text
+        print(_progress_bar(study, found))
+        if found.is_settled and not self.settled:
+            print("That is enough by the stopping rule: quit with q, or go on.")
+        self.settled = found.is_settled
 
     def report(self, study: Study) -> None:
         """The recommendation, and a figure beside the study."""
@@ -112,8 +106,7 @@ class _Ask(Session):
         found = study.recommend()
         print("\n" + textwrap.fill(f"Recommended: {found.statement}", _WIDTH))
         print(_progress_bar(study, found).strip())
-        figure = _figure(study, found)
-        if figure is None:
+        if (figure := _figure(study, found)) is None:
             return
         path = study.path.with_name(study.path.name + ".png")  # a name that no other study has
         try:

@@ -19,7 +19,6 @@ from botorch_pref.cli.parser import UsageError
 from botorch_pref.exceptions import StudyError
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.study.dimensions import Dimension, dimensions_of
-from botorch_pref.study.study import Study
 
 _UNNAMED = "Unnamed: "  # what pandas calls a column without a name, if it saves it again
 _SHOWN = 5  # rows that are named in an error
@@ -34,11 +33,6 @@ class Domain(NamedTuple):
 
     dimensions: tuple[Dimension, ...]
     space: SearchSpace
-
-    def is_that_of(self, study: Study) -> bool:
-        """Whether a study was begun with it."""
-        own = (self.space.state_dict(), self.dimensions)
-        return own == (study.space.state_dict(), study.dimensions)
 
 
 class _Part(NamedTuple):

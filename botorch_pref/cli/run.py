@@ -34,18 +34,13 @@ _ELEMENTS = ("silver", "gold", "zinc")
 _RANDOM_RUNS = 10
 _NOUNS = {"duel": "duel", "choice": "choice", "label": "label", "evaluate": "value"}
 
-Line = tuple[str, str]  # of the report: its name and its text
-
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 0, or 130 if the simulation was interrupted."""
     torch.set_num_threads(1)  # more than one slow small problems down
     args.strategy = args.strategy or DEFAULT_STRATEGY
-    given = {"dim": args.dim, "num_choices": args.num_choices}
     try:
-        problem = get_problem(
-            args.problem, **{name: value for name, value in given.items() if value is not None}
-        )
+        problem = get_problem(args.problem, **({} if args.dim is None else {"dim": args.dim}))
         random_play(problem)  # which fails if the maximum is not known
         strategy = get_strategy(
             args.strategy,
@@ -88,9 +83,9 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    lines = [("run", title), *_report(history, problem, args)]
-    lines += [("regret plot", str(plot)), ("history", str(table))]
-    print("\n".join(f"{name:<18} {text}" for name, text in lines))
+    lines = {"run": title, **_report(history, problem, args)}
+    lines |= {"regret plot": str(plot), "history": str(table)}
+    print("\n".join(f"{name:<18} {text}" for name, text in lines.items()))
     return 0
 
 
@@ -99,7 +94,6 @@ def _writable_folder(args: argparse.Namespace) -> Path:
     parts = [
         args.problem.lower(),
         f"{args.dim}d" if args.dim is not None else "",
-        f"{args.num_choices}choices" if args.num_choices is not None else "",
         args.strategy,
         args.preset if args.preset != "practical" else "",
         f"seed{args.seed}",
@@ -128,30 +122,32 @@ def _title(history: History, problem: PreferenceProblem, args: argparse.Namespac
     )
 
 
-def _report(history: History, problem: PreferenceProblem, args: argparse.Namespace) -> list[Line]:
+def _report(
+    history: History, problem: PreferenceProblem, args: argparse.Namespace
+) -> dict[str, str]:
+    """The lines of the report, by their names."""
     number, kinds = history.num_duels, history.table["kind"]
     duels = history.table[kinds.eq(Duel.kind)]
-    lines = []
+    lines = {}
     if len(duels):
         better = duels["first_utility"] - duels["second_utility"]
         wrong = int((better * (duels["answer"] - 0.5) < 0.0).sum())
         text = f"simulated with noise: {wrong} of {len(duels)} duels went to the worse item"
-        lines.append(("answers", text))
-    lines += _recommendation(history, problem)
+        lines["answers"] = text
+    lines |= _recommendation(history, problem)
     if args.strategy != "random" and len(duels) == number:
-        lines.append(("random pairs", _random_pairs(history, problem, args.seed)))
+        lines["random pairs"] = _random_pairs(history, problem, args.seed)
     regret = "dueling regret"
     if kinds.eq(Evaluate.kind).any():
         regret += ", of a value that of its item with itself"
     regret += f"; random play expects {number * history.random_regret:.2f}"
-    lines.append(("cumulative regret", f"{history.cumulative_regret:.2f} ({regret})"))
+    lines["cumulative regret"] = f"{history.cumulative_regret:.2f} ({regret})"
     if len(duels):  # no value can be of an item with itself
         same = history.num_identical
-        text = f"{same} of {len(duels)} duels ({same / len(duels):.0%})"
-        lines.append(("identical pairs", text))
+        lines["identical pairs"] = f"{same} of {len(duels)} duels ({same / len(duels):.0%})"
     noun = _NOUNS[kinds.iloc[0]] if kinds.nunique() == 1 else "query"
     each = 1000 * history.seconds / number
-    lines.append(("time", f"{history.seconds:.1f} s ({each:.0f} ms a {noun})"))
+    lines["time"] = f"{history.seconds:.1f} s ({each:.0f} ms a {noun})"
     return lines
 
 
@@ -180,7 +176,7 @@ def _random_pairs(history: History, problem: PreferenceProblem, seed: int) -> st
     return f"{text} after as many duels (mean of {_RANDOM_RUNS} runs)"
 
 
-def _recommendation(history: History, problem: PreferenceProblem) -> list[Line]:
+def _recommendation(history: History, problem: PreferenceProblem) -> dict[str, str]:
     row = history.recommended
     assert row is not None  # the last duel of a complete history has one
     item = torch.tensor([float(row[f"recommended_x{i + 1}"]) for i in range(problem.dim)])
@@ -194,14 +190,15 @@ def _recommendation(history: History, problem: PreferenceProblem) -> list[Line]:
         measured, highest = (_PERCENT * float(problem.utilities[i]) for i in (index, best))
         fractions = ", ".join(f"{name} {x:.3f}" for name, x in zip(_ELEMENTS, item, strict=True))
         text = f"{measured:.2f} % hydrogen{rank} (the best: {highest:.2f} %, {problem.names[best]})"
-        return [("recommended", f"{problem.names[index]} ({fractions})"), ("measured yield", text)]
-    lines = [("recommended item", _vector(item))]
+        return {"recommended": f"{problem.names[index]} ({fractions})", "measured yield": text}
+    lines = {"recommended item": _vector(item)}
     if isinstance(problem, SyntheticProblem) and problem.unit_cube:
         lower, upper = problem.function.get_buffer("bounds")
-        lines.append(("in its own units", _vector(torch.lerp(lower, upper, item.to(lower)))))
+        lines["in its own units"] = _vector(torch.lerp(lower, upper, item.to(lower)))
     largest = problem.optimal_value
     utility = largest - float(row["recommendation_regret"])
-    return [*lines, ("utility", f"{utility:.4g}{rank} (the best: {largest:.4g})")]
+    lines["utility"] = f"{utility:.4g}{rank} (the best: {largest:.4g})"
+    return lines
 
 
 def _vector(item: Tensor) -> str:

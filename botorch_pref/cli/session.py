@@ -25,6 +25,7 @@ class Session(ABC):
     """A command that asks a person until they leave."""
 
     domain_options: str  # those that say what the domain is
+    greeting: str  # the first line, of a study of this name, strategy and number of answers
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -38,10 +39,6 @@ class Session(ABC):
         """Raises UsageError, which names the study, if it contradicts the options."""
 
     @abstractmethod
-    def greeting(self, study: Study) -> str:
-        """The first line."""
-
-    @abstractmethod
     def shown(self, study: Study, query: Query) -> str:
         """The text of a query on the terminal."""
 
@@ -49,13 +46,9 @@ class Session(ABC):
     def report(self, study: Study) -> None:
         """Print the result."""
 
-    def to_answer(self, study: Study, query: Query, said: float) -> float:
-        """The answer to the query, given the answer to it as it was shown."""
-        return said
-
-    def progress(self, study: Study) -> str:
-        """The text after an answer, such as how far the study is."""
-        return ""
+    def tell(self, study: Study, query: Query, said: float) -> None:
+        """Tell the study an answer to the query as it was shown."""
+        study.tell(query, said)
 
     def run(self) -> int:
         """Begin a study, or go on with it; the exit status is 0, or 130 after Ctrl-C."""
@@ -77,14 +70,13 @@ class Session(ABC):
 
     def _open(self) -> Study:
         """Load the study, or begin it where there is none."""
-        args, options, domain = self.args, self.domain_options, None
+        args, options = self.args, self.domain_options
         name = f"study {str(args.study)!r}"
         if args.bounds is not None and args.choices is not None:
             raise UsageError("give --bounds or --choices, not both.")
+        domain = None if args.bounds is None else parse_bounds(args.bounds)
         if args.choices is not None:
             domain = read_choices(args.choices)
-        elif args.bounds is not None:
-            domain = parse_bounds(args.bounds)
         if not os.path.exists(args.study):
             if domain is None:
                 raise UsageError(f"there is no {name} yet; begin it with {options}.")
@@ -94,7 +86,10 @@ class Session(ABC):
         try:
             seed = study.strategy.seed
             self.check(study, name)
-            if domain is not None and not domain.is_that_of(study):
+            if domain is not None and (
+                domain.dimensions != study.dimensions
+                or domain.space.state_dict() != study.space.state_dict()
+            ):
                 raise UsageError(f"{name} was begun with other {options}; leave them out to go on.")
             if args.seed not in (None, seed):
                 raise UsageError(f"{name} was begun with --seed {seed}, not {args.seed}.")
@@ -105,7 +100,8 @@ class Session(ABC):
 
     def _ask(self, study: Study) -> None:
         """Ask until the person quits, or no more input is there."""
-        print(self.greeting(study))
+        words = {"name": study.path.name, "strategy": type(study.strategy).__name__}
+        print(self.greeting.format(**words, answers=counted(study)))
         while True:
             try:
                 query = study.ask()
@@ -128,9 +124,7 @@ class Session(ABC):
             elif isinstance(said, str):
                 study.skip(query)
             else:
-                study.tell(query, self.to_answer(study, query, said))
-                if text := self.progress(study):
-                    print(text)
+                self.tell(study, query, said)
 
 
 def counted(study: Study) -> str:

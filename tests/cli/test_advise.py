@@ -43,7 +43,10 @@ def report(text: str) -> dict[str, str]:
 
 def test_a_first_session(typed: Type, capsys: Capture) -> None:
     """Items have names and units; each is explained; what is best comes last."""
-    assert typed("1.5 -2e1 7 y n quit", "--bounds", BOUNDS, "--seed", "4") == 0
+    assert typed("q", "--bounds", BOUNDS, "--seed", "4") == 0
+    nothing = "none, as no value was given yet"
+    assert report(capsys.readouterr().out)["recommended item"] == nothing
+    assert typed("1.5 -2e1 7 y n quit") == 0
     shown = capsys.readouterr()
     assert shown.err == ""
     strategy = COBOL(space=BOX, seed=4)
@@ -65,18 +68,6 @@ def test_a_first_session(typed: Type, capsys: Capture) -> None:
     assert last["answers"] == "3 values, 2 labels, 0 skipped"
     assert last["saved in"] == str(Path("study.json").resolve())
     assert [file.name for file in Path().iterdir()] == ["study.json"]
-
-
-def test_the_papers_preset(typed: Type, capsys: Capture) -> None:
-    assert typed("q", "--bounds", BOUNDS, "--preset", "paper") == 0
-    last = report(capsys.readouterr().out)
-    assert last["recommended item"] == "none, as no value was given yet"
-    message = "was not begun with --preset practical."
-    assert message in failure(capsys, typed, "2 q", "--preset", "practical")
-    strategy = saved().strategy
-    assert isinstance(strategy, COBOL)
-    assert strategy.state_dict()["options"] == COBOL.paper(space=BOX).state_dict()["options"]
-    assert strategy.seed == 0
 
 
 def test_what_was_accepted_is_measured(typed: Type, capsys: Capture) -> None:
@@ -150,19 +141,6 @@ def test_a_real_terminal_session(tmp_path: Path) -> None:
         assert len(study.history) == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "there is no study 'study.json' yet; begin it with --bounds."),
-        (["--bounds", BOUNDS, "--seed", "x"], "--seed: must be a whole number, at least 0"),
-        (["--bounds", BOUNDS, "--preset", "best"], "invalid choice: 'best'"),
-    ],
-)
-def test_wrong_arguments(arguments: list[str], message: str, typed: Type, capsys: Capture) -> None:
-    assert message in failure(capsys, typed, "1", *arguments)
-    assert not [*Path().iterdir()]
-
-
 def test_files_that_are_no_such_study(typed: Type, capsys: Capture) -> None:
     Study.create("pairs.json", BOX, partial(RandomPairs, seed=1)).close()
     # COBOL may ask duels, too, but nobody accepts or rejects these.
@@ -171,6 +149,7 @@ def test_files_that_are_no_such_study(typed: Type, capsys: Capture) -> None:
         ("pairs.json", "is one of RandomPairs, not of COBOL."),
         ("duels.json", "asks for comparisons; here one accepts or rejects items"),
         ("nowhere/study.json", "No such file or directory"),
+        ("nothing.json", "there is no study 'nothing.json' yet; begin it with --bounds."),
     ):
         begin = ("--bounds", BOUNDS) if "/" in file else ()
         assert message in failure(capsys, partial(typed, file=file), "1 q", *begin)

@@ -69,27 +69,19 @@ def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
 
 def test_a_box(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "ackley", "--dim", "2", "--horizon", "3", "--quiet"]) == 0
+    quick = ["--strategy", "pf-ts", "--preset", "paper", "--horizon", "2", "--quiet"]
+    assert main(["run", "Ackley", "--dim", "2", "--seed", "5", *quick]) == 0
     report = fields(capsys.readouterr().out)
-    folder = Path("botorch_pref_runs") / "ackley-2d-eubo-incumbent-seed0"
+    folder = Path("botorch_pref_runs") / "ackley-2d-pf-ts-paper-seed5"
     assert report["history"] == str(folder / "history.csv")
-    row = pd.read_csv(folder / "history.csv").iloc[-1]
+    table = pd.read_csv(folder / "history.csv")
+    row = table.iloc[-1]
     x = [row["recommended_x1"], row["recommended_x2"]]
     assert report["recommended item"] == f"({x[0]:.4f}, {x[1]:.4f})"
     assert report["in its own units"] == f"({10 * x[0] - 5:.4f}, {10 * x[1] - 5:.4f})"
     assert report["utility"] == f"{-row['recommendation_regret']:.4g} (the best: 0)"
-
-
-def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    quick = ["--strategy", "pf-ts", "--horizon", "2", "--quiet", "--preset", "paper"]
-    assert main(["run", "Ackley", "--num-choices", "7", "--seed", "5", *quick]) == 0
-    (folder,) = Path("botorch_pref_runs").iterdir()
-    assert folder.name == "ackley-7choices-pf-ts-paper-seed5"
-    table = pd.read_csv(folder / "history.csv")
-    assert table["first_index"].max() < 7
-    asked = PFTS.paper(choices=Ackley(num_choices=7).choices, seed=5).ask()
-    assert table[["first_index", "second_index"]].iloc[0].tolist() == [*asked.indices]
+    asked = PFTS.paper(bounds=Ackley(dim=2).bounds, seed=5).ask()
+    assert table[["first_x1", "second_x2"]].iloc[0].tolist() == asked.items.diag().tolist()
 
 
 @pytest.fixture
@@ -133,7 +125,6 @@ def test_duels_and_values(played: Any) -> None:
         ("catalyst --horizon 0", "--horizon: must be a whole number, at least 1, not '0'"),
         ("catalyst --seed=-1", "--seed: must be a whole number, at least 0, not '-1'"),
         ("catalyst --dim 2", "problem 'catalyst' has no option 'dim'"),
-        ("ackley --dim 2 --num-choices 9", "num_choices needs dim=1"),
         ("michalewicz --dim 3", "regret needs the largest utility"),
         ("catalyst --horizn 5", "unrecognized arguments"),
     ],
@@ -208,13 +199,6 @@ def test_ctrl_c_before_anything_was_done(
     line = "interrupted before the first query was answered; nothing was saved\n"
     assert capsys.readouterr().err == line
     assert [*tmp_path.iterdir()] == []
-
-    def interrupted(arguments: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("botorch_pref.cli.run.run", interrupted)
-    assert main(["run", "catalyst"]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_help(capsys: Capture) -> None:
