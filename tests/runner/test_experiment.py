@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import pickle
+import statistics
 from functools import partial
 from typing import Any
 
@@ -11,10 +13,26 @@ import torch
 from joblib.parallel import ThreadingBackend
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import Ackley, PreferenceProblem, get_problem
+from botorch_pref.problems import (
+    Ackley,
+    Catalyst,
+    LogisticJudge,
+    PreferenceProblem,
+    get_problem,
+)
 from botorch_pref.queries import Duel
-from botorch_pref.runner import RunError, run_experiment
+from botorch_pref.runner import (
+    RunError,
+    experiment,
+    num_threads,
+    run_experiment,
+    simulate,
+    summarise,
+)
+from botorch_pref.runner.experiment import build_strategy
+from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
+from tests.models.common import ONE_THREAD, Limits
 from tests.runner.common import Failing, RandomPairs, RandomValues, assert_same, catalyst_of
 
 STRATEGIES = {
@@ -96,30 +114,69 @@ def test_a_run_depends_on_nothing_but_itself(table: pd.DataFrame) -> None:
 
 def test_a_problem_for_each_seed() -> None:
     table = play([RandomPairs], problem=catalyst_of, seeds=4, horizon=40)
-    largest = table.groupby("seed")["first_index"].max()
-    assert (largest < 63).all()
     for seed in range(4):
         rows = table[table["seed"] == seed]
         utilities = catalyst_of(seed).utilities[rows["first_index"].to_numpy(int)]
         assert rows["first_utility"].tolist() == utilities.tolist()
 
 
-def test_judge_and_recommendations() -> None:
-    made = []
+def test_a_run_is_a_simulation() -> None:
+    made: dict[str, set[int]] = {"judge": set(), "strategy": set()}
 
-    def judge(problem: PreferenceProblem, seed: int) -> Callable[[Duel, int], float]:
-        made.append(seed)
-        return lambda query, step: 0.0
+    def judge(problem: PreferenceProblem, seed: int) -> LogisticJudge:
+        made["judge"].add(seed)
+        return LogisticJudge(problem, seed=seed)
 
-    table = play([RandomPairs], judge=judge, recommend_every=4)
-    assert len({*made}) == 3
-    assert (table["answer"] == 0.0).all()
-    known = table["recommendation_regret"].notna()
-    assert table["step"][known].unique().tolist() == [4, 6]
-    gap = torch.tensor(-1.0 * table[["first_utility", "second_utility"]].to_numpy())
-    gap = gap + Ackley(num_choices=12).optimal_value
-    expected = torch.sigmoid(gap).mean(-1) - 0.5
-    assert table["dueling_regret"].tolist() == pytest.approx(expected.tolist())
+    def factory(space: Any, seed: int) -> RandomPairs:
+        made["strategy"].add(seed)
+        return RandomPairs(space, seed)
+
+    problem = Catalyst()
+    table = play([factory], 12, [3], problem, judge=judge, recommend_every=5)
+    (judge_seed,), (seed,) = made.values()
+    assert judge_seed != seed
+    strategy = build_strategy(RandomPairs, problem, seed, 12)
+    own = LogisticJudge(problem, seed=judge_seed)
+    history = simulate(strategy, problem, own, 12, progress=False, recommend_every=5)
+    assert_same(table.drop(columns=["problem", "strategy", "seed"]), history.table)
+    play([factory], 2, 3, judge=judge)
+    assert len(made["judge"]) == 4
+
+
+def test_a_run_uses_one_thread_and_gives_the_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+
+    class Watching(RandomPairs):
+        def recommend_index(self) -> int:
+            used.append(torch.get_num_threads())
+            return 0
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        play([Watching])
+        with pytest.raises(RunError):
+            play([Failing])
+        assert torch.get_num_threads() == 3
+        monkeypatch.setattr(experiment, "threadpool_limits", Limits)
+        with num_threads():
+            assert torch.get_num_threads() == 1
+            assert Limits.active == [ONE_THREAD]
+        assert not Limits.active
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert {*used} == {1}
+
+
+def test_an_error_names_the_run() -> None:
+    message = r"strategy 's', seed 0: ZeroDivisionError: on purpose"
+    with pytest.raises(RunError, match=message) as caught:
+        play({"s": Failing})
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    with pytest.raises(RunError, match="unexpected keyword"):
+        play({"s": partial(RandomPairs, wrong=1)})
 
 
 def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,10 +219,112 @@ def test_bad_arguments(wrong: dict[str, Any], message: str) -> None:
         play(**wrong)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_failing_run(n_jobs: int) -> None:
-    strategies = {"good": RandomPairs, "bad": Failing}
-    with pytest.raises(
-        RunError, match=r"strategy 'bad', seed [0-2]: ZeroDivisionError: on purpose"
-    ):
-        play(strategies, n_jobs=n_jobs)
+# What a factory is given.
+
+
+class Base:
+    def __init__(self, space: Any, *, seed: int = 0, horizon: int | None = None) -> None:
+        self.got = (len(space.table), seed, horizon)
+
+    @classmethod
+    def preset(cls, **kwargs: Any) -> Base:
+        return cls(**kwargs)
+
+
+class Passing(Base):
+    def __init__(self, extra: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+class WithoutHorizon(Passing):
+    def __init__(self, space: Any, seed: int) -> None:
+        super().__init__(space=space, seed=seed)
+
+
+def build(factory: Any) -> Any:
+    return build_strategy(factory, Ackley(num_choices=5), 11, 20)
+
+
+def test_a_factory_gets_what_it_takes() -> None:
+    for factory in (Base, Base.preset, Passing, Passing.preset, partial(Passing)):
+        assert build(factory).got == (5, 11, 20)
+    for factory in (WithoutHorizon, WithoutHorizon.preset):
+        assert build(factory).got == (5, 11, None)
+    assert build(lambda: "made") == "made"
+    assert build(lambda seed: seed) == 11
+    assert {*build(lambda **kwargs: kwargs)} == {"space", "seed", "horizon"}
+    assert build(lambda problem, seed: (problem.name, seed)) == ("ackley", 11)
+
+
+def test_a_partial_keeps_what_it_sets() -> None:
+    assert build(partial(Base, seed=5, horizon=7)).got == (5, 5, 7)
+    assert build(partial(partial(Base, seed=5), horizon=7)).got == (5, 5, 7)
+    choices = torch.tensor([[0.0], [1.0], [2.0]])
+    assert build(partial(Base, SearchSpace(choices=choices))).got == (3, 11, 20)
+    for factory in (partial(PFTS, choices=choices), partial(PFTS.paper, choices=choices)):
+        strategy = build(factory)
+        assert (len(strategy.space.table), strategy.seed) == (3, 11)
+    assert build(partial(PFTS, choices[:2])).space.choices is None  # by position, as bounds
+    assert build(partial(lambda problem: problem.name, problem=Catalyst())) == "catalyst"
+
+
+# The summary of a table.
+
+VALUES = {"b": [4.0, 1.0, 2.0, 9.0], "a": [3.0]}
+
+
+@pytest.fixture
+def two_steps() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "strategy": name,
+            "seed": seed,
+            "step": step,
+            "cumulative_regret": value * step,
+            "recommendation_regret": math.nan if step == 1 else value,
+            "answer": "text",
+        }
+        for name, values in VALUES.items()
+        for seed, value in enumerate(values)
+        for step in (1, 2)
+    )
+
+
+def test_the_numbers_of_a_summary(two_steps: pd.DataFrame) -> None:
+    summary = summarise(two_steps)
+    assert summary["strategy"].tolist() == ["b", "a"]
+    assert summary["seeds"].tolist() == [4, 1]
+    assert summary["step"].tolist() == [2, 2]
+    row, doubled = summary.iloc[0], [2 * value for value in VALUES["b"]]
+    assert row["mean"] == pytest.approx(statistics.mean(doubled))
+    assert row["standard_error"] == pytest.approx(statistics.stdev(doubled) / 2)
+    assert row["median"] == pytest.approx(statistics.median(doubled))
+    low, *_, high = statistics.quantiles(doubled, n=10, method="inclusive")
+    assert (row["quantile_10"], row["quantile_90"]) == pytest.approx((low, high))
+    single = summary.iloc[1]
+    assert single[["mean", "median", "quantile_10", "quantile_90"]].tolist() == [6.0] * 4
+    assert math.isnan(single["standard_error"])
+    assert summarise(two_steps, at=1)[["step", "mean"]].to_numpy().tolist() == [[1, 4], [1, 3]]
+    assert summarise(two_steps, "recommendation_regret")["mean"].tolist() == [4.0, 3.0]
+
+
+def test_runs_that_ended_earlier_count(two_steps: pd.DataFrame) -> None:
+    in_b = (two_steps["strategy"] == "b") & (two_steps["seed"] > 0)
+    for at in (None, 2):
+        summary = summarise(two_steps[(two_steps["step"] == 1) | in_b], at=at)
+        assert summary["seeds"].tolist() == [4, 1]
+        assert summary["mean"].tolist() == [(4.0 + 2 * (1.0 + 2.0 + 9.0)) / 4, 3.0]
+
+
+def test_what_cannot_be_summarised(two_steps: pd.DataFrame) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"metric": "regret"}, "metric must be a column of numbers"),
+        ({"metric": "answer"}, "metric must be a column of numbers"),
+        ({"at": 3}, "at must be a step of the table, got 3"),
+        ({"metric": "recommendation_regret", "at": 1}, "recommendation_regret was not recorded"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(UnsupportedError, match=message):
+            summarise(two_steps, **options)
+    with pytest.raises(UnsupportedError, match="at must be a step"):
+        summarise(two_steps[:0])

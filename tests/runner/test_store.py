@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,7 +14,6 @@ import torch
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, SyntheticExpert
 from botorch_pref.runner import RunError, run_experiment
-from botorch_pref.runner.experiment import Run
 from botorch_pref.runner.store import MANIFEST, describe
 from botorch_pref.strategies import PFTS, MaxMinLCBStrategy
 from tests.runner.common import (
@@ -105,33 +101,6 @@ def test_what_failed_runs_again(tmp_path: Path) -> None:
     assert len(simulated) == 1
 
 
-def test_a_killed_program_resumes(tmp_path: Path) -> None:
-    code = """
-        import os
-        import sys
-        from botorch_pref.problems import Ackley
-        from botorch_pref.runner import run_experiment
-        from tests.runner.common import RandomPairs
-
-        class Counted(RandomPairs):
-            def ask(self):
-                if self.seed == doomed and self.step == 3:
-                    os._exit(9)
-                return super().ask()
-
-        from botorch_pref.randomness import derive_seed
-        doomed = derive_seed(1, "strategy", 0)
-        problem = Ackley(num_choices=12)
-        run_experiment(problem, {"a": Counted}, 5, 3, directory=sys.argv[1], recommend_every=2)
-    """
-    program = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
-    assert subprocess.run(program, check=False, cwd=Path.cwd()).returncode == 9
-    assert [*files(tmp_path)] == ["a-seed0.csv", MANIFEST]
-    table = play(tmp_path, {"a": Counted}, seeds=3)
-    assert len(simulated) == 2
-    assert_same(table, play(None, {"a": Counted}, 3))
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -186,9 +155,7 @@ def test_a_foreign_manifest_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UnsupportedError, match="does not hold this experiment"):
         play(tmp_path)
     assert [*files(tmp_path).values()] == [text.encode()]
-
-
-def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).unlink()
     play(tmp_path)
     (tmp_path / MANIFEST).unlink()
     with pytest.raises(UnsupportedError, match=f"it has runs, but no {MANIFEST}"):
@@ -208,24 +175,11 @@ def test_any_name_is_a_file(tmp_path: Path) -> None:
     assert again["strategy"].unique().tolist() == names
 
 
-def played_and_read(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
-) -> pd.DataFrame:
-    """The table of an experiment, which is read back without a simulation."""
-    table = play(directory, **options)
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "simulate", lambda self: pytest.fail("is to be read, not simulated"))
-        pd.testing.assert_frame_equal(play(directory, **options), table, check_exact=True)
-    return table
-
-
 def recorded(strategy: Any, query: Any) -> dict[str, float]:
     return {"number": query.id}
 
 
-def test_labels_and_evaluations_are_read_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_and_evaluations_are_read_back(tmp_path: Path) -> None:
     options = {
         "problem": Catalyst(),
         "strategies": {"both": LabelsAndValues},
@@ -234,7 +188,8 @@ def test_labels_and_evaluations_are_read_back(
         "evaluations": 3,
         "record": recorded,
     }
-    table = played_and_read(tmp_path, monkeypatch, options)
+    table = play(tmp_path, **options)
+    pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
     assert table["kind"].tolist() == ["label", "evaluate"] * 6
     assert table["number"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] * 2
     for name, other, shown in (("evaluations", 2, "3, not 2"), ("record", None, "'recorded'")):
@@ -242,12 +197,11 @@ def test_labels_and_evaluations_are_read_back(
             play(tmp_path, **(options | {name: other}))
 
 
-def test_runs_that_spent_their_budget_are_read_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_spent_their_budget_are_read_back(tmp_path: Path) -> None:
     strategies = {"budgeted": partial(Budgeted, budget=9), "free": RandomPairs}
     options = {"problem": Catalyst(), "strategies": strategies, "horizon": 20}
-    table = played_and_read(tmp_path, monkeypatch, options)
+    table = play(tmp_path, **options)
+    pd.testing.assert_frame_equal(play(tmp_path, **options), table, check_exact=True)
     spent = table[table["strategy"] == "budgeted"]
     assert spent["step"].tolist() == [1, 2, 3, 4, 5] * 2
     assert spent["finished"].tolist() == ([False] * 4 + [True]) * 2
