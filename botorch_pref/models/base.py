@@ -37,7 +37,7 @@ from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System, choose_system, keep_pages
 from botorch_pref.kernels.evaluation import dense_covariance
 from botorch_pref.likelihoods import checked_link
-from botorch_pref.models.fitting import start_at_best_mode
+from botorch_pref.models.fitting import possible_starts, write_scales
 
 T = TypeVar("T")
 Inference = Literal["laplace", "ep"]
@@ -60,17 +60,7 @@ class HyperparameterCache(Generic[T]):
     def get(
         self, model: Module, constants: tuple[object, ...], like: Tensor, find: Callable[[], T]
     ) -> T:
-        r"""The value, computed again if anything that it depends on has changed.
-
-        Args:
-            model: The module whose submodules, parameters and buffers it depends on.
-            constants: Plain values that it depends on.
-            like: A tensor whose type and device it depends on.
-            find: Computes the value.
-
-        Returns:
-            The value.
-        """
+        """The value, found again if a part of the model, a constant or ``like``'s type changed."""
         _, *submodules = modules = list(model.modules())
         parts = [
             tensor.detach().reshape(-1).to(like)
@@ -91,21 +81,21 @@ class Observed(NamedTuple):
     Attributes:
         observations: What was observed of the items.
         scaling: ``... x n`` factors of the items' utilities; ``None`` for ones.
-        shift: ``... x m`` numbers that are subtracted from the latent values; ``None`` for zeros.
+        targets: ``... x n`` measured utilities, 0 where none was measured; ``None`` for zeros.
         log_units: ``...``-dim, what the log evidence of these coordinates exceeds that in the units
             of the data by; ``None`` for zero.
     """
 
     observations: Observations
     scaling: Tensor | None = None
-    shift: Tensor | None = None
+    targets: Tensor | None = None
     log_units: Tensor | None = None
 
     def prior_latent(self, mean: Tensor) -> Tensor:
         """The prior mean ``... x m`` of the latent values, from ``... x n`` of the items."""
+        mean = mean if self.targets is None else mean - self.targets
         mean = mean if self.scaling is None else self.scaling * mean
-        latent = self.observations.incidence.apply(mean)
-        return latent if self.shift is None else latent - self.shift
+        return self.observations.incidence.apply(mean)
 
 
 class LaplaceGP(Model, GP):
@@ -314,10 +304,29 @@ class LaplaceGP(Model, GP):
             return mll.eval()
         self._is_fitting = True
         try:
-            start_at_best_mode(self, self.log_evidence)
+            self._start_at_best_mode()
             return fit_gpytorch_mll(mll, **kwargs)
         finally:
             self._is_fitting = False
+
+    @torch.no_grad()
+    def _start_at_best_mode(self) -> None:
+        """Set scales to the mode of their prior under which the data are most likely.
+
+        A search from one mode may end in a local maximum around it. The scales of now are kept
+        where they are better.
+        """
+        for kernel in self.modules():
+            starts = possible_starts(kernel)
+            if len(starts) < 2:
+                continue
+            values = []
+            for start in starts:
+                write_scales(kernel, start)
+                evidence = self.log_evidence().sum_to_size(kernel.batch_shape)
+                values.append(evidence.unsqueeze(-1) + kernel.scales_prior.log_prob(start))
+            best = torch.stack(values).argmax(0)[None, ..., None]
+            write_scales(kernel, torch.stack(starts).take_along_dim(best, 0)[0])
 
     def compute_custom_loss(self, mll: Module) -> Tensor:
         """The loss that BoTorch's fitting routines minimise, for any ``mll``."""

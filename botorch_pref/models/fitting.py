@@ -92,50 +92,25 @@ def write_scales(kernel: ScaleKernel, value: Tensor) -> None:
     kernel.outputscale = value[..., 0, -1]
 
 
-@torch.no_grad()
-def start_at_best_mode(model: Module, log_evidence: Callable[[], Tensor]) -> None:
-    r"""Set scales to the mode of their prior under which the data are most likely.
+def possible_starts(module: Module) -> list[Tensor]:
+    """The learnt scales of a kernel and the other modes of their prior; none of other modules.
 
-    A search from one mode may end in a local maximum around it. The values that the kernel has
-    are kept where they are better than all modes; scales that are not learnt, and modes outside
-    their constraints, are left alone.
-
-    Args:
-        model: A model, of whose kernels those with a :class:`ScalesPrior` are set.
-        log_evidence: Its log evidence, one value for each element of its batch.
+    Modes outside of the constraints, which a user may have narrowed, are left out.
     """
-    for kernel in model.modules():
-        prior = getattr(kernel, "scales_prior", None)
-        if not isinstance(prior, ScalesPrior):
-            continue
-        if not all(raw.requires_grad for raw in kernel.parameters()):
-            continue
-        now = read_scales(kernel)
-        starts, values = [now], []
-        for lengthscale, outputscale in prior.modes:
-            mode = torch.full_like(now, lengthscale)
-            mode[..., -1] = outputscale
-            if not torch.equal(mode, now) and _are_allowed(kernel, mode):
-                starts.append(mode)
-        if len(starts) == 1:
-            continue
-        for start in starts:
-            write_scales(kernel, start)
-            evidence = log_evidence().sum_to_size(kernel.batch_shape)
-            values.append(evidence.unsqueeze(-1) + prior.log_prob(start))
-        best = torch.stack(values).argmax(0)  # shape: (*batch_shape, 1)
-        for number, start in enumerate(starts):
-            now = torch.where((best == number).unsqueeze(-1), start, now)
-        write_scales(kernel, now)
-
-
-def _are_allowed(kernel: ScaleKernel, scales: Tensor) -> bool:
-    """Whether scales are within the constraints of a kernel, which a user may have narrowed."""
-    lengthscales, outputscale = scales[..., :-1], scales[..., 0, -1]
-    return bool(
-        kernel.base_kernel.raw_lengthscale_constraint.check(lengthscales)
-        and kernel.raw_outputscale_constraint.check(outputscale)
-    )
+    prior = getattr(module, "scales_prior", None)
+    learnt = all(raw.requires_grad for raw in module.parameters())
+    if not isinstance(prior, ScalesPrior) or not isinstance(module, ScaleKernel) or not learnt:
+        return []
+    starts = [read_scales(module)]
+    for lengthscale, outputscale in prior.modes:
+        mode = torch.full_like(starts[0], lengthscale)
+        mode[..., -1] = outputscale
+        is_allowed = module.base_kernel.raw_lengthscale_constraint.check(
+            mode[..., :-1]
+        ) and module.raw_outputscale_constraint.check(mode[..., 0, -1])
+        if is_allowed and not torch.equal(mode, starts[0]):
+            starts.append(mode)
+    return starts
 
 
 def default_covar_module(

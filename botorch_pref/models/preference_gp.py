@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Self, cast
 
 import torch
@@ -25,7 +26,7 @@ from torch import Size, Tensor
 from torch.nn import Module, Parameter
 from torch.nn.functional import pad
 
-from botorch_pref.data.blocks import Block, BlockData
+from botorch_pref.data.blocks import BlockData
 from botorch_pref.data.checks import (
     check_count,
     check_items,
@@ -70,19 +71,15 @@ class PreferenceGP(LaplaceGP):
     learnt, with the prior of BoTorch's ``SingleTaskGP``. Values alone are exact regression; ``v``
     of less than some 1e-6 of the prior variance costs posterior variances their digits.
 
-    With ``inducing_points`` inference is linear in the number ``m`` of duels: the mode and its
-    Hessian live in as many dimensions, and duels come in blocks, so that memory grows by vectors
-    of length ``m`` alone. Predictions keep the prior variance that inducing items do not explain.
-    The evidence is Laplace's with a trace correction, see
-    ``botorch_pref.inference.inducing``: as a rule it is below the exact one, the more the
-    shorter the lengthscales, which come out too long where inducing items are few. Each of its
-    gradients takes several passes over the data: hyperparameters of very many duels are better
-    fitted to a part of them by an exact model, and loaded by ``load_state_dict``. A number of
-    inducing items is chosen among the items when they are first needed, under the hyperparameters
-    of that moment; they then stay, also while hyperparameters are fitted, until
-    :meth:`choose_inducing_points` or other data. Inference is exact where there are no more items
-    than inducing items asked for. A batch of models, fantasies among them, and the gradient of
-    such a posterior with respect to items or hyperparameters are refused.
+    With ``inducing_points`` inference is linear in the number ``m`` of duels, and memory grows by
+    vectors of length ``m`` alone. Predictions keep the prior variance that inducing items do not
+    explain. The evidence has a trace correction, see ``botorch_pref.inference.inducing``: as a
+    rule it is below the exact one, and lengthscales come out too long where inducing items are
+    few. Its gradient takes several passes over the data: with very many duels, fit an exact model
+    to a part of them and load its state. A number of inducing items is chosen among the items
+    under the hyperparameters of the first use; they stay until :meth:`choose_inducing_points` or
+    other data. Inference is exact where there are no more items than that. Batches of models,
+    fantasies among them, and gradients of such a posterior are refused.
 
     Hyperparameters and input transforms are in ``state_dict``, data are not; copies,
     pickles and ``.to`` carry both.
@@ -284,6 +281,11 @@ class PreferenceGP(LaplaceGP):
         """The number of dimensions ``d`` of an item as it was given; ``None`` without data."""
         parts = self._parts()
         return parts[0].datapoints.shape[-1] if parts else None
+
+    @property
+    def utility(self) -> Tensor | None:
+        """``batch_shape x n``-dim posterior means of ``datapoints``, the mode; ``None`` without."""
+        return None if self.data is None else self.posterior(self.data.datapoints).mean.squeeze(-1)
 
     @property
     def datapoints(self) -> Tensor | None:
@@ -498,13 +500,6 @@ class PreferenceGP(LaplaceGP):
         own.initialize(raw_link_scale=own.raw_link_scale_constraint.inverse_transform(value))
 
     @property
-    def utility(self) -> Tensor | None:
-        """``batch_shape x n``-dim posterior means of ``datapoints``, the mode; ``None`` without."""
-        if self.datapoints is None:
-            return None
-        return self.posterior(self.datapoints).mean.squeeze(-1)
-
-    @property
     def link(self) -> BernoulliLikelihood:
         r"""The link of a difference of utilities, with ``s`` as it is now.
 
@@ -520,21 +515,17 @@ class PreferenceGP(LaplaceGP):
 
     def observed(self) -> Observed:
         """See the base class: a block of duels, one of values, and one of each kind of choices."""
-        scaling, shift, log_units = self.scaling(), None, None
-        blocks: list[Block] = []
-        first = 0
-        for part in self._parts():
-            if part is self.values and scaling is not None:
-                factors = scaling[..., first : first + part.num_items]
-                log_units = -factors.log().sum(-1).expand(self.batch_shape)
-                before = sum(block.num_rows for block in blocks)
-                shift = pad(self.values.targets.squeeze(-1) * factors, (before, 0))
-            blocks.append(part.block(self.likelihood, first))
-            first += part.num_items
-        observations = Observations(blocks, first)
-        if shift is not None:
-            shift = pad(shift, (0, observations.num_rows - shift.shape[-1]))
-        return Observed(observations, scaling, shift, log_units)
+        parts, scaling = self._parts(), self.scaling()
+        *firsts, total = accumulate((part.num_items for part in parts), initial=0)
+        blocks = [p.block(self.likelihood, first) for p, first in zip(parts, firsts, strict=True)]
+        observations = Observations(blocks, total)
+        if self.values is None or scaling is None:
+            return Observed(observations, scaling)
+        before = firsts[parts.index(self.values)]
+        end = before + self.values.num_items
+        targets = pad(self.values.targets.squeeze(-1), (before, total - end))
+        log_units = -scaling[..., before:end].log().sum(-1).expand(self.batch_shape)
+        return Observed(observations, scaling, targets, log_units)
 
     def _parts(self) -> list[BlockData]:
         """The data of each kind that inference sees."""

@@ -19,7 +19,6 @@ from botorch_pref.models.fitting import (
     ScalesPrior,
     default_covar_module,
     read_scales,
-    start_at_best_mode,
     write_scales,
 )
 from tests.models.common import make_duels, rand
@@ -129,7 +128,7 @@ def test_answers_choose_the_start(mode: tuple[float, float]) -> None:
     for seed in range(8):
         model = PreferenceGP(*duels(mode, seed))
         values = torch.stack([log_objective(model, one) for one in MODES])
-        start_at_best_mode(model, model.log_evidence)
+        model._start_at_best_mode()
         torch.testing.assert_close(read_scales(model.covar_module), best_mode(values))
         assert model.covar_module.base_kernel.raw_lengthscale.requires_grad
         right += int(values.argmax()) == MODES.index(mode)
@@ -139,7 +138,7 @@ def test_answers_choose_the_start(mode: tuple[float, float]) -> None:
 def test_each_model_of_a_batch_has_its_own_start() -> None:
     data = [duels(mode, seed) for mode in ((0.1, 1.5), (2.0, 16.0)) for seed in (0, 1)]
     batch = PreferenceGP(*(torch.stack(parts) for parts in zip(*data, strict=True)))
-    start_at_best_mode(batch, batch.log_evidence)
+    batch._start_at_best_mode()
     starts = torch.stack([at_mode(MODES[number]) for number in (0, 0, 1, 1)])
     torch.testing.assert_close(read_scales(batch.covar_module), starts)
     fit_gpytorch_mll(LaplaceMarginalLogLikelihood(batch.likelihood, batch))
@@ -157,7 +156,7 @@ def test_each_model_of_a_batch_has_its_own_start() -> None:
 def test_scales_that_are_not_learnt_are_left_alone() -> None:
     model = PreferenceGP(*duels(MODES[1]))
     model.covar_module.base_kernel.raw_lengthscale.requires_grad_(False)
-    start_at_best_mode(model, model.log_evidence)
+    model._start_at_best_mode()
     torch.testing.assert_close(read_scales(model.covar_module), at_mode(MODES[0]))
     fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
     found = read_scales(model.covar_module)[0].tolist()
@@ -170,7 +169,7 @@ def test_modes_outside_of_constraints_are_left_out() -> None:
     kernel = model.covar_module
     kernel.base_kernel.register_constraint("raw_lengthscale", Interval(0.1, 0.3))
     kernel.base_kernel.lengthscale = 0.25
-    start_at_best_mode(model, model.log_evidence)
+    model._start_at_best_mode()
     assert float(kernel.base_kernel.lengthscale.detach().max()) < 0.3
 
 
@@ -179,7 +178,7 @@ def test_kernels_with_other_priors_are_left_alone() -> None:
     kernel = ScaleKernel(base).double()
     kernel.base_kernel.lengthscale = 0.123
     model = PreferenceGP(*make_duels(6, 9, 2), covar_module=kernel)
-    start_at_best_mode(model, model.log_evidence)
+    model._start_at_best_mode()
     assert torch.allclose(base.lengthscale, torch.tensor(0.123).double())
 
 
