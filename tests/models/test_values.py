@@ -1,8 +1,9 @@
-"""Comparisons and values in one approximation: brute force, gradients, limits."""
+"""Values beside comparisons: brute force, gradients, limits, data, fits, batches."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from typing import Any
 
@@ -10,25 +11,34 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Warp
-from torch import Tensor
+from botorch.models.transforms.input import Normalize, Warp
+from botorch.sampling.normal import SobolQMCNormalSampler
+from torch import Size, Tensor
 
+from botorch_pref.acquisition import link_of
 from botorch_pref.data import Comparisons
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import DualSystem, PrimalSystem
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import PreferenceGP
+from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from tests._reference import mixed as reference
 from tests.models.common import (
+    COPIES,
     assert_moments,
     assert_same_posterior,
+    first_won,
     make_duels,
     make_kernel,
     numerical_gradient,
     parameter_gradients,
     rand,
+    utility,
 )
 from tests.models.mixed import make_mixed, measure, oracle, prior, reference_data, variances
+
+Z = rand(4, 2, seed=2)
 
 
 def close(found: Tensor, expected: Tensor, atol: float = 1e-8) -> None:
@@ -203,34 +213,6 @@ def test_gradients_with_respect_to_items(num_duels: int) -> None:
         close(slope, along, 1e-6)
 
 
-def test_gradients_of_the_posterior_with_respect_to_scales() -> None:
-    model = make_mixed(known=False)
-    Q = rand(3, 2, seed=2)
-    pick = torch.linspace(-1, 1, 9, dtype=torch.float64).view(3, 3)
-
-    def moments() -> Tensor:
-        posterior = model.posterior(Q)
-        return posterior.mean.sum() + (pick * posterior.covariance_matrix).sum()
-
-    with gpytorch.settings.detach_test_caches(False):
-        for name, exact, numerical in parameter_gradients(model, moments):
-            torch.testing.assert_close(exact, numerical, atol=1e-6, rtol=1e-6, msg=name)
-
-
-def test_gradients_with_respect_to_points() -> None:
-    model = make_mixed(known=False)
-    pick = torch.linspace(-1, 1, 9, dtype=torch.float64).view(3, 3)
-
-    def moments(X: Tensor) -> Tensor:
-        posterior = model.posterior(X)
-        value = posterior.mean.sum() + (pick * posterior.covariance_matrix).sum()
-        return value + model.win_probability(X[:2])
-
-    X = rand(3, 2, seed=2).requires_grad_()
-    (grad,) = torch.autograd.grad(moments(X), X)
-    close(grad, numerical_gradient(moments, X), 1e-6)
-
-
 def test_the_order_of_rows_does_not_matter() -> None:
     model = make_mixed(num_duels=8)
     values, data = model.values, model.data
@@ -259,3 +241,191 @@ def test_precise_values_beside_comparisons() -> None:
     assert_moments(model.posterior(Q), mean, covariance, 1e-7)
     assert model.log_evidence().item() == pytest.approx(evidence, abs=1e-7)
     assert bool(model.laplace_posterior()[1].mode.converged)
+
+
+def test_gradients_of_the_posterior() -> None:
+    """With respect to hyperparameters and to points."""
+    model = make_mixed(known=False)
+    pick = torch.linspace(-1, 1, 9, dtype=torch.float64).view(3, 3)
+    X = rand(3, 2, seed=2).requires_grad_()
+
+    def moments(points: Tensor = X) -> Tensor:
+        posterior = model.posterior(points)
+        value = posterior.mean.sum() + (pick * posterior.covariance_matrix).sum()
+        return value + model.win_probability(points[:2])
+
+    (grad,) = torch.autograd.grad(moments(), X)
+    close(grad, numerical_gradient(moments, X), 1e-6)
+    with gpytorch.settings.detach_test_caches(False):
+        for name, exact, numerical in parameter_gradients(model, moments):
+            torch.testing.assert_close(exact, numerical, atol=1e-6, rtol=1e-6, msg=name)
+
+
+def test_noise_in_the_posterior_and_no_stale_one() -> None:
+    learnt, known = make_mixed(known=False), make_mixed(known=True)
+    plain, noisy = (learnt.posterior(Z, observation_noise=noise) for noise in (False, True))
+    close(noisy.mean, plain.mean)
+    close(noisy.variance, plain.variance + 0.05)
+    with pytest.raises(UnsupportedError, match="observation_noise"):
+        known.posterior(Z, observation_noise=True)
+    for owner, name in ((learnt, "link_scale"), (learnt.noise_model, "noise")):
+        before = learnt.posterior(Z)
+        setattr(owner, name, 3.0)
+        assert not torch.allclose(before.mean, learnt.posterior(Z).mean)
+        assert_same_posterior(learnt.posterior(Z), copy.deepcopy(learnt).posterior(Z), 0, 0)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_copies_types_and_states(known: bool) -> None:
+    model = make_mixed(known=known, input_transform=Normalize(d=2))
+    expected = model.posterior(Z)
+    other = make_mixed(known=known, input_transform=Normalize(d=2), covar_module=make_kernel(2))
+    other.covar_module.outputscale, other.link_scale = 9.0, 3.0
+    other.load_state_dict(model.state_dict())
+    for twin in (other, *(duplicate(model) for duplicate in COPIES.values())):
+        assert_same_posterior(twin.posterior(Z), expected, 0, 0)
+        close(twin.log_evidence(), model.log_evidence())
+        twin.link_scale = 0.1
+    assert_same_posterior(model.posterior(Z), expected, 0, 0)
+    single = copy.deepcopy(model).to(torch.float32)
+    close(single.posterior(Z.float()).mean.double(), expected.mean, 1e-3)
+
+
+def test_fantasies_are_further_duels() -> None:
+    model = make_mixed(known=False)
+    X = rand(2, 2, 2, seed=11)
+    fantasy = model.fantasize(X, SobolQMCNormalSampler(Size([4]), seed=0))
+    found, won = fantasy.posterior(Z), first_won(fantasy)
+    assert won.shape == (4, 2)
+    for s, b in itertools.product(range(4), range(2)):
+        told = model.condition_on_pairs(X[b : b + 1], won[s, b : b + 1]).posterior(Z)
+        close(found.mean[s, b], told.mean)
+    alone = PreferenceGP(None, None, values=measure(5))
+    assert alone.fantasize(X, SobolQMCNormalSampler(Size([3]))).posterior(Z).mean.isfinite().all()
+
+
+def make_batch(num_items: int = 5, size: int = 3, **options: Any) -> PreferenceGP:
+    """A batch with data and hyperparameters of its own in each element."""
+    duels = [make_duels(num_items, 6, 2, seed=i) for i in range(size)]
+    values = [measure(4, seed=i + 20) for i in range(size)]
+    X, comparisons = (torch.stack(parts) for parts in zip(*duels, strict=True))
+    model = PreferenceGP(
+        X, comparisons, values=tuple(map(torch.stack, zip(*values, strict=True))), **options
+    )
+    spread = 1 + rand(size, 1, seed=9)
+    model.link_scale = spread
+    model.noise_model.noise = 0.1 * spread
+    model.covar_module.base_kernel.lengthscale = 0.3 * spread.unsqueeze(-1).expand(size, 1, 2)
+    return model
+
+
+def element(model: PreferenceGP, i: int) -> PreferenceGP:
+    """One element of a batch, as a model of its own."""
+    data, values = model.data, model.values
+    rows = Comparisons(data.datapoints[i], data.pairs[i], data.wins[i], data.count[i])
+    alone = PreferenceGP(rows.datapoints, rows, values=(values.datapoints[i], values.targets[i]))
+    state = {
+        name: value[i] if value.dim() and len(value) == len(data.datapoints) else value
+        for name, value in model.state_dict().items()
+    }
+    alone.load_state_dict(state)
+    return alone
+
+
+def test_noise_must_be_known_in_one_way() -> None:
+    X, Y = measure(3)
+    learnt, known = make_mixed(known=False), make_mixed(known=True)
+    before = known.posterior(Z)
+    duels = known.datapoints, known.comparisons
+    with pytest.raises(ComparisonDataError, match=r"`values\[2\]` must be given"):
+        known.set_train_data(*duels, values=(X, Y))
+    assert_same_posterior(known.posterior(Z), before, 0, 0)
+    with pytest.raises(ComparisonDataError, match=r"`values\[2\]` must be None"):
+        learnt.set_train_data(*duels, values=(X, Y, Y + 9))
+    with pytest.raises(ComparisonDataError, match=r"`values\[2\]` must be given"):
+        PreferenceGP(*duels).set_train_data(*duels, values=(X, Y))
+    with pytest.raises(ComparisonDataError, match="`link_scale` must be a positive"):
+        make_mixed(link_scale=-1.0)
+    with pytest.raises(ComparisonDataError, match="fixed"):
+        make_mixed(link_scale=1.5).link_scale = 2.0
+
+
+def test_conditioning_is_having_seen_all() -> None:
+    X, Y = measure(7)
+    pairs, answers = rand(5, 2, 2, seed=6), torch.tensor([1.0, 0.0, 0.5, 1.0, 1.0]).double()
+    options: dict[str, Any] = {"covar_module": make_kernel(2), "link_scale": 1.4}
+    known = variances(Y)
+    whole = PreferenceGP.from_pairs(pairs, answers, values=(X, Y, known), **options)
+    options["mean_module"] = whole.mean_module
+    values = (X, Y, known)
+    parts = PreferenceGP.from_pairs(pairs[:2], answers[:2], values=values, **options)
+    parts = parts.condition_on_pairs(pairs[2:], answers[2:])
+    assert_same_posterior(parts.posterior(Z), whole.posterior(Z))
+    assert parts.log_evidence().item() == pytest.approx(whole.log_evidence().item(), abs=1e-10)
+    alone = PreferenceGP(None, None, values=values, **options)
+    assert_same_posterior(alone.condition_on_pairs(pairs, answers).posterior(Z), whole.posterior(Z))
+    alone.set_train_data(whole.datapoints, whole.data, values=whole.values)
+    assert_same_posterior(alone.posterior(Z), whole.posterior(Z), 0, 0)
+    alone.set_train_data(whole.datapoints, whole.data)
+    assert alone.values is None
+
+
+def test_win_probability_has_the_scale_of_the_link() -> None:
+    model = make_mixed(link_scale=2.2)
+    pair = Z[:2]
+    posterior = model.pair_posterior(pair)
+    grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)
+    h = posterior.mean.flatten() + posterior.variance.sqrt().flatten() * grid
+    density = torch.exp(-(grid**2) / 2)
+    expected = (torch.sigmoid(2.2 * h) * density).sum() / density.sum()
+    torch.testing.assert_close(model.win_probability(pair), expected, atol=1e-8, rtol=1e-8)
+    assert link_of(model).scale == 2.2
+    plain = PreferenceGP(*make_duels(4, 3, 2))
+    assert link_of(plain) is plain.likelihood
+    batch = make_batch()
+    with pytest.raises(UnsupportedError, match="no one link"):
+        _ = batch.link
+
+
+@pytest.mark.parametrize("variance", ["laplace", 0.7])
+def test_batched_is_looped(variance: str | float) -> None:
+    model = make_batch(variance=variance)
+    X = rand(3, 4, 2, seed=2)
+    posterior, evidence = model.posterior(X), model.log_evidence()
+    probability = model.win_probability(X[:, :2])
+    slopes = torch.autograd.grad(evidence.sum(), list(model.parameters()))
+    for i in range(3):
+        alone = element(model, i)
+        alone.variance = variance
+        own = alone.posterior(X[i])
+        torch.testing.assert_close(posterior.mean[i], own.mean, atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(
+            posterior.covariance_matrix[i], own.covariance_matrix, atol=1e-9, rtol=1e-9
+        )
+        torch.testing.assert_close(evidence[i], alone.log_evidence(), atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(probability[i], alone.win_probability(X[i, :2]))
+        own_slopes = torch.autograd.grad(alone.log_evidence(), list(alone.parameters()))
+        for slope, own_slope in zip(slopes, own_slopes, strict=True):
+            torch.testing.assert_close(slope[i], own_slope, atol=1e-8, rtol=1e-8)
+
+
+def toy(num_duels: int, num_values: int, scale: float) -> PreferenceGP:
+    """Duels of a logistic judge of known scale, and values, of one utility."""
+    generator = torch.Generator().manual_seed(0)
+    X = rand(num_duels, 2, 1, seed=1)
+    h = utility(X[:, 0]) - utility(X[:, 1])
+    chance = torch.rand(num_duels, generator=generator, dtype=torch.float64)
+    answers = (chance < torch.sigmoid(scale * h)).double()
+    items = rand(num_values, 1, seed=2)
+    noise = 0.05 * torch.randn(num_values, generator=generator).double()
+    return PreferenceGP.from_pairs(X, answers, values=(items, (utility(items) + noise)[:, None]))
+
+
+def test_a_fit_finds_the_scale_and_the_noise() -> None:
+    model = toy(num_duels=150, num_values=12, scale=4.0)
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    assert 2.5 < model.link_scale.item() < 6.0
+    assert 0.02 < model.noise_model.noise.sqrt().item() < 0.12
+    X = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
+    error = model.posterior(X).mean.squeeze(-1) - utility(X)
+    assert error.abs().max() < 0.3  # of the utility itself, constant included
