@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from botorch_pref.kernels import AdditivePairKernel, DuelingKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import BernoulliGP, PreferenceGP
 from tests._reference import laplace as reference
-from tests.common import same
 from tests.models.common import (
     assert_moments,
     make_duels,
@@ -130,8 +128,7 @@ def test_the_additive_kernel_models_no_cycle_and_a_kernel_over_pairs_does() -> N
 
 
 @pytest.mark.parametrize("kernel", [DuelingKernel, AdditivePairKernel])
-@pytest.mark.parametrize("outputscale", [5.0, 50.0, 500.0])
-@pytest.mark.parametrize("lengthscale", [0.2, 0.5, 2.0])
+@pytest.mark.parametrize(("outputscale", "lengthscale"), [(5.0, 2.0), (50.0, 0.5), (500.0, 0.2)])
 def test_the_mode_of_repeated_inputs_is_found(
     kernel: Any, outputscale: float, lengthscale: float
 ) -> None:
@@ -148,10 +145,9 @@ def test_the_mode_of_repeated_inputs_is_found(
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "matern"])
-@pytest.mark.parametrize("outputscale", [0.5, 4.0, 50.0])
-@pytest.mark.parametrize("num", [12, 40])
-def test_a_plain_kernel_is_scikit_learn(kernel: str, outputscale: float, num: int) -> None:
-    X, y = make_labels(num)
+@pytest.mark.parametrize("outputscale", [0.5, 50.0])
+def test_a_plain_kernel_is_scikit_learn(kernel: str, outputscale: float) -> None:
+    X, y = make_labels(40)
     lengthscales = [0.3, 0.7]
     if kernel == "rbf":
         base, theirs = RBFKernel(ard_num_dims=2), sk.RBF(lengthscales)
@@ -223,11 +219,3 @@ def test_points_of_other_dimensions_noise_and_other_outputs_are_refused() -> Non
         model.posterior(rand(2, 2), observation_noise=True)
     with pytest.raises(UnsupportedError, match="output_indices"):
         model.posterior(rand(2, 2), output_indices=[0, 1])
-
-
-def test_the_same_posterior_on_a_device(device: torch.device) -> None:
-    model = make_model()
-    Z = rand(5, 2, seed=2)
-    moved = copy.deepcopy(model).to(device)
-    same(moved.posterior(Z.to(device)).mean, model.posterior(Z).mean)
-    same(moved.log_evidence(), model.log_evidence())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.models.common import rand
 
 X, AT = rand(12, 2), rand(30, 2, seed=5)
 WON = (rand(12, seed=2) > 0.4).double()
+ROWS = [0, 1, 2, 0, 0, 1, 3, 4, 4, 4, 4, 2]
 
 
 def kernel(scale: float = 0.3, variance: float = 0.1) -> ScaleKernel:
@@ -43,10 +45,15 @@ def by_algebra(items: Tensor, answers: Tensor, at: Tensor) -> tuple[np.ndarray, 
     return mean, 0.1 - (covariance(a, b) * solved).sum(0)
 
 
+@pytest.mark.parametrize("rows", [range(12), ROWS])
 @torch.no_grad()
-def test_posterior_is_the_papers() -> None:
-    mean, variance = by_algebra(X, WON, AT)
-    lower, upper = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel()).interval(AT, 2.0)
+def test_posterior_is_the_papers(rows: Sequence[int]) -> None:
+    """Also where items that were chosen several times have one row."""
+    chosen = X[list(rows)]
+    model = BordaGP.from_duels(chosen, WON, covar_module=kernel())
+    assert len(model.items) == len(set(rows))
+    mean, variance = by_algebra(chosen, WON, AT)
+    lower, upper = model.interval(AT, 2.0)
     np.testing.assert_allclose((lower + upper) / 2, mean, atol=1e-8)
     np.testing.assert_allclose(((upper - lower) / 4) ** 2, variance, atol=1e-8)
 
@@ -58,29 +65,16 @@ def test_duels_never_widen_the_bounds() -> None:
     for number in range(1, 13):
         model = BordaGP(X[:number], WON[:number].unsqueeze(-1), covar_module=kernel())
         lower, upper = model.interval(AT, 1.0)
-        variance = ((upper - lower) / 2) ** 2
-        assert (variance <= before + 1e-10).all()
-        before = variance
-
-
-@torch.no_grad()
-def test_repeated_items_are_one_row() -> None:
-    rows = torch.tensor([0, 1, 2, 0, 0, 1, 3, 4, 4, 4, 4, 2])
-    model = BordaGP.from_duels(X[rows], WON, covar_module=kernel())
-    assert len(model.items) == 5
-    mean, variance = by_algebra(X[rows], WON, AT)
-    lower, upper = model.interval(AT, 1.0)
-    np.testing.assert_allclose((lower + upper) / 2, mean, atol=1e-8)
-    np.testing.assert_allclose(((upper - lower) / 2) ** 2, variance, atol=1e-8)
+        assert (upper - lower <= before + 1e-10).all()
+        before = upper - lower
 
 
 def test_evidence_of_merged_duels_differs_by_a_constant() -> None:
-    rows = torch.tensor([0, 1, 2, 0, 0, 1, 3, 4, 4, 4, 4, 2])
     gaps = []
     for scale, variance in ((0.3, 0.1), (0.7, 0.04)):
         values = []
-        made = BordaGP.from_duels(X[rows], WON, covar_module=kernel(scale, variance))
-        plain = BordaGP(X[rows], WON.unsqueeze(-1), covar_module=kernel(scale, variance))
+        made = BordaGP.from_duels(X[ROWS], WON, covar_module=kernel(scale, variance))
+        plain = BordaGP(X[ROWS], WON.unsqueeze(-1), covar_module=kernel(scale, variance))
         for model in (made, plain):
             model.train()
             log_likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
@@ -129,9 +123,6 @@ def test_bounds_have_gradients() -> None:
     assert torch.autograd.gradcheck(
         lambda points: model.interval(points, 1.5), (at,), atol=1e-6, rtol=1e-6
     )
-    at = X.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(model.interval(at, 1.0)[1].sum(), at)
-    assert gradient.isfinite().all()
 
 
 def test_bounds_have_gradients_where_nothing_is_left_to_learn() -> None:
@@ -144,30 +135,6 @@ def test_bounds_have_gradients_where_nothing_is_left_to_learn() -> None:
     assert float((upper - lower).detach().min()) < 1e-2
     (gradient,) = torch.autograd.grad((upper - 0.3 * lower).sum(), at)
     assert gradient.isfinite().all()
-
-
-def _relative_gap(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> float:
-    pairs = zip(found, expected, strict=True)
-    return max(float(((a.cpu().double() - b) / b).abs().max()) for a, b in pairs)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
-@torch.no_grad()
-@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
-def test_on_a_device(dtype: torch.dtype, tolerance: float, device: torch.device) -> None:
-    model = BordaGP(X, WON.unsqueeze(-1), covar_module=kernel())
-    expected = model.interval(AT, 2.0)
-    moved = copy.deepcopy(model).to(device, dtype)
-    assert _relative_gap(moved.interval(AT.to(device, dtype), 2.0), expected) < tolerance
-    again = BordaGP(
-        X.to(device, dtype),
-        WON.unsqueeze(-1).to(device, dtype),
-        covar_module=kernel().to(device, dtype),
-    )
-    posterior = again.posterior(AT.to(device, dtype))
-    ends = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
-    plain = model.posterior(AT)
-    assert _relative_gap(ends, (plain.mean.squeeze(-1), plain.variance.squeeze(-1))) < tolerance
 
 
 @pytest.mark.parametrize(

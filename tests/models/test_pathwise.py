@@ -25,26 +25,20 @@ from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.kernels import DuelingKernel
 from botorch_pref.models import BernoulliGP, PreferenceGP
 from botorch_pref.models.base import LaplaceGP
-from botorch_pref.models.pathwise import draw_posterior_paths, draw_prior_paths
+from botorch_pref.models.pathwise import draw_posterior_paths
 from botorch_pref.randomness import seeded
 from tests.models.common import LinearMean, make_duels, make_kernel, numerical_gradient, rand
+from tests.models.mixed import make_mixed
 
-VARIANCES = ["laplace", 2.0]
-variances = pytest.mark.parametrize("variance", VARIANCES)
-# On the side of the answers, and on that of the items.
-numbers = pytest.mark.parametrize("num_duels", [6, 40])
+variances = pytest.mark.parametrize("variance", ["laplace", 2.0])
+
+
+POINTS = rand(5, 2, seed=4)
 
 
 def make_model(num_duels: int = 12, dim: int = 2, seed: int = 0, **kwargs: object) -> PreferenceGP:
     items, duels = make_duels(8, num_duels, dim, seed=seed)
     return PreferenceGP(items, duels, **{"covar_module": make_kernel(dim), **kwargs})
-
-
-def make_batch(batch_kernel: bool = True) -> PreferenceGP:
-    data = [make_duels(6, 9, 2, seed=seed) for seed in range(2)]
-    items, duels = (torch.stack(parts) for parts in zip(*data, strict=True))
-    kernel = make_kernel(2, batch_shape=(2,) if batch_kernel else ())
-    return PreferenceGP(items, duels, covar_module=kernel)
 
 
 def exact_prior(points: Tensor):
@@ -88,15 +82,18 @@ def assert_mean(draws: Tensor, mean: Tensor, covariance: Tensor) -> None:
 @variances
 @pytest.mark.parametrize(
     ("num_duels", "options"),
-    [(6, {}), (40, {}), (40, {"inducing_points": 4})],
-    ids=["answers", "items", "inducing items"],
+    [(6, {}), (40, {}), (40, {"inducing_points": 4}), (6, None)],
+    ids=["answers", "items", "inducing items", "values"],
 )
 @torch.no_grad()
 def test_the_update_is_exact(
-    variance: str | float, num_duels: int, options: dict[str, int]
+    variance: str | float, num_duels: int, options: dict[str, int] | None
 ) -> None:
     """Given prior paths of the prior's covariance, only the number of draws limits."""
-    model = make_model(num_duels, variance=variance, mean_module=LinearMean(2.0), **options)
+    if options is None:
+        model = make_mixed(variance=variance, known=False)
+    else:
+        model = make_model(num_duels, variance=variance, mean_module=LinearMean(2.0), **options)
     points, num = rand(6, 2, seed=9), 20_000
     with seeded(0):
         draws = draw_posterior_paths(model, Size([num]), exact_prior(points))(points)
@@ -108,35 +105,15 @@ def test_the_update_is_exact(
     assert (spread - 1).abs().max() <= 5 * math.sqrt(2 / num)
 
 
-@variances
-@pytest.mark.parametrize(("num_features", "tolerance"), [(1024, 0.35), (4096, 0.15)])
-@torch.no_grad()
-def test_moments_with_random_features(
-    variance: str | float, num_features: int, tolerance: float
-) -> None:
-    model, points = make_model(variance=variance), rand(10, 2, seed=8)
-
-    def prior(model: LaplaceGP, sample_shape: Size) -> GeneralizedLinearPath:
-        return draw_prior_paths(model, sample_shape, num_features)
-
-    with seeded(0):
-        paths = draw_posterior_paths(model, Size([4000]), prior)
-        draws = paths(points)
-    assert paths["prior_paths"].weight.shape == (4000, num_features)
-    posterior = model.posterior(points)
-    # The features are one draw, whose error the mean of the paths does not have.
-    assert_mean(draws, posterior.mean.squeeze(-1), (1 + tolerance) * posterior.covariance_matrix)
-    assert largest_error(draws, posterior.covariance_matrix) < tolerance
-
-
 @pytest.mark.parametrize(
     "kernel",
     [
         ScaleKernel(RBFKernel()),
+        make_kernel(2),
         MaternKernel(nu=0.5, ard_num_dims=2),
         ScaleKernel(MaternKernel(nu=1.5, active_dims=(1,))),
     ],
-    ids=["rbf", "matern12", "active dims"],
+    ids=["rbf", "matern52", "matern12", "active dims"],
 )
 @torch.no_grad()
 def test_kernels_with_random_features(kernel: Kernel) -> None:
@@ -144,6 +121,7 @@ def test_kernels_with_random_features(kernel: Kernel) -> None:
     with seeded(0):
         draws = draw_matheron_paths(model, Size([4000]))(points)
     posterior = model.posterior(points)
+    # The features are one draw, whose error the mean of the paths does not have.
     assert_mean(draws, posterior.mean.squeeze(-1), 1.15 * posterior.covariance_matrix)
     assert largest_error(draws, posterior.covariance_matrix) < 0.15
 
@@ -213,26 +191,17 @@ def test_gradient(transform: str | None) -> None:
     model = make_model(input_transform=made, mean_module=LinearMean(0.5))
     with seeded(0):
         path = draw_matheron_paths(model, Size())
+    if transform == "normalize":
+        plain = make_model(mean_module=LinearMean(0.5))  # of items in these units
+        inside = made.transform(model.datapoints)
+        plain.set_train_data(inside, model.comparisons)
+        with seeded(0):
+            expected = draw_matheron_paths(plain, Size())(made.transform(POINTS))
+        torch.testing.assert_close(path(POINTS), expected, atol=1e-9, rtol=0.0)
     at = (0.1 + 0.8 * rand(3, 2, seed=5)).requires_grad_()
     (gradient,) = torch.autograd.grad(path(at).sum(), at)
     numerical = numerical_gradient(lambda X: path(X).sum(), at)
     torch.testing.assert_close(gradient, numerical, atol=1e-6, rtol=1e-6)
-
-
-def test_items_are_transformed_where_they_meet_the_kernel() -> None:
-    bounds = torch.tensor([[-1.0, 0.0], [2.0, 3.0]], dtype=torch.float64)
-    items, duels = make_duels(8, 12, 2)
-    raw = bounds[0] + (bounds[1] - bounds[0]) * items
-    inside = PreferenceGP(
-        raw, duels, covar_module=make_kernel(2), input_transform=Normalize(2, bounds=bounds)
-    )
-    outside = PreferenceGP(items, duels, covar_module=make_kernel(2))
-    points = rand(5, 2, seed=4)
-    values = []
-    for model, X in ((inside, bounds[0] + (bounds[1] - bounds[0]) * points), (outside, points)):
-        with seeded(0):
-            values.append(draw_matheron_paths(model, Size([3]))(X))
-    torch.testing.assert_close(values[0], values[1], atol=1e-9, rtol=0.0)
 
 
 # Batches, priors, other models.
@@ -241,7 +210,10 @@ def test_items_are_transformed_where_they_meet_the_kernel() -> None:
 @pytest.mark.parametrize("batch_kernel", [True, False])
 @torch.no_grad()
 def test_batched_model(batch_kernel: bool) -> None:
-    model, points = make_batch(batch_kernel), rand(4, 2, seed=3)
+    data = [make_duels(6, 9, 2, seed=seed) for seed in range(2)]
+    items, duels = (torch.stack(parts) for parts in zip(*data, strict=True))
+    kernel = make_kernel(2, batch_shape=(2,) if batch_kernel else ())
+    model, points = PreferenceGP(items, duels, covar_module=kernel), rand(4, 2, seed=3)
     with seeded(0):
         draws = draw_matheron_paths(model, Size([3000]))(points)
     assert draws.shape == (3000, 2, 4)
@@ -253,11 +225,9 @@ def test_batched_model(batch_kernel: bool) -> None:
     assert correlation.abs().max() < 5 / math.sqrt(3000)
 
 
-@pytest.mark.parametrize("dim", [1, 2])
 @torch.no_grad()
-def test_prior_only_model(dim: int) -> None:
-    model = PreferenceGP(None, None, covar_module=make_kernel(dim))
-    points = rand(5, dim, seed=2)
+def test_prior_only_model() -> None:
+    model, points = PreferenceGP(None, None, covar_module=make_kernel(2)), rand(5, 2, seed=2)
     with seeded(0):
         draws = draw_matheron_paths(model, Size([4000]))(points)
     covariance = model.covar_module(points).to_dense()
@@ -322,9 +292,7 @@ def test_pathwise_thompson_sampling() -> None:
     assert points.shape == (2, 2)
     grid = torch.cartesian_prod(*[torch.linspace(0, 1, 41, dtype=torch.float64)] * 2)
     with torch.no_grad():
-        best = rule(grid.view(-1, 1, 2)) if rule.batch_size == 1 else rule(
-            torch.stack([grid, grid], dim=-2)
-        )  # fmt: skip
+        best = rule(torch.stack([grid, grid], dim=-2))
     assert float(value.sum()) >= float(best.max()) - 1e-6
 
 
