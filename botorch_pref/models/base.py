@@ -16,7 +16,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
@@ -317,16 +317,17 @@ class LaplaceGP(Model, GP):
         where they are better.
         """
         for kernel in self.modules():
-            starts = possible_starts(kernel)
+            starts = possible_starts(kernel) if isinstance(kernel, ScaleKernel) else []
             if len(starts) < 2:
                 continue
             values = []
-            for start in starts:
-                write_scales(kernel, start)
-                evidence = self.log_evidence().sum_to_size(kernel.batch_shape)
-                values.append(evidence.unsqueeze(-1) + kernel.scales_prior.log_prob(start))
+            for scales, log_prior in starts:
+                write_scales(kernel, scales)
+                evidence = self.log_evidence().sum_to_size(cast(Size, kernel.batch_shape))
+                values.append(evidence.unsqueeze(-1) + log_prior)
             best = torch.stack(values).argmax(0)[None, ..., None]
-            write_scales(kernel, torch.stack(starts).take_along_dim(best, 0)[0])
+            all_scales = torch.stack([scales for scales, _ in starts])
+            write_scales(kernel, all_scales.take_along_dim(best, 0)[0])
 
     def compute_custom_loss(self, mll: Module) -> Tensor:
         """The loss that BoTorch's fitting routines minimise, for any ``mll``."""

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 import torch
 from botorch.utils.constraints import LogTransformedInterval
-from gpytorch import Module
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
@@ -92,25 +91,24 @@ def write_scales(kernel: ScaleKernel, value: Tensor) -> None:
     kernel.outputscale = value[..., 0, -1]
 
 
-def possible_starts(module: Module) -> list[Tensor]:
-    """The learnt scales of a kernel and the other modes of their prior; none of other modules.
+def possible_starts(kernel: ScaleKernel) -> list[tuple[Tensor, Tensor]]:
+    """The scales of a kernel, where all are learnt, and the other modes of their prior.
 
-    Modes outside of the constraints, which a user may have narrowed, are left out.
+    Each comes with its log density under the prior. Modes outside of the constraints, which a
+    user may have narrowed, are left out.
     """
-    prior = getattr(module, "scales_prior", None)
-    learnt = all(raw.requires_grad for raw in module.parameters())
-    if not isinstance(prior, ScalesPrior) or not isinstance(module, ScaleKernel) or not learnt:
+    prior = getattr(kernel, "scales_prior", None)
+    if not isinstance(prior, ScalesPrior) or not all(p.requires_grad for p in kernel.parameters()):
         return []
-    starts = [read_scales(module)]
+    starts, base = [read_scales(kernel)], kernel.base_kernel
     for lengthscale, outputscale in prior.modes:
         mode = torch.full_like(starts[0], lengthscale)
         mode[..., -1] = outputscale
-        is_allowed = module.base_kernel.raw_lengthscale_constraint.check(
-            mode[..., :-1]
-        ) and module.raw_outputscale_constraint.check(mode[..., 0, -1])
+        is_allowed = base.raw_lengthscale_constraint.check(mode[..., :-1])
+        is_allowed = is_allowed and kernel.raw_outputscale_constraint.check(mode[..., 0, -1])
         if is_allowed and not torch.equal(mode, starts[0]):
             starts.append(mode)
-    return starts
+    return [(start, prior.log_prob(start)) for start in starts]
 
 
 def default_covar_module(
