@@ -80,15 +80,12 @@ class BernoulliLikelihood(ScaledLikelihood, ABC):
         return self.scale * first, self.scale**2 * second, self.scale**3 * third
 
     def log_prob(self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0) -> Tensor:
-        r"""``w [y g(h) + (1 - y) g(-h)]``.
+        """``w [y g(h) + (1 - y) g(-h)]``, of any shape.
 
         Args:
-            difference: ``...``-dim differences.
-            answer: ``...``-dim answers in ``[0, 1]``; 0.5 is half a win for each item.
-            weight: ``...``-dim weights, or one for all.
-
-        Returns:
-            ``...``-dim log probabilities.
+            difference: Differences.
+            answer: Answers in ``[0, 1]``; 0.5 is half a win for each item.
+            weight: Weights, or one for all.
         """
         wins = answer * self.log_cdf(difference)
         return weight * (wins + (1.0 - answer) * self.log_cdf(-difference))
@@ -96,23 +93,17 @@ class BernoulliLikelihood(ScaledLikelihood, ABC):
     def derivatives(
         self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        r"""Score, curvature and third derivative of :meth:`log_prob` in ``h``.
-
-        Args:
-            difference: ``...``-dim differences.
-            answer: ``...``-dim answers in ``[0, 1]``.
-            weight: ``...``-dim weights, or one for all.
+        """Derivatives of :meth:`log_prob` in ``h``, for the same arguments.
 
         Returns:
-            The first derivative, *minus* the second (never negative), and the third.
+            The score, the curvature, *minus* the second derivative (never negative), and the third.
         """
         won1, won2, won3 = self.log_cdf_derivatives(difference)
         lost1, lost2, lost3 = self.log_cdf_derivatives(-difference)
         loss = 1.0 - answer
         score = weight * (answer * won1 - loss * lost1)
         curvature = -weight * (answer * won2 + loss * lost2)
-        third = weight * (answer * won3 - loss * lost3)
-        return score, curvature, third
+        return score, curvature, weight * (answer * won3 - loss * lost3)
 
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         r"""``E[mu(h)]`` for ``h ~ N(mean, variance)``.
@@ -164,7 +155,7 @@ class LogitLikelihood(BernoulliLikelihood):
     def derivatives(
         self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See the base class; the curvature does not depend on the answer."""
+        # The curvature does not depend on the answer.
         value = _times(self.scale, difference)
         won, lost = torch.sigmoid(value), torch.sigmoid(-value)
         score = weight * _times(self.scale, answer * lost - (1.0 - answer) * won)
@@ -187,9 +178,7 @@ class ProbitLikelihood(BernoulliLikelihood):
     r"""Thurstone: ``mu(h) = Phi(scale * h)``; BoTorch's probit has scale ``2 ** -0.5``."""
 
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """See the base class; here in closed form."""
-        spread = (1 + self.scale**2 * variance).sqrt()
-        return _normal_cdf(self.scale * mean / spread)
+        return _normal_cdf(self.scale * mean / (1 + self.scale**2 * variance).sqrt())
 
     def _link(self, value: Tensor) -> Tensor:
         return _normal_cdf(value)
@@ -225,15 +214,12 @@ class SoftmaxLikelihood(ScaledLikelihood):
         return (self.scale * utilities).softmax(-1)
 
     def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor | float = 1.0) -> Tensor:
-        r"""The log probability of the choices.
+        """The ``... x m``-dim log probabilities of the choices.
 
         Args:
             latent: ``... x m x r``-dim utilities of the items of each question.
             answer: ``... x m``-dim positions, from 0, of the items that were chosen.
             weight: ``... x m``-dim weights, or one for all.
-
-        Returns:
-            ``... x m``-dim log probabilities.
         """
         chosen = one_hot(answer.long(), latent.shape[-1]).to(latent)
         return weight * (chosen * (self.scale * latent).log_softmax(-1)).sum(-1)
@@ -245,11 +231,6 @@ class SoftmaxLikelihood(ScaledLikelihood):
 
         With probabilities ``p`` the curvature is ``diag(p) - p p^T``, of which
         ``(I - p 1^T) diag(p)^1/2`` is a root.
-
-        Args:
-            latent: ``... x m x r``-dim utilities.
-            answer: ``... x m``-dim positions of the items that were chosen.
-            weight: ``... x m``-dim weights.
 
         Returns:
             ``... x m x r``, ``... x m x r x r`` and ``... x m x r x r x r``-dim.
@@ -266,22 +247,18 @@ class SoftmaxLikelihood(ScaledLikelihood):
 
 
 class StandardNormal:
-    r"""Rows whose latent value is a residual in units of its standard deviation.
-
-    Unlike that of an answer, the score of such a row has no bound: it is as large as the
-    values are far from their prior mean, in units of their noise.
-    """
+    """Values whose latent value is a residual in units of the noise; its score has no bound."""
 
     has_bounded_score = False
 
     def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
-        """Log density of each row; the answer is what the residual is measured from."""
+        """The log densities; an answer is what its residual is measured from."""
         return weight * (-0.5 * (latent - answer).square() - 0.5 * math.log(2 * math.pi))
 
     def derivatives(
         self, latent: Tensor, answer: Tensor, weight: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """First derivative, minus the second, and the third, of each row."""
+        """The first derivative, minus the second, and the third."""
         return weight * (answer - latent), weight.expand_as(latent), torch.zeros_like(latent)
 
 
@@ -329,22 +306,13 @@ def _mills_coefficients() -> tuple[float, ...]:
 @torch.inference_mode(False)  # what is kept serves where gradients are taken, too
 def _gauss_hermite(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """Nodes and weights for the expectation under a standard normal, sent to a device once."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_GAUSS_HERMITE_NODES)
-    found = nodes, weights / weights.sum()
-    first, second = (torch.as_tensor(v).to(device=device, dtype=dtype) for v in found)
-    return first, second
+    x, w = np.polynomial.hermite_e.hermegauss(_GAUSS_HERMITE_NODES)
+    nodes, weights = (torch.tensor(v, dtype=dtype, device=device) for v in (x, w / w.sum()))
+    return nodes, weights
 
 
 def known_link(likelihood: object) -> BernoulliLikelihood | None:
-    r"""A likelihood as one of this package.
-
-    Args:
-        likelihood: One of this package, or BoTorch's ``PairwiseLogitLikelihood`` or
-            ``PairwiseProbitLikelihood``, which is ``Phi(h / sqrt(2))``.
-
-    Returns:
-        The likelihood; ``None`` for any other.
-    """
+    """The link of this package that equals a likelihood of this package or BoTorch's; else None."""
     # By name, as this module is to import no model of BoTorch.
     names = {parent.__name__ for parent in type(likelihood).__mro__}
     if "PairwiseLogitLikelihood" in names:

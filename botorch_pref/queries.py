@@ -120,10 +120,7 @@ class Query:
         return "a finite number"
 
     def checked(self, answer: object) -> float | None:
-        """An answer as a number; ``None``, which skips the query, as it is.
-
-        Args:
-            answer: A number; a tensor or a NumPy number of one element is as good as a Python one.
+        """An answer, a number or a tensor of one element, as a float; ``None``, a skip, as it is.
 
         Raises:
             ComparisonDataError: If it is no answer to this query.
@@ -152,24 +149,17 @@ class Query:
     def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
         """The ``2 x d``-dim pairs of different items that an answer compares.
 
-        Args:
-            answer: The answer.
-
-        Returns:
-            Pairs, each with 1 if its first item won, 0 if the second, 0.5 for no preference.
+        Each is returned with 1 if its first item won, 0 if the second, 0.5 for no preference.
         """
         return []
 
     def probabilities(self, utilities: Tensor, link: Link) -> dict[float, float]:
-        """How likely a judge gives each answer.
+        """The probability of each answer of a judge.
 
         Args:
             utilities: ``k``-dim utilities of the items.
             link: The probability that the first of two items wins, given the difference of their
                 utilities.
-
-        Returns:
-            Probabilities that add up to one, by the answer.
 
         Raises:
             UnsupportedError: If utilities alone do not tell.
@@ -189,10 +179,10 @@ class Query:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], device: torch.device | None = None) -> Self:
-        """Reads what :meth:`to_json` wrote.
+        """Reads what :meth:`to_json` wrote; :class:`Query` itself takes any kind.
 
         Args:
-            data: The dictionary, of this class's kind; :class:`Query` itself takes any kind.
+            data: The dictionary, of this class's kind.
             device: Where the items are put; on the CPU by default.
 
         Raises:
@@ -242,15 +232,13 @@ class Duel(Query):
     indices: tuple[int, int] | None
 
     def read(self, word: str) -> float | None:
-        """1 or 2 for the better item, = for no preference."""
         return {"1": 1.0, "2": 0.0, "=": 0.5}.get(word)
 
     def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
-        """Itself, unless its items are equal."""
         return [] if torch.equal(*self.items) else [(self.items, answer)]
 
     def probabilities(self, utilities: Tensor, link: Link) -> dict[float, float]:
-        """By the link; a judge always has a preference."""
+        # A judge always has a preference.
         first = float(link(utilities[0] - utilities[1]))
         return {1.0: first, 0.0: 1.0 - first}
 
@@ -275,22 +263,19 @@ class Choice(Query):
 
     @property
     def answers(self) -> tuple[float, ...]:
-        """The positions of the items."""
         return tuple(map(float, range(len(self.items))))
 
     @property
     def meaning(self) -> str:
-        """A position."""
         last = len(self.items) - 1
         return f"the position of the favourite, a whole number from 0 to {last},"
 
     def read(self, word: str) -> float | None:
-        """A number from 1, as a person counts."""
+        # A person counts from 1.
         known = word.isascii() and word.isdigit() and 1 <= int(word) <= len(self.items)
         return int(word) - 1.0 if known else None
 
     def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
-        """One of the favourite with each other item."""
         best = self.items[int(answer)]
         others = (other for other in self.items if not torch.equal(best, other))
         return [(torch.stack([best, other]), 1.0) for other in others]
@@ -318,7 +303,6 @@ class Label(Query):
     meaning = "1 (accept), 0 (reject)"
 
     def read(self, word: str) -> float | None:
-        """Yes or no, or its first letter."""
         return {"y": 1.0, "yes": 1.0, "n": 0.0, "no": 0.0}.get(word)
 
 

@@ -83,23 +83,17 @@ class Block:
         return self.weight.shape[-1] * self.latent_dim
 
     def select(self, elements: Tensor | slice | int) -> Block:
-        """Some elements of the first batch dimension, or one without that dimension."""
+        """Some elements of the first dimension, of the batch or else of the observations."""
         items = self.items.expand(*self.answer.shape[:-1], *self.items.shape[-2:])
-        rows = items[elements], self.answer[elements], self.weight[elements]
-        return replace(self, items=rows[0], answer=rows[1], weight=rows[2])
-
-    def rows(self, kept: Tensor | slice) -> Block:
-        """Some of the observations of unbatched data."""
-        return replace(
-            self, items=self.items[kept], answer=self.answer[kept], weight=self.weight[kept]
-        )
+        answer, weight = self.answer[elements], self.weight[elements]
+        return replace(self, items=items[elements], answer=answer, weight=weight)
 
 
 class BlockData(ABC):
     """Answers of one kind, with their items: a frozen dataclass of tensors.
 
-    A model takes any list of these. A subclass names its tensors in ``_dims``, with the number of
-    their dimensions after the batch, and checks and broadcasts them when it is made.
+    A subclass names its tensors in ``_dims``, with the number of their dimensions after the batch,
+    and checks and broadcasts them when it is made.
 
     Attributes:
         datapoints: A ``batch_shape x n x d``-dim tensor of items.
@@ -142,16 +136,18 @@ class BlockData(ABC):
         for name, value in self.expand(batch)._tensors().items():
             object.__setattr__(self, name, value)
 
+    def _item_block(self, answer: Tensor, likelihood: BlockLikelihood, first: int) -> Block:
+        """One observation of the utility of each datapoint."""
+        rows = torch.arange(first, first + self.num_items, device=answer.device)
+        items = rows.expand(answer.shape).unsqueeze(-1)
+        return Block(items, ITEM, answer, torch.ones_like(answer), likelihood)
+
     def _tensors(self) -> dict[str, Tensor]:
         return {n: value for n in self._dims if (value := getattr(self, n)) is not None}
 
 
 def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-    """Finds items among stored ones by exact value.
-
-    Args:
-        stored: An ``n x d``-dim tensor. Of several equal rows the first is meant.
-        items: A ``k x d``-dim tensor.
+    """Finds ``k x d`` items among ``n x d`` stored ones by exact value, the first of equal ones.
 
     Returns:
         The ``k`` indices, those of new values counted on from ``n`` in order of appearance,
@@ -172,15 +168,8 @@ def merge_rows(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Sums the rows of each unordered pair (and annotator) and drops those of count 0.
 
-    Args:
-        num_items: What all indices in ``pairs`` lie below.
-        pairs: An ``m x 2``-dim long tensor.
-        wins: An ``m``-dim tensor: wins of the first item of each pair.
-        count: An ``m``-dim tensor of answers.
-        annotator: An ``m``-dim long tensor, or None.
-
-    Returns:
-        The four columns, sorted, each pair with its lower index first.
+    The arguments are those of unbatched :class:`~botorch_pref.data.Comparisons`; the columns
+    returned are sorted, each pair with its lower index first.
     """
     answered = count > 0
     pairs, wins, count = pairs[answered], wins[answered], count[answered]
@@ -201,7 +190,7 @@ def merge_rows(
 
 
 def _first_of_group(group: Tensor, num_groups: int) -> Tensor:
-    """The lowest position in ``group``, a vector of group numbers, of each of the groups."""
+    """The lowest position of each group in a vector of group numbers."""
     position = torch.arange(group.shape[0], device=group.device)
     first = position.new_full((num_groups,), group.shape[0])
     return first.scatter_reduce(0, group, position, "amin")

@@ -25,6 +25,9 @@ UNKNOWN_ANNOTATOR: Final = -1
 """The annotator of a row added without one to data that have annotators."""
 
 
+ITSELF: Final = "an item cannot be compared with itself"
+
+
 class Check(NamedTuple):
     """Rows to refuse: ``values`` is ``... x m x ...``, ``bad`` is ``... x m`` and boolean."""
 
@@ -48,7 +51,7 @@ def refuse(*checks: Check) -> None:
 
 
 def check_shape(argument: str, value: object, *sizes: int | str, batch: bool = True) -> None:
-    """Checks the trailing dimensions, of which those given by a letter may have any size."""
+    """Checks the trailing dimensions; those given by a letter may have any size."""
     if not isinstance(value, Tensor):
         raise ComparisonDataError(f"`{argument}` must be a tensor, not {type(value).__name__}.")
     depth = len(sizes)
@@ -95,6 +98,14 @@ def check_items(argument: str, value: Tensor, *sizes: int | str, batch: bool = T
         warnings.warn(message, InputDataWarning, stacklevel=3)
 
 
+def check_columns(argument: str, items: Tensor, columns: Mapping[str, Tensor]) -> None:
+    """Checks ``... x n x d``-dim items, and columns ``... x n x 1`` by their names."""
+    check_items(argument, items, "n", "d")
+    for name, column in columns.items():
+        check_shape(name, column, items.shape[-2], 1)
+        check_like(name, column, items)
+
+
 def as_indices(argument: str, value: Tensor, like: Tensor, *sizes: int | str) -> Tensor:
     """Casts indices of any integer type to long; floats and booleans are refused."""
     check_shape(argument, value, *sizes)
@@ -127,8 +138,7 @@ def in_range(argument: str, pairs: Tensor, num_items: int) -> Check:
 
 def distinct(argument: str, pairs: Tensor) -> Check:
     """The two entries of a row differ."""
-    bad = pairs[..., 0] == pairs[..., 1]
-    return Check(argument, pairs, bad, "an item cannot be compared with itself")
+    return Check(argument, pairs, pairs[..., 0] == pairs[..., 1], ITSELF)
 
 
 def is_positive(value: object) -> TypeGuard[float]:

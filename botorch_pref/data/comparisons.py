@@ -15,6 +15,7 @@ from torch import Tensor
 
 from botorch_pref.data.blocks import DUEL, Block, BlockData, match_items, merge_rows
 from botorch_pref.data.checks import (
+    ITSELF,
     UNKNOWN_ANNOTATOR,
     Check,
     as_indices,
@@ -99,9 +100,7 @@ class Comparisons(BlockData):
     ) -> Comparisons:
         """Builds from fields of one batch shape known to be valid: no check, no warning."""
         new = object.__new__(cls)
-        vars(new).update(
-            datapoints=datapoints, pairs=pairs, wins=wins, count=count, annotator=annotator
-        )
+        vars(new).update(zip(cls._dims, (datapoints, pairs, wins, count, annotator), strict=True))
         return new
 
     @classmethod
@@ -161,10 +160,10 @@ class Comparisons(BlockData):
         check_shape("pairs", pairs, "m", 2, self.datapoints.shape[-1], batch=False)
         check_like("pairs", pairs, self.datapoints)
         check_shape("answers", answers, len(pairs), batch=False)
-        itself = distinct("pairs", pairs.transpose(-1, -2))
+        itself = (pairs[:, 0] == pairs[:, 1]).all(dim=-1)
         refuse(
             finite("pairs", pairs, item_dims=2),
-            itself._replace(values=pairs, bad=itself.bad.all(dim=-1)),
+            Check("pairs", pairs, itself, ITSELF),
             _check_answers(answers, self.datapoints, len(pairs)),
         )
         indices, new = match_items(self.datapoints, items := pairs.flatten(end_dim=1))
@@ -210,8 +209,8 @@ class Comparisons(BlockData):
     def merged(self) -> Comparisons:
         """Sums repeated pairs, in either order, into one row each and drops padding.
 
-        Each row has the lower index first, and rows are sorted by their indices. Different
-        annotators' rows stay apart. Batched data, ragged if merged, are returned as they are.
+        Rows are sorted by their indices, of which the lower is first, and those of different
+        annotators stay apart. Batched data, ragged if merged, are returned as they are.
         """
         if self.batch_shape:
             return self
@@ -221,8 +220,7 @@ class Comparisons(BlockData):
     def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
         """One observation a row, of the difference of its two items; see the base class."""
         answer = torch.where(self.count > 0, self.wins / self.count.clamp_min(1.0), 0.5)
-        items = self.pairs + first if first else self.pairs
-        return Block(items, DUEL, answer, self.count, likelihood)
+        return Block(self.pairs + first, DUEL, answer, self.count, likelihood)
 
     @property
     def comparisons(self) -> Tensor:

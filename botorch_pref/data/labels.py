@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import ITEM, Block, BlockData
-from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
+from botorch_pref.data.blocks import Block, BlockData
+from botorch_pref.data.checks import Check, check_columns, finite, refuse
 from botorch_pref.likelihoods import BernoulliLikelihood
 
 
@@ -34,9 +33,7 @@ class Labels(BlockData):
 
     def __post_init__(self) -> None:
         items, labels = self.names
-        check_items(items, self.datapoints, "n", "d")
-        check_shape(labels, self.labels, self.num_items, 1)
-        check_like(labels, self.labels, self.datapoints)
+        check_columns(items, self.datapoints, {labels: self.labels})
         self._broadcast(dict(zip(self._dims, self.names, strict=True)))
         values = self.labels.squeeze(-1)
         known = (values == 0) | (values == 0.5) | (values == 1)
@@ -45,7 +42,4 @@ class Labels(BlockData):
 
     def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
         """One observation a label, of the utility of its item; see the base class."""
-        answer = self.labels.squeeze(-1)
-        rows = torch.arange(first, first + self.num_items, device=answer.device)
-        items = rows.expand(answer.shape).unsqueeze(-1)
-        return Block(items, ITEM, answer, torch.ones_like(answer), likelihood)
+        return self._item_block(self.labels.squeeze(-1), likelihood, first)

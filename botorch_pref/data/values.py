@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import ITEM, Block, BlockData
-from botorch_pref.data.checks import Check, check_items, check_like, check_shape, finite, refuse
+from botorch_pref.data.blocks import Block, BlockData
+from botorch_pref.data.checks import Check, check_columns, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import BernoulliLikelihood, StandardNormal
 
@@ -41,20 +41,17 @@ class Values(BlockData):
 
     def __post_init__(self) -> None:
         items, targets, variances = self.names
-        check_items(items, self.datapoints, "n", "d")
-        columns, checks = {targets: self.targets}, [finite(items, self.datapoints)]
+        columns = {targets: self.targets}
         if self.variances is not None:
             columns[variances] = self.variances
+        check_columns(items, self.datapoints, columns)
+        checks = [finite(items, self.datapoints), *(finite(*column) for column in columns.items())]
+        if self.variances is not None:
             bad = self.variances.squeeze(-1) <= 0
             checks.append(Check(variances, self.variances, bad, "a variance is positive"))
-        for name, value in columns.items():
-            check_shape(name, value, self.num_items, 1)
-            check_like(name, value, self.datapoints)
-            checks.append(finite(name, value))
+            object.__setattr__(self, "variances", self.variances.detach())
         refuse(*checks)
-        for name in ("targets", "variances"):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, value.detach())
+        object.__setattr__(self, "targets", self.targets.detach())
         self._broadcast(dict(zip(self._dims, self.names, strict=True)))
 
     @classmethod
@@ -77,7 +74,5 @@ class Values(BlockData):
         The prior of the items is to be in these units, ``(f - y) / sd`` for a utility ``f``. The
         link is not used; for the other argument see the base class.
         """
-        weight = torch.ones_like(self.targets.squeeze(-1))
-        rows = torch.arange(first, first + self.num_items, device=weight.device)
-        items = rows.expand(weight.shape).unsqueeze(-1)
-        return Block(items, ITEM, torch.zeros_like(weight), weight, StandardNormal())
+        zero = torch.zeros_like(self.targets.squeeze(-1))
+        return self._item_block(zero, StandardNormal(), first)

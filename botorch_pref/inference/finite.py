@@ -62,19 +62,14 @@ class FinitePosterior:
         self._root = prior_root(self.prior_covariance)
         self.likelihood = likelihood or LogitLikelihood()
         self.num_asked = 0
-        self._answers: dict[tuple[int, int], tuple[float, float]] = {}  # wins and count
+        # Wins and count of each pair, its lower index first.
+        self._answers: dict[tuple[int, int], tuple[float, float]] = {}
         self._start = covariance.new_zeros(0)  # the weights of the last mode
         self._found: LaplacePosterior | None = None
 
     @property
-    def pairs(self) -> Tensor:
-        """The ``r x 2``-dim distinct pairs that were asked, each with its lower index first."""
-        device = self.prior_covariance.device
-        return torch.tensor([*self._answers], dtype=torch.long, device=device).view(-1, 2)
-
-    @property
     def num_pairs(self) -> int:
-        """The number ``r`` of distinct pairs."""
+        """The number ``r`` of distinct pairs that were asked."""
         return len(self._answers)
 
     def append(self, pair: Sequence[int], answer: float) -> None:
@@ -131,13 +126,14 @@ class FinitePosterior:
         return self.mean + scale * draw
 
     def _posterior(self) -> LaplacePosterior:
-        """The posterior after all answers so far; found once, from the last mode."""
+        """The posterior after all answers so far, found once."""
         if self._found is None:
             self._found = self._find()
             self._start = self._found.mode.weights
         return self._found
 
     def _find(self) -> LaplacePosterior:
+        """The posterior, searched for from the last mode."""
         prior = self.prior_covariance
         # Before any answer, one row of weight 0.
         answers = self._answers or {(0, 0): (0.0, 0.0)}
@@ -152,9 +148,8 @@ class FinitePosterior:
         if self.regularizer == "rkhs":
             return laplace_posterior(system, curvature, start=start)
         # The squared norm of the dual coefficients is that under `K L_N K / lambda`.
-        scale = self.penalty
-        if self.regularizer == "theta_mean":
-            scale = scale / max(self.num_asked, 1)
+        mean = self.regularizer == "theta_mean"
+        scale = self.penalty / max(self.num_asked, 1) if mean else self.penalty
         incidence = observations.incidence
         penalised = scale * prior @ incidence.laplacian(count) @ prior
         mode = find_mode(choose_system(penalised, zero, observations), start=start)
@@ -199,8 +194,6 @@ class PairVarianceTable:
 
     Attributes:
         covariance: ``n x n``-dim covariance of the utility after the duels so far.
-        gain: The information gain, ``sum_t log(1 + sigma_{t-1}^2(z_t) / rho) / 2``,
-            which is ``log det(I + K_z / rho) / 2`` of the pairs' kernel ``K_z``.
 
     Raises:
         ComparisonDataError: If ``ridge`` is not positive and finite.
@@ -208,13 +201,12 @@ class PairVarianceTable:
     Example:
         >>> table = PairVarianceTable(kernel, ridge=0.05)
         >>> table.append(torch.tensor([3, 7]))
-        >>> table.variance[0, 1], table.gain
+        >>> table.variance[0, 1]
     """
 
     def __init__(self, covariance: Tensor, ridge: float) -> None:
         self.covariance = covariance
         self.ridge = checked_positive("ridge", ridge)
-        self.gain = covariance.new_zeros(())
 
     @property
     def variance(self) -> Tensor:
@@ -222,20 +214,11 @@ class PairVarianceTable:
         own = self.covariance.diagonal()
         return (own.unsqueeze(-1) + own - 2.0 * self.covariance).clamp_min(0.0)
 
-    def append(self, pair: Tensor) -> Tensor:
-        r"""Take one more duel into account.
-
-        Args:
-            pair: ``2``-dim long tensor of items. An identical pair changes nothing.
-
-        Returns:
-            The variance that the pair had before, a scalar.
-        """
+    def append(self, pair: Tensor) -> None:
+        """Take one more duel into account, of ``2`` items; an identical pair changes nothing."""
         first, second = self.covariance[pair]
         contrast = first - second
         ends = contrast[pair]
         variance = (ends[0] - ends[1]).clamp_min(0.0)
         step = contrast / (self.ridge + variance).sqrt()
         self.covariance = self.covariance - torch.outer(step, step)
-        self.gain = self.gain + 0.5 * torch.log1p(variance / self.ridge)
-        return variance

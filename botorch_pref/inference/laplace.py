@@ -52,23 +52,22 @@ class LaplaceMode(NamedTuple):
     r"""The mode and how it was found.
 
     Attributes:
-        latent: ``... x m``-dim latent values ``eta`` at the mode.
-        weights: ``... x m``-dim score there, which are the representer weights, or the
+        state: The last state of the search.
+        weights: ``... x M``-dim score there, which are the representer weights, or the
             ``p``-dim coordinates of inducing items; a start for a related problem.
-        log_joint: ``...``-dim log likelihood minus half the squared prior norm.
-        gradient: ``...``-dim size of the gradient, in the system's own relative measure.
         converged: ``...``-dim booleans.
         num_steps: ``...``-dim number of Newton steps taken.
-        state: The last state of the search.
     """
 
-    latent: Tensor
+    state: NewtonState
     weights: Tensor
-    log_joint: Tensor
-    gradient: Tensor
     converged: Tensor
     num_steps: Tensor
-    state: NewtonState
+
+    @property
+    def latent(self) -> Tensor:
+        """``... x M``-dim latent values ``eta`` at the mode."""
+        return self.state.latent
 
     @property
     def start(self) -> Tensor:
@@ -105,7 +104,7 @@ def find_mode(
     if not system.observations.has_bounded_scores and isinstance(system, ExactSystem):
         mode = _with_solved_weights(system, mode)
     if failed:
-        number, largest = int((~mode.converged).sum()), mode.gradient.max().item()
+        number, largest = int((~mode.converged).sum()), mode.state.distance.max().item()
         warnings.warn(
             f"The mode was not found for {number} of {mode.converged.numel()} models within "
             f"{max_steps} Newton steps: the largest relative gradient is {largest:.1e}.",
@@ -192,16 +191,8 @@ class _Newton:
         if bool(on_trial.any()):
             self.step = torch.where(on_trial, 0.0, self.step)
             self.evaluate()
-        state = self.state
-        return LaplaceMode(
-            latent=state.latent,
-            weights=state.weights,
-            log_joint=state.objective,
-            gradient=state.distance,
-            converged=self._near() & self._is_small(),
-            num_steps=self.num_steps,
-            state=state,
-        )
+        converged = self._near() & self._is_small()
+        return LaplaceMode(self.state, self.state.weights, converged, self.num_steps)
 
     def is_reopened(self) -> bool:
         """Whether some gradients are small as all their terms are; these go on to the floor."""
@@ -248,7 +239,7 @@ def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor
     mode = find_mode(system, start=start)
     with torch.no_grad():
         factor = system.factor(mode.state.curvature)
-        value = mode.log_joint - 0.5 * factor.log_det
+        value = mode.state.objective - 0.5 * factor.log_det
     inputs = system.covariance, system.prior_latent, value, mode.weights, system.incidence, factor
     return Evidence.apply(*inputs, False), mode
 
@@ -270,14 +261,12 @@ class Evidence(Function):
         factor: ExactFactor,
         is_stationary: bool,
     ) -> Tensor:
-        """The value; at the weights and the factor it was found at."""
         ctx.weights, ctx.incidence, ctx.factor = weights, incidence, factor
         ctx.is_stationary, ctx.shapes = is_stationary, (covariance.shape, prior_latent.shape)
         return value.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient in the covariance and the prior latent values, see the module."""
         refuse_second_derivatives()
         (grad,), factor, grad_latent = grads, ctx.factor, ctx.weights
         gamma, alpha = factor.gamma(), ctx.incidence.adjoint(ctx.weights)
@@ -444,11 +433,5 @@ class _Posterior(Function):
         grad_covariance = symmetric_outer(system.incidence.adjoint(moved), alpha)
         grad_covariance = grad_covariance - gamma @ grad_gamma @ gamma
         covariance_shape, latent_shape = ctx.shapes
-        return (
-            grad_covariance.sum_to_size(covariance_shape),
-            moved.sum_to_size(latent_shape),
-            None,
-            None,
-            None,
-            None,
-        )
+        found = grad_covariance.sum_to_size(covariance_shape), moved.sum_to_size(latent_shape)
+        return (*found, None, None, None, None)

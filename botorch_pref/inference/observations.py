@@ -40,12 +40,9 @@ class Incidence:
 
     def rows(self, matrix: Tensor) -> Tensor:
         """``H C`` for ``C: ... x n x q``, so ``... x m x q``."""
-        terms = (self._take(matrix, self.items[..., j]) for j in range(self.items.shape[-1]))
-        factors = (
-            factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor
-            for factor in self.coefficients
-        )
-        return scaled_sum(zip(terms, factors, strict=True))
+        taken = (_rows_at(matrix, index) for index in self.items.unbind(-1))
+        factors = (f.unsqueeze(-1) if isinstance(f, Tensor) else f for f in self.coefficients)
+        return scaled_sum(zip(taken, factors, strict=True))
 
     def dense(self, like: Tensor) -> Tensor:
         """``H``, ``... x m x n``-dim, of the type of another tensor."""
@@ -81,8 +78,8 @@ class Incidence:
         for j, factor in enumerate(self.coefficients):
             index = _tall_index(self.items[..., j], shape, self.num_items)
             if isinstance(factor, Tensor):
-                scaled = tall.view(*shape, m, q) * factor.unsqueeze(-1)
-                out.index_add_(0, index, scaled.view_as(tall))
+                share = tall.view(*shape, m, q) * factor.unsqueeze(-1)
+                out.index_add_(0, index, share.view_as(tall))
             else:
                 out.index_add_(0, index, tall, alpha=factor)
         return out.view(*shape, self.num_items, q)
@@ -116,19 +113,20 @@ class Incidence:
 
     def _combined(self, values: Tensor, items: Tensor) -> Tensor:
         """``H v`` for values ``... x n`` and the items of ``H``, so ``... x m``."""
-        terms = (_entries(values, items[..., j]) for j in range(items.shape[-1]))
+        terms = (_entries(values, index) for index in items.unbind(-1))
         return scaled_sum(zip(terms, self.coefficients, strict=True))
 
-    def _take(self, matrix: Tensor, index: Tensor) -> Tensor:
-        """Rows of ``... x n x q`` at ``... x m`` indices."""
-        if index.dim() == 1:
-            return matrix.index_select(-2, index)
-        # Whole rows of one tall matrix: far cheaper than a gather entry by entry.
-        shape = broadcast(matrix.shape[:-2], index.shape[:-1])
-        n, q = matrix.shape[-2:]
-        tall = matrix.expand(*shape, n, q).reshape(shape.numel() * n, q)
-        taken = tall.index_select(0, _tall_index(index, shape, n))
-        return taken.view(*shape, index.shape[-1], q)
+
+def _rows_at(matrix: Tensor, index: Tensor) -> Tensor:
+    """Rows of ``... x n x q`` at ``... x m`` indices."""
+    if index.dim() == 1:
+        return matrix.index_select(-2, index)
+    # Whole rows of one tall matrix: far cheaper than a gather entry by entry.
+    shape = broadcast(matrix.shape[:-2], index.shape[:-1])
+    n, q = matrix.shape[-2:]
+    tall = matrix.expand(*shape, n, q).reshape(shape.numel() * n, q)
+    taken = tall.index_select(0, _tall_index(index, shape, n))
+    return taken.view(*shape, index.shape[-1], q)
 
 
 def _entries(values: Tensor, index: Tensor) -> Tensor:
@@ -195,12 +193,7 @@ class Curvature:
     """
 
     def __init__(self, weight: Tensor, third: Tensor | None = None) -> None:
-        self._weight, self._third = weight, third
-
-    @property
-    def weight(self) -> Tensor:
-        """The ``... x M``-dim diagonal of ``W``."""
-        return self._weight
+        self.weight, self._third = weight, third
 
     def __getitem__(self, elements: Tensor) -> Curvature:
         """That of some elements of the batch, without third derivatives."""
@@ -261,11 +254,8 @@ class BlockCurvature(Curvature):
     """
 
     def __init__(self, roots: Sequence[Tensor], thirds: Sequence[Tensor] = ()) -> None:
-        self.roots, self.thirds = tuple(roots), tuple(thirds)
-
-    @property
-    def weight(self) -> Tensor:
-        return torch.cat([s.square().sum(-1).flatten(-2) for s in self.roots], dim=-1)
+        super().__init__(torch.cat([s.square().sum(-1).flatten(-2) for s in roots], dim=-1))
+        self.roots, self.thirds = roots, thirds
 
     def __getitem__(self, elements: Tensor) -> BlockCurvature:
         return BlockCurvature([root[elements] for root in self.roots])
@@ -343,10 +333,10 @@ class Observations:
         self.num_items = num_items
         self.is_elementwise = all(block.latent_dim == 1 for block in self.blocks)
         self.incidence = self._stack_incidence()
-        weights = [block.weight for block in self.blocks]
-        if not self.is_elementwise:
-            weights = [b.weight.repeat_interleave(b.latent_dim, dim=-1) for b in self.blocks]
-        self.weight = weights[0] if len(weights) == 1 else torch.cat(weights, dim=-1)
+        self.weight = _joined(
+            b.weight.repeat_interleave(r, dim=-1) if (r := b.latent_dim) > 1 else b.weight
+            for b in self.blocks
+        )
 
     @property
     def num_rows(self) -> int:
@@ -385,7 +375,7 @@ class Observations:
                 own = slice(start - first, max(start, stop) - first)
             else:
                 own = kept[(kept >= first) & (kept < last)] - first
-            part = block.rows(own)
+            part = block.select(own)
             if part.weight.shape[-1]:
                 blocks.append(part)
             first = last
@@ -393,11 +383,10 @@ class Observations:
 
     def log_prob(self, latent: Tensor) -> Tensor:
         """Log probability of each observation at ``eta: ... x M``."""
-        parts = [
+        return _joined(
             block.likelihood.log_prob(part, block.answer, block.weight)
             for block, part in zip(self.blocks, self._split(latent), strict=True)
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        )
 
     def derivatives(self, latent: Tensor) -> tuple[Tensor, Curvature]:
         """The ``... x M``-dim score and the curvature at ``eta: ... x M``."""
@@ -405,17 +394,9 @@ class Observations:
             block.likelihood.derivatives(part, block.answer, block.weight)
             for block, part in zip(self.blocks, self._split(latent), strict=True)
         ]
-        if not self.is_elementwise:
-            return self._block_derivatives(parts)
-        if len(parts) == 1:
-            score, curvature, third = parts[0]
-        else:
-            score, curvature, third = (torch.cat(p, dim=-1) for p in zip(*parts, strict=True))
-        return score, Curvature(curvature, third)
-
-    def _block_derivatives(
-        self, parts: Sequence[tuple[Tensor, Tensor, Tensor]]
-    ) -> tuple[Tensor, BlockCurvature]:
+        if self.is_elementwise:
+            score, weight, third = (_joined(own) for own in zip(*parts, strict=True))
+            return score, Curvature(weight, third)
         scores, roots, thirds = [], [], []
         for block, (score, root, third) in zip(self.blocks, parts, strict=True):
             if block.latent_dim == 1:
@@ -426,10 +407,8 @@ class Observations:
             thirds.append(third)
         return torch.cat(scores, dim=-1), BlockCurvature(roots, thirds)
 
-    def _split(self, latent: Tensor) -> Sequence[Tensor]:
+    def _split(self, latent: Tensor) -> list[Tensor]:
         """The latent values of each block, ``... x m`` or ``... x m x r``."""
-        if len(self.blocks) == 1 and self.is_elementwise:
-            return (latent,)
         parts = latent.split([block.num_rows for block in self.blocks], dim=-1)
         return [
             part if block.latent_dim == 1 else part.unflatten(-1, (-1, block.latent_dim))
@@ -440,28 +419,32 @@ class Observations:
         if len(self.blocks) == 1 and self.is_elementwise:
             block = self.blocks[0]
             return Incidence(block.items, block.design[0], self.num_items)
-        # A row with fewer items than the widest repeats its first one with factor 0.
-        rows = [[_nonzero(row) for row in block.design] for block in self.blocks]
-        width = max(len(row) for block in rows for row in block)
+        designs = [
+            [[(j, c) for j, c in enumerate(row) if c] for row in b.design] for b in self.blocks
+        ]
+        width = max(len(row) for design in designs for row in design)
         items, factors = [], []
-        for block, design in zip(self.blocks, rows, strict=True):
-            padded = [row + [(row[0][0], 0.0)] * (width - len(row)) for row in design]
-            places = [[position for position, _ in row] for row in padded]
+        for block, design in zip(self.blocks, designs, strict=True):
+            # A row with fewer items than the widest repeats the first one with factor 0.
+            rows = [row + [(0, 0.0)] * (width - len(row)) for row in design]
             # One place after the other: a list of them would be sent to a device, which waits.
-            chosen = [torch.stack([block.items[..., j] for j in row], -1) for row in places]
+            chosen = [torch.stack([block.items[..., j] for j, _ in row], -1) for row in rows]
             items.append(torch.stack(chosen, dim=-2).flatten(-3, -2))
-            columns = []
-            for column in zip(*padded, strict=True):
-                filled = [block.weight.new_full(block.items.shape[-2:-1], c) for _, c in column]
-                columns.append(torch.stack(filled, dim=-1).flatten())
-            factors.append(columns)
+            shape = block.items.shape[-2:-1]
+            factors.append(
+                [
+                    torch.stack([block.weight.new_full(shape, c) for _, c in column], -1).flatten()
+                    for column in zip(*rows, strict=True)
+                ]
+            )
         columns = [torch.cat(column) for column in zip(*factors, strict=True)]
         return Incidence(torch.cat(items, dim=-2), columns, self.num_items)
 
 
-def _nonzero(row: Sequence[float]) -> list[tuple[int, float]]:
-    """The positions and the values of the coefficients that differ from zero."""
-    return [(j, c) for j, c in enumerate(row) if c] or [(0, 0.0)]
+def _joined(parts: Iterable[Tensor]) -> Tensor:
+    """Parts of all blocks, one after the other."""
+    parts = list(parts)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
 def broadcast(*shapes: Size) -> Size:

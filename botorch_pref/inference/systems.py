@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import torch
-from torch import Size, Tensor
+from torch import Tensor
 from torch.linalg import solve_triangular
 
 from botorch_pref.inference.observations import (
@@ -86,13 +86,6 @@ class System(ABC):
         self.observations = observations
         self.tolerance = 0.5 * float(torch.finfo(covariance.dtype).eps ** 0.5)
 
-    @property
-    def shape(self) -> Size:
-        """The batch shape."""
-        return broadcast(
-            self.covariance.shape[:-2], self.prior_latent.shape[:-1], self.observations.batch_shape
-        )
-
     @abstractmethod
     def columns(self, cross_covariance: Tensor) -> Tensor:
         """Covariance of points with the coordinates, from ``... x q x n`` with items."""
@@ -113,10 +106,6 @@ class System(ABC):
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
         """Newton's direction, and the slope of the objective along it; ``slow`` as in the state."""
 
-    @abstractmethod
-    def factor(self, curvature: Tensor | Curvature) -> Factor:
-        """Factor the Hessian at a curvature, of which a tensor is the diagonal."""
-
 
 class ExactSystem(System):
     r"""A system with the full prior covariance.
@@ -131,7 +120,9 @@ class ExactSystem(System):
     def begin(self, start: Tensor | None) -> Tensor:
         size = self._prior_deviation() * self.observations.score_scale(self.prior_latent)
         self._scale = size.clamp_min(1.0)
-        zero = self.covariance.new_zeros(*self.shape, self.covariance.shape[-1])
+        covariance, shapes = self.covariance, (self.prior_latent.shape[:-1], size.shape)
+        shape = broadcast(covariance.shape[:-2], *shapes)
+        zero = covariance.new_zeros(*shape, covariance.shape[-1])
         if start is None:
             return zero
         # Weights found under another prior can be worse than zero.
@@ -170,7 +161,7 @@ class ExactSystem(System):
 
     @abstractmethod
     def factor(self, curvature: Tensor | Curvature) -> ExactFactor:
-        """The factored Hessian."""
+        """Factor the Hessian at a curvature, of which a tensor is the diagonal."""
 
     @abstractmethod
     def _prior_deviation(self) -> Tensor | float:
@@ -186,28 +177,22 @@ class DualSystem(ExactSystem):
         observations: The observations.
     """
 
-    incidence: IdentityIncidence
-
     def __init__(
         self, item_covariance: Tensor, prior_latent: Tensor, observations: Observations
     ) -> None:
-        covariance = observations.incidence.gram(item_covariance)
-        super().__init__(covariance, prior_latent, observations)
+        super().__init__(observations.incidence.gram(item_covariance), prior_latent, observations)
         self.incidence = IdentityIncidence()
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
         return self.observations.incidence.columns(cross_covariance)
 
     def coordinates(self, weights: Tensor) -> Tensor:
-        """The weights themselves."""
         return weights
 
     def latent(self, z: Tensor) -> Tensor:
-        """``P z``."""
         return matvec(self.covariance, z)
 
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
-        """``z^T P z / 2``."""
         return 0.5 * (z * latent).sum(-1)
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
@@ -218,7 +203,7 @@ class DualSystem(ExactSystem):
         return DualFactor(self.covariance, as_curvature(curvature))
 
     def _prior_deviation(self) -> float:
-        return 1.0  # as the gradient is in the units of the score
+        return 1.0  # the gradient is in the units of the score
 
 
 class PrimalSystem(ExactSystem):
@@ -244,15 +229,12 @@ class PrimalSystem(ExactSystem):
         return cross_covariance
 
     def coordinates(self, weights: Tensor) -> Tensor:
-        """``R^T H^T a``."""
         return matvec(self.root.mT, self.incidence.adjoint(weights))
 
     def latent(self, z: Tensor) -> Tensor:
-        """``H R z``."""
         return self.incidence.apply(matvec(self.root, z))
 
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
-        """``z^T z / 2``."""
         return 0.5 * z.square().sum(-1)
 
     def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
@@ -280,14 +262,7 @@ def choose_system(
 
 
 def prior_root(covariance: Tensor) -> Tensor:
-    r"""``R`` with ``R R^T = K``, by Cholesky, or by eigenvectors where ``K`` is singular.
-
-    Args:
-        covariance: ``... x n x n``-dim positive semi-definite matrix.
-
-    Returns:
-        ``... x n x n``-dim root.
-    """
+    """``R`` with ``R R^T = K``: Cholesky's, or of eigenvectors where ``K`` is singular."""
     root, info = torch.linalg.cholesky_ex(covariance)
     failed = info > 0
     if not bool(failed.any()):
@@ -301,13 +276,9 @@ def prior_root(covariance: Tensor) -> Tensor:
 
 
 class Factor(ABC):
-    r"""The factored Hessian of a system at one curvature.
+    """The factored Hessian of a system at one curvature."""
 
-    Attributes:
-        cholesky: ``... x p x p``-dim factor of the Hessian in Newton's coordinates, scaled.
-    """
-
-    cholesky: Tensor
+    cholesky: Tensor  # of the Hessian in Newton's coordinates, scaled
 
     @cached_property
     def log_det(self) -> Tensor:
@@ -347,8 +318,7 @@ class DualFactor(ExactFactor):
         self.cholesky = torch.linalg.cholesky_ex(scaled).L
 
     def gamma(self) -> Tensor:
-        # All of ``S B^-1 S^T`` is wanted, and LAPACK makes no full products of triangles for it;
-        # the smallest eigenvalue of ``B`` is 1 or more.
+        # Well conditioned, as the smallest eigenvalue of ``B`` is 1 or more.
         return self.curvature.unscale(torch.cholesky_inverse(self.cholesky))
 
     def solve_adjoint(self, x: Tensor) -> Tensor:

@@ -84,9 +84,8 @@ class ComparisonBiasKernel(WrappingKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """``... x n x m`` covariances of ``... x (d + 1)`` inputs; ``... x n`` with ``diag``."""
-        params.pop("last_dim_is_batch", None)
         covariance = to_dense(self.base_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params))
-        fixed = self.fixed_bias  # which is not sent to a device
+        fixed = self.fixed_bias
         bias = self.bias.to(covariance) if fixed is None else covariance.new_full((), fixed)
         if diag:
             return covariance * (1.0 + bias * x1[..., -1] * x2[..., -1])

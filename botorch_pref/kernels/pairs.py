@@ -12,7 +12,6 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.kernels.evaluation import dueling_variance
 
 
@@ -22,9 +21,7 @@ class WrappingKernel(Kernel):
     has_lengthscale = False
 
     def __init__(
-        self,
-        base_kernel: Kernel,
-        active_dims: Sequence[int] | Tensor | None = None,
+        self, base_kernel: Kernel, active_dims: Sequence[int] | Tensor | None = None
     ) -> None:
         super().__init__(active_dims=active_dims)
         self.base_kernel = base_kernel
@@ -104,7 +101,6 @@ class AdditivePairKernel(PairKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """``... x n x m`` covariances of pairs, or ``... x n`` with ``diag``."""
-        _refuse_single_columns(self, params)
         first1, second1 = split_pair(x1)
         first2, second2 = split_pair(x2)
         k = self.base_kernel
@@ -127,7 +123,6 @@ class DuelingKernel(PairKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """``... x n x m`` covariances of pairs, or ``... x n`` with ``diag``."""
-        _refuse_single_columns(self, params)
         same = same_inputs(x1, x2)
         pairs1, sign1 = _ordered(x1)
         pairs2, sign2 = (pairs1, sign1) if same else _ordered(x2)
@@ -135,25 +130,18 @@ class DuelingKernel(PairKernel):
             return self._full(pairs1, sign1, pairs2, sign2, **params)
         if same or same_inputs(pairs1, pairs2):
             return sign1 * sign2 * dueling_variance(self.base_kernel, *split_pair(pairs1), **params)
-        first1, second1 = split_pair(pairs1)
-        first2, second2 = split_pair(pairs2)
-        k = self.base_kernel
-        near = to_dense(k(first1, first2, diag=True, **params)) - to_dense(
-            k(first1, second2, diag=True, **params)
-        )
-        far = to_dense(k(second1, first2, diag=True, **params)) - to_dense(
-            k(second1, second2, diag=True, **params)
+        k, (first, second) = self.base_kernel, split_pair(pairs2)
+        near, far = (
+            to_dense(k(one, first, diag=True, **params))
+            - to_dense(k(one, second, diag=True, **params))
+            for one in split_pair(pairs1)
         )
         return sign1 * sign2 * (near - far)
 
     def _full(
-        self,
-        pairs1: Tensor,
-        sign1: Tensor,
-        pairs2: Tensor,
-        sign2: Tensor,
-        **params: Any,
+        self, pairs1: Tensor, sign1: Tensor, pairs2: Tensor, sign2: Tensor, **params: Any
     ) -> Tensor:
+        """The ``... x n x m`` covariances of ordered pairs with their signs."""
         items1 = torch.cat(split_pair(pairs1), dim=-2)  # shape: (..., 2n, d)
         same = same_inputs(pairs1, pairs2)
         items2 = items1 if same else torch.cat(split_pair(pairs2), dim=-2)
@@ -169,19 +157,9 @@ class DuelingKernel(PairKernel):
             # That expansion also loses the digits of a small distance, which is all
             # that is left on the diagonal.
             diagonal = dueling_variance(self.base_kernel, *split_pair(pairs1), **params)
-            covar = torch.diagonal_scatter(
-                covar, diagonal.expand(covar.shape[:-1]), dim1=-2, dim2=-1
-            )
+            diagonal = diagonal.expand(covar.shape[:-1])
+            covar = torch.diagonal_scatter(covar, diagonal, dim1=-2, dim2=-1)
         return sign1.unsqueeze(-1) * sign2.unsqueeze(-2) * covar
-
-
-def _refuse_single_columns(kernel: PairKernel, params: dict[str, Any]) -> None:
-    """Take ``last_dim_is_batch`` out of a kernel's options; raises if it is set."""
-    if params.pop("last_dim_is_batch", False):
-        raise UnsupportedError(
-            f"{type(kernel).__name__} does not support last_dim_is_batch: a single "
-            "column is not a pair. Give the base kernel additive structure instead."
-        )
 
 
 def _ordered(pairs: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,11 +178,7 @@ def _ordered(pairs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def split_pair(pairs: Tensor) -> tuple[Tensor, Tensor]:
-    r"""The first and the second items of ``pairs: ... x n x 2d``, each ``... x n x d``.
-
-    Raises:
-        BotorchTensorDimensionError: If the number of columns is odd.
-    """
+    """The first and the second items of ``pairs: ... x n x 2d``, each ``... x n x d``."""
     columns = pairs.shape[-1]
     if columns % 2:
         raise BotorchTensorDimensionError(

@@ -189,7 +189,7 @@ class LikelihoodRatioModel(Model):
         if data.batch_shape:
             shape = tuple(data.batch_shape)
             raise UnsupportedError(f"`datapoints` must not be batched; their batch is {shape}.")
-        block = data.block(checked_link(likelihood)).rows(data.count > 0)  # without padding
+        block = data.block(checked_link(likelihood)).select(data.count > 0)  # without padding
         # Equal items would have two utilities, which differ by what their jitter allows.
         indices, new = match_items(data.datapoints[:0], data.datapoints)
         return cls(data.datapoints[new], [replace(block, items=indices[block.items])], **options)

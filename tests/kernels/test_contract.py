@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import unittest
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -16,7 +15,6 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from torch import Tensor
 
-from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.kernels import AdditivePairKernel, DuelingKernel
 from tests.kernels.common import dense
 
@@ -207,20 +205,6 @@ def test_expanding_and_indexing_leave_no_stray_modules(wrapper: type[Kernel]) ->
     large.load_state_dict(kernel.expand_batch(3, 2).state_dict(), strict=True)
     assert large.base_kernel.outputscale.shape == (3, 2)
     assert large.base_kernel.base_kernel.lengthscale.shape == (3, 2, 1, 1)
-
-
-@wrappers
-def test_last_dim_is_batch_is_refused(wrapper: type[Kernel]) -> None:
-    kernel, z = wrapper(RBFKernel()).double(), _pairs(3, 4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # GPyTorch's own
-        with pytest.raises(UnsupportedError, match="last_dim_is_batch"):
-            kernel(z, last_dim_is_batch=True).to_dense()
-        with pytest.raises(UnsupportedError, match="last_dim_is_batch"):
-            kernel(z, diag=True, last_dim_is_batch=True)
-        # an outer ScaleKernel calls forward directly
-        with pytest.raises(UnsupportedError, match="last_dim_is_batch"):
-            ScaleKernel(kernel).double()(z, last_dim_is_batch=True).to_dense()
 
 
 @wrappers

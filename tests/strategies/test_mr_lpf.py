@@ -22,6 +22,7 @@ from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import MRLPF
 from botorch_pref.strategies.mr_lpf import Elimination, Interval, round_sizes
+from tests._reference.finite import information_gain
 from tests._reference.kernels import gram
 from tests.contracts.strategy import StrategyContract, answer, play, stored
 from tests.models.common import make_kernel, numerical_gradient, rand
@@ -234,12 +235,15 @@ def test_sigma_and_gain_of_a_round() -> None:
     strategy = on_grid(horizon=80, kappa=4.0, beta=0.1)
     unit = strategy.learner.unit_kernel()(GRID).to_dense().detach()
     for size in strategy.sizes:
-        table, sigma = PairVarianceTable(unit, 0.25 * 4.0), []
+        table, sigma, pairs = PairVarianceTable(unit, 0.25 * 4.0), [], []
         for _ in range(size):
             query = strategy.ask()
-            sigma.append(float(table.append(torch.tensor(query.indices))) ** 0.5)
+            sigma.append(float(table.variance[query.indices]) ** 0.5)
+            table.append(torch.tensor(query.indices))
+            pairs.append(query.indices)
             strategy.tell(query, answer(query))
-        width, ridge, gain = strategy.certificates[-1] / 0.2, 1.0, float(table.gain)
+        width, ridge = strategy.certificates[-1] / 0.2, 1.0
+        gain = information_gain(unit.numpy(), pairs, ridge)
         assert all(b <= a + 1e-9 for a, b in itertools.pairwise(sigma))
         assert gain == pytest.approx(0.5 * sum(math.log1p(one**2 / ridge) for one in sigma))
         bound = 2 * 2.0 * gain / math.log1p(2.0 / ridge)
