@@ -91,6 +91,7 @@ class Chosen(NamedTuple):
         return Duel(query_id, torch.stack([item.to(other), other]), rows, annotator)
 
 
+@dataclass(eq=False, repr=False)
 class Strategy(ABC):
     r"""A policy that asks queries and learns from the answers.
 
@@ -98,7 +99,8 @@ class Strategy(ABC):
     round, so a strategy that is stored and resumed asks the identical query next.
 
     A subclass has ``_choose`` and ``_learn``, and keeps every keyword argument of its constructor
-    in an attribute of that name, from which its state is written.
+    in an attribute of that name, from which its state is written: it is a dataclass whose fields
+    are its options, and its ``__post_init__`` checks them.
 
     Args:
         bounds: ``2 x d``-dim box, or
@@ -106,6 +108,12 @@ class Strategy(ABC):
         space: a search space.
         seed: The seed of all draws.
     """
+
+    bounds: Tensor | None = None
+    choices: Tensor | None = None
+    space: SearchSpace = None  # type: ignore[assignment]  # that of `bounds` and `choices`
+    _: KW_ONLY
+    seed: int = 0
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Query,)
     """The kinds of its queries, which those of a stored state must be of."""
@@ -117,20 +125,17 @@ class Strategy(ABC):
             if isinstance(method, FunctionType) and not name.startswith("_"):
                 setattr(cls, name, torch.inference_mode(False)(method))
 
-    def __init__(
-        self,
-        bounds: Tensor | None = None,
-        choices: Tensor | None = None,
-        space: SearchSpace | None = None,
-        *,
-        seed: int = 0,
-    ) -> None:
-        if space is not None and (bounds is not None or choices is not None):
+    def __post_init__(self) -> None:
+        """Check the options, and set up a strategy without data."""
+        given: object = self.space
+        if given is None:
+            self.space = SearchSpace(self.bounds, self.choices)
+        elif self.bounds is not None or self.choices is not None:
             raise ComparisonDataError("Give either `space`, or `bounds` and `choices`.")
-        if space is not None and not isinstance(space, SearchSpace):
-            raise ComparisonDataError(f"`space` must be a SearchSpace, not {space!r}.")
-        self.space = space if space is not None else SearchSpace(bounds, choices)
-        self.seed = checked_seed(seed)
+        elif not isinstance(given, SearchSpace):
+            raise ComparisonDataError(f"`space` must be a SearchSpace, not {given!r}.")
+        self.bounds, self.choices = self.space.bounds, self.space.choices
+        self.seed = checked_seed(self.seed)
         self.round = 0  # of those that count what they choose
         self.history: list[Answered] = []
         self._open: dict[str | None, Query] = {}
@@ -360,12 +365,11 @@ class Strategy(ABC):
         return query
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class UtilityStrategy(Strategy):
     r"""Models the utility, and recommends the item of the largest posterior mean.
 
-    A subclass has ``_pair``, and is a dataclass whose fields are its options; its
-    ``__post_init__`` checks them. All strategies take the arguments below beside their own.
+    A subclass has ``_pair``. All strategies take the arguments below beside their own.
 
     Args:
         bounds: ``2 x d``-dim box, or
@@ -391,11 +395,6 @@ class UtilityStrategy(Strategy):
         UnsupportedError: If an option is not for this kind of domain.
     """
 
-    bounds: Tensor | None = None
-    choices: Tensor | None = None
-    space: SearchSpace = None  # type: ignore[assignment]  # that of `bounds` and `choices`
-    _: KW_ONLY
-    seed: int = 0
     hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence"
     kappa: Literal["laplace"] | float = "laplace"
     regularizer: Regularizer = "rkhs"
@@ -405,9 +404,7 @@ class UtilityStrategy(Strategy):
     _asks: ClassVar[tuple[type[Query], ...]] = (Duel,)
 
     def __post_init__(self) -> None:
-        """Check the options, and set up a strategy without data."""
-        super().__init__(self.bounds, self.choices, self.space, seed=self.seed)
-        self.bounds, self.choices = self.space.bounds, self.space.choices
+        super().__post_init__()
         self.learner = UtilityLearner(
             self.space,
             self.hyperparameters,

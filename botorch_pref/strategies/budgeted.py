@@ -3,7 +3,7 @@ r"""What strategies share that pay for duels and values out of one budget."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, cast
 
@@ -14,7 +14,6 @@ from botorch_pref.data.checks import check_count, endless_from_json, endless_to_
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Candidate, Chosen, Strategy
 
 Kind = Literal["duel", "value"]
@@ -58,7 +57,7 @@ class QueryRecord:
     phase: str
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class BudgetedStrategy(Strategy):
     r"""A strategy that chooses between duels and values, each at its price.
 
@@ -86,11 +85,6 @@ class BudgetedStrategy(Strategy):
         records: What was paid for and why, by the number of the query.
     """
 
-    bounds: Tensor | None = None
-    choices: Tensor | None = None
-    space: SearchSpace = None  # type: ignore[assignment]  # that of `bounds` and `choices`
-    _: KW_ONLY
-    seed: int = 0
     duel_cost: Amount = "1/10"
     value_cost: Amount = "1"
     budget: Amount | None = None
@@ -105,8 +99,7 @@ class BudgetedStrategy(Strategy):
     _asks: ClassVar[tuple[type[Query], ...]] = (Duel, Evaluate)
 
     def __post_init__(self) -> None:
-        """Check the options, and set up a strategy without data."""
-        super().__init__(self.bounds, self.choices, self.space, seed=self.seed)
+        super().__post_init__()
         self.duel_cost = exact("duel_cost", self.duel_cost)
         self.value_cost = exact("value_cost", self.value_cost)
         self.budget = None if self.budget is None else exact("budget", self.budget)

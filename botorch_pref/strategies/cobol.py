@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
@@ -113,7 +113,7 @@ class FromValues(NamedTuple):
     best_lower: float = math.nan
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class COBOL(Strategy):
     r"""Bayesian optimisation with an expert's advice, Xu et al. (2024b), Algorithm 1.
 
@@ -184,11 +184,6 @@ class COBOL(Strategy):
         norm_bound: The bound on the norm of the expert's belief, which only grows.
     """
 
-    bounds: Tensor | None = None
-    choices: Tensor | None = None
-    space: SearchSpace = None  # type: ignore[assignment]  # that of `bounds` and `choices`
-    _: KW_ONLY
-    seed: int = 0
     feedback: Feedback = "accept"
     candidate: CandidateRule = "hcei"
     trust_weight: float = 1.0
@@ -214,8 +209,7 @@ class COBOL(Strategy):
     _measures_accepted: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the options, and set up a strategy without data."""
-        super().__init__(self.bounds, self.choices, self.space, seed=self.seed)
+        super().__post_init__()
         self._check_options()
         self.likelihood = as_likelihood(self.likelihood)
         self.values = Regression(self.space, self._values_model, refit=1)

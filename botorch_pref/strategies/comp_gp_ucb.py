@@ -156,7 +156,7 @@ class _UpperBound(AcquisitionFunction):
         return upper_bound(self.model, X, self.beta)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CompGPUCB(BudgetedStrategy):
     r"""Optimisation with duels against random opponents and with values, Xu et al. (2020).
 

@@ -89,7 +89,7 @@ class Units(NamedTuple):
         return cls(float(values.mean()), spread if spread > 1e-12 * largest else 1.0)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CostAwareKG(BudgetedStrategy):
     r"""Buys the duel or the value with the largest knowledge gradient per cost.
 

@@ -18,7 +18,7 @@ from botorch_pref.strategies.budgeted import Kind, QueryRecord
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB, FilterRecord, OptimisticStep
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class GPUCB(CompGPUCB):
     r"""Measures the item with the largest ``mean + beta sd`` of the objective.
 
@@ -52,7 +52,7 @@ class GPUCB(CompGPUCB):
         return Chosen(record, step.maximum(step.of_values()))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class BordaUCB(CompGPUCB):
     r"""Duels the item that may win most often, against a random one.
 
