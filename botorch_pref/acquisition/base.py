@@ -110,7 +110,11 @@ class PairAcquisitionFunction(_Rule):
 
     @abstractmethod
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
-        r"""Take ``k x 2 x d``-dim pairs that are asked but not answered into account."""
+        r"""Take ``k x 2 x d``-dim pairs that are asked but not answered into account.
+
+        Raises:
+            UnsupportedError: If the rule needs the model conditioned on them, and cannot have that.
+        """
 
     def model_after(self, pairs: Tensor | None, answers: Callable[[Tensor], Tensor]) -> Model:
         r"""The model after pending pairs, less those of an item and itself.

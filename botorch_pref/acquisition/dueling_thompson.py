@@ -48,11 +48,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         self.redraw()
 
     def redraw(self, draw: int = 0) -> None:
-        r"""Replace both paths.
-
-        Args:
-            draw: The number of the draw; of one rule the same number is the same draw.
-        """
+        r"""Replace both paths; of one rule the same number ``draw`` is the same draw."""
         self._draw = draw
         device = next(self.model.parameters(), torch.empty(0)).device
         with seeded(derive_seed(self._base, "pair", draw), device):
@@ -75,15 +71,7 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         return self.arm(0, X[..., 0, :]) + self.arm(1, X[..., 1, :])
 
     def arm(self, index: int, X: Tensor) -> Tensor:
-        r"""The path of one arm.
-
-        Args:
-            index: 0 for the first arm, 1 for the second.
-            X: ``... x d``-dim items.
-
-        Returns:
-            ``...``-dim values.
-        """
+        r"""The ``...``-dim values of the path of arm 0 or 1 at ``... x d``-dim items."""
         path = self.paths[index]
         if self.model.batch_shape:
             value = path(X.unsqueeze(-2)).squeeze(-1)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self, cast, runtime_checkable
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.utils.probability.utils import phi
+from botorch.utils.probability.utils import ndtr, phi
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
-from torch.nn import Module
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisitionFunction
 from botorch_pref.acquisition.utils import difference_moments, link_of
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.laplace import LaplacePosterior
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import ExactSystem
 from botorch_pref.likelihoods import BernoulliLikelihood
@@ -132,29 +130,20 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
         >>> item, gain = optimize_acqf(rule, bounds, q=1, num_restarts=4, raw_samples=128)
     """
 
-    def __init__(
-        self,
-        model: Model,
-        reference: Tensor,
-        *,
-        noise: float = 0.0,
-        project: Project | None = None,
-    ) -> None:
+    def __init__(self, model: Model, reference: Tensor, *, noise: float = 0.0) -> None:
         r"""Set the candidates for the best item, and the noise.
 
         Args:
-            model: As of :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`,
-                like all others.
+            model: As of :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`.
             reference: ``M x d``-dim items.
             noise: ``s^2``, the variance of the noise of one value, in squared units of the
                 utility; at least 0.
-            project: From items as asked to items as their utility counts.
 
         Raises:
-            ComparisonDataError: If an argument is out of range.
+            ComparisonDataError: If ``reference`` is no table or ``noise`` is out of range.
             UnsupportedError: If the model is batched, or has several outputs.
         """
-        super().__init__(model, reference, project=project)
+        super().__init__(model, reference)
         if not 0 <= noise < float("inf"):
             raise ComparisonDataError(f"`noise` must be at least 0 and finite, not {noise!r}.")
         self.noise = float(noise)
@@ -194,7 +183,7 @@ def expected_gain(intercepts: Tensor, slopes: Tensor) -> Tensor:
         # In an interval beyond 0 the probabilities of the other tail keep their digits.
         flip = lower > 0
         near, far = torch.where(flip, -upper, lower), torch.where(flip, -lower, upper)
-        probability = (_normal_cdf(far) - _normal_cdf(near)).clamp_min(0.0)
+        probability = (ndtr(far) - ndtr(near)).clamp_min(0.0)
         density = torch.where(upper > lower, phi(lower) - phi(upper), 0.0)
     return (probability * a + density * b).sum(-1).clamp_min(0.0)
 
@@ -212,11 +201,6 @@ def _intervals(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     below = (rise == 0) & ((fall > 0) | ((fall == 0) & earlier))
     empty = below.any(-1) | (upper <= lower)
     return lower.masked_fill(empty, 0.0), upper.masked_fill(empty, 0.0)
-
-
-def _normal_cdf(value: Tensor) -> Tensor:
-    """More exact in the lower tail than ``torch.special.ndtr``."""
-    return 0.5 * torch.special.erfc(-value / 2**0.5)
 
 
 class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
@@ -245,44 +229,28 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
 
     nodes: Tensor
 
-    def __init__(
-        self,
-        model: Model,
-        reference: Tensor,
-        *,
-        likelihood: Module | None = None,
-        project: Project | None = None,
-    ) -> None:
-        r"""Set the candidates for the best item, and the link.
+    def __init__(self, model: Model, reference: Tensor, *, project: Project | None = None) -> None:
+        r"""Set the candidates for the best item.
 
         Args:
             model: As of :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`,
-                like all others.
-            reference: ``M x d``-dim items.
-            likelihood: The link; by default the model's.
-            project: From items as asked to items as their utility counts.
+                with a known link.
+            reference: As there.
+            project: As there.
 
         Raises:
-            ComparisonDataError: If an argument is out of range.
-            UnsupportedError: If the model is batched, has several outputs, or its link is
-                unknown and ``likelihood`` not given.
+            ComparisonDataError: If ``reference`` is no table.
+            UnsupportedError: If the model is batched, has several outputs, or its link is unknown.
         """
         super().__init__(model, reference, project=project)
-        self.likelihood = link_of(model, likelihood)
+        self.likelihood = link_of(model)
         count = round(_REACH / _STEP)
         nodes = _STEP * torch.arange(-count, count + 1, dtype=torch.double)
         self.register_buffer("nodes", nodes)
         self.law = _law(model)
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
-        r"""Condition the model on pairs that are open, with the answers that it expects.
-
-        Args:
-            pairs: ``k x 2 x d``-dim pairs, or ``None`` for none.
-
-        Raises:
-            UnsupportedError: If the model has no ``condition_on_pairs``.
-        """
+        """Condition the model on open pairs, with the answers that it expects."""
 
         def expected(pairs: Tensor) -> Tensor:
             mean, _ = difference_moments(self.model, pairs)
@@ -309,21 +277,17 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         slopes = (moments.cross[..., 0] - moments.cross[..., 1]) / deviation.unsqueeze(-1)
         mean = moments.asked_mean[..., 0] - moments.asked_mean[..., 1]
         won, lost = self._log_probabilities(mean.unsqueeze(-1), deviation.unsqueeze(-1))
-        weights = self._weights(X, deviation).unsqueeze(-1)  # shape: b x Q x 1
-        gains = []
-        for number in self.repeats:
-            likely = weights * _likelihoods(won, lost, number)  # shape: b x Q x (n + 1)
-            tilt = (self.nodes.to(mean).unsqueeze(-1) * likely).sum(-2)
-            gains.append(_gain(moments.mean, slopes, likely.sum(-2), tilt))
-        return gains
-
-    def _weights(self, X: Tensor, deviation: Tensor) -> Tensor:
-        """``b x Q``-dim probabilities of the nodes."""
-        z = self.nodes.to(deviation)
+        z = self.nodes.to(mean)
         log = -0.5 * z.square().expand(len(X), -1)
         if self.law is not None:
             log = log + self.law.log_ratio(X, deviation, z)
-        return log.softmax(-1)
+        weights = log.softmax(-1).unsqueeze(-1)  # shape: b x Q x 1
+        gains = []
+        for number in self.repeats:
+            likely = weights * _likelihoods(won, lost, number)  # shape: b x Q x (n + 1)
+            tilt = (z.unsqueeze(-1) * likely).sum(-2)
+            gains.append(_gain(moments.mean, slopes, likely.sum(-2), tilt))
+        return gains
 
     def _log_probabilities(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
         """``b x Q x 1``-dim log probabilities that either item wins, at the nodes."""
@@ -351,24 +315,6 @@ def _gain(mean: Tensor, slopes: Tensor, probability: Tensor, tilt: Tensor) -> Te
     return (reached + tilt.unsqueeze(-2) * c.unsqueeze(-1)).amax(-2).sum(-1)
 
 
-@runtime_checkable
-class LaplaceUtility(Protocol):
-    """The parts of a :class:`~botorch_pref.models.PreferenceGP` that the law of a duel needs."""
-
-    @property
-    def num_observations(self) -> int:
-        """The number of rows that were observed."""
-
-    def laplace_posterior(self) -> tuple[Tensor, LaplacePosterior]:
-        """The transformed items and what predictions need."""
-
-    def transform_rows(self, X: Tensor) -> Tensor:
-        """``... x d``-dim items as the kernel sees them."""
-
-    def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
-        """``... x q x n`` prior covariance of transformed inputs and items."""
-
-
 class DifferenceLaw:
     r"""The posterior of ``d = f(x) - f(x')`` beyond its normal approximation.
 
@@ -381,14 +327,14 @@ class DifferenceLaw:
     Tierney and Kadane (1986) without their determinant; see Rue, Martino and Chopin (2009). Where
     a single pair was answered this is exact. Measured values add nothing, as they are quadratic.
 
-    It is that of a model for which :meth:`is_known_for`, as it is now: after a fit build another.
+    The model is a :class:`~botorch_pref.models.PreferenceGP`. After a fit build another law.
     """
 
-    def __init__(self, model: LaplaceUtility) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
         with torch.no_grad():
             self.items, found = model.laplace_posterior()
-            self.system = cast(ExactSystem, found.system)
+            self.system: ExactSystem = found.system
             # A covariance with the system's coordinates given all answers: C - C Gamma C = C rest.
             self.rest = -(found.gamma @ self.system.covariance)
             self.rest.diagonal().add_(1.0)
@@ -402,26 +348,6 @@ class DifferenceLaw:
             self.mode = found.mode.latent[self.rows]
             self.score, self.curvature = self.answers.derivatives(self.mode)
             self.log_prob = self.answers.log_prob(self.mode)
-
-    @staticmethod
-    def is_known_for(model: Model) -> bool:
-        """Whether a model is Laplace's, with answers and without inducing items.
-
-        Inducing items are for many answers, for which the normal law is good; the sites of
-        expectation propagation are no expansions, and their normal law is the better one.
-        """
-        words = [getattr(model, name, None) for name in ("variance", "inference")]
-        if not isinstance(model, LaplaceUtility) or words != ["laplace", "laplace"]:
-            return False
-        if not model.num_observations:
-            return False
-        system = model.laplace_posterior()[1].system
-        if not isinstance(system, ExactSystem):
-            return False
-        return any(
-            isinstance(block.likelihood, BernoulliLikelihood)
-            for block in system.observations.blocks
-        )
 
     def log_ratio(self, X: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
         r"""The log density less that of the normal law, up to a constant, ``b x Q``.
@@ -446,7 +372,22 @@ class DifferenceLaw:
 
 
 def _law(model: Model) -> DifferenceLaw | None:
-    return DifferenceLaw(cast(Any, model)) if DifferenceLaw.is_known_for(model) else None
+    """The law for a model with answers, Laplace's inference and variance, and no inducing items.
+
+    Inducing items are for many answers, for which the normal law is good; the sites of
+    expectation propagation are no expansions, and their normal law is the better one.
+    """
+    known = cast(Any, model)
+    options = [getattr(model, name, None) for name in ("variance", "inference")]
+    if options != ["laplace", "laplace"] or not known.num_observations:
+        return None
+    system = known.laplace_posterior()[1].system
+    if not isinstance(system, ExactSystem):
+        return None
+    likelihoods = [block.likelihood for block in system.observations.blocks]
+    if not any(isinstance(likelihood, BernoulliLikelihood) for likelihood in likelihoods):
+        return None
+    return DifferenceLaw(model)
 
 
 def relative_to_best(intercepts: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:

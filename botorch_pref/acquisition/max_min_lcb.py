@@ -95,45 +95,27 @@ class MaxMinLCB(ItemAcquisitionFunction):
         pairs = torch.stack([leader.expand_as(follower), follower], dim=-2)
         return self._lower_bound(*difference_moments(self.model, pairs))
 
+    @torch.no_grad()
     def follower(self, X: Tensor) -> Tensor:
-        r"""The answer of the follower to a leader, a constant to autograd.
+        r"""The answer of the follower to a leader, of several equal ones the first in the table.
 
         Args:
             X: ``... x d``-dim leaders; for a batched model its batch shape comes last in
                 ``...``, or is broadcast there.
 
         Returns:
-            ``... x d``-dim followers.
-        """
-        return self.followers[self.follower_index(X)]
-
-    @torch.no_grad()
-    def follower_index(self, X: Tensor) -> Tensor:
-        r"""The row of the follower in ``followers``; of several equal ones the first.
-
-        Args:
-            X: As in :meth:`follower`.
-
-        Returns:
-            ``...``-dim long tensor.
+            ``... x d``-dim followers, constants to autograd.
         """
         batch = self.model.batch_shape
         shape = torch.broadcast_shapes(X.shape[:-1], batch)
         leaders = X.expand(*shape, X.shape[-1]).reshape(-1, *batch, X.shape[-1]).movedim(0, -2)
         # Blocks as long as the table, so that no more than 4 times the cross covariance is built.
         parts = leaders.split(max(len(self.followers), _CHUNK), dim=-2)
-        index = torch.cat([self._best_answers(part) for part in parts], dim=-1)
-        return index.movedim(-1, 0).reshape(shape)
+        index = torch.cat([self._best_rows(part) for part in parts], dim=-1)
+        return self.followers[index.movedim(-1, 0).reshape(shape)]
 
-    def _best_answers(self, leaders: Tensor) -> Tensor:
-        mean, variance = self._differences(leaders)
-        bound = self._lower_bound(mean, variance.clamp_min(0.0))
-        same = (leaders.unsqueeze(-2) == self.followers).all(dim=-1)
-        bound = bound.masked_fill(same, 0.5 if self.diagonal == "keep" else torch.inf)
-        return bound.argmin(dim=-1)
-
-    def _differences(self, leaders: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each leader's utility minus each follower's."""
+    def _best_rows(self, leaders: Tensor) -> Tensor:
+        """The followers' rows that make the bounds of ``... x n x d`` leaders smallest."""
         num = leaders.shape[-2]
         followers = self.followers.expand(*leaders.shape[:-2], *self.followers.shape)
         items = torch.cat([leaders, followers], dim=-2)
@@ -145,7 +127,11 @@ class MaxMinLCB(ItemAcquisitionFunction):
             raise UnsupportedError(f"{transform} makes {rows} rows of one: an item has no utility.")
         own = covariance.diagonal(dim1=-2, dim2=-1)
         variance = own[..., :num, None] + own[..., None, num:] - 2 * covariance[..., :num, num:]
-        return mean[..., :num, None] - mean[..., None, num:], variance
+        mean = mean[..., :num, None] - mean[..., None, num:]
+        bound = self._lower_bound(mean, variance.clamp_min(0.0))
+        same = (leaders.unsqueeze(-2) == self.followers).all(dim=-1)
+        bound = bound.masked_fill(same, 0.5 if self.diagonal == "keep" else torch.inf)
+        return bound.argmin(dim=-1)
 
     def _lower_bound(self, mean: Tensor, variance: Tensor) -> Tensor:
         return self.likelihood(mean) - self.beta * safe_deviation(variance)

@@ -71,11 +71,7 @@ class PairAsPoint(AcquisitionFunction):
         return self.acq_function(pairs).view(X.shape[:-1]).sum(-1)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        r"""Take pending pairs into account, as the wrapped rule does.
-
-        Args:
-            X_pending: ``k x 2d``-dim pairs, or ``None``.
-        """
+        r"""Take ``k x 2d``-dim pending pairs into account, as the wrapped rule does."""
         self._pending = None if X_pending is None else X_pending.detach().clone()
         pairs = None
         if self._pending is not None:
@@ -99,12 +95,10 @@ class _FirstItemModel(Model):
 
     @property
     def num_outputs(self) -> int:
-        """That of the item model."""
         return self.item_model.num_outputs
 
     @property
     def batch_shape(self) -> Size:
-        """That of the item model."""
         return self.item_model.batch_shape
 
     @property

@@ -26,12 +26,7 @@ class PairVariance(PairAcquisitionFunction):
     """
 
     def __init__(self, model: Model) -> None:
-        r"""Take a model.
-
-        Args:
-            model: A model of the utility; :class:`~botorch_pref.models.PreferenceGP`, or any
-                other with a joint ``posterior``, such as BoTorch's ``PairwiseGP``.
-        """
+        """Take a model of the utility with a joint ``posterior``."""
         super().__init__(model=model)
         self.conditioned = model  # on what is pending
 
@@ -41,12 +36,6 @@ class PairVariance(PairAcquisitionFunction):
         Their answer is taken to be "no preference". For ``variance=kappa`` the answer does
         not matter, so this is exact; for ``variance="laplace"`` it moves the mode, and the
         variance that an actual answer will leave is only approximated.
-
-        Args:
-            pairs: ``k x 2 x d``-dim pairs, or ``None`` for none.
-
-        Raises:
-            UnsupportedError: If the model has no ``condition_on_pairs``, or is batched.
         """
         self.conditioned = self.model_after(pairs, lambda X: torch.full_like(X[:, 0, 0], 0.5))
 

@@ -15,12 +15,9 @@ from botorch_pref.acquisition.knowledge_gradient import expected_gain
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from tests.acquisition.common import (
     REFERENCE,
-    biased_model,
     joint,
     make_batched_model,
     make_model,
-    project,
-    seen,
 )
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
@@ -67,17 +64,6 @@ def test_noise() -> None:
     noisy = make(noise=50.0, repeats=(1,))(X)
     assert (make(noise=50.0)(X) >= noisy).all()
     assert (make(noise=50.0)(X) > 1.1 * noisy).any()
-
-
-@torch.no_grad()
-def test_of_a_biased_view_less_is_learnt() -> None:
-    X = rand(20, 1, 2, seed=3)
-    options = {"model": biased_model(), "reference": seen(REFERENCE, 0.0), "project": project}
-    utility, judged = (make(**options)(seen(X, marker)) for marker in (0.0, 1.0))
-    assert (judged <= utility + 1e-12).all()
-    assert (judged < 0.95 * utility).any()
-    plain = make(model=biased_model(), reference=seen(REFERENCE, 0.0))(seen(X, 0.0))
-    torch.testing.assert_close(utility, plain)
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from botorch_pref.acquisition import DuelingKnowledgeGradient
 from botorch_pref.acquisition.knowledge_gradient import DifferenceLaw
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import DualSystem, PrimalSystem
-from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import (
     REFERENCE,
@@ -44,10 +44,13 @@ FEW = {
 
 
 def make(
-    of: Model | None = None, repeats: tuple[int, ...] | None = None, **kwargs: object
+    of: Model | None = None,
+    repeats: tuple[int, ...] | None = None,
+    likelihood: BernoulliLikelihood | None = None,
+    **kwargs: object,
 ) -> DuelingKnowledgeGradient:
     rule = DuelingKnowledgeGradient(of or make_model(), **{"reference": REFERENCE, **kwargs})
-    rule.repeats = repeats or rule.repeats
+    rule.repeats, rule.likelihood = repeats or rule.repeats, likelihood or rule.likelihood
     return rule
 
 
@@ -163,11 +166,19 @@ def test_pending_pairs() -> None:
 
 @torch.no_grad()
 def test_models() -> None:
-    """For other models, and for an answer-free covariance, the law is the normal one."""
-    X = rand(9, 2, 2)
-    assert make(make_botorch_model()).law is None
-    assert make(make_model(variance=4.0)).law is None
+    """The law is the normal one for other models, and where Laplace expands no answers."""
+    X, values = rand(9, 2, 2), (rand(2, 2), rand(2, 1), torch.full((2, 1), 0.04).double())
+    for other in (
+        PreferenceGP(None, None, covar_module=make_kernel(2)),
+        PreferenceGP(None, None, values=values, covar_module=make_kernel(2)),
+        make_model(variance=4.0),
+        make_model(inducing_points=3),
+        make_model(inference="ep"),
+        make_botorch_model(),
+    ):
+        assert make(other).law is None
     ours = make()
+    assert isinstance(ours.law, DifferenceLaw)
     ours.law = None
     torch.testing.assert_close(make(make_botorch_model())(X), ours(X), atol=1e-5, rtol=0)
     with pytest.raises(UnsupportedError, match="`model`"):
@@ -224,17 +235,3 @@ def test_gradient_of_the_law() -> None:
 
     (gradient,) = torch.autograd.grad(total(X), X)
     torch.testing.assert_close(gradient, numerical_gradient(total, X), atol=1e-6, rtol=1e-6)
-
-
-def test_law_is_known_for() -> None:
-    """Not without answers, nor for other models, inducing items or a fixed curvature."""
-    values = rand(2, 2), rand(2, 1), torch.full((2, 1), 0.04).double()
-    assert DifferenceLaw.is_known_for(make_model())
-    for other in (
-        PreferenceGP(None, None, covar_module=make_kernel(2)),
-        PreferenceGP(None, None, values=values, covar_module=make_kernel(2)),
-        make_model(variance=4.0),
-        make_model(inducing_points=3),
-        make_botorch_model(),
-    ):
-        assert not DifferenceLaw.is_known_for(other)

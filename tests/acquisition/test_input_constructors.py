@@ -106,7 +106,7 @@ def test_every_rule_from_a_model_alone(cls: Rule, make: Any) -> None:
         (AdvantageUCB, 1, make_model(), {"x_ref": REF, "beta": 3.0}, None),
         (OptimisticAdvantage, 1, make_set(), {"x_ref": REF, "tolerance": 1e-4}, None),
         (DiscreteKnowledgeGradient, 1, make_model(), {"noise": 0.5, **KNOWLEDGE}, None),
-        (DuelingKnowledgeGradient, 2, make_model(), {"likelihood": LINK, **KNOWLEDGE}, None),
+        (DuelingKnowledgeGradient, 2, make_model(), {"project": lambda X: X, **KNOWLEDGE}, None),
         (
             ComparisonFilteredUCB,
             1,
@@ -175,8 +175,8 @@ def test_default_references() -> None:
         assert torch.equal(build(cls, make_model()).reference, make_model().items)
         wide = build(cls, make_model(), bounds=BOX)
         assert len(wide.reference) == len(make_model().items) + 64
-        seen = build(cls, biased_model(), project=project)
-        assert torch.equal(seen.reference, project(biased_model().items))
+    seen = build(DuelingKnowledgeGradient, biased_model(), project=project)
+    assert torch.equal(seen.reference, project(biased_model().items))
 
 
 @pytest.mark.parametrize(

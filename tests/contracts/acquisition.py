@@ -1,9 +1,8 @@
-"""What every rule that chooses a whole pair, or one item, owes BoTorch."""
+"""What every rule for pairs or items must do under BoTorch."""
 
 from __future__ import annotations
 
 import copy
-import itertools
 import pickle
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -56,6 +55,8 @@ class AcquisitionContract(ABC):
         for q in {1, 2, 3} - {self.q}:
             with pytest.raises((BotorchError, AssertionError), match=rf"q ?= ?{self.q}"):
                 self.make()(rand(4, q, DIM))
+        with pytest.raises((BotorchError, AssertionError)):
+            optimize_acqf(self.make(), BOUNDS, q=2, sequential=True, **SHORT)
 
     def test_gradient(self) -> None:
         rule, at = self.make(), (0.1 + 0.8 * rand(3, self.q, DIM, seed=5)).requires_grad_()
@@ -100,11 +101,6 @@ class AcquisitionContract(ABC):
         assert float(value) == pytest.approx(float(found), abs=1e-8)
         assert float(found) >= float(random.max())
 
-    def test_sequential_optimisation_of_the_rule_itself_is_refused(self) -> None:
-        torch.manual_seed(0)
-        with pytest.raises((BotorchError, AssertionError)):
-            optimize_acqf(self.make(), BOUNDS, q=2, sequential=True, **SHORT)
-
 
 class ItemAcquisitionContract(AcquisitionContract):
     """Subclass, name ``Test...`` and say how to make the rule, over two-dimensional items."""
@@ -112,33 +108,10 @@ class ItemAcquisitionContract(AcquisitionContract):
     q = 1
     instead = "condition_on_pairs"
 
-    def test_is_an_acquisition_function(self) -> None:
-        assert isinstance(self.make(), ItemAcquisitionFunction)
-
-    def test_mixed_optimisation(self) -> None:
+    def test_other_optimisers(self) -> None:
         rule = self.make()
-        torch.manual_seed(0)
-        best, value = optimize_acqf_mixed(
-            rule, BOUNDS, q=1, fixed_features_list=[{0: 0.25}, {0: 0.75}], **SHORT
-        )
-        assert best.shape == (1, DIM)
-        assert float(best[0, 0]) in (0.25, 0.75)
-        with torch.no_grad():
-            assert float(value) == pytest.approx(float(rule(best.unsqueeze(0))), abs=1e-8)
-
-    def test_discrete_optimisation(self) -> None:
-        rule, table = self.make(), rand(20, DIM, seed=3)
-        best, value = optimize_acqf_discrete(rule, q=1, choices=table)
-        with torch.no_grad():
-            expected = rule(table.unsqueeze(-2))
-        assert torch.equal(best, table[expected.argmax()].unsqueeze(0))
-        assert float(value) == pytest.approx(float(expected.max()))
-
-    def test_starts_around_observed_items(self) -> None:
-        torch.manual_seed(0)
-        options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
-        best, _ = optimize_acqf(self.make(), BOUNDS, q=1, **options)
-        assert best.shape == (1, DIM)
+        assert isinstance(rule, ItemAcquisitionFunction)
+        check_optimisers(rule, BOUNDS, rand(20, DIM, seed=3), q=1)
 
 
 class PairAcquisitionContract(AcquisitionContract):
@@ -151,11 +124,6 @@ class PairAcquisitionContract(AcquisitionContract):
     def make(self) -> PairAcquisitionFunction:
         """The rule, the same one at every call."""
 
-    def test_is_an_acquisition_function(self) -> None:
-        rule = self.make()
-        assert isinstance(rule, AcquisitionFunction)
-        assert isinstance(rule, PairAcquisitionFunction)
-
     def test_several_pairs_are_told_the_way_out(self) -> None:
         with pytest.raises(UnsupportedError, match="PairAsPoint"):
             self.make()(rand(3, 4, DIM))
@@ -164,70 +132,45 @@ class PairAcquisitionContract(AcquisitionContract):
 
     def test_as_a_point(self) -> None:
         rule, pairs = self.make(), rand(5, 2, DIM)
+        assert isinstance(rule, PairAcquisitionFunction)
         point = PairAsPoint(rule)
         assert torch.equal(point(pairs.view(5, 1, 2 * DIM)), rule(pairs))
         # The joint value that BoTorch asks for after it has chosen pairs one by one.
         both = point(pairs[:4].view(2, 2, 2 * DIM))
         torch.testing.assert_close(both, rule(pairs[:4]).view(2, 2).sum(-1))
 
-    def test_sequential_optimisation_of_pairs(self) -> None:
+    def test_optimisation_of_several_pairs(self) -> None:
         torch.manual_seed(0)
         point = PairAsPoint(self.make())
         pairs, values = optimize_acqf(point, BOUNDS.repeat(1, 2), q=2, sequential=True, **SHORT)
         assert pairs.shape == (2, 2 * DIM)
         assert values.shape == (2,)
         assert point.X_pending is None
-        self.check_inside(pairs)
-
-    def test_mixed_optimisation_of_several_pairs(self) -> None:
-        torch.manual_seed(0)
-        features = [{0: 0.25}, {0: 0.75}]
-        pairs, _ = optimize_acqf_mixed(
-            PairAsPoint(self.make()),
-            BOUNDS.repeat(1, 2),
-            q=2,
-            fixed_features_list=features,
-            **SHORT,
-        )
-        assert pairs.shape == (2, 2 * DIM)
-
-    def test_starts_around_observed_pairs(self) -> None:
-        torch.manual_seed(0)
-        options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
-        pair, _ = optimize_acqf(PairAsPoint(self.make()), BOUNDS.repeat(1, 2), q=1, **options)
-        assert pair.shape == (1, 2 * DIM)
-
-    def test_mixed_optimisation(self) -> None:
-        torch.manual_seed(0)
-        point = PairAsPoint(self.make())
-        pair, value = optimize_acqf_mixed(
-            point,
-            BOUNDS.repeat(1, 2),
-            q=1,
-            fixed_features_list=[{0: 0.25}, {0: 0.75}],
-            **SHORT,
-        )
-        assert pair.shape == (1, 2 * DIM)
-        assert float(pair[0, 0]) in (0.25, 0.75)
-        with torch.no_grad():
-            assert float(value) == pytest.approx(float(point(pair.unsqueeze(0))), abs=1e-8)
-        self.check_inside(pair)
-
-    def test_discrete_optimisation(self) -> None:
-        items = rand(6, DIM, seed=3)
-        table = torch.stack(
-            [torch.cat([items[i], items[j]]) for i, j in itertools.combinations(range(6), 2)]
-        )
-        point = PairAsPoint(self.make())
-        best, value = optimize_acqf_discrete(point, q=1, choices=table)
-        with torch.no_grad():
-            expected = point(table.unsqueeze(-2))
-        assert torch.equal(best, table[expected.argmax()].unsqueeze(0))
-        assert float(value) == pytest.approx(float(expected.max()))
-        several, _ = optimize_acqf_discrete(point, q=3, choices=table, unique=True)
-        assert several.shape == (3, 2 * DIM)
-        assert len(several.unique(dim=0)) == 3
-
-    @staticmethod
-    def check_inside(pairs: Tensor) -> None:
         assert ((pairs >= 0.0) & (pairs <= 1.0)).all()
+
+    def test_other_optimisers(self) -> None:
+        table = rand(6, DIM, seed=3)[torch.combinations(torch.arange(6))].flatten(1)
+        check_optimisers(PairAsPoint(self.make()), BOUNDS.repeat(1, 2), table, q=2)
+
+
+def check_optimisers(rule: AcquisitionFunction, bounds: Tensor, table: Tensor, q: int) -> None:
+    """BoTorch's mixed and discrete optimizers, and its starts around the best observed items."""
+    torch.manual_seed(0)
+    columns = bounds.shape[-1]
+    features = [{0: 0.25}, {0: 0.75}]
+    for number in {1, q}:
+        best, _ = optimize_acqf_mixed(rule, bounds, q=number, fixed_features_list=features, **SHORT)
+        assert best.shape == (number, columns)
+        assert all(float(one) in (0.25, 0.75) for one in best[:, 0])
+        assert ((best >= 0.0) & (best <= 1.0)).all()
+    options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
+    best, _ = optimize_acqf(rule, bounds, q=1, **options)
+    assert best.shape == (1, columns)
+    best, value = optimize_acqf_discrete(rule, q=1, choices=table)
+    with torch.no_grad():
+        expected = rule(table.unsqueeze(-2))
+    assert torch.equal(best, table[expected.argmax()].unsqueeze(0))
+    assert float(value) == pytest.approx(float(expected.max()))
+    if q > 1:
+        best, _ = optimize_acqf_discrete(rule, q=3, choices=table, unique=True)
+        assert len(best.unique(dim=0)) == 3
