@@ -1,4 +1,4 @@
-"""The rivals: the contract on one domain each, and their choices against dense algebra."""
+"""The rivals: their choices against dense algebra."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from experiments.baselines import (
     GPTS,
     GPUCB,
     MFGPUCB,
-    SGP,
     AlternatingExpert,
     BordaUCB,
     CoExBO,
     ExpertOverride,
     ExpertSampling,
-    KernelSelfSparring,
     RandomValues,
 )
 from experiments.baselines.kernel_self_sparring import Rows
@@ -33,31 +31,11 @@ from experiments.baselines.skew_gp import believed_values
 from experiments.cobol.candidates import BeliefCOBOL, ConstrainedCOBOL, PinpointCOBOL
 from experiments.problems import ExpertBenchmark
 from tests._reference import kernels
-from tests.contracts.strategy import StrategyContract
 
 TABLE = torch.rand(40, 2, generator=torch.Generator().manual_seed(8), dtype=torch.double)
 BOX = torch.tensor([[0.0, -0.2], [1.2, 1.0]], dtype=torch.double)
 GRID = torch.linspace(-2.0, 3.0, 6, dtype=torch.double).unsqueeze(-1)
 FIXED = {"kernel": "matern", "lengthscale": 0.3, "outputscale": 4.0}
-
-
-class TestGPTS(StrategyContract):
-    query_type = Evaluate
-
-    def make(self, seed: int = 0) -> GPTS:
-        return GPTS(choices=TABLE[:10], noise=0.1, seed=seed)
-
-
-class TestMFGPUCB(StrategyContract):
-    """Duels alone, as no width is below a gamma of zero."""
-
-    def make(self, seed: int = 0) -> MFGPUCB:
-        return MFGPUCB(choices=TABLE, num_initial_duels=2, num_initial_values=0, gamma=0, seed=seed)
-
-
-class TestSGP(StrategyContract):
-    def make(self, seed: int = 0) -> SGP:
-        return SGP(choices=TABLE[:12], hyperparameters=FIXED, seed=seed)
 
 
 def worth(items: Tensor) -> Tensor:
@@ -151,17 +129,6 @@ def test_rows_and_draws_against_dense_algebra() -> None:
     deviation = np.sqrt(np.diag(covariance))
     assert (abs(draws.mean(1) - mean) < 5 * deviation / np.sqrt(4_000)).all()
     np.testing.assert_allclose(np.cov(draws), covariance, atol=0.02)
-
-
-def test_both_items_of_a_duel_are_learnt_from() -> None:
-    strategy = KernelSelfSparring(choices=TABLE[:12], num_initial_duels=120)
-    play(strategy, 121)
-    values = strategy.regression.values
-    assert values[1::2] == [1 - value for value in values[::2]]
-    rows = [row for seed in range(40) for _, row in strategy.regression.duel(seed)]
-    top = worth(TABLE[:12]).topk(4).indices.tolist()
-    assert sum(row in top for row in rows) > 50
-    assert int(strategy.recommend_index()) in top
 
 
 # ------------------------------------------------------------------ GP-TS and SGP
