@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,29 +38,62 @@ class Peak(AcquisitionFunction):
 # Bad input.
 
 NAN, INF = math.nan, math.inf
+CUBE = torch.tensor([[0.0, 0.0, 1.0], [1.0, 2.0, 9.0]], dtype=torch.float64)
+ROWS = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.5, 3.0]], dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, ["`bounds`", "`choices`"]),
-        ({"bounds": [[0.0], [1.0]]}, ["`bounds`"]),
-        ({"bounds": torch.zeros(3, 2)}, ["`bounds`", r"\(3, 2\)"]),
-        ({"bounds": torch.tensor([[0, 0], [1, 1]])}, ["`bounds`", "int64"]),
-        ({"bounds": torch.tensor([[0.0, 0.0], [1.0, NAN]])}, ["`bounds`", "row 1"]),
-        ({"bounds": torch.tensor([[0.0, 1.0], [1.0, 1.0]])}, ["`bounds`", "column 1"]),
-        ({"choices": torch.tensor([[0.0], [1.0], [INF]])}, ["`choices`", "row 2"]),
-        ({"choices": torch.zeros(1, 2)}, ["`choices`", "two rows"]),
-        ({"choices": torch.zeros(2, 3, 2)}, ["`choices`"]),
-        ({"choices": torch.zeros(3, 2), "bounds": torch.tensor([[0.0], [1.0]])}, ["2 columns"]),
+        ({}, "`bounds`, `choices`"),
+        ({"bounds": [[0.0], [1.0]]}, "`bounds`"),
+        ({"bounds": torch.zeros(3, 2)}, r"`bounds` .* \(3, 2\)"),
+        ({"bounds": torch.tensor([[0, 0], [1, 1]])}, "`bounds` .*int64"),
+        ({"bounds": torch.tensor([[0.0, 0.0], [1.0, NAN]])}, "`bounds` row 1"),
+        ({"bounds": torch.tensor([[0.0, 1.0], [1.0, 1.0]])}, "`bounds` column 1"),
+        ({"choices": torch.tensor([[0.0], [1.0], [INF]])}, "`choices` row 2"),
+        ({"choices": torch.zeros(1, 2)}, "`choices` needs two rows"),
+        ({"choices": torch.zeros(2, 3, 2)}, "`choices`"),
+        ({"choices": torch.zeros(3, 2), "bounds": torch.tensor([[0.0], [1.0]])}, "2 columns"),
+        (
+            {"bounds": CUBE, "choices": ROWS, "integer": [1]},
+            r"row 1 has 0\.5 in column 1, .* in `integer`",
+        ),
+        ({"choices": ROWS, "equality_constraints": [([0], [1.0], 0.5)]}, "takes no constraints"),
     ],
 )
-def test_bad_domains(arguments: dict[str, object], words: list[str]) -> None:
-    with pytest.raises(SearchSpaceError) as caught:
+def test_bad_domains(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(SearchSpaceError, match=words) as caught:
         SearchSpace(**arguments)
     assert isinstance(caught.value, BotorchError)
-    for word in words:
-        caught.match(word)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ({"integer": [3]}, "`integer` has 3, but dimensions are 0 to 2"),
+        ({"log": [2, 2]}, "`log` has a dimension more than once"),
+        ({"log": [1]}, r"`bounds` column 1 .* `log` needs positive numbers"),
+        ({"categorical": [2]}, "`bounds` column 2 .* the levels of a category are 0, 1"),
+        ({"categorical": [1], "integer": [1]}, "Dimension 1 is in `categorical`"),
+        ({"inequality_constraints": [([0], [1.0])]}, "`inequality_constraints` row 0 must be"),
+        ({"equality_constraints": [([0, 1], [1.0], 1.0)]}, "`equality_constraints` row 0 must be"),
+        ({"equality_constraints": [([0], [0.0], 1.0)]}, "no coefficient but 0"),
+        (
+            {"log": [2], "inequality_constraints": [([0, 2], [1.0, 1.0], 3.0)]},
+            "row 0 has dimension 2, which is categorical or log-scaled",
+        ),
+        ({"inequality_constraints": [([0, 1], [1.0, 1.0], 3.5)]}, "No item satisfies"),
+        ({"integer": [1], "equality_constraints": [([1], [2.0], 1.0)]}, "No item satisfies"),
+        (
+            {"inequality_constraints": [([0], [1.0], 0.5), ([0], [-1.0], -0.5)]},
+            "leave no room .* equality constraint",
+        ),
+    ],
+)
+def test_bad_kinds(kinds: dict[str, Any], words: str) -> None:
+    with pytest.raises(SearchSpaceError, match=words):
+        SearchSpace(CUBE, **kinds)
 
 
 @pytest.mark.parametrize("q", [0, 3])
@@ -81,24 +114,10 @@ def test_bounding_box_of_choices() -> None:
     given = SearchSpace(torch.tensor([[0.0] * 3, [10.0] * 3]), choices)
     assert given.bounds.tolist() == [[0.0] * 3, [10.0] * 3]
     assert torch.equal(given.normalize(given.table), choices.double() / 10.0)
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        SearchSpace(BOX / 3),
-        SearchSpace(choices=rand(5, 2)),
-        SearchSpace(BOX, BOX[0] + (BOX[1] - BOX[0]) * rand(4, 2)),
-    ],
-)
-def test_state_is_plain_json(space: SearchSpace) -> None:
-    state = json.loads(json.dumps(space.state_dict(), allow_nan=False))
-    read = SearchSpace.from_state_dict(state)
-    assert torch.equal(read.bounds, space.bounds)
-    assert (read.choices is None) == (space.choices is None)
-    if space.choices is not None:
-        assert torch.equal(read.table, space.table)
-    assert read.state_dict() == space.state_dict()
+    # A table may lack the first level of a category.
+    space = SearchSpace(choices=choices, categorical=[0])
+    assert space.bounds[:, 0].tolist() == [0.0, 3.0]
+    assert space.parameters.levels[0] == 4
 
 
 # Samples.
@@ -214,11 +233,11 @@ def test_few_whole_items_are_drawn_evenly() -> None:
     bounds = torch.tensor([[0.0] * 3, [30.0] * 3], dtype=torch.float64)
     equality = [([0, 1, 2], [3.0, 7.0, 11.0], 100.0)]
     space = SearchSpace(bounds, integer=[0, 1, 2], equality_constraints=equality)
-    items = torch.cat([space.sample(1, seed) for seed in range(200)])
+    items = torch.cat([space.sample(1, seed) for seed in range(100)])
     assert bool(space.contains(items).all())
     counts = items.unique(dim=0, return_counts=True)[1]
     assert len(counts) >= 20
-    assert int(counts.max()) <= 40
+    assert int(counts.max()) <= 20
     assert not bool((torch.signbit(items) & (items == 0)).any())
 
 
@@ -230,10 +249,3 @@ def test_constraints_on_large_numbers(size: float) -> None:
     items = space.sample(1000, seed=0)
     assert bool(space.contains(items).all())
     assert float((items[:, 0] - items[:, 1] + items[:, 2]).abs().max()) <= 1e-13 * size
-
-
-def test_a_table_that_lacks_the_first_level_of_a_category() -> None:
-    table = torch.tensor([[1.0, 0.0], [2.0, 3.0]], dtype=torch.float64)
-    space = SearchSpace(choices=table, categorical=[0])
-    assert space.bounds[:, 0].tolist() == [0.0, 2.0]
-    assert space.parameters.levels[0] == 3
