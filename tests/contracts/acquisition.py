@@ -101,6 +101,41 @@ class AcquisitionContract(ABC):
         assert float(value) == pytest.approx(float(found), abs=1e-8)
         assert float(found) >= float(random.max())
 
+    @property
+    def point(self) -> tuple[AcquisitionFunction, Tensor]:
+        """The rule with ``q=1`` and its bounds."""
+        rule = self.make()
+        return (rule, BOUNDS) if self.q == 1 else (PairAsPoint(rule), BOUNDS.repeat(1, 2))
+
+    def test_starts_around_observed_items(self) -> None:
+        torch.manual_seed(0)
+        options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
+        best, _ = optimize_acqf(*self.point, q=1, **options)
+        assert best.shape == (1, self.q * DIM)
+
+    def test_mixed_optimisation(self) -> None:
+        torch.manual_seed(0)
+        features = [{0: 0.25}, {0: 0.75}]
+        for number in {1, self.q}:
+            best, _ = optimize_acqf_mixed(
+                *self.point, q=number, fixed_features_list=features, **SHORT
+            )
+            assert best.shape == (number, self.q * DIM)
+            assert all(float(one) in (0.25, 0.75) for one in best[:, 0])
+            assert ((best >= 0.0) & (best <= 1.0)).all()
+
+    def test_discrete_optimisation(self) -> None:
+        items, (rule, _) = rand(6, DIM, seed=3), self.point
+        table = items[torch.combinations(torch.arange(6), self.q)].flatten(1)
+        best, value = optimize_acqf_discrete(rule, q=1, choices=table)
+        with torch.no_grad():
+            expected = rule(table.unsqueeze(-2))
+        assert torch.equal(best, table[expected.argmax()].unsqueeze(0))
+        assert float(value) == pytest.approx(float(expected.max()))
+        if self.q == 2:
+            best, _ = optimize_acqf_discrete(rule, q=3, choices=table, unique=True)
+            assert len(best.unique(dim=0)) == 3
+
 
 class ItemAcquisitionContract(AcquisitionContract):
     """Subclass, name ``Test...`` and say how to make the rule, over two-dimensional items."""
@@ -108,10 +143,8 @@ class ItemAcquisitionContract(AcquisitionContract):
     q = 1
     instead = "condition_on_pairs"
 
-    def test_other_optimisers(self) -> None:
-        rule = self.make()
-        assert isinstance(rule, ItemAcquisitionFunction)
-        check_optimisers(rule, BOUNDS, rand(20, DIM, seed=3), q=1)
+    def test_is_an_acquisition_function(self) -> None:
+        assert isinstance(self.make(), ItemAcquisitionFunction)
 
 
 class PairAcquisitionContract(AcquisitionContract):
@@ -139,38 +172,11 @@ class PairAcquisitionContract(AcquisitionContract):
         both = point(pairs[:4].view(2, 2, 2 * DIM))
         torch.testing.assert_close(both, rule(pairs[:4]).view(2, 2).sum(-1))
 
-    def test_optimisation_of_several_pairs(self) -> None:
+    def test_sequential_optimisation_of_pairs(self) -> None:
         torch.manual_seed(0)
-        point = PairAsPoint(self.make())
-        pairs, values = optimize_acqf(point, BOUNDS.repeat(1, 2), q=2, sequential=True, **SHORT)
+        point, bounds = self.point
+        pairs, values = optimize_acqf(point, bounds, q=2, sequential=True, **SHORT)
         assert pairs.shape == (2, 2 * DIM)
         assert values.shape == (2,)
         assert point.X_pending is None
         assert ((pairs >= 0.0) & (pairs <= 1.0)).all()
-
-    def test_other_optimisers(self) -> None:
-        table = rand(6, DIM, seed=3)[torch.combinations(torch.arange(6))].flatten(1)
-        check_optimisers(PairAsPoint(self.make()), BOUNDS.repeat(1, 2), table, q=2)
-
-
-def check_optimisers(rule: AcquisitionFunction, bounds: Tensor, table: Tensor, q: int) -> None:
-    """BoTorch's mixed and discrete optimizers, and its starts around the best observed items."""
-    torch.manual_seed(0)
-    columns = bounds.shape[-1]
-    features = [{0: 0.25}, {0: 0.75}]
-    for number in {1, q}:
-        best, _ = optimize_acqf_mixed(rule, bounds, q=number, fixed_features_list=features, **SHORT)
-        assert best.shape == (number, columns)
-        assert all(float(one) in (0.25, 0.75) for one in best[:, 0])
-        assert ((best >= 0.0) & (best <= 1.0)).all()
-    options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
-    best, _ = optimize_acqf(rule, bounds, q=1, **options)
-    assert best.shape == (1, columns)
-    best, value = optimize_acqf_discrete(rule, q=1, choices=table)
-    with torch.no_grad():
-        expected = rule(table.unsqueeze(-2))
-    assert torch.equal(best, table[expected.argmax()].unsqueeze(0))
-    assert float(value) == pytest.approx(float(expected.max()))
-    if q > 1:
-        best, _ = optimize_acqf_discrete(rule, q=3, choices=table, unique=True)
-        assert len(best.unique(dim=0)) == 3
