@@ -112,8 +112,10 @@ class LaplaceGP(Model, GP):
         mean_module: The prior mean.
         likelihood: The link of answers.
         inference: ``"laplace"`` or ``"ep"``.
+        variance: ``"laplace"``, or ``kappa`` of an answer-free covariance.
     """
 
+    variance: str | float = "laplace"
     _data_names: tuple[str, ...] = ()  # attributes that hold data
     _start: Tensor | None  # what the last evidence was found at
 
@@ -149,10 +151,6 @@ class LaplaceGP(Model, GP):
     @abstractmethod
     def observed(self) -> Observed:
         """The data in the coordinates of inference."""
-
-    def constants(self) -> tuple[object, ...]:
-        """Plain values, beside hyperparameters and data, that the posterior depends on."""
-        return ()
 
     def variance_weight(self) -> Tensor | None:
         """The curvature for the covariance, or ``None`` for that at the mode."""
@@ -345,7 +343,7 @@ class LaplaceGP(Model, GP):
         """
         if self.items.requires_grad or settings.detach_test_caches.off():
             return self._solve()
-        constants = (self.likelihood.scale, *self.constants())
+        constants = (self.likelihood.scale, self.variance)
         # What is cached is used where gradients are taken, too.
         with torch.inference_mode(False), torch.no_grad():
             return self._cache.get(self, constants, self.items, self._solve)

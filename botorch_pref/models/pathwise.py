@@ -139,15 +139,12 @@ def _nystrom(model: LaplaceGP, sample_shape: Size) -> tuple[KernelEvaluationMap,
             f"{type(kernel).__name__} has no random features, and a Nystrom path is not "
             "available for batched models."
         )
-    box = torch.stack(
-        [items.amin(-2).clamp_max(0.0), items.amax(-2).clamp_min(1.0)]
-        if len(items)
-        else [torch.zeros_like(items.sum(-2)), torch.ones_like(items.sum(-2))]
-    )
+    unit = items.new_tensor([[0.0], [1.0]]).expand(2, items.shape[-1])
+    low, high = torch.cat([items, unit]).aminmax(dim=-2)
     seed = int(torch.randint(2**31, ()))
     sobol = SobolEngine(items.shape[-1], scramble=True, seed=seed)
     filling = sobol.draw(NUM_NYSTROM_POINTS + _NUM_RESIDUAL_POINTS, dtype=items.dtype)
-    filling = box[0] + (box[1] - box[0]) * filling.to(items.device)
+    filling = low + (high - low) * filling.to(items.device)
     points = torch.cat([items, filling[:NUM_NYSTROM_POINTS]])
     values, vectors = torch.linalg.eigh(to_dense(kernel(points)).detach())
     keep = values > 1e-10 * values[-1]

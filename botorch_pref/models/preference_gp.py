@@ -165,8 +165,7 @@ class PreferenceGP(LaplaceGP):
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
         asked = (choices,) if isinstance(choices, BlockData) else tuple(choices)
-        named = _by_argument(data, measured, asked)
-        batch_shape = _batch_shape(named)
+        named, batch_shape = _by_argument(data, measured, asked)
         items = next((part.datapoints for part in named.values()), None)
         dim = num_columns(items, input_transform)
         super().__init__(
@@ -187,8 +186,6 @@ class PreferenceGP(LaplaceGP):
             self._learn_link_scale(batch_shape)
         else:
             self.fixed_scale = checked_positive("link_scale", link_scale)
-            fixed = torch.tensor(self.fixed_scale, dtype=torch.double)
-            self.register_buffer("_fixed_scale", fixed, persistent=False)
         self.noise_model: Any = None
         if measured is not None and measured.variances is None:
             self.noise_model = get_gaussian_likelihood_with_lognormal_prior(batch_shape)
@@ -341,7 +338,7 @@ class PreferenceGP(LaplaceGP):
                 _check_alike("comparisons", self.comparisons, comparisons)
         if data is None and measured is None:
             raise ComparisonDataError("`datapoints` must be given.")
-        for name, part in _by_argument(data, measured, ()).items():
+        for name, part in _by_argument(data, measured, ())[0].items():
             self.check_dimension(name, part.datapoints)
         self._set_data(data, measured)
         self._learn_transform()
@@ -356,8 +353,8 @@ class PreferenceGP(LaplaceGP):
     def _set_data(
         self, data: Comparisons | None, values: Values | None, choices: tuple[BlockData, ...] = ()
     ) -> None:
-        named = _by_argument(data, values, choices)
-        batch, parts = _batch_shape(named), [part.datapoints for part in named.values()]
+        named, batch = _by_argument(data, values, choices)
+        parts = [part.datapoints for part in named.values()]
         self._check_inducing(batch, parts)
         if values is not None and (values.variances is None) != (self.noise_model is not None):
             reason = "given: this model learns no noise" if values.variances is None else "None"
@@ -482,12 +479,9 @@ class PreferenceGP(LaplaceGP):
 
     @property
     def link_scale(self) -> Tensor:
-        r"""The ``... x 1``-dim scale ``s`` of the link; no dimensions if it is fixed.
-
-        May be set where it is learnt.
-        """
+        """The ``... x 1``-dim scale ``s`` of the link, which may be set; 0-dim if it is fixed."""
         if self.fixed_scale is not None:
-            return cast(Tensor, self._fixed_scale)
+            return self.items.new_full((), self.fixed_scale)
         own = cast(Any, self)
         return cast(Tensor, own.raw_link_scale_constraint.transform(own.raw_link_scale))
 
@@ -551,9 +545,6 @@ class PreferenceGP(LaplaceGP):
             parts.append(own.expand(*self.batch_shape, part.num_items))
         return torch.cat(parts, dim=-1)
 
-    def constants(self) -> tuple[object, ...]:
-        return (self.variance,)
-
     def variance_weight(self) -> Tensor | None:
         """See the base class: ``count / kappa`` for comparisons, one for values."""
         if isinstance(self.variance, str):
@@ -583,34 +574,26 @@ class PreferenceGP(LaplaceGP):
     @property
     def inducing_points(self) -> Tensor | None:
         """The ``p x d``-dim inducing items, not transformed; ``None`` if inference is exact."""
-        if self._num_inducing is None:
-            return self._inducing if self.num_observations else None
-        if not self.num_observations or self._num_inducing >= self.items.shape[-2]:
+        number = self._num_inducing
+        if not self.num_observations or (number or 0) >= self.items.shape[-2]:
             return None
-        if self._inducing is None:
-            self._choose()
+        if self._inducing is None and number is not None:
+            # They are used where gradients are taken, too.
+            with torch.inference_mode(False), torch.no_grad():
+                items = self.transformed_items().detach()
+                self._inducing = self.items.detach()[most_varied(self.covar_module, items, number)]
         return self._inducing
 
     def choose_inducing_points(self) -> None:
-        """Choose as many inducing items as before under the current hyperparameters.
+        """Choose as many inducing items as before, under the hyperparameters of their next use.
 
         Raises:
             UnsupportedError: If they were given, and not their number.
         """
         if self._num_inducing is None:
             raise UnsupportedError("`inducing_points` is not a number of items to choose.")
-        if not self.num_observations:
-            return
-        self._choose()
+        self._inducing = None
         self._forget()
-
-    @torch.inference_mode(False)  # the items are used where gradients are taken, too
-    @torch.no_grad()
-    def _choose(self) -> None:
-        assert self._num_inducing is not None  # callers look first
-        items = self.transformed_items().detach()
-        chosen = most_varied(self.covar_module, items, self._num_inducing)
-        self._inducing = self.items.detach()[chosen]
 
     def _check_inducing(self, batch: Size, parts: Sequence[Tensor]) -> None:
         number, given = self._num_inducing, self._inducing
@@ -686,17 +669,13 @@ class PreferenceGP(LaplaceGP):
 
 def _by_argument(
     data: Comparisons | None, values: Values | None, choices: Sequence[BlockData]
-) -> dict[str, BlockData]:
-    """The data that there are, by the argument that their items were given in."""
+) -> tuple[dict[str, BlockData], Size]:
+    """The data that there are, by the argument that their items were given in; the batch shape."""
     named: dict[str, BlockData] = {} if data is None else {"datapoints": data}
     if values is not None:
         named[values.names[0]] = values
-    return named | {f"choices[{i}]": asked for i, asked in enumerate(choices)}
-
-
-def _batch_shape(named: Mapping[str, BlockData]) -> Size:
-    """The batch shape of all data; raises ``ComparisonDataError`` if they do not broadcast."""
-    return common_batch_shape(**{name: part.batch_shape for name, part in named.items()})
+    named |= {f"choices[{i}]": asked for i, asked in enumerate(choices)}
+    return named, common_batch_shape(**{name: part.batch_shape for name, part in named.items()})
 
 
 def as_comparisons(
