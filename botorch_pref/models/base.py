@@ -103,9 +103,8 @@ class LaplaceGP(Model, GP):
 
     A subclass owns the data, and :meth:`observed` returns them in the coordinates of inference.
     Items are stored as given and transformed when a kernel is evaluated. One attribute caches the
-    posterior, keyed by the values of all hyperparameters: setting one, fitting, loading a state
-    or moving the model never leaves a stale posterior behind. Data are plain attributes that
-    move with the model and are in copies and pickles, but not in ``state_dict``.
+    posterior, keyed by the values of all hyperparameters. Data are plain attributes that move with
+    the model and are in copies and pickles, but not in ``state_dict``.
 
     Attributes:
         covar_module: The prior covariance.
@@ -235,11 +234,9 @@ class LaplaceGP(Model, GP):
         return value if observed.log_units is None else value - observed.log_units
 
     def _is_split(self, observed: Observed) -> bool:
-        r"""Whether the models of a batch are evaluated one by one: large matrices on a CPU.
+        """Whether the models of a batch, each with its own hyperparameters, are evaluated in turn.
 
-        Beyond the size of a cache, a batch of matrices takes several times as long as a loop, and
-        a joint fit evaluates all models until the last one has converged. Models that share
-        hyperparameters, or learn others than those of their kernel and mean, stay together.
+        Beyond the size of a CPU's cache, a batch of matrices takes several times as long as a loop.
         """
         items, parts = self.items, (self.covar_module, self.mean_module)
         shape, own = items.shape[:1], [p for part in parts for p in part.parameters()]
@@ -309,10 +306,9 @@ class LaplaceGP(Model, GP):
 
     @torch.no_grad()
     def _start_at_best_mode(self) -> None:
-        """Set scales to the mode of their prior under which the data are most likely.
+        """Set scales to the likeliest of their values and the modes of their prior.
 
-        A search from one mode may end in a local maximum around it. The scales of now are kept
-        where they are better.
+        A search from one mode may end in a local maximum around it.
         """
         for kernel in self.modules():
             starts = possible_starts(kernel) if isinstance(kernel, ScaleKernel) else []
@@ -335,11 +331,10 @@ class LaplaceGP(Model, GP):
         return -value
 
     def laplace_posterior(self) -> tuple[Tensor, LaplacePosterior]:
-        r"""The transformed items and the posterior that predictions need, computed once.
+        """The transformed items and the posterior that predictions need, computed once.
 
-        Where the items require a gradient, or under
-        ``gpytorch.settings.detach_test_caches(False)``, nothing is cached and the result
-        carries the graph through the mode.
+        Where the items require a gradient, or under GPyTorch's ``detach_test_caches(False)``,
+        nothing is cached and the result carries the graph through the mode.
         """
         if self.items.requires_grad or settings.detach_test_caches.off():
             return self._solve()

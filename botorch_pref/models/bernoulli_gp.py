@@ -57,10 +57,7 @@ class BernoulliGP(LaplaceGP):
             ComparisonDataError: If the data cannot be used; names argument and row.
         """
         labels = Labels(train_X, train_Y, ("train_X", "train_Y"))
-        batch_shape, dim = (
-            labels.datapoints.shape[:-2],
-            num_columns(labels.datapoints, input_transform),
-        )
+        batch_shape, dim = labels.batch_shape, num_columns(train_X, input_transform)
         super().__init__(
             covar_module=covar_module or default_covar_module(dim, batch_shape),
             mean_module=mean_module or ConstantMean(batch_shape=batch_shape),

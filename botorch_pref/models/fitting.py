@@ -45,8 +45,8 @@ class LaplaceMarginalLogLikelihood(MarginalLogLikelihood):
 class ScalesPrior(LogNormalPrior):
     r"""Log-normal lengthscales and output scale around one of several joint modes.
 
-    All dimensions share the mode, so that their answers decide together, and all modes are
-    equally high. Draws are around the lengthscale of the first.
+    All dimensions share the mode, and all modes are equally high. Draws are around the lengthscale
+    of the first.
 
     Args:
         modes: Pairs of a lengthscale, in units of the inputs, and an output scale.
@@ -122,10 +122,9 @@ def default_covar_module(
 
     The prior is given by its modes, near which a fit stays where the answers say little: all
     lengthscales lie around 0.21 (90 % between 0.11 and 1.5) and the output scale around 1.5
-    squared logits (0.79 and 21); or around 0.7 (0.36 and 4.9) and 4 (2.1 and 56). A fit starts
-    from the mode that the answers favour. Around each the prior is log-normal, and both kinds of
-    scales are optimised on the log scale. ``python -m experiments defaults`` and ``tutorial``
-    are what chose them.
+    squared logits (0.79 and 21); or around 0.7 (0.36 and 4.9) and 4 (2.1 and 56). Around each the
+    prior is log-normal; a fit starts from the mode that the answers favour and searches on the log
+    scale. ``python -m experiments defaults`` and ``tutorial`` chose the modes.
 
     Args:
         dim: The number of dimensions of an item; one shared lengthscale if ``None``.

@@ -64,12 +64,12 @@ class PreferenceGP(LaplaceGP):
 
     A drop-in for BoTorch's ``PairwiseGP``. The posterior of the utility is Laplace's
     approximation, or that of expectation propagation (Rasmussen and Williams 2006, ch. 3), which
-    does not pull probabilities towards a half; it is known up to a constant, as
-    only differences are seen, unless values ``y = f(x) + e``, ``e ~ N(0, v)``, were
-    measured as well. These have the units of the utility, and the link's scale ``s``, learnt under
-    a log-normal prior of median 1, converts them to those of the link. Without known ``v`` one is
-    learnt, with the prior of BoTorch's ``SingleTaskGP``. Values alone are exact regression; ``v``
-    of less than some 1e-6 of the prior variance costs posterior variances their digits.
+    does not pull probabilities towards a half. It is known up to a constant, unless values
+    ``y = f(x) + e``, ``e ~ N(0, v)``, were measured as well. These have the units of the utility,
+    and the link's scale ``s``, learnt under a log-normal prior of median 1, converts them to those
+    of the link. An unknown ``v`` is learnt, with the prior of BoTorch's ``SingleTaskGP``. Values
+    alone are exact regression; posterior variances lose digits where ``v`` is below some 1e-6 of
+    the prior variance.
 
     With ``inducing_points`` inference is linear in the number ``m`` of duels, and memory grows by
     vectors of length ``m`` alone. Predictions keep the prior variance that inducing items do not
@@ -151,8 +151,7 @@ class PreferenceGP(LaplaceGP):
             inference: ``"laplace"``, or ``"ep"`` for expectation propagation.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
             inducing_points: ``p x d``-dim inducing items or their number.
-            jitter: Accepted as by BoTorch's ``PairwiseGP``, like the arguments below, and not
-                used: Newton's method ends at a fixed accuracy, and no jitter is added.
+            jitter: Accepted as by BoTorch's ``PairwiseGP``, and not used, like what follows.
             xtol: Not used.
             consolidate_rtol: Not used.
             consolidate_atol: Not used.
@@ -317,14 +316,13 @@ class PreferenceGP(LaplaceGP):
         *,
         values: ValuesArgument = None,
     ) -> None:
-        r"""Replace all data; hyperparameters stay, learnt transform bounds are relearnt.
+        r"""Replace all data; hyperparameters stay, and transforms learn their bounds again.
 
         Args:
             datapoints: ``batch_shape x n x d``-dim items.
             comparisons: As in the constructor; ``None`` for the prior.
             strict: Whether shape, type and device must be those of the data before.
-            update_model: Accepted as by BoTorch's ``PairwiseGP``, and not used: the posterior
-                is found when it is first needed.
+            update_model: Accepted as by BoTorch's ``PairwiseGP``, and not used.
             values: As in the constructor; values that the model has now are dropped.
 
         Raises:
@@ -434,11 +432,9 @@ class PreferenceGP(LaplaceGP):
     ) -> Self:
         r"""Models with one more duel, answered as this model predicts.
 
-        The answers are drawn from :meth:`win_probability` by comparing it with the
-        sampler's base samples, mapped to the unit interval. They are piecewise constant
-        in ``X``, so a gradient taken through fantasies contains how each fantasised
-        posterior moves with ``X``, but lacks the score-function term: how the
-        probability of each answer moves.
+        The answers are drawn from :meth:`win_probability` by the sampler's base samples. They are
+        piecewise constant in ``X``, so a gradient through fantasies contains how each posterior
+        moves with ``X``, but not how the probability of each answer moves.
 
         Args:
             X: ``b x 2 x d``-dim duels.
@@ -529,9 +525,8 @@ class PreferenceGP(LaplaceGP):
     def scaling(self) -> Tensor | None:
         r"""Factors of the items' utilities: ``1 / sigma`` if measured, else ``s``.
 
-        A comparison sees ``s`` times a difference, a measurement ``(f(x) - y) / sigma`` a standard
-        normal. As factors of the prior of the items both are differentiated like any other
-        hyperparameter. ``None`` where all are one.
+        A comparison sees ``s`` times a difference, a measurement the standard normal residual
+        ``(f(x) - y) / sigma``. ``None`` where all factors are one.
         """
         if self.values is None and self.fixed_scale == 1.0:
             return None
