@@ -78,7 +78,7 @@ def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
         steps.append(True)
         advance(solver, *args)
 
-    X, comparisons = items_and_comparisons()
+    X, comparisons = items_and_comparisons(6, 10)
     kernel = default_covar_module(2, torch.Size()).to(X)
     monkeypatch.setattr("botorch_pref.likelihood_ratio.confidence_set.InteriorPoint", method)
     monkeypatch.setattr(method, "maximize", counted)
@@ -92,23 +92,6 @@ def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
     assert len(steps) > 5
     assert taken
     assert all(taken)
-
-
-@emulated
-def test_a_batch_goes_through_one_newton_loop() -> None:
-    """As many values are brought to the CPU as for the element that takes the most steps."""
-    X, comparisons = items_and_comparisons()
-    batch = torch.stack([X, X.flip(-1) ** 2, 0.1 * X])
-
-    def taken(elements: list[int], device: torch.device) -> int:
-        rows = comparisons.expand(len(elements), -1, -1).to(device)
-        model, before = PreferenceGP(batch[elements].to(device), rows), counts.transfers
-        assert model.log_evidence().isfinite().all()
-        return counts.transfers - before
-
-    with second_device() as (device, counts):
-        alone = [taken([i], device) for i in range(3)]
-        assert taken([0, 1, 2], device) <= max(alone)
 
 
 @emulated

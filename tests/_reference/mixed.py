@@ -91,19 +91,3 @@ def predict(
     weights = np.linalg.lstsq(covariance, deviation, rcond=1e-14)[0]
     inner = np.linalg.solve(np.eye(len(W)) + W @ covariance, W)
     return prior_mean + cross @ weights, prior - cross @ inner @ cross.T
-
-
-def quadrature(
-    mean: Array, covariance: Array, data: Data, nodes: int = 61
-) -> tuple[Array, Array, float]:
-    """Mean, covariance and log evidence of the very posterior, on a grid of ``u``."""
-    axis = np.linspace(-8, 8, nodes)
-    u = np.stack(np.meshgrid(*[axis] * len(mean), indexing="ij"), -1).reshape(-1, len(mean))
-    f = mean + u @ np.linalg.cholesky(covariance).T
-    log_weight = data.log_likelihood(f) + stats.norm.logpdf(u).sum(-1)
-    top = log_weight.max()
-    weight = np.exp(log_weight - top)
-    log_evidence = top + np.log(weight.sum()) + len(mean) * np.log(axis[1] - axis[0])
-    weight /= weight.sum()
-    center = weight @ f
-    return center, (f - center).T @ (weight[:, None] * (f - center)), float(log_evidence)

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.models.transforms.input import Warp
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, ZeroMean
-from sklearn.gaussian_process import GaussianProcessClassifier
-from sklearn.gaussian_process import kernels as sk
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -142,35 +139,6 @@ def test_the_mode_of_repeated_inputs_is_found(
 
 
 # ---------------------------------------------------------------- classification
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "matern"])
-@pytest.mark.parametrize("outputscale", [0.5, 50.0])
-def test_a_plain_kernel_is_scikit_learn(kernel: str, outputscale: float) -> None:
-    X, y = make_labels(40)
-    lengthscales = [0.3, 0.7]
-    if kernel == "rbf":
-        base, theirs = RBFKernel(ard_num_dims=2), sk.RBF(lengthscales)
-    else:
-        base, theirs = MaternKernel(nu=2.5, ard_num_dims=2), sk.Matern(lengthscales, nu=2.5)
-    mine = ScaleKernel(base).double()
-    mine.base_kernel.lengthscale = torch.tensor(lengthscales).double()
-    mine.outputscale = outputscale
-    model = BernoulliGP(X, y, covar_module=mine, mean_module=ZeroMean())
-    classifier = GaussianProcessClassifier(
-        sk.ConstantKernel(outputscale) * theirs, optimizer=None, max_iter_predict=200
-    ).fit(X.numpy(), y.squeeze(-1).numpy())
-    theta = classifier.kernel_.theta
-    assert model.log_evidence().item() == pytest.approx(
-        classifier.log_marginal_likelihood(theta), abs=1e-6
-    )
-    Z = rand(9, 2, seed=5)
-    mean, variance = classifier.latent_mean_and_variance(Z.numpy())
-    posterior = model.posterior(Z)
-    np.testing.assert_allclose(posterior.mean.detach().squeeze(-1), mean, atol=1e-6, rtol=1e-6)
-    np.testing.assert_allclose(
-        posterior.variance.detach().squeeze(-1), variance, atol=1e-6, rtol=1e-6
-    )
 
 
 @links

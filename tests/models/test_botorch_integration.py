@@ -32,7 +32,6 @@ from botorch.sampling.pairwise_samplers import PairwiseSobolQMCNormalSampler
 from botorch.utils.containers import SliceContainer
 from botorch.utils.datasets import RankingDataset, SupervisedDataset
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import ScaleKernel
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
 from gpytorch.priors import LogNormalPrior
@@ -42,7 +41,7 @@ from botorch_pref.acquisition import PairAsPoint
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import read_scales
+from botorch_pref.models.fitting import ScalesPrior, read_scales
 from tests.models.common import (
     assert_same_posterior,
     first_won,
@@ -512,7 +511,7 @@ def test_a_model_of_any_batch_shape_type_and_link(
     model = PreferenceGP(X, comparisons, likelihood=likelihood)
     assert isinstance(model, Model)
     assert isinstance(model, GP)
-    assert isinstance(model.covar_module, ScaleKernel)
+    assert isinstance(model.covar_module.scales_prior, ScalesPrior)
     assert model.likelihood is likelihood
     assert model.num_outputs == 1
     assert model.batch_shape == Size(batch_shape)

@@ -19,13 +19,11 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from scipy import integrate, stats
 from torch import Size, Tensor
-from torch.nn import Module
 
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import BernoulliGP, PreferenceGP, base
-from botorch_pref.models.fitting import ScalesPrior
 from tests.models.common import (
     COPIES,
     LinearMean,
@@ -55,26 +53,6 @@ PAIRS = torch.tensor([[0, 1], [2, 1], [3, 0], [2, 4]])
 
 
 # -------------------------------------------------------------------------- data
-
-
-def test_the_defaults() -> None:
-    model = PreferenceGP(*make_duels(6, 9, 3))
-    assert isinstance(model.likelihood, LogitLikelihood)
-    assert isinstance(model.covar_module, ScaleKernel)
-    assert model.covar_module.base_kernel.ard_num_dims == 3
-    assert isinstance(model.covar_module.scales_prior, ScalesPrior)
-    assert model.variance == "laplace"
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
-
-
-def test_new_data_replace_the_old() -> None:
-    model = make_model(seed=0)
-    model.posterior(model.datapoints)
-    X, comparisons = make_duels(8, 12, 2, seed=5)  # of the same sizes as the old data
-    model.set_train_data(X, comparisons)
-    fresh = make_model(seed=5)
-    assert torch.equal(model.comparisons, comparisons)
-    assert_same_posterior(model.posterior(X), fresh.posterior(X), atol=0, rtol=0)
 
 
 # --------------------------------------------------------------------- posterior
@@ -212,6 +190,8 @@ def test_equality_with_pairwise_gp(
 ) -> None:
     X, comparisons = make_duels(num_items, num_duels, 2)
     model = PreferenceGP(X, comparisons, covar_module=make_kernel(2), likelihood=mine)
+    taken = PreferenceGP(X, comparisons, covar_module=make_kernel(2), likelihood=theirs)
+    assert_same_posterior(taken.posterior(X), model.posterior(X))  # their link is taken for ours
     other = PairwiseGP(X, comparisons, covar_module=make_kernel(2), likelihood=theirs)
     at_items = model.posterior(X).mean
     assert at_items.max() - at_items.min() < 3  # nothing is clamped there
@@ -295,24 +275,14 @@ def test_conditioning_on_pairs_is_having_seen_them_all() -> None:
     rows = torch.cat([comparisons, torch.tensor([[3, 0], [5, 8], [9, 8]])])
     expected = PreferenceGP(everything, rows, covar_module=make_kernel(2))
     assert torch.equal(conditioned.datapoints, everything)  # stored items are recognised
+    told = model.condition_on_observations(new, torch.tensor([[1, 0]]))
+    seen = torch.cat([comparisons, torch.tensor([[9, 8]])])
+    alone = PreferenceGP(everything, seen, covar_module=make_kernel(2))
+    assert_same_posterior(told.posterior(X), alone.posterior(X))
     assert torch.equal(conditioned.comparisons, rows)
     assert_same_posterior(conditioned.posterior(X), expected.posterior(X))
     assert torch.equal(model.datapoints, X)
     assert torch.equal(model.comparisons, comparisons)
-
-
-def test_conditioning_on_observations_is_having_seen_them_all() -> None:
-    model = make_model()
-    X, comparisons = model.datapoints, model.comparisons
-    new, rows = rand(3, 2, seed=3), torch.tensor([[0, 2], [1, 2]])
-    conditioned = model.condition_on_observations(new, rows)
-    everything = torch.cat([X, new])
-    expected = PreferenceGP(
-        everything, torch.cat([comparisons, rows + 8]), covar_module=make_kernel(2)
-    )
-    Z = rand(5, 2, seed=4)
-    assert_same_posterior(conditioned.posterior(Z), expected.posterior(Z))
-    assert torch.equal(model.datapoints, X)
 
 
 # ---------------------------------------------------------------- prior, batches
@@ -491,27 +461,6 @@ def test_win_probability_where_the_mean_alone_is_batched() -> None:
     kernel = ScaleKernel(RBFKernel()).double()
     model = PreferenceGP(rand(3, 4, 2), comparisons, covar_module=kernel)
     assert model.win_probability(rand(2, 2)).shape == (3,)
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        (PairwiseLogitLikelihood(), LogitLikelihood()),
-        (PairwiseProbitLikelihood(), ProbitLikelihood(scale=2**-0.5)),
-    ],
-)
-def test_those_of_botorch_are_taken_for_ours(theirs: Module, ours: Module) -> None:
-    X = rand(5, 2)
-    found, wanted = (PreferenceGP(X, PAIRS, likelihood) for likelihood in (theirs, ours))
-    torch.testing.assert_close(found.log_evidence(), wanted.log_evidence())
-    torch.testing.assert_close(found.win_probability(X[:2]), wanted.win_probability(X[:2]))
-    # BoTorch's probability of the first item, at two given utilities.
-    utility = torch.tensor([0.3, -0.4]).double()
-    probability = wanted.likelihood(utility[0] - utility[1])
-    torch.testing.assert_close(
-        torch.as_tensor(theirs.p(utility, torch.tensor([[1.0, -1.0]]).double())).squeeze(),
-        probability,
-    )
 
 
 def test_others_are_refused_at_once() -> None:
