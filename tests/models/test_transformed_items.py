@@ -48,40 +48,31 @@ def test_a_prior_learns_from_the_first_data() -> None:
     torch.testing.assert_close(bounds(later), bounds(whole))
 
 
-def queries() -> list[Callable[[PreferenceGP, Tensor], object]]:
-    return [
-        lambda model, X: model.posterior(X),
-        lambda model, X: model.win_probability(X[:2]),
-        lambda model, X: DuelingThompsonSampling(model, seed=0)(X[:2]),
-        lambda model, X: draw_posterior_paths(model, torch.Size([2]))(X),
-    ]
+QUERIES: dict[str, Callable[[PreferenceGP, Tensor], object]] = {
+    "posterior": lambda model, X: model.posterior(X),
+    "chance": lambda model, X: model.win_probability(X[:2]),
+    "draws": lambda model, X: DuelingThompsonSampling(model, seed=0)(X[:2]),
+}
 
 
-@pytest.mark.parametrize("query", range(len(queries())))
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 @torch.no_grad()
-def test_no_query_teaches_a_transform(query: int) -> None:
+def test_no_query_teaches_a_transform(query: Callable[[PreferenceGP, Tensor], object]) -> None:
     models = [PreferenceGP(wide(5, 2), PAIRS, input_transform=Normalize(d=2)) for _ in range(2)]
+    path, X = draw_posterior_paths(models[1], torch.Size([])), wide(4, 2, seed=1) / 7
     models[1].train()  # as a loop of one's own over an optimizer leaves it
-    before = bounds(models[1])
+    before, values = bounds(models[1]), path(X)
     for model in models:
-        queries()[query](model, wide(4, 2, seed=1) / 7)
+        query(model, X)
     assert torch.equal(bounds(models[1]), before)
-    values = [DuelingThompsonSampling(model, seed=0)(wide(2, 2, seed=2)) for model in models]
-    torch.testing.assert_close(*values)
+    torch.testing.assert_close(path(X), values)
+    draws = [DuelingThompsonSampling(model, seed=0)(wide(2, 2, seed=2)) for model in models]
+    torch.testing.assert_close(*draws)
 
 
-@torch.no_grad()
-def test_a_path_stays_where_it_is_when_its_model_is_trained() -> None:
-    model = PreferenceGP(wide(5, 2), PAIRS, input_transform=Normalize(d=2))
-    path, X = draw_posterior_paths(model, torch.Size([])), wide(3, 2, seed=1) / 7
-    before, learnt = path(X), bounds(model)
-    model.train()
-    torch.testing.assert_close(path(X), before)
-    assert torch.equal(bounds(model), learnt)
+def test_the_default_kernel_has_a_lengthscale_for_each_column_that_it_sees() -> None:
+    kept = [0, 2]
 
-
-@pytest.mark.parametrize("kept", [[0], [0, 2]])
-def test_the_default_kernel_has_a_lengthscale_for_each_column_that_it_sees(kept: list[int]) -> None:
     def transform() -> InputTransform:
         return FilterFeatures(feature_indices=torch.tensor(kept))
 
