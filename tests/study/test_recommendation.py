@@ -10,7 +10,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel
 
-from botorch_pref.exceptions import ComparisonDataError, StudyError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from botorch_pref.models.fitting import default_covar_module
@@ -189,41 +189,6 @@ def test_a_stopping_rule_counts_comparisons(tmp_path: Path) -> None:
         found = study.recommend()
     assert (found.num_answers, found.num_items, found.progress) == (6, 1, 0.0)
     assert found.statement == f"{study.describe(found.item)}; no comparison says how sure that is."
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"probability": 1.0}, "`probability` must be between 0 and 1"),
-        ({"margin": 0.5}, "`margin` must be between 0 and 0.5"),
-        ({"margin": "wide"}, "`margin` must be a number"),
-        ({"min_answers": 0}, "`min_answers` must be at least 1"),
-    ],
-)
-def test_wrong_rules(wrong: dict[str, object], words: str) -> None:
-    with pytest.raises(StudyError, match=words):
-        StoppingRule(**wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"levels": {"roast": ["a", "b"]}}, "`levels` of 'roast' are 2, but the space has 3"),
-        ({"levels": {"roast": ["a", "b", "b"]}}, "must be texts that differ"),
-        ({"levels": {"milk": ["a", "b"]}}, "`levels` of 'milk' are 2, but the space has 0"),
-        ({"levels": {"bean": ["a"]}}, "`levels` has 'bean', which is no dimension"),
-        ({"stopping": 0.9}, "`stopping` must be a StoppingRule"),
-    ],
-)
-def test_wrong_arguments(tmp_path: Path, options: dict[str, object], words: str) -> None:
-    with pytest.raises(StudyError, match=words):
-        Study.create(
-            tmp_path / "study.json",
-            SPACE,
-            RandomPairs,
-            **{"names": NAMES, **options},  # type: ignore[arg-type]
-        )
-    assert not [*tmp_path.iterdir()]
 
 
 def played(run: int) -> list[tuple[Recommendation, bool]]:

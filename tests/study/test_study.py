@@ -11,6 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from botorch_pref.exceptions import (
     ComparisonDataError,
@@ -29,7 +31,9 @@ from botorch_pref.strategies import (
     RandomPairs,
     Strategy,
 )
-from botorch_pref.study import Dimension, Study
+from botorch_pref.study import Dimension, StoppingRule, Study
+from botorch_pref.study.dimensions import value_texts
+from botorch_pref.study.rewind import apply, difference
 from tests.models.common import rand
 
 BOX = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
@@ -192,45 +196,24 @@ def test_names_are_kept(tmp_path: Path) -> None:
         assert study.dimensions == (Dimension("x1"), Dimension("x2"))
 
 
-@pytest.mark.parametrize(
-    ("width", "text"), [(1e-6, "0.000000123"), (1.0, "0.123"), (999.0, "0.1"), (1e6, "123457")]
-)
-def test_numbers_are_as_fine_as_their_range(width: float, text: str, tmp_path: Path) -> None:
-    space = SearchSpace(torch.tensor([[0.0], [width]], dtype=torch.float64))
-    value = torch.tensor([0.12345678 * (width if width != 999.0 else 1.0)], dtype=torch.float64)
-    with Study.create(tmp_path / "study.json", space, RandomPairs) as study:
-        assert study.describe(value) == f"x1 {text}"
-
-
-def test_choices_are_shown_as_they_were_given(tmp_path: Path) -> None:
-    rows = torch.tensor([[0.001, 2020, 1234567], [0.01, 2021, 9e6], [100.0, 2022, 0]])
-    table = SearchSpace(choices=rows.double())
-    with Study.create(tmp_path / "study.json", table, RandomPairs) as study:
-        shown = [study.value_texts(row) for row in rows.double()]
+def test_numbers_are_as_fine_as_their_range() -> None:
+    """Those of choices are shown as they were given."""
+    one = [Dimension("x")]
+    for width, number, text in (
+        (1e-6, 1.2345678e-7, "0.000000123"),
+        (1.0, 0.12345678, "0.123"),
+        (999.0, 0.12345678, "0.1"),
+        (1e6, 123456.78, "123457"),
+    ):
+        space = SearchSpace(torch.tensor([[0.0], [width]], dtype=torch.float64))
+        assert value_texts(torch.tensor([number]).double(), one, space) == [text]
+    rows = torch.tensor([[0.001, 2020, 1234567], [0.01, 2021, 9e6], [100.0, 2022, 0]]).double()
+    shown = [value_texts(row, 3 * one, SearchSpace(choices=rows)) for row in rows]
     assert shown == [
         ["0.001", "2020", "1234567"],
         ["0.01", "2021", "9000000"],
         ["100", "2022", "0"],
     ]
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["a"], "`names` has 1 entries, but the space 2 dimensions"),
-        (["a", "a (ml)"], "`names` has 'a' more than once"),
-        (["a", 3], "`names`: 3 is no name"),
-        (["a", "answer"], "'answer' is a column of the history"),
-        ("ab", "must be a list of names"),
-        (["taste", "first_taste"], "'first_taste' is the column of the history for the 'taste' of"),
-        (["a", "item12_a"], "'item12_a' is the column of the history for the 'a' of"),
-        (["a", "first_index"], "'first_index' is the column of the history for the 'index' of"),
-    ],
-)
-def test_bad_names(names: Any, message: str, tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=message.replace("(", r"\(")):
-        on_pairs(tmp_path / "study.json", names=names)
-    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_study_that_has_such_names_is_still_read(tmp_path: Path) -> None:
@@ -242,27 +225,61 @@ def test_a_study_that_has_such_names_is_still_read(tmp_path: Path) -> None:
         assert study.history["answer"].tolist() == [1.0]
 
 
-def test_bad_arguments(tmp_path: Path) -> None:
-    path = tmp_path / "study.json"
-    played = RandomPairs(space=BOX)
-    played.tell(played.ask(), 1.0)
-    namesake = type("PFTS", (PFTS,), {})
-    wrong: list[tuple[Any, Any, str]] = [
-        (BOX, PFTS(space=TABLE), "another space"),
-        (BOX, lambda space: PFTS(space=TABLE), "another space"),
-        (BOX, played, "has 1 answers"),
-        (BOX, "pf-ts", "`strategy` must be a strategy or what makes one, not 'pf-ts'"),
-        (BOX, dict, "`strategy` must be a strategy"),
-        (BOX, MRLPF, "`strategy` cannot be made of `space=` alone: .*'horizon'"),
-        (BOX.bounds, PFTS, "`space` must be a SearchSpace"),
-        (BOX, namesake, "class 'PFTS', but so is another"),
-    ]
-    for space, strategy, message in wrong:
-        with pytest.raises(StudyError, match=message):
-            Study.create(path, space, strategy)
-    with pytest.raises(StudyError, match="`description` must be a text"):
-        on_pairs(path, description=3)
+def played() -> Strategy:
+    strategy = RandomPairs(space=BOX)
+    strategy.tell(strategy.ask(), 1.0)
+    return strategy
+
+
+ROASTS = SearchSpace(torch.tensor([[0.0, 0.0], [80.0, 2.0]]).double(), categorical=[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"names": ["a"]}, "`names` has 1 entries, but the space 2 dimensions"),
+        ({"names": ["a", "a (ml)"]}, "`names` has 'a' more than once"),
+        ({"names": ["a", 3]}, "`names`: 3 is no name"),
+        ({"names": ["a", "answer"]}, "'answer' is a column of the history"),
+        ({"names": "ab"}, "must be a list of names"),
+        ({"names": ["x", "first_x"]}, "'first_x' is the column of the history for the 'x' of"),
+        ({"names": ["a", "item12_a"]}, "'item12_a' is the column of the history for the 'a' of"),
+        ({"names": ["a", "first_index"]}, "is the column of the history for the 'index' of"),
+        ({"strategy": PFTS(space=TABLE)}, "another space"),
+        ({"strategy": lambda space: PFTS(space=TABLE)}, "another space"),
+        ({"strategy": played()}, "has 1 answers"),
+        ({"strategy": "pf-ts"}, "`strategy` must be a strategy or what makes one, not 'pf-ts'"),
+        ({"strategy": dict}, "`strategy` must be a strategy"),
+        ({"strategy": MRLPF}, "`strategy` cannot be made of `space=` alone: .*'horizon'"),
+        ({"strategy": type("PFTS", (PFTS,), {})}, "class 'PFTS', but so is another"),
+        ({"space": BOX.bounds}, "`space` must be a SearchSpace"),
+        ({"description": 3}, "`description` must be a text"),
+        ({"stopping": 0.9}, "`stopping` must be a StoppingRule"),
+        ({"levels": {"x2": ["a", "b"]}}, "`levels` of 'x2' are 2, but the space has 3"),
+        ({"levels": {"x2": ["a", "b", "b"]}}, "must be texts that differ"),
+        ({"levels": {"x1": ["a", "b"]}}, "`levels` of 'x1' are 2, but the space has 0"),
+        ({"levels": {"bean": ["a"]}}, "`levels` has 'bean', which is no dimension"),
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    space = ROASTS if "levels" in options else BOX
+    with pytest.raises(StudyError, match=message.replace("(", r"\(")):
+        Study.create(tmp_path / "study.json", **({"space": space, "strategy": PFTS} | options))
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"probability": 1.0}, "`probability` must be between 0 and 1"),
+        ({"margin": 0.5}, "`margin` must be between 0 and 0.5"),
+        ({"margin": "wide"}, "`margin` must be a number"),
+        ({"min_answers": 0}, "`min_answers` must be at least 1"),
+    ],
+)
+def test_bad_rules(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        StoppingRule(**wrong)
 
 
 def test_wrong_answers_change_nothing(tmp_path: Path) -> None:
@@ -384,3 +401,33 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
             Study.load(path)
         assert path.read_text() == text
         assert [*tmp_path.iterdir()] == [path]
+
+
+# Differences of plain JSON, and the states that they lead to.
+
+LEAVES = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text(max_size=2)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=1), inner),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(new=VALUES, old=VALUES)
+@example(new=[1, {"a": True}], old=[1.0, {"a": 1}])
+@example(new={"a": 0.0}, old={"a": -0.0})
+def test_a_difference_leads_back(new: Any, old: Any) -> None:
+    text = json.dumps(new)
+    change = json.loads(json.dumps(difference(new, old)))
+    assert json.dumps(apply(new, change), sort_keys=True) == json.dumps(old, sort_keys=True)
+    assert json.dumps(new) == text
+
+
+def test_lists_that_grow_cost_nothing() -> None:
+    old = {"widths": [*range(1000)], "round": 3}
+    change = difference({"widths": [*range(1001)], "round": 4}, old)
+    assert change == {
+        "drop": [],
+        "change": {"widths": {"keep": 1000, "add": []}, "round": {"set": 3}},
+    }
