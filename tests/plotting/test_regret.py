@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -52,13 +53,10 @@ def test_what_is_drawn(history: History) -> None:
     recommended, latest = lines(figure, 2).values()
     assert recommended == [(2, 1.5), (4, 0.5)]
     assert latest == [(4, 0.5)]
-
-
-def test_everything_is_labelled(history: History) -> None:
+    assert figure.get_suptitle() == "catalyst, pf-ts"
+    assert [axes.get_xlabel() for axes in figure.axes] == ["duels"] * 3
     figure = plot_regret(history, title="A title", utility_unit="percent", utility_scale=10.0)
     assert figure.get_suptitle() == "A title"
-    assert plot_regret(history).get_suptitle() == "catalyst, pf-ts"
-    assert [axes.get_xlabel() for axes in figure.axes] == ["duels"] * 3
     assert figure.axes[2].get_ylabel() == "recommendation regret\n(percent)"
     assert [y for _, y in next(iter(lines(figure, 2).values()))] == [15.0, 5.0]
 
@@ -139,10 +137,8 @@ def test_an_experiment_is_labelled(experiment: pd.DataFrame) -> None:
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["second", "first"]
     assert legend.get_title().get_text() == "mean ± standard error of 2 seeds"
-    assert [axes.get_xlabel() for axes in figure.axes] == ["duels"] * 3
     kinds = experiment.assign(kind=["duel", "evaluate"] * (len(experiment) // 2))
     assert plot_experiment(kinds).axes[0].get_xlabel() == "queries"
-    assert plot_experiment(kinds.assign(kind="duel")).axes[0].get_xlabel() == "duels"
     fewer = experiment[(experiment["strategy"] == "first") | (experiment["seed"] == 0)]
     title = plot_experiment(fewer).legends[0].get_title().get_text()
     assert title == "mean ± standard error of 1 to 2 seeds"
@@ -159,19 +155,18 @@ def test_random_play_beside_an_experiment(experiment: pd.DataFrame) -> None:
 
 
 def test_what_cannot_be_drawn(experiment: pd.DataFrame) -> None:
-    with pytest.raises(UnsupportedError, match=r"metrics must be of .*, got \['seconds'\]"):
-        plot_experiment(experiment, metrics=["seconds"])
-    with pytest.raises(UnsupportedError, match="metrics must be of"):
-        plot_experiment(experiment, metrics=["cumulative_first_regret"])  # which this table lacks
-    with pytest.raises(UnsupportedError, match="metrics must be of"):
-        plot_experiment(experiment, metrics=[])
-    with pytest.raises(UnsupportedError, match="table has no rows"):
-        plot_experiment(experiment[:0])
     two = pd.concat([experiment, experiment.assign(problem="branin")])
-    with pytest.raises(UnsupportedError, match="table must be of one problem, got ackley, branin"):
-        plot_experiment(two)
-    with pytest.raises(UnsupportedError, match="window must be at least 1, got 0"):
-        plot_experiment(experiment, window=0)
+    wrong: list[tuple[pd.DataFrame, dict[str, Any], str]] = [
+        (experiment, {"metrics": ["seconds"]}, r"metrics must be of .*, got \['seconds'\]"),
+        (experiment, {"metrics": ["cumulative_first_regret"]}, "metrics must be of"),
+        (experiment, {"metrics": []}, "metrics must be of"),
+        (experiment[:0], {}, "table has no rows"),
+        (two, {}, "table must be of one problem, got ackley, branin"),
+        (experiment, {"window": 0}, "window must be at least 1, got 0"),
+    ]
+    for table, options, message in wrong:
+        with pytest.raises(UnsupportedError, match=message):
+            plot_experiment(table, **options)
 
 
 def test_an_experiment_of_this_package(tmp_path: Path) -> None:

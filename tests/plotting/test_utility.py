@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from botorch.models import PairwiseGP, SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Log
 from matplotlib.axes import Axes
+from matplotlib.collections import Collection, LineCollection
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.contour import ContourSet
+from matplotlib.lines import Line2D
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
@@ -31,6 +34,15 @@ def box(dim: int) -> Tensor:
 def model_of(dim: int, **options: Any) -> PreferenceGP:
     X, comparisons = make_duels(8, 12, dim)
     return PreferenceGP(X, comparisons, covar_module=make_kernel(dim), **options)
+
+
+def model_on(space: SearchSpace) -> PreferenceGP:
+    return PreferenceGP(
+        space.sample(8, seed=0),
+        make_duels(8, 12, 1)[1],
+        covar_module=make_kernel(space.num_features),
+        input_transform=space.input_transform(),
+    )
 
 
 def best_of(model: PreferenceGP) -> Tensor:
@@ -124,13 +136,9 @@ def test_on_a_plane() -> None:
     assert figure.get_suptitle() == "Utility minus that of the recommended item"
     inside = ((model.items >= bounds[0]) & (model.items <= bounds[1])).all(-1)
     assert 0 < len(lines(mean)["asked items"]) == inside.sum() < len(inside)
-
-
-def test_contours_are_seen_on_all_of_a_map() -> None:
-    """At 3 to 1 or more against every colour that it has; of luminances, so in grey as well."""
-    figure = plot_utility(model_of(2), box(2))
+    # Contours have a contrast of 3 to 1 or more to every colour of the map, also in grey.
     figure.draw_without_rendering()
-    for axes in figure.axes[:2]:
+    for axes in (mean, deviation):
         (image,) = axes.get_images()
         shades = [luminance(to_hex(colour)) for colour in image.get_cmap()(np.linspace(0, 1, 256))]
         (lines_of,) = (c for c in axes.collections if isinstance(c, ContourSet))
@@ -165,12 +173,7 @@ def test_a_mixed_space_is_drawn_as_it_is() -> None:
     """Whole numbers and levels as points, a logarithmic scale as such, in even steps of it."""
     ends = torch.tensor([[0.0, 1.0, 1e-3, 0.0], [1.0, 4.0, 10.0, 2.0]], dtype=torch.float64)
     space = SearchSpace(ends, integer=[1], log=[2], categorical=[3])
-    model = PreferenceGP(
-        space.sample(8, seed=0),
-        make_duels(8, 12, 1)[1],
-        covar_module=make_kernel(space.num_features),
-        input_transform=space.input_transform(),
-    )
+    model = model_on(space)
     names = ["a", "b", "c (mm)", "d"]
     panels = plot_utility(model, space, names=names).axes
     assert [axes.get_xlabel() for axes in panels[:4]] == names
@@ -209,34 +212,131 @@ def test_models_of_botorch() -> None:
 
 
 def test_what_cannot_be_drawn() -> None:
-    model = model_of(2)
-    for names in (("a",), "ab"):
-        with pytest.raises(UnsupportedError, match="names must be 2 names"):
-            plot_utility(model, box(2), names=names)
+    model, X = model_of(2), rand(4, 3)
     nan = torch.tensor([0.5, torch.nan], dtype=torch.float64)
-    with pytest.raises(ComparisonDataError, match=r"`recommended` row 0 is .*: NaN"):
-        plot_utility(model, box(2), recommended=nan)
-    with pytest.raises(ComparisonDataError, match="`recommended` must have shape 2"):
-        plot_utility(model, box(2), recommended=nan[:1])
-    with pytest.raises(SearchSpaceError, match="`bounds` column 0"):
-        plot_utility(model, box(2).flip(0))
-    with pytest.raises(UnsupportedError, match="bounds must be 2 x 2, not 2 x 3"):
-        plot_utility(model, box(3))
-
-
-def test_models_that_cannot_be_drawn() -> None:
-    X = rand(4, 1)
-    batch = PreferenceGP(rand(2, 3, 1), torch.tensor([[[0, 1]], [[1, 2]]]))
-    with pytest.raises(UnsupportedError, match=r"a batch of \(2,\) models"):
-        plot_utility(batch, box(1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of data that are not standardised
-        two = SingleTaskGP(X, torch.cat([X, X], -1), input_transform=Normalize(1))
-        log = SingleTaskGP(X, 1 + X, outcome_transform=Log())
-        with pytest.raises(UnsupportedError, match="`model` has 2 outputs"):
-            plot_utility(two, box(1))
-        with pytest.raises(UnsupportedError, match="TransformedPosterior, not a Gaussian"):
-            plot_utility(log, box(1))
-        three = rand(4, 3)
-        with pytest.raises(UnsupportedError, match="recommended must be given"):
-            plot_utility(SingleTaskGP(three, X), box(3))
+        two = SingleTaskGP(X[:, :1], X[:, :2], input_transform=Normalize(1))
+        log = SingleTaskGP(X[:, :1], 1 + X[:, :1], outcome_transform=Log())
+        three = SingleTaskGP(X, X[:, :1])
+    batch = PreferenceGP(rand(2, 3, 1), torch.tensor([[[0, 1]], [[1, 2]]]))
+    wrong: list[tuple[Any, Tensor, dict[str, Any], type[Exception], str]] = [
+        (model, box(2), {"names": ("a",)}, UnsupportedError, "names must be 2 names"),
+        (model, box(2), {"names": "ab"}, UnsupportedError, "names must be 2 names"),
+        (model, box(2), {"recommended": nan}, ComparisonDataError, "`recommended` row 0 is .*: N"),
+        (model, box(2), {"recommended": nan[:1]}, ComparisonDataError, "`recommended` must have"),
+        (model, box(2).flip(0), {}, SearchSpaceError, "`bounds` column 0"),
+        (model, box(3), {}, UnsupportedError, "bounds must be 2 x 2, not 2 x 3"),
+        (batch, box(1), {}, UnsupportedError, r"a batch of \(2,\) models"),
+        (two, box(1), {}, UnsupportedError, "`model` has 2 outputs"),
+        (log, box(1), {}, UnsupportedError, "TransformedPosterior, not a Gaussian"),
+        (three, box(3), {}, UnsupportedError, "recommended must be given"),
+    ]
+    for drawn, bounds, options, error, message in wrong:
+        with pytest.raises(error, match=message):
+            plot_utility(drawn, bounds, **options)
+
+
+# Whole numbers, levels and logarithmic scales along an abscissa: whether they can be read.
+
+
+def space_of(ends: tuple[float, float], others: int = 0, **kinds: list[int]) -> SearchSpace:
+    """A dimension with these ends, and others between 0 and 1."""
+    lower, upper = [ends[0]] + [0.0] * others, [ends[1]] + [1.0] * others
+    return SearchSpace(torch.tensor([lower, upper], dtype=torch.float64), **kinds)
+
+
+def panel(space: SearchSpace) -> Axes:
+    """The panel of the first dimension."""
+    figure = plot_utility(model_on(space), space)
+    figure.draw_without_rendering()
+    return figure.axes[0]
+
+
+def mean_and_band(axes: Axes) -> tuple[Line2D, Collection]:
+    (mean,) = (line for line in axes.get_lines() if line.get_label() == "mean")
+    (band,) = (found for found in axes.collections if found.get_label() == "95 % band")
+    return mean, band
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        space_of((0, 1000), integer=[0]),
+        space_of((0, 100), 1, integer=[0]),
+        space_of((1, 1000), integer=[0], log=[0]),
+    ],
+)
+def test_many_whole_numbers_have_a_stepwise_band(space: SearchSpace) -> None:
+    """Bars side by side would be a block, in which the mean is lost."""
+    mean, band = mean_and_band(panel(space))
+    assert mean.get_drawstyle() == "steps-mid"
+    assert not isinstance(band, LineCollection)
+    # The band is level around each number, and the mean in its middle.
+    x, y = mean.get_xydata().T
+    assert np.array_equal(x, x.round())
+    vertices = band.get_paths()[0].vertices
+    middles = 0.5 * (x[1:] + x[:-1])
+    for value, left, right in zip(y[1:-1], middles[:-1], middles[1:], strict=True):
+        ends = [{*vertices[vertices[:, 0] == middle, 1]} for middle in (left, right)]
+        level = ends[0] & ends[1]
+        assert 0.5 * (min(level) + max(level)) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("last", "log"), [(4, []), (9, [0]), (20, []), (30, [0])])
+def test_bars_leave_room_between_them(last: int, log: list[int]) -> None:
+    axes = panel(space_of((1, last), integer=[0], log=log))
+    mean, band = mean_and_band(axes)
+    x = mean.get_xdata()
+    places = axes.get_xaxis_transform().transform(np.stack([x, 0.0 * x], -1))[:, 0]
+    gap = np.diff(places * 72.0 / axes.get_figure().dpi).min()  # in points
+    if isinstance(band, LineCollection):
+        assert band.get_linewidth()[0] < 0.7 * gap
+        assert mean.get_markersize() < 0.95 * gap
+    else:
+        assert gap < 8.0
+    assert isinstance(band, LineCollection) or last > 9
+
+
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize(
+    ("ends", "integer", "log"),
+    [
+        *(((lower, upper), [0], [0]) for lower, upper in [(3, 5), (10, 1000), (70000, 90000)]),
+        *((ends, [], [0]) for ends in [(300, 2000), (1e-6, 1e6), (3e-7, 8e-7), (1.2345, 1.2346)]),
+        *((ends, [0], []) for ends in [(0, 9), (-999999, 0), (0, 12345678)]),
+    ],
+)
+def test_scales_can_be_read(
+    ends: tuple[float, float], integer: list[int], log: list[int], others: int
+) -> None:
+    """Labels do not run into each other, and of whole numbers they are whole."""
+    axes = panel(space_of(ends, others, integer=integer, log=log))
+    first, last = np.array(axes.get_xlim()) * (1.0 + np.array([-1e-9, 1e-9]))
+    texts = [*axes.get_xticklabels(), *axes.get_xticklabels(minor=True)]
+    assert {text.get_fontsize() for text in texts} == {7.0}
+    shown = [t for t in texts if t.get_text() and first <= t.get_position()[0] <= last]
+    assert len(shown) >= 2
+    boxes = sorted((text.get_window_extent() for text in shown), key=lambda box: box.x0)
+    assert all(one.x1 <= other.x0 for one, other in pairwise(boxes))
+    if integer:
+        ticks = np.array([*axes.get_xticks(), *axes.get_xticks(minor=True)])
+        inside = ticks[(first <= ticks) & (ticks <= last)]
+        np.testing.assert_allclose(inside, inside.round(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        (1, 8, "1 2 4 8"),
+        (2, 8, "2 3 4 6 8"),
+        (1, 30, "1 2 5 10 20"),
+        (0.01, 0.3, "0.01 0.02 0.05 0.1 0.2"),
+        (1.5, 2.5, "1.6 1.8 2 2.2 2.4"),
+    ],
+)
+def test_narrow_logarithmic_scales_have_plain_numbers(
+    lower: float, upper: float, expected: str
+) -> None:
+    axes = panel(space_of((lower, upper), log=[0]))
+    assert " ".join(text.get_text() for text in axes.get_xticklabels()) == expected

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from botorch.models import PairwiseGP
 from matplotlib.figure import Figure
+from torch import Tensor
 from torch.distributions import Normal
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -98,13 +100,13 @@ def test_certainty_is_not_claimed() -> None:
 
 
 def test_what_cannot_be_drawn(model: PreferenceGP) -> None:
-    with pytest.raises(UnsupportedError, match="labels must be 9 names"):
-        plot_win_probabilities(model, X, labels=["a"])
-    with pytest.raises(ComparisonDataError, match=r"`items` must have shape n x d"):
-        plot_win_probabilities(model, X[0])
-    with pytest.raises(ComparisonDataError, match=r"`items` row 0 is .*: NaN or infinite"):
-        plot_win_probabilities(model, X / 0.0)
-    with pytest.raises(ComparisonDataError, match="`top` must be a whole number, at least 2"):
-        plot_win_probabilities(model, X, top=1)
-    with pytest.raises(ComparisonDataError, match=r"`len\(items\)` must be .* at least 2"):
-        plot_win_probabilities(model, X[:1])
+    wrong: list[tuple[Tensor, dict[str, Any], type[Exception], str]] = [
+        (X, {"labels": ["a"]}, UnsupportedError, "labels must be 9 names"),
+        (X[0], {}, ComparisonDataError, "`items` must have shape n x d"),
+        (X / 0.0, {}, ComparisonDataError, "`items` row 0 is .*: NaN or infinite"),
+        (X, {"top": 1}, ComparisonDataError, "`top` must be a whole number, at least 2"),
+        (X[:1], {}, ComparisonDataError, r"`len\(items\)` must be .* at least 2"),
+    ]
+    for items, options, error, message in wrong:
+        with pytest.raises(error, match=message):
+            plot_win_probabilities(model, items, **options)
