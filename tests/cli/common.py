@@ -14,14 +14,6 @@ from botorch_pref.study import Study
 Type = Callable[..., int]
 Capture = pytest.CaptureFixture[str]
 
-# A process that was started in the background ignores Ctrl-C, and so do those it starts.
-CODE = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from botorch_pref.cli import main
-sys.exit(main())
-"""
-
 
 def typing(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
     """Runs a command in a folder, with words typed in."""

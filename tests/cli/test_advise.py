@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +14,7 @@ from botorch_pref.queries import Label
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, RandomPairs
 from botorch_pref.study import Study
-from tests.cli.common import CODE, Capture, Type, failure, fields, saved, typing
+from tests.cli.common import Capture, Type, failure, fields, saved, typing
 
 BOUNDS = "milk (ml):0:80, temperature (C):60:96"
 BOX = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
@@ -103,42 +99,29 @@ def test_what_is_no_answer_is_asked_again(typed: Type, capsys: Capture) -> None:
     assert saved().history["answer"].tolist() == [1.0, 2.0, 3.0, 1.0]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-def test_a_real_terminal_session(tmp_path: Path) -> None:
-    """Each answer is on the disk when the next item is shown; a second one is kept out."""
-    path = tmp_path / "study.json"
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", CODE, "advise", str(path), "--bounds", BOUNDS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
+def test_each_answer_is_on_the_disk_when_the_next_item_is_shown(
+    typed: Type, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Another session is kept out, and Ctrl-C ends it."""
+    answered = []
 
-    def shown_until(end: str) -> str:
-        shown = ""
-        while not shown.endswith(end):
-            character = process.stdout.read(1)  # type: ignore[union-attr]
-            assert character, shown
-            shown += character
-        return shown
+    def reply(prompt: str) -> str:
+        answered.append(len(saved().history))
+        if len(answered) == 3:
+            monkeypatch.undo()
+            with pytest.raises(SystemExit):
+                main(["advise", str(saved_in)])
+            raise KeyboardInterrupt
+        return "3.5"
 
-    shown_until("[q]uit: ")
-    for number in (1, 2):
-        process.stdin.write("3.5\n")
-        process.stdin.flush()
-        shown_until("[q]uit: ")
-        assert len(Study.load(path, read_only=True).history) == number
-    with pytest.raises(SystemExit):
-        main(["advise", str(path)])
-    process.send_signal(signal.SIGINT)
-    error = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert error == f"\ninterrupted; 2 answers are saved in {path}\n"
-    with Study.load(path) as study:
-        assert len(study.history) == 2
+    saved_in = Path("study.json").resolve()
+    monkeypatch.setattr("builtins.input", reply)
+    assert main(["advise", "study.json", "--bounds", BOUNDS]) == 130
+    assert answered == [0, 1, 2]
+    error = capsys.readouterr().err
+    assert "is open for writing in this very process since" in error
+    assert error.endswith(f"\ninterrupted; 2 answers are saved in {saved_in}\n")
+    assert len(Study.load(saved_in, read_only=True).history) == 2
 
 
 def test_files_that_are_no_such_study(typed: Type, capsys: Capture) -> None:

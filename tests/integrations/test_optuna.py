@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 import pytest
 import torch
+from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
 from botorch.exceptions.warnings import UserInputWarning
 from optuna.distributions import (
     BaseDistribution,
@@ -172,41 +173,24 @@ def test_what_was_skipped_is_not_proposed_again(answers: int) -> None:
     assert study.ask(few).params["c"] not in others
 
 
-def test_eubo_maximises_the_expected_better_one() -> None:
-    sampler = PreferentialSampler("eubo")
-    study = new_study(sampler)
-    proposed = play(study, UNIT, utility, 3)[-1]
-    model = model_of(sampler, study)
-    rival = max((t for t in study.get_trials()[:-1]), key=lambda t: utility(t.params))
-
-    def value(items: Tensor) -> Tensor:
-        """By draws: E[max(f(x), f(rival))] under common random numbers."""
-        pairs = torch.stack([items, point(rival.params).expand_as(items)], dim=-2)
-        posterior = model.posterior(pairs)
-        root = torch.linalg.cholesky(
-            posterior.distribution.covariance_matrix + 1e-9 * torch.eye(2, dtype=torch.double)
-        )
-        noise = torch.randn(2, 4000, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-        return (posterior.mean + root @ noise).amax(-2).mean(-1)
-
-    with torch.no_grad():
-        sample = torch.rand(500, 2, dtype=torch.double, generator=torch.Generator().manual_seed(1))
-        best = value(sample).max()
-        assert float(value(point(proposed).unsqueeze(0))) > float(best) - 0.02 * float(best.abs())
-
-
-def test_a_path_without_spread_is_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rule", ["ts", "eubo"])
+def test_the_rule_is_maximised(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of EUBO against the best trial; a path without spread is the mean."""
     monkeypatch.setattr("botorch_pref.integrations.optuna.TEMPERED", 1e-9)
-    sampler = PreferentialSampler("ts")
+    sampler = PreferentialSampler(rule)
     study = new_study(sampler)
-    proposed = play(study, UNIT, utility, 3)[-1]
+    proposed = point(play(study, UNIT, utility, 3)[-1])
     model = model_of(sampler, study)
+    rival = point(active(study)[0].params)
     sample = torch.rand(500, 2, dtype=torch.double, generator=torch.Generator().manual_seed(1))
+    X = torch.cat([proposed[None], sample]).unsqueeze(-2)
     with torch.no_grad():
-        mean = model.posterior(torch.cat([point(proposed)[None], sample]).unsqueeze(-2)).mean
-    survivor = active(study)[0].params
-    assert not torch.allclose(point(proposed), point(survivor))
-    assert float(mean[0]) >= float(mean.max()) - 1e-6
+        if rule == "ts":
+            value = model.posterior(X).mean
+        else:
+            value = AnalyticExpectedUtilityOfBestOption(model, previous_winner=rival[None])(X)
+    assert not torch.allclose(proposed, rival)
+    assert float(value[0]) >= float(value.max()) - 1e-6
 
 
 def test_all_kinds_of_parameters() -> None:
@@ -273,11 +257,16 @@ def test_the_model_follows_from_the_answers_alone() -> None:
         torch.testing.assert_close(again, wanted)
 
 
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
-    monkeypatch.delitem(sys.modules, "botorch_pref.integrations.optuna")
-    with pytest.raises(ImportError, match=r"optuna_dashboard.*botorch-pref\[optuna\]"):
-        importlib.import_module("botorch_pref.integrations.optuna")
+@pytest.mark.parametrize(
+    ("package", "module"), [("optuna_dashboard", "optuna"), ("ax", "ax")], ids=["optuna", "ax"]
+)
+def test_a_missing_package_names_the_extra(
+    package: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"botorch_pref.integrations.{module}", raising=False)
+    with pytest.raises(ImportError, match=rf"needs {package}.*botorch-pref\[{module}\]"):
+        importlib.import_module(f"botorch_pref.integrations.{module}")
 
 
 # What a study says.

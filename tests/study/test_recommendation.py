@@ -19,7 +19,7 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, PFTS, RandomPairs
 from botorch_pref.strategies.utility import UtilityLearner
 from botorch_pref.study import StoppingRule, Study
-from botorch_pref.study.recommendation import Beliefs, Recommendation, recommendation
+from botorch_pref.study.recommendation import Beliefs
 
 ENDS = torch.tensor([[0.0, 1.0, 0.01, 0.0], [80.0, 4.0, 10.0, 2.0]], dtype=torch.float64)
 SPACE = SearchSpace(ENDS, integer=[1], log=[2], categorical=[3])
@@ -189,40 +189,3 @@ def test_a_stopping_rule_counts_comparisons(tmp_path: Path) -> None:
         found = study.recommend()
     assert (found.num_answers, found.num_items, found.progress) == (6, 1, 0.0)
     assert found.statement == f"{study.describe(found.item)}; no comparison says how sure that is."
-
-
-def played(run: int) -> list[tuple[Recommendation, bool]]:
-    """What is said after 8, 16, ..., 80 answers of a noisy judge, and whether it is true."""
-    generator = torch.Generator().manual_seed(run)
-    table = torch.rand(25, 2, generator=generator, dtype=torch.float64)
-    prior = 4.0 * torch.exp(-0.5 * (torch.cdist(table, table) / 0.4) ** 2)
-    root = torch.linalg.cholesky(prior + 1e-6 * torch.eye(25))
-    utility = root @ torch.randn(25, generator=generator, dtype=torch.float64)
-    unit = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    strategy = PFTS(space=SearchSpace(unit, table), seed=run)
-    said = []
-    for number in range(1, 81):
-        query = strategy.ask()
-        first, second = query.indices
-        chance = torch.sigmoid(utility[first] - utility[second])
-        strategy.tell(query, float(torch.rand((), generator=generator) < chance))
-        if number % 8:
-            continue
-        item, beliefs = strategy.recommend(), Beliefs.of(strategy)
-        found = recommendation(item, {}, number, beliefs, StoppingRule(), str)
-        asked = {row for answered in strategy.history for row in answered.query.indices}
-        lack = utility[sorted(asked)].max() - utility[strategy.recommend_index()]
-        said.append((found, bool(lack <= math.log(0.6 / 0.4))))
-    return said
-
-
-@pytest.mark.slow
-def test_good_enough_is_as_likely_as_it_says() -> None:
-    said = [one for run in range(14) for one in played(run)]
-    for least, most in ((0.3, 0.8), (0.8, 1.0)):
-        group = [(found.good_enough, true) for found, true in said if found.good_enough > least]
-        group = [(claim, true) for claim, true in group if claim <= most]
-        claimed = sum(claim for claim, _ in group) / len(group)
-        share = sum(true for _, true in group) / len(group)
-        # Ten of a run are of one utility, so that these are few independent ones.
-        assert share == pytest.approx(claimed, abs=0.2)
