@@ -68,8 +68,7 @@ class PreferentialSampler(BaseSampler):
             2026), ``"eubo"`` the item whose duel with the best active trial has the largest
             expected utility of the better one (Lin et al. 2022).
         seed: The seed of all draws.
-        n_startup_trials: How many trials fill the space, whatever the answers; with 0 the rule
-            is followed from the first answer on.
+        n_startup_trials: How many trials fill the space, whatever the answers.
 
     Raises:
         UnsupportedError: If there is no such rule.
@@ -96,8 +95,6 @@ class PreferentialSampler(BaseSampler):
         self.rule = rule
         self.seed = checked_seed(seed)
         self.n_startup_trials = check_count("n_startup_trials", n_startup_trials, 0)
-        # The hyperparameters of the last fit, and what they follow from.
-        self._fitted: tuple[object, dict[str, Any]] | None = None
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -147,16 +144,10 @@ class PreferentialSampler(BaseSampler):
         return parameters.values(item)[param_name]
 
     def best_trial(self, study: PreferentialStudy | Study) -> FrozenTrial:
-        r"""The compared trial with the largest posterior mean.
+        r"""The compared trial with the largest posterior mean, not skipped, failed or pruned.
 
         ``study.best_trials`` has the last survivors, which a single wrong answer may have put
         there; this one follows from all answers.
-
-        Args:
-            study: The study, also as Optuna loads it.
-
-        Returns:
-            A trial that was neither skipped nor failed or pruned.
 
         Raises:
             UnsupportedError: If the study is not preferential, has several objectives, or has no
@@ -214,19 +205,11 @@ class PreferentialSampler(BaseSampler):
 
     def _model(self, parameters: Parameters, pairs: Tensor) -> PreferenceGP:
         """The model of ``m x 2 x d``-dim pairs, the better item first; it follows from these."""
-        learner = UtilityLearner(parameters.space, seed=self.seed)
-        duels = [Duel(i, pair) for i, pair in enumerate(pairs)]
-        fitted = last_refit(len(duels))
-        for duel in duels[:fitted]:
-            learner.add(duel, 1.0)
-        known = parameters.distributions, pairs[:fitted].tolist()
-        if self._fitted is not None and self._fitted[0] == known:
-            learner.restore(self._fitted[1], fitted)
-        else:
-            learner.refit()
-            self._fitted = known, learner.values
-        for duel in duels[fitted:]:
-            learner.add(duel, 1.0)
+        learner, fitted = UtilityLearner(parameters.space, seed=self.seed), last_refit(len(pairs))
+        for number, pair in enumerate(pairs, start=1):
+            learner.add(Duel(number, pair), 1.0)
+            if number == fitted:
+                learner.refit()
         return learner.model()
 
 

@@ -73,7 +73,7 @@ def run_experiment(
         horizon: The number of duels, or other queries, of a run; less if its budget is spent.
         seeds: Different whole numbers, at least 0, or how many of them.
         judge: Called as ``judge(problem, seed=...)``, returns what is called with a query
-            and the step; :class:`~botorch_pref.problems.LogisticJudge` if omitted.
+            and the step; :class:`~botorch_pref.problems.LogisticJudge` by default.
         n_jobs: As for ``joblib.Parallel``: by default what ``joblib.parallel_config`` says,
             which also chooses Dask or Ray, and without it one run at a time.
         progress: Whether to show a bar of the finished runs on standard error.

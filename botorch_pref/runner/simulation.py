@@ -29,9 +29,7 @@ Judge = Callable[[Any, int], float | None]
 # What a strategy says of its query, before it is told the answer.
 Record = Callable[[Any, Any], Mapping[str, float]]
 
-# A power of two, as a Sobol sequence is balanced only there.
-_NUM_RANDOM_ITEMS = 2**14
-_SLOTS = ("first", "second")
+_NUM_RANDOM_ITEMS = 2**14  # a Sobol sequence is balanced at powers of two
 
 # The columns of every history, in this order, behind the items and indices, and their types.
 _COLUMNS = {
@@ -66,13 +64,13 @@ class History:
     Attributes:
         problem: The problem's name.
         strategy: The strategy's name.
-        horizon: The number of duels that were planned, or the most steps; the table is shorter if
-            the simulation ended or was interrupted before.
+        horizon: The number of steps that were planned; the table is shorter if the simulation
+            ended or was interrupted before.
         random_regret: The mean dueling regret of a duel of two items drawn uniformly.
         table: One row a duel, a choice, which may have more than two items, or a label or an
-            evaluation, which have a first item alone; then what was recorded besides. Of a
-            strategy with a budget there are ``cost``, of all queries so far, and ``finished``,
-            true in the last row if it asks no more:
+            evaluation, which have a first item alone; also what was recorded besides, and of a
+            strategy with a budget ``cost``, of all queries so far, and ``finished``, true in the
+            last row if it asks no more:
 
             ========================= ===================================================
             step                      1, 2, ...
@@ -152,7 +150,7 @@ def simulate(
     record: Record | None = None,
     random_regret: float | None = None,
 ) -> History:
-    r"""Let a strategy ask a judge ``horizon`` duels (or other queries), and record what happened.
+    r"""Let a strategy ask a judge, and record what happened.
 
     Args:
         strategy: Any object on the problem's domain with ``ask``, ``tell``, and ``recommend`` or,
@@ -162,7 +160,7 @@ def simulate(
         problem: Its utility is what regrets are measured by.
         judge: Called with the query and the step ``1, 2, ..., horizon``. Dueling regrets are those
             of a logistic judge, whichever it is.
-        horizon: The number of duels, all included; less if a strategy's budget is spent before.
+        horizon: The number of duels or other queries; less if a budget is spent before.
         progress: Whether to show a progress bar on standard error.
         recommend_every: After how many duels, and after the last, to ask what is best.
         interruptible: Whether Ctrl-C ends it early and returns the history so far.
@@ -289,7 +287,8 @@ def _step(
 def _shown(problem: PreferenceProblem, query: Query) -> tuple[dict[str, Any], Tensor]:
     """What was asked, as columns, and the utilities of its items."""
     items = query.rows.to(problem.bounds)
-    slots = [*_SLOTS, *(f"item{i}" for i in range(3, len(items) + 1))][: len(items)]
+    later = (f"item{i}" for i in range(3, len(items) + 1))
+    slots = ["first", "second", *later][: len(items)]
     indices = query.row_indices
     if indices is None:
         utilities = problem(items)
@@ -341,7 +340,7 @@ def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     table["cumulative_regret"] = table["dueling_regret"].fillna(0.0).cumsum()
     table["cumulative_utility_regret"] = table["utility_regret"].fillna(0.0).cumsum()
     answered = table["answer"].notna()
-    measured = answered & table["kind"].eq("evaluate")
+    measured = answered & table["kind"].eq(Evaluate.kind)
     table["simple_regret"] = table["utility_regret"].where(measured).cummin().ffill()
     table["num_evaluations"] = measured.cumsum().astype("Int64")
     table["num_labels"] = (answered & table["kind"].eq("label")).cumsum().astype("Int64")

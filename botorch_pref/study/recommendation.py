@@ -34,14 +34,12 @@ class StoppingRule:
 
     That is ``P(max_i f(x_i) - f(x) <= h) >= probability`` under the posterior, for the recommended
     item ``x`` and the asked items ``x_i``; ``h`` is the difference at which the better of two
-    items wins with probability ``1/2 + margin``. The rule looks at asked items alone; to ask items
-    near the best one is the task of the strategy.
+    items wins with probability ``1/2 + margin``.
 
     Attributes:
         probability: The probability that has to be reached.
         margin: The win probability above 1/2 that is noticeable.
-        min_answers: The least number of comparisons of different items in any case, as few may
-            agree by chance.
+        min_answers: The least number of comparisons, as few may agree by chance.
 
     Raises:
         StudyError: If a number is out of range.
@@ -120,10 +118,7 @@ class Beliefs:
         return replace(self, items=items), len(items) - 1
 
     def alike(self, row: int) -> Tensor:
-        """Which of the items hardly differ from one: on a box by 5 % of every range at most.
-
-        Strategies ask many items close to the best one, of which each is as good.
-        """
+        """Which of the items hardly differ from one: on a box by 5 % of every range at most."""
         if self.space.choices is not None:
             return (self.items == self.items[row]).all(-1)
         seen = self.space.normalize(self.items)
@@ -161,17 +156,16 @@ class Beliefs:
 class Recommendation:
     r"""The best item of the whole space by the strategy, and probabilities by all comparisons.
 
-    The probabilities, and ``best_asked``, are ``None`` while there are no comparisons. The
-    statement has no probability before the number of comparisons is the stopping rule's
-    ``min_answers``: until then they mostly tell of the prior.
+    The probabilities, and ``best_asked``, are ``None`` while there are no comparisons. Before the
+    stopping rule's ``min_answers`` they mostly tell of the prior, and the statement has none.
 
     Attributes:
         item: The ``d``-dim item.
         values: The same by the names of dimensions, categories by the names of levels.
         num_answers: The number of answers, skipped ones aside.
         num_items: The number of items that it is compared with.
-        probability_best: The posterior probability that it, or one alike, is the best of these:
-            of a box, one that differs by 5 % of every range at most, and in no category.
+        probability_best: The posterior probability that it, or on a box one that differs by 5 %
+            of every range at most and in no category, is the best of these.
         best_asked: The ``d``-dim item of the largest posterior mean of those that were asked.
         runner_up: The ``d``-dim item of the largest posterior mean that is not alike, if any.
         win_probability: That the recommended item wins a duel with that one.
@@ -215,9 +209,8 @@ def recommendation(
     best_asked = beliefs.items[best]
     beliefs, row = beliefs.with_item(item)
     number, alike = len(beliefs.items), beliefs.alike(row)
-    advantages = beliefs.advantages(row)
+    advantages, noticeable = beliefs.advantages(row), beliefs.noticeable(rule.margin)
     probability_best = float(alike[advantages.argmax(-1)].double().mean())
-    noticeable = beliefs.noticeable(rule.margin)
     good_enough = float((advantages.amax(-1) <= noticeable).double().mean())
     shares = (1.0, good_enough / rule.probability, beliefs.num_answers / rule.min_answers)
     texts = [

@@ -136,7 +136,7 @@ class Study:
         levels: Mapping[str, Sequence[str]] | None = None,
         stopping: StoppingRule = _DEFAULT_STOPPING,
     ) -> Self:
-        r"""Begin a study.
+        r"""Begin a study, which is saved and open for writing.
 
         Args:
             path: The file, which must not exist yet; its folder must.
@@ -149,9 +149,6 @@ class Study:
             levels: What the levels of categories are called, by the name of the dimension:
                 ``{"roast": ["light", "dark"]}``; 0, 1, ... by default.
             stopping: When enough is asked.
-
-        Returns:
-            The study, saved and open for writing.
 
         Raises:
             StudyError: If an argument cannot be used; names it.
@@ -185,16 +182,13 @@ class Study:
         read_only: bool = False,
         device: torch.device | None = None,
     ) -> Self:
-        r"""Go on with a study, or look at it.
+        r"""Go on with a study, whose next query is the one that it would have been.
 
         Args:
             path: The file.
             read_only: Whether to look at it alone, as it is now, which is possible while
                 another process writes.
             device: Where its strategy computes; on the CPU by default.
-
-        Returns:
-            The study; its next query is the one that it would have been.
 
         Raises:
             StudyFileError: If the file is missing, truncated, foreign or newer.
@@ -276,9 +270,6 @@ class Study:
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one, which is saved.
 
-        Args:
-            annotator: Who is asked.
-
         Raises:
             StudyError: If the study is closed, or open for reading alone.
             StudyFileError: If it cannot be saved; nothing was asked then.
@@ -291,11 +282,7 @@ class Study:
         return query
 
     def tell(self, query: Query, answer: float | None) -> None:
-        r"""Learn the answer to an open query, and save it.
-
-        Args:
-            query: What :meth:`ask` returned.
-            answer: See :meth:`~botorch_pref.strategies.Strategy.tell`; ``None`` to skip.
+        r"""Learn the answer to an open query, and save it; for answers see the strategy.
 
         Raises:
             StaleQueryError: If the query is unknown, was told already or was withdrawn.
@@ -314,11 +301,8 @@ class Study:
     def undo(self) -> Query:
         r"""Take back the last answer, a skipped one included.
 
-        All is as it was before that answer: its query is open again, and what others were
-        asked since is withdrawn.
-
-        Returns:
-            That query.
+        All is as it was before that answer: its query, which is returned, is open again, and
+        what others were asked since is withdrawn.
 
         Raises:
             StudyError: If there is no answer, or the study is not open for writing.

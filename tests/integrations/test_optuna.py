@@ -33,7 +33,6 @@ from botorch_pref.integrations.optuna import (
     read_answers,
 )
 from botorch_pref.models import PreferenceGP
-from tests.models.common import rand
 
 UNIT: dict[str, BaseDistribution] = {
     "x": FloatDistribution(0.0, 1.0),
@@ -238,23 +237,6 @@ def test_bad_options_are_refused() -> None:
         PreferentialSampler("ucb")  # type: ignore[arg-type]
     with pytest.raises(ComparisonDataError, match="`n_startup_trials`"):
         PreferentialSampler(n_startup_trials=-1)
-
-
-def test_the_model_follows_from_the_answers_alone() -> None:
-    """Whatever was asked before; hyperparameters are fitted again when that is due."""
-    parameters, pairs = Parameters({"x": FloatDistribution(0.0, 1.0)}), rand(5, 2, 1)
-    sampler = PreferentialSampler()
-    models = [sampler._model(parameters, pairs[:number]) for number in (1, 2, 3, 5)]
-    direct = PreferentialSampler()._model(parameters, pairs)
-    torch.testing.assert_close(models[-1].posterior(pairs).mean, direct.posterior(pairs).mean)
-    known = sampler._fitted
-    sampler._model(parameters, pairs)
-    assert sampler._fitted is known
-    wider = Parameters({"x": FloatDistribution(0.0, 2.0)})
-    for other in ((parameters, pairs.flip(-2)), (parameters, pairs[:3]), (wider, pairs)):
-        again = sampler._model(*other).posterior(pairs).mean
-        wanted = PreferentialSampler()._model(*other).posterior(pairs).mean
-        torch.testing.assert_close(again, wanted)
 
 
 @pytest.mark.parametrize(
