@@ -8,7 +8,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.sampling.pathwise import draw_matheron_paths
 from torch.autograd import gradcheck
 
-from botorch_pref.acquisition.knowledge_gradient import DifferenceLaw
+from botorch_pref.acquisition.knowledge_gradient import _law
 from botorch_pref.data import Choices
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
@@ -162,5 +162,5 @@ def test_paths_have_the_law_of_the_posterior(data):
 
 def test_the_law_of_a_duel_is_normal_where_sites_are_no_expansions(data):
     ep, laplace = (PreferenceGP(*data, inference=name) for name in ("ep", "laplace"))
-    assert DifferenceLaw.is_known_for(laplace)
-    assert not DifferenceLaw.is_known_for(ep)
+    assert _law(laplace) is not None
+    assert _law(ep) is None
