@@ -80,7 +80,8 @@ def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
 
     X, comparisons = items_and_comparisons(6, 10)
     kernel = default_covar_module(2, torch.Size()).to(X)
-    monkeypatch.setattr("botorch_pref.likelihood_ratio.confidence_set.InteriorPoint", method)
+    for module in ("confidence_set", "interior_point"):
+        monkeypatch.setattr(f"botorch_pref.likelihood_ratio.{module}.InteriorPoint", method)
     monkeypatch.setattr(method, "maximize", counted)
     monkeypatch.setattr(method, "_advance", step)
     with second_device() as (device, counts):

@@ -3,7 +3,7 @@ r"""The latent of an expert's labels: an estimate, an optimistic bound, and that
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import cast
 
 import torch
 from botorch.models.model import Model
@@ -74,7 +74,6 @@ class ExpertBelief(Module):
         self.tolerance = tolerance if rough else checked_positive("tolerance", tolerance)
         known = None if x_ref is None else checked_item(model, "x_ref", x_ref)
         self.register_buffer("x_ref", known)
-        self._last: Any = None
 
     def upper(self, X: Tensor) -> Tensor:
         r"""The optimistic end: the largest latent of the set, or mean plus deviations.
@@ -93,10 +92,7 @@ class ExpertBelief(Module):
         X = X.to(model.items.dtype)
         if self.tolerance == math.inf:
             return model.rough_upper(X, self.x_ref)
-        # Each starts from the last solution of a batch of this shape, if it is near.
-        bound = model.bound(X, self.x_ref, tolerance=self.tolerance, start=self._last)
-        self._last = bound._replace(value=bound.value.detach())
-        value: Tensor = bound.value
+        value: Tensor = model.bound(X, self.x_ref, tolerance=self.tolerance).value
         return value
 
     def estimate(self, X: Tensor) -> Tensor:

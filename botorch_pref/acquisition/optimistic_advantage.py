@@ -48,15 +48,12 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
         super().__init__(model=_checked_model(model))
         self.tolerance = checked_positive("tolerance", tolerance)
         self.register_buffer("x_ref", checked_item(model, "x_ref", x_ref))
-        self._last: Any = None
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The ``b``-dim advantages of ``b x 1 x d``-dim items, in the units of the utility."""
-        model, options = cast(ConfidenceSetModel, self.model), {"start": self._last}
-        bound = model.bound(X.squeeze(-2), self.x_ref, tolerance=self.tolerance, **options)
-        self._last = bound._replace(value=bound.value.detach())
-        value: Tensor = bound.value
+        model = cast(ConfidenceSetModel, self.model)
+        value: Tensor = model.bound(X.squeeze(-2), self.x_ref, tolerance=self.tolerance).value
         return value
 
 

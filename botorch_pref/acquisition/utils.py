@@ -23,7 +23,7 @@ TOLERANCE = 1e-9
 class ConfidenceSetModel(Protocol):
     r"""Bounds in place of a posterior; see :class:`~botorch_pref.models.LikelihoodRatioModel`.
 
-    A bound has ``.value``, and serves as the ``start`` of the next one.
+    A bound has ``.value``.
     """
 
     @property
@@ -33,7 +33,7 @@ class ConfidenceSetModel(Protocol):
     def mle(self, X: Tensor) -> Tensor:
         """The most likely utilities of ``... x d``-dim items."""
 
-    def bound(self, X: Tensor, x_ref: Tensor | None, *, tolerance: float, start: Any) -> Any:
+    def bound(self, X: Tensor, x_ref: Tensor | None, *, tolerance: float) -> Any:
         """The largest utility of ``... x d``-dim items, or advantage over another item."""
 
     def advantage_over_all(self, X: Tensor, opponents: Tensor, *, tolerance: float) -> Any:

@@ -9,16 +9,13 @@ from botorch_pref.likelihood_ratio.confidence_set import (
     Whitening,
     whiten,
 )
-from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
 
 __all__ = [
     "FINAL",
     "SCREENING",
     "Bound",
     "ConfidenceSet",
-    "LeastAdvantage",
     "MaximumLikelihood",
     "Whitening",
-    "least_advantage",
     "whiten",
 ]

@@ -1,31 +1,41 @@
 r"""Interior-point methods for many objectives over one convex set.
 
-Notation of :mod:`botorch_pref.likelihood_ratio.constraints`; ``E`` elements, and for each an
-objective ``c^T p + weight * ell``, where ``weight`` is 0 (a bound) or 1 (maximum likelihood).
-With multipliers ``nu`` of the ball, ``mu`` of the level and ``lambda`` of the box, stationarity is
+Notation: points ``p: d`` of the unit ball, and ``Z: (m + b) x d`` that takes a point to the ``m``
+latent values of the answers, of log likelihood ``ell``, and to ``b`` utilities in a box. ``E``
+elements, each with an objective ``c^T p + weight * ell + z``, where ``weight`` is 0 (a bound) or 1
+(maximum likelihood), and ``z`` is the smallest of ``J`` linear functions ``h_j^T p``, if there are
+any. Each constraint has a margin, which is positive inside:
 
-``c + mu grad ell(v) - nu p - Z_box^T (lambda_above - lambda_below) = 0``,
+* ball: ``(1 - |p|^2) / 2``, multiplier ``nu``;
+* level: ``ell(Z p)`` minus the smallest allowed one, multiplier ``mu``;
+* functions: ``h_j^T p - z``, multipliers ``lambda_j``, which sum to one in the optimum;
+* box: the bound minus and plus every utility.
 
-and every product of a margin and its multiplier is brought to a given value. The matrix
-``H = mu A^T W A + nu I + box terms: q x q`` is factored once an element; the ball and the level,
-whose gradients are ``-p`` and ``grad ell``, leave a system in two unknowns.
+Stationarity is ``c + sum_j lambda_j h_j + mu grad ell - nu p - Z_box^T (above - below) = 0``, and
+every product of a margin and its multiplier is brought to a given value. The matrix
+``H = mu A^T W A + nu I + box terms: d x d`` is factored once an element; the ball, the level and
+the functions, whose gradients are ``-p``, ``grad ell`` and ``h_j``, leave a system in a few
+unknowns.
 
 Every iterate is strictly inside the set, so each gives a lower bound of the maximum; the upper
-bounds hold at any iterate, as ``ell`` is concave: ``ell(v') <= ell(v) + grad^T (v' - v)``. Once a
+bounds hold at any iterate, as ``ell`` is concave: ``ell(p') <= ell(p) + grad^T (p' - p)``. Once a
 step, the number of unfinished elements leaves the device, and nothing else does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.observations import as_curvature
+from botorch_pref.inference.observations import Curvature, Observations, as_curvature
 from botorch_pref.inference.systems import matvec
-from botorch_pref.likelihood_ratio.constraints import Constraints, Likelihood
+
+MAX_STEPS = 100
+"""The most Newton steps of an element; six times as many where the first method gets stuck."""
 
 _TO_THE_BOUNDARY = (0.99, 1 - 1e-5)  # of the longest step, at first and in the end
 _LEAST_MARGIN = 0.1  # of the smaller of a margin before the step and its linear model after
@@ -41,35 +51,96 @@ _SHARE = 0.1  # of the tolerance: the smallest sum of products
 _HALVINGS = 39
 _LEAST_LEFT = 1e-3  # of a margin, so that rounding does not carry a point outside
 _ARMIJO = 0.1
+_STUCK = 1e-6  # of the largest value in the ball: a gap that rounding does not explain
+_HANDOVER = 1e-8  # of the same: what the barrier's rounding allows
+_PATIENCE = 6  # how many times as many steps the barrier may take
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The set, which all elements of a batch share, and the weight of the log likelihood."""
+
+    observations: Observations | None
+    rows: Tensor  # ``Z: (m + b) x d``
+    box: float | None = None  # the bound on the absolute utilities
+    level: Tensor | None = None  # the smallest log likelihood
+    weight: float = 0.0  # of the log likelihood in the objective
+
+    @property
+    def num_answers(self) -> int:
+        """The number ``m`` of rows that are answers."""
+        return 0 if self.observations is None else self.observations.num_rows
+
+    @property
+    def answer_rows(self) -> Tensor:
+        """The ``m x d``-dim map to the answers' latent values."""
+        return self.rows[: self.num_answers]
+
+    @property
+    def box_rows(self) -> Tensor:
+        """The ``b x d``-dim map to the utilities in the box."""
+        return self.rows[self.num_answers :]
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """``d x (m + b)``-dim transpose of the rows."""
+        return self.rows.T.contiguous()
+
+    @property
+    def num_curved(self) -> int:
+        """The number of margins that are not linear: of the ball, and of the level if any."""
+        return 1 if self.level is None else 2
+
+    def log_likelihood(self, values: Tensor) -> Tensor:
+        """``ell: ...`` at the values ``Z p: ... x (m + b)``."""
+        if self.observations is None:
+            return values.new_zeros(values.shape[:-1])
+        return self.observations.log_prob(values[..., : self.num_answers]).sum(-1)
+
+    def derivatives(self, values: Tensor) -> tuple[Tensor, Curvature]:
+        """Of ``ell``: the gradient ``... x d``, and minus the Hessian in the latent values."""
+        latent = values[..., : self.num_answers]
+        if self.observations is None:
+            return values.new_zeros(*values.shape[:-1], len(self.columns)), as_curvature(latent)
+        score, curvature = self.observations.derivatives(latent)
+        return score @ self.answer_rows, curvature
+
+    def box_margins(self, values: Tensor) -> Tensor:
+        """The bound minus and plus the utilities, ``... x 2b``, at ``Z p: ... x (m + b)``."""
+        utilities = values[..., self.num_answers :]
+        bound = torch.inf if self.box is None else self.box
+        return torch.cat([bound - utilities, bound + utilities], dim=-1)
+
+    def box_adjoint(self, sides: Tensor) -> Tensor:
+        """``Z_box^T (above - below): ... x d`` of ``... x 2b`` numbers, one a side."""
+        above, below = sides.chunk(2, dim=-1)
+        return (above - below) @ self.box_rows
+
+    def contains(self, point: Tensor) -> Tensor:
+        """Whether points ``... x d`` of the ball are within the level and the box."""
+        values = point @ self.columns
+        inside = (self.box_margins(values) >= 0).all(-1)
+        if self.level is not None:
+            inside = inside & (self.log_likelihood(values) >= self.level)
+        return inside
 
 
 class Solution(NamedTuple):
     """The maximum of every element, between two certified values.
 
     Attributes:
-        point: ``E x (q + 1)``-dim points of the set.
+        point: ``E x d``-dim points of the set.
         lower: ``E``-dim objectives there.
         upper: ``E``-dim values that no point of the set exceeds.
-        multipliers: ``E x k``-dim multipliers of the ball, the level and the box.
+        weights: ``E x J``-dim multipliers of the functions; they sum to one.
         num_steps: ``E``-dim numbers of Newton steps.
     """
 
     point: Tensor
     lower: Tensor
     upper: Tensor
-    multipliers: Tensor
+    weights: Tensor
     num_steps: Tensor
-
-    def improved(self, elements: Tensor, other: Solution) -> Solution:
-        """The same, where another solution of some elements is better, with its bounds."""
-        new = Solution(*(part.clone() for part in self))
-        better = other.lower > self.lower[elements]
-        rows = elements[better]
-        for name in ("point", "lower", "multipliers"):
-            getattr(new, name)[rows] = getattr(other, name)[better]
-        new.upper[elements] = torch.fmin(self.upper[elements], other.upper)
-        new.num_steps[elements] += other.num_steps
-        return new
 
 
 @dataclass
@@ -77,15 +148,18 @@ class State:
     """The unfinished elements; shapes are ``E`` unless said."""
 
     element: Tensor  # indices of the elements
-    linear: Tensor  # coefficients ``c: E x (q + 1)``
+    linear: Tensor  # coefficients ``c: E x d``
+    functions: Tensor  # coefficients ``h: E x J x d``
     tolerance: Tensor  # gaps to stop at
-    point: Tensor  # ``p: E x (q + 1)``
-    values: Tensor  # ``Z v: E x (m + b)``
-    likelihood: Likelihood  # at the point
-    weight: Tensor  # of the log likelihood in the Lagrangian
-    margins: Tensor  # of the ball, the level and the box, ``E x k``
+    point: Tensor  # ``p: E x d``
+    least: Tensor  # ``z: E x 1``
+    values: Tensor  # ``Z p: E x (m + b)``
+    log_likelihood: Tensor
+    gradient: Tensor  # of the log likelihood, ``E x d``
+    curvature: Curvature  # minus its Hessian in the latent values
+    margins: Tensor  # of the ball, the level, the functions and the box, ``E x k``
     multipliers: Tensor  # of these, ``E x k``
-    best: Tensor  # the best points so far, ``E x (q + 1)``
+    best: Tensor  # the best points so far, ``E x d``
     lower: Tensor  # objectives there
     upper: Tensor  # the smallest upper bounds so far
     goal: Tensor  # gaps when they last were halved
@@ -93,37 +167,21 @@ class State:
 
     def select(self, keep: Tensor) -> State:
         """Some of the elements."""
-        names = [f.name for f in fields(self) if f.name != "likelihood"]
-        parts = {name: getattr(self, name)[keep] for name in names}
-        value, gradient, curvature = self.likelihood
-        likelihood = Likelihood(value[keep], gradient[keep], curvature[keep])
-        return replace(self, likelihood=likelihood, **parts)
+        return State(*(getattr(self, field.name)[keep] for field in fields(self)))
 
-    def tried(
-        self, constraints: Constraints, move: Tensor, lengths: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """``E x t x (q + 1)`` points along a direction and their margins; ``E x t x 1`` lengths."""
-        point = self.point.unsqueeze(-2) + lengths * move.unsqueeze(-2)
-        along = move[:, :-1] @ constraints.columns
-        values = self.values.unsqueeze(-2) + lengths * along.unsqueeze(-2)
-        return point, constraints.margins(point, values, constraints.log_likelihood(values))
-
-    def land(self, constraints: Constraints, move: Tensor, lengths: Tensor, good: Tensor) -> Tensor:
-        """Go the first of the lengths that is good, or the last; returned as ``E x 1``."""
-        first = torch.nn.functional.pad(good[:, :-1], (0, 1), value=True).byte().argmax(-1)
-        length = lengths.squeeze(-1).gather(-1, first.unsqueeze(-1))
-        self.point = self.point + length * move
-        # Not updated step by step, which would drift away from the point.
-        self.values = self.point[:, :-1] @ constraints.columns
-        self.likelihood = constraints.likelihood(self.values)
-        self.margins = constraints.margins(self.point, self.values, self.likelihood.value)
-        return length
+    def objective(self, point: Tensor) -> Tensor:
+        """``c^T p + min_j h_j^T p: E`` at ``E x d``-dim points."""
+        value = (self.linear * point).sum(-1)
+        if self.functions.shape[-2]:
+            value = value + matvec(self.functions, point).amin(-1)
+        return value
 
 
 class Direction(NamedTuple):
-    """Changes of the point, of the margins and of the multipliers."""
+    """Changes of the point, of ``z``, of the margins and of the multipliers."""
 
     point: Tensor
+    least: Tensor
     margins: Tensor
     multipliers: Tensor
 
@@ -131,67 +189,73 @@ class Direction(NamedTuple):
 class Newton:
     """The factored system at a state."""
 
-    def __init__(self, constraints: Constraints, state: State) -> None:
-        self.constraints, self.state = constraints, state
-        self.num_curved = constraints.first_box
-        nu = state.multipliers[:, :1]
-        self.cholesky = torch.linalg.cholesky_ex(self._hessian(nu)).L
-        # E x (q + 1) x (1 or 2)-dim gradients of the curved margins, those of ball and level.
-        gradients = [-state.point]
-        if constraints.level is not None:
-            gradients.append(torch.nn.functional.pad(state.likelihood.gradient, (0, 1)))
-        self.slopes = torch.stack(gradients, dim=-1)
-        #: ``E x (q + 1)``-dim gradient of the Lagrangian.
-        self.residual = state.linear - nu * state.point
-        self.residual[:, :-1] += state.weight.unsqueeze(-1) * state.likelihood.gradient
-        if constraints.box is not None:
-            self.residual[:, :-1] -= constraints.box_adjoint(state.multipliers)
+    def __init__(self, program: Program, state: State) -> None:
+        self.program, self.state = program, state
+        #: The number of margins of the ball, the level and the functions.
+        self.count = program.num_curved + state.functions.shape[-2]
+        slopes = [-state.point] if program.level is None else [-state.point, state.gradient]
+        #: ``E x d x count``-dim gradients of these margins.
+        self.slopes = torch.cat([torch.stack(slopes, dim=-1), state.functions.mT], dim=-1)
+        own = state.multipliers[:, : self.count]
+        #: ``E x d``-dim gradient of the Lagrangian.
+        self.residual = state.linear + matvec(self.slopes, own) + program.weight * state.gradient
+        nu, mu = own[:, :1], program.weight if program.level is None else own[:, 1, None, None]
+        hessian = mu * state.curvature.quadratic(program.answer_rows)
+        if program.box is not None:
+            self.residual -= program.box_adjoint(state.multipliers[:, self.count :])
+            sides = (state.multipliers / state.margins)[:, self.count :]
+            above, below = sides.chunk(2, dim=-1)
+            hessian = hessian + as_curvature(above + below).quadratic(program.box_rows)
+        hessian.diagonal(dim1=-2, dim2=-1).add_(nu)
+        self.cholesky = torch.linalg.cholesky_ex(hessian).L
         right = torch.cat([self.residual.unsqueeze(-1), self.slopes], dim=-1)
-        solved = torch.cholesky_solve(right[:, :-1], self.cholesky)
-        solved = torch.cat([solved, right[:, -1:] / nu.unsqueeze(-1)], dim=-2)
         # A matrix that could not be factored gives no direction; the element stays where it is.
+        solved = torch.cholesky_solve(right, self.cholesky)
         self.solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
         self.products = self.slopes.mT @ self.solved
-        self.own = (state.margins / state.multipliers)[:, : self.num_curved]
-        curved = self.products[..., 1:] + torch.diag_embed(self.own)
-        self.curved = torch.linalg.cholesky_ex(curved).L
+        self.own = state.margins[:, : self.count] / own
+        few = self.products[..., 1:] + torch.diag_embed(self.own)
+        self.few = torch.linalg.cholesky_ex(few).L
+        self.is_function = torch.zeros_like(own)
+        self.is_function[:, program.num_curved :] = 1.0
+        self.lack = 1.0 - (self.is_function * own).sum(-1, keepdim=True)
 
     def direction(self, change: Tensor, bend: Tensor | None = None) -> Direction:
         """Newton's direction for ``E x k``-dim wanted changes of the products.
 
-        ``bend`` are the ``E x (1 or 2)``-dim changes of the curved margins beyond linear ones.
+        ``bend`` are the changes of the curved margins beyond linear ones.
         """
-        count = self.num_curved
+        count, state, program = self.count, self.state, self.program
         move, along = self.solved[..., 0], self.products[..., 0]
-        if self.constraints.box is not None:
-            push = self.constraints.box_adjoint(change / self.state.margins).unsqueeze(-1)
-            solved = torch.cholesky_solve(push, self.cholesky).squeeze(-1)
-            push = torch.nn.functional.pad(solved, (0, 1))
+        if program.box is not None:
+            push = program.box_adjoint((change / state.margins)[:, count:]).unsqueeze(-1)
+            push = torch.cholesky_solve(push, self.cholesky).squeeze(-1)
             move, along = move - push, along - matvec(self.slopes.mT, push)
-        wanted = change[:, :count] / self.state.multipliers[:, :count]
-        right = wanted - along if bend is None else wanted - along - bend
-        multipliers = torch.cholesky_solve(right.unsqueeze(-1), self.curved).squeeze(-1)
-        multipliers = torch.nan_to_num(multipliers, nan=0.0, posinf=0.0, neginf=0.0)
+        wanted = change[:, :count] / state.multipliers[:, :count]
+        right = wanted - along
+        if bend is not None:
+            right[:, : bend.shape[-1]] -= bend
+        least = torch.zeros_like(state.least)
+        multipliers = self._solve_few(right)
+        if state.functions.shape[-2]:
+            per_least = self._solve_few(self.is_function)
+            missing = self.lack - (self.is_function * multipliers).sum(-1, keepdim=True)
+            least = missing / (self.is_function * per_least).sum(-1, keepdim=True)
+            least = torch.nan_to_num(least, nan=0.0, posinf=0.0, neginf=0.0)
+            multipliers = multipliers + least * per_least
         point = move + matvec(self.solved[..., 1:], multipliers)
         margins = wanted - self.own * multipliers
-        if self.constraints.box is not None:
-            utilities = point[:, :-1] @ self.constraints.box_rows.T
+        if program.box is not None:
+            utilities = point @ program.box_rows.T
             sides = torch.cat([-utilities, utilities], dim=-1)
-            weight = change[:, count:] - self.state.multipliers[:, count:] * sides
+            weight = change[:, count:] - state.multipliers[:, count:] * sides
             margins = torch.cat([margins, sides], dim=-1)
-            multipliers = torch.cat([multipliers, weight / self.state.margins[:, count:]], dim=-1)
-        return Direction(point, margins, multipliers)
+            multipliers = torch.cat([multipliers, weight / state.margins[:, count:]], dim=-1)
+        return Direction(point, least, margins, multipliers)
 
-    def _hessian(self, nu: Tensor) -> Tensor:
-        """``H: E x q x q``."""
-        state, rows = self.state, self.constraints.answer_rows
-        hessian = state.weight[:, None, None] * state.likelihood.curvature.quadratic(rows)
-        if self.constraints.box is not None:
-            sides = (state.multipliers / state.margins)[:, self.num_curved :]
-            above, below = sides.chunk(2, dim=-1)
-            hessian = hessian + as_curvature(above + below).quadratic(self.constraints.box_rows)
-        hessian.diagonal(dim1=-2, dim2=-1).add_(nu)
-        return hessian
+    def _solve_few(self, right: Tensor) -> Tensor:
+        solved = torch.cholesky_solve(right.unsqueeze(-1), self.few).squeeze(-1)
+        return torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 class InteriorPoint:
@@ -200,11 +264,6 @@ class InteriorPoint:
     A predictor aims at the solution, a corrector at the central path as close to it as the
     predictor promises. Both share a factored matrix, and the corrector also foresees how the two
     curved margins bend along the predicted step.
-
-    Args:
-        constraints: The set.
-        weight: 1 where the log likelihood is the objective, else 0.
-        max_steps: The most Newton steps of an element.
     """
 
     patience = 20  # steps in which the gap is not halved
@@ -215,34 +274,33 @@ class InteriorPoint:
         0.0,
     )
 
-    def __init__(self, constraints: Constraints, *, weight: float = 0.0, max_steps: int) -> None:
-        self.constraints, self.weight, self.max_steps = constraints, weight, max_steps
-        self.trials = constraints.rows.new_tensor(self.trial_lengths)
+    def __init__(self, program: Program, max_steps: int = MAX_STEPS) -> None:
+        self.program, self.max_steps = program, max_steps
+        self.trials = program.rows.new_tensor(self.trial_lengths)
 
     @torch.no_grad()
     def maximize(
-        self, linear: Tensor, start: Tensor, multipliers: Tensor | None, tolerance: Tensor
+        self, linear: Tensor, functions: Tensor, start: Tensor, tolerance: Tensor
     ) -> Solution:
-        r"""Maximise ``c^T p + weight * ell`` for every element.
+        r"""Maximise ``c^T p + weight * ell + min_j h_j^T p`` for every element.
 
         Args:
-            linear: ``E x (q + 1)``-dim coefficients ``c``, the last one not negative.
-            start: ``E x (q + 1)``-dim points strictly inside the set.
-            multipliers: ``E x 2``-dim multipliers of ball and level; NaN to choose them here.
+            linear: ``E x d``-dim coefficients ``c``.
+            functions: ``E x J x d``-dim coefficients ``h``. With the last coordinate of a point
+                no objective falls, and nothing but the ball depends on it.
+            start: ``d``-dim point strictly inside the set.
             tolerance: ``E``-dim gaps between the two bounds to stop at.
-
-        Returns:
-            The solution.
         """
-        state = self._initial(linear, start, multipliers, tolerance)
-        parts = (state.point, state.lower, state.upper, state.multipliers, state.element)
+        state = self._initial(linear, functions, start, tolerance)
+        weights = self._weights(state)
+        parts = (state.point, state.lower, state.upper, weights, state.element)
         found = Solution(*(torch.zeros_like(part) for part in parts))
         for step in range(self.max_steps + 1):
             self._certify(state)
             keep = torch.nonzero(self._unfinished(state)).squeeze(-1)
             last = len(keep) == 0 or step == self.max_steps
             if last or len(keep) < len(state.element):
-                done = (state.best, state.lower, state.upper, state.multipliers)
+                done = (state.best, state.lower, state.upper, self._weights(state))
                 for whole, part in zip(found, done, strict=False):
                     whole[state.element] = part
                 found.num_steps[state.element] = step
@@ -253,62 +311,82 @@ class InteriorPoint:
         return found
 
     def _initial(
-        self, linear: Tensor, start: Tensor, multipliers: Tensor | None, tolerance: Tensor
+        self, linear: Tensor, functions: Tensor, start: Tensor, tolerance: Tensor
     ) -> State:
-        size = len(linear)
-        values = start[:, :-1] @ self.constraints.columns
-        likelihood = self.constraints.likelihood(values)
-        margins = self.constraints.margins(start, values, likelihood.value)
+        program, point = self.program, start.expand_as(linear)
+        values = point @ program.columns
+        payoffs, nothing = matvec(functions, point), torch.full_like(tolerance, torch.inf)
         # All products of margin and multiplier the same: a start on the central path.
-        own = _FIRST_MULTIPLIER * margins[:, :1] / margins
-        if multipliers is not None:
-            curved = own[:, : self.constraints.first_box]
-            given = multipliers[:, : self.constraints.first_box]
-            curved.copy_(torch.where(given.isnan(), curved, given))
-        level = self.constraints.level
-        best, lower, upper = self._at_the_pole(linear, start)
-        return State(
-            element=torch.arange(size, device=linear.device),
+        product = _FIRST_MULTIPLIER * 0.5 * (1.0 - start.square().sum())
+        least = torch.zeros_like(linear[:, :1])
+        if payoffs.shape[-1]:
+            least = payoffs.amin(-1, keepdim=True) - payoffs.shape[-1] * product
+        log_likelihood = program.log_likelihood(values)
+        gradient, curvature = program.derivatives(values)
+        margins = self._margins(point, values, log_likelihood, payoffs - least)
+        state = State(
+            element=torch.arange(len(linear), device=linear.device),
             linear=linear,
+            functions=functions,
             tolerance=tolerance,
-            point=start,
+            point=point,
+            least=least,
             values=values,
-            likelihood=likelihood,
-            weight=torch.full_like(own[:, 0], self.weight) if level is None else own[:, 1],
+            log_likelihood=log_likelihood,
+            gradient=gradient,
+            curvature=curvature,
             margins=margins,
-            multipliers=own,
-            best=best,
-            lower=lower,
-            upper=upper,
-            goal=torch.full_like(upper, torch.inf),
-            idle=torch.zeros(size, dtype=torch.long, device=linear.device),
+            multipliers=product / margins,
+            best=point,
+            lower=-nothing,
+            upper=nothing,
+            goal=nothing,
+            idle=torch.zeros_like(tolerance, dtype=torch.long),
         )
+        if program.weight == 0.0:
+            # The ball's own maximum is the set's where the point is in the set.
+            combined = self._combined(state)
+            state.upper = combined.norm(dim=-1)
+            tiny = torch.finfo(linear.dtype).tiny
+            pole = combined / state.upper.clamp_min(tiny).unsqueeze(-1)
+            inside = program.contains(pole)
+            state.best = torch.where(inside.unsqueeze(-1), pole, point)
+            state.lower = torch.where(inside, state.objective(pole), state.lower)
+        return state
 
-    def _at_the_pole(self, linear: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The ball's own maximum, which is the set's where the point is in the set."""
-        nothing = torch.full_like(linear[:, 0], -torch.inf)
-        if self.weight > 0:
-            return start, nothing, -nothing
-        length = linear.norm(dim=-1, keepdim=True)
-        pole = linear / length.clamp_min(torch.finfo(linear.dtype).tiny)
-        inside = self.constraints.contains(pole[:, :-1])
-        best = torch.where(inside.unsqueeze(-1), pole, start)
-        return best, torch.where(inside, length[:, 0], nothing), length[:, 0]
+    def _margins(
+        self, point: Tensor, values: Tensor, log_likelihood: Tensor, functions: Tensor
+    ) -> Tensor:
+        """``E x k``-dim margins of the ball, the level, the functions (as given) and the box."""
+        program = self.program
+        parts = [0.5 * (1.0 - point.square().sum(-1, keepdim=True)), functions]
+        if program.level is not None:
+            parts.insert(1, (log_likelihood - program.level).unsqueeze(-1))
+        return torch.cat([*parts, program.box_margins(values)], dim=-1)
+
+    def _weights(self, state: State) -> Tensor:
+        """The multipliers of the functions, ``E x J``, scaled to a sum of one."""
+        first = self.program.num_curved
+        own = state.multipliers[:, first : first + state.functions.shape[-2]]
+        return own / own.sum(-1, keepdim=True)
+
+    def _combined(self, state: State) -> Tensor:
+        """``c + sum_j lambda_j h_j: E x d``, with weights whose sum is one."""
+        return state.linear + matvec(state.functions.mT, self._weights(state))
 
     def _certify(self, state: State) -> None:
         """Both bounds at the iterate, where they are better than before."""
-        v = state.point[:, :-1]
-        last = (1.0 - v.square().sum(-1, keepdim=True)).clamp_min(0.0).sqrt()
-        point = torch.cat([v, last], dim=-1)
-        lower = (state.linear * point).sum(-1) + self.weight * state.likelihood.value
+        point = state.point.clone()
+        point[:, -1] = (1.0 - point[:, :-1].square().sum(-1)).clamp_min(0.0).sqrt()
+        lower = state.objective(point) + self.program.weight * state.log_likelihood
         better = lower > state.lower
         state.best = torch.where(better.unsqueeze(-1), point, state.best)
         state.lower = torch.where(better, lower, state.lower)
-        level = self.constraints.level
-        if level is not None and self.constraints.box is None:
-            upper = _tangent_bound(state, level)
+        linear = self._combined(state)
+        if self.program.level is not None and self.program.box is None:
+            upper = _tangent_bound(state, linear, self.program.level)
         else:
-            upper = _lagrangian_bound(state, self.constraints)
+            upper = _lagrangian_bound(state, linear, self.program)
         state.upper = torch.fmin(state.upper, upper)
 
     def _unfinished(self, state: State) -> Tensor:
@@ -321,7 +399,7 @@ class InteriorPoint:
 
     def _advance(self, state: State) -> None:
         """One Newton step of every element."""
-        newton = Newton(self.constraints, state)
+        newton = Newton(self.program, state)
         product = state.margins * state.multipliers
         ahead = newton.direction(-product)
         primal, dual = self._step_lengths(state, ahead, 1.0)
@@ -340,15 +418,24 @@ class InteriorPoint:
         direction = newton.direction(change, self._bend(state, ahead, primal))
         fraction = (1.0 - target).clamp(*_TO_THE_BOUNDARY)
         primal, dual = self._step_lengths(state, direction, fraction)
-        self._move(state, direction, primal, dual)
+        # The step is shortened until the point is well inside.
+        lengths = primal * self.trials
+        num_curved = self.program.num_curved
+        before = state.margins[:, :num_curved].unsqueeze(-2)
+        promised = lengths.unsqueeze(-1) * direction.margins[:, :num_curved].unsqueeze(-2)
+        least = _LEAST_MARGIN * before + _LEAST_MARGIN * promised.clamp_max(0.0)
+        inside = (self._curved_margins(state, direction.point, lengths) >= least).all(-1)
+        primal = self._land(state, direction, lengths, inside)
+        dual = torch.minimum(dual, _DUAL_LEAD * primal)
+        state.multipliers = state.multipliers + dual * direction.multipliers
 
     def _bend(self, state: State, ahead: Direction, length: Tensor) -> Tensor:
         """How far the margins of the ball and the level fall below their tangents."""
         move = length * ahead.point
         bends = [-0.5 * move.square().sum(-1, keepdim=True)]
-        if self.constraints.level is not None:
-            values = state.values + move[:, :-1] @ self.constraints.columns
-            gain = self.constraints.log_likelihood(values) - state.likelihood.value
+        if self.program.level is not None:
+            values = state.values + move @ self.program.columns
+            gain = self.program.log_likelihood(values) - state.log_likelihood
             bends.append(gain.unsqueeze(-1) - length * ahead.margins[:, 1:2])
         return torch.cat(bends, dim=-1)
 
@@ -361,31 +448,43 @@ class InteriorPoint:
         """
         primal = -(direction.margins / state.margins).amin(-1, keepdim=True)
         dual = -(direction.multipliers / state.multipliers).amin(-1, keepdim=True)
-        if self.weight > 0:
+        if self.program.weight > 0:
             primal = dual = torch.maximum(primal, dual)
         return fraction / primal.clamp_min(fraction), fraction / dual.clamp_min(fraction)
 
-    def _move(self, state: State, direction: Direction, primal: Tensor, dual: Tensor) -> None:
-        """Take the step, shortened until the point is well inside."""
-        lengths = (primal * self.trials).unsqueeze(-1)
-        _, margins = state.tried(self.constraints, direction.point, lengths)
-        before = state.margins.unsqueeze(-2)
-        linear = before + lengths * direction.margins.unsqueeze(-2)
-        inside = (margins >= _LEAST_MARGIN * torch.minimum(linear, before)).all(-1)
-        primal = state.land(self.constraints, direction.point, lengths, inside)
-        dual = torch.minimum(dual, _DUAL_LEAD * primal)
-        state.multipliers = state.multipliers + dual * direction.multipliers
-        if self.constraints.level is not None:
-            state.weight = state.multipliers[:, 1]
+    def _curved_margins(self, state: State, move: Tensor, lengths: Tensor) -> Tensor:
+        """Those of the ball and the level, ``E x t x (1 or 2)``, after ``E x t`` lengths."""
+        lengths, level = lengths.unsqueeze(-1), self.program.level
+        point = state.point.unsqueeze(-2) + lengths * move.unsqueeze(-2)
+        parts = [0.5 * (1.0 - point.square().sum(-1))]
+        if level is not None:
+            along = (move @ self.program.columns).unsqueeze(-2)
+            values = state.values.unsqueeze(-2) + lengths * along
+            parts.append(self.program.log_likelihood(values) - level)
+        return torch.stack(parts, dim=-1)
+
+    def _land(self, state: State, direction: Direction, lengths: Tensor, good: Tensor) -> Tensor:
+        """Go the first of the lengths that is good, or the last; returned as ``E x 1``."""
+        first = torch.nn.functional.pad(good[:, :-1], (0, 1), value=True).byte().argmax(-1)
+        length = lengths.gather(-1, first.unsqueeze(-1))
+        state.point = state.point + length * direction.point
+        state.least = state.least + length * direction.least
+        # Not updated step by step, which would drift away from the point.
+        state.values = state.point @ self.program.columns
+        state.log_likelihood = self.program.log_likelihood(state.values)
+        state.gradient, state.curvature = self.program.derivatives(state.values)
+        functions = matvec(state.functions, state.point) - state.least
+        state.margins = self._margins(state.point, state.values, state.log_likelihood, functions)
+        return length
 
 
 class Barrier(InteriorPoint):
     r"""A barrier method in the primal alone, for bounds: slower, but it does not get stuck.
 
     Where the answers are explained so well that the log likelihood is flat, its tangent does not
-    reach the level, and a primal-dual method's multipliers diverge. With
-    every multiplier at ``mu`` over its margin, the same linear system is that of Newton's method
-    for ``c^T p + mu sum log margins``, which allows a line search. Arguments as of the base class.
+    reach the level, and a primal-dual method's multipliers diverge. With every multiplier at
+    ``mu`` over its margin, the same linear system is that of Newton's method for
+    ``c^T p + z + mu sum log margins``, which allows a line search.
     """
 
     patience = 1000  # the gap shrinks by stages, of which one can be long
@@ -395,67 +494,80 @@ class Barrier(InteriorPoint):
     def _advance(self, state: State) -> None:
         """One Newton step of every element towards its central point, and on once it is near."""
         mu = (state.margins * state.multipliers).mean(-1, keepdim=True)
-        self._set_multipliers(state, mu)
-        newton = Newton(self.constraints, state)
-        move = newton.direction(torch.zeros_like(state.margins)).point
-        slope = (newton.residual * move).sum(-1, keepdim=True)
-        self._climb(state, move, slope, mu)
-        count = state.margins.shape[-1]
-        least = _SHARE / count * state.tolerance.unsqueeze(-1)
-        mu = torch.where(slope <= _CENTRED * mu, torch.maximum(_SHRINK * mu, least), mu)
-        self._set_multipliers(state, mu)
-
-    def _set_multipliers(self, state: State, mu: Tensor) -> None:
         state.multipliers = mu / state.margins
-        if self.constraints.level is not None:
-            state.weight = state.multipliers[:, 1]
-
-    def _climb(self, state: State, move: Tensor, slope: Tensor, mu: Tensor) -> None:
-        """Step along a direction, halved until the barrier function has risen."""
-        before = self._height(state.linear, state.point, state.margins, mu)
-        lengths = self.trials.expand(len(slope), -1).unsqueeze(-1)
-        point, margins = state.tried(self.constraints, move, lengths)
-        linear, mu, slope = (x.unsqueeze(-2) for x in (state.linear, mu, slope))
-        gain = self._height(linear, point, margins, mu) - before.unsqueeze(-2)
-        inside = (margins > _LEAST_LEFT * state.margins.unsqueeze(-2)).all(-1, keepdim=True)
-        # Outside, the height is not a number, and the comparison fails.
-        risen = inside & (gain >= _ARMIJO * lengths * slope)
-        state.land(self.constraints, move, lengths, risen.squeeze(-1))
-
-    @staticmethod
-    def _height(linear: Tensor, point: Tensor, margins: Tensor, mu: Tensor) -> Tensor:
-        barrier = mu * margins.log().sum(-1, keepdim=True)
-        return (linear * point).sum(-1, keepdim=True) + barrier
+        newton = Newton(self.program, state)
+        move = newton.direction(torch.zeros_like(state.margins))
+        slope = (newton.residual * move.point).sum(-1, keepdim=True) + newton.lack * move.least
+        # Step along the direction, halved until the barrier function has risen.
+        lengths = self.trials.expand(len(slope), -1)
+        before = state.margins.unsqueeze(-2)
+        after = before + lengths.unsqueeze(-1) * move.margins.unsqueeze(-2)
+        after[..., : self.program.num_curved] = self._curved_margins(state, move.point, lengths)
+        gain = lengths * ((state.linear * move.point).sum(-1, keepdim=True) + move.least)
+        gain = gain + mu * (after / before).log().sum(-1)
+        # Outside, the gain is not a number, and the comparison fails.
+        inside = (after > _LEAST_LEFT * before).all(-1)
+        self._land(state, move, lengths, inside & (gain >= _ARMIJO * lengths * slope))
+        least = _SHARE / state.margins.shape[-1] * state.tolerance.unsqueeze(-1)
+        mu = torch.where(slope <= _CENTRED * mu, torch.maximum(_SHRINK * mu, least), mu)
+        state.multipliers = mu / state.margins
 
 
-def _tangent_bound(state: State, level: Tensor) -> Tensor:
-    """The largest ``c^T p``, ``E``-dim, over the ball and the half-space of the tangent at ``v``.
+def solve(
+    program: Program,
+    linear: Tensor,
+    functions: Tensor,
+    start: Tensor,
+    tolerance: Tensor,
+    max_steps: int = MAX_STEPS,
+) -> Solution:
+    """By the primal-dual method, and by the barrier alone where that got stuck.
 
-    The half-space is ``normal^T v' >= depth``; ``c`` splits into its part along the normal and
+    Arguments as of :meth:`InteriorPoint.maximize`.
+    """
+    found = InteriorPoint(program, max_steps).maximize(linear, functions, start, tolerance)
+    stuck = found.upper - found.lower > tolerance.clamp_min(_STUCK)
+    stuck = torch.nonzero(stuck & (found.num_steps < max_steps)).squeeze(-1)
+    if len(stuck):
+        slow = Barrier(program, _PATIENCE * max_steps).maximize(
+            linear[stuck], functions[stuck], start, tolerance[stuck].clamp_min(_HANDOVER)
+        )
+        better = slow.lower > found.lower[stuck]
+        rows = stuck[better]
+        for name in ("point", "lower", "weights"):
+            getattr(found, name)[rows] = getattr(slow, name)[better]
+        found.upper[stuck] = torch.fmin(found.upper[stuck], slow.upper)
+        found.num_steps[stuck] += slow.num_steps
+    return found
+
+
+def _tangent_bound(state: State, linear: Tensor, level: Tensor) -> Tensor:
+    """The largest ``c^T p``, ``E``-dim, over the ball and the half-space of the tangent at ``p``.
+
+    The half-space is ``normal^T p' >= depth``; ``c`` splits into its part along the normal and
     the rest.
     """
-    linear, v, gradient = state.linear, state.point[:, :-1], state.likelihood.gradient
-    slope = gradient.norm(dim=-1).clamp_min(torch.finfo(linear.dtype).tiny)
-    normal = gradient / slope.unsqueeze(-1)
-    depth = (level - state.likelihood.value + (gradient * v).sum(-1)) / slope
-    along = (linear[..., :-1] * normal).sum(-1)
-    across = linear.clone()
-    across[..., :-1] -= along.unsqueeze(-1) * normal
+    slope = state.gradient.norm(dim=-1).clamp_min(torch.finfo(linear.dtype).tiny)
+    normal = state.gradient / slope.unsqueeze(-1)
+    depth = (level - state.log_likelihood + (state.gradient * state.point).sum(-1)) / slope
+    along = (linear * normal).sum(-1)
+    across = linear - along.unsqueeze(-1) * normal
     length = linear.norm(dim=-1)
     chord = (1.0 - depth.square()).clamp_min(0.0).sqrt()
     cut = depth * along + chord * across.norm(dim=-1)
     return torch.where(along >= depth * length, length, cut)
 
 
-def _lagrangian_bound(state: State, constraints: Constraints) -> Tensor:
+def _lagrangian_bound(state: State, linear: Tensor, program: Program) -> Tensor:
     """The largest Lagrangian, ``E``-dim, over the ball, with the tangent for the likelihood."""
-    level, likelihood = constraints.level, state.likelihood
-    tangent = likelihood.value - (likelihood.gradient * state.point[:, :-1]).sum(-1)
-    constant = state.weight * (tangent if level is None else tangent - level)
-    slope = state.linear.clone()
-    slope[:, :-1] += state.weight.unsqueeze(-1) * likelihood.gradient
-    if constraints.box is not None:
-        slope[:, :-1] -= constraints.box_adjoint(state.multipliers)
-        sides = state.multipliers[:, constraints.first_box :]
-        constant = constant + constraints.box * sides.sum(-1)
+    tangent = state.log_likelihood - (state.gradient * state.point).sum(-1)
+    if program.level is None:
+        slope, constant = linear + program.weight * state.gradient, program.weight * tangent
+    else:
+        mu = state.multipliers[:, 1]
+        slope, constant = linear + mu.unsqueeze(-1) * state.gradient, mu * (tangent - program.level)
+    if program.box is not None:
+        sides = state.multipliers[:, program.num_curved + state.functions.shape[-2] :]
+        slope = slope - program.box_adjoint(sides)
+        constant = constant + program.box * sides.sum(-1)
     return slope.norm(dim=-1) + constant

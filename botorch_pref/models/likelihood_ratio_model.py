@@ -17,7 +17,7 @@ from linear_operator import to_dense
 from torch import Size, Tensor
 from torch.nn import Module
 
-from botorch_pref.data.blocks import DUEL, ITEM, Block, match_items, merge_rows
+from botorch_pref.data.blocks import DUEL, Block, match_items
 from botorch_pref.data.checks import (
     Check,
     check_items,
@@ -42,7 +42,6 @@ from botorch_pref.likelihood_ratio.confidence_set import (
     Whitening,
     whiten,
 )
-from botorch_pref.likelihood_ratio.minimax import LeastAdvantage, least_advantage
 from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, checked_link
 from botorch_pref.models.base import (
@@ -373,7 +372,6 @@ class LikelihoodRatioModel(Model):
         x_ref: Tensor | None = None,
         *,
         tolerance: float = FINAL,
-        start: Bound | None = None,
     ) -> Bound:
         r"""``max f(x)``, or ``max f(x) - f(x_ref)``, and the function that attains it.
 
@@ -381,7 +379,6 @@ class LikelihoodRatioModel(Model):
             X: ``... x d``-dim points.
             x_ref: ``... x d``-dim points that the advantage is over.
             tolerance: The gap to stop at, in units of the utility.
-            start: Bounds of the same shape to start from, where they are nearby.
 
         Returns:
             The bounds, whose ``value`` is as of :meth:`lower`.
@@ -390,8 +387,7 @@ class LikelihoodRatioModel(Model):
             ComparisonDataError: As of :meth:`lower`.
         """
         coefficients = self._coefficients(X, x_ref)
-        bound = self.confidence_set.upper(*coefficients, tolerance=tolerance, start=start)
-        bound = self._certified(bound)
+        bound = self._certified(self.confidence_set.upper(*coefficients, tolerance=tolerance))
         return bound if x_ref is not None else bound._replace(value=self._within_box(bound.value))
 
     def rough_upper(self, X: Tensor, x_ref: Tensor | None = None) -> Tensor:
@@ -404,7 +400,7 @@ class LikelihoodRatioModel(Model):
 
     def advantage_over_all(
         self, X: Tensor, opponents: Tensor, *, tolerance: float = FINAL
-    ) -> LeastAdvantage:
+    ) -> Bound:
         r"""``max min_j f(x) - f(x_j)`` over the set, Xu et al. (2024), problem (101) of App. I.
 
         Args:
@@ -426,7 +422,8 @@ class LikelihoodRatioModel(Model):
         refuse(Check("opponents", opponents, unknown, "it is no item of the model"))
         a, s = self._value(X)
         differences = a.unsqueeze(-2) - self._solved().whitening.root[rows]
-        return least_advantage(self.confidence_set, differences, s, tolerance=tolerance)
+        found = self.confidence_set.upper_of_least(differences, s, tolerance=tolerance)
+        return self._certified(found)
 
     def mle(self, X: Tensor) -> Tensor:
         r"""The most likely function of the ball, eq. (8); of several, that of least norm.
@@ -588,12 +585,9 @@ class LikelihoodRatioModel(Model):
         deviation = float(covariance.diagonal().amax().sqrt()) if len(nodes) else 1.0
         covariance = covariance + self.jitter * torch.eye(len(nodes)).to(covariance)
         whitening = whiten(covariance, cutoff=_CUTOFF)
-        observations = None
-        if self.blocks:
-            observations = Observations(_merged(self.blocks, len(nodes)), len(nodes))
         found = ConfidenceSet(
             whitening.root,
-            observations,
+            Observations(self.blocks, len(nodes)) if self.blocks else None,
             norm_bound=self.norm_bound,
             slack=self.slack_rule(self.num_answers, deviation * self.norm_bound),
             box=self.box,
@@ -641,24 +635,3 @@ class _Solution(NamedTuple):
 def _check_pairs(X: Tensor) -> None:
     if X.dim() < 2 or X.shape[-2] != 2:
         raise ComparisonDataError(f"`X` must be ... x 2 x d pairs, got {tuple(X.shape)}.")
-
-
-def _merged(blocks: Sequence[Block], num_items: int) -> list[Block]:
-    """The same observations with one row for every pair, or item; others are left as they are."""
-    merged = []
-    for kind in (DUEL, ITEM):
-        own = [b for b in blocks if b.coefficients == kind]
-        if not own:
-            continue
-        items = torch.cat([block.items for block in own])
-        count = torch.cat([block.weight for block in own])
-        wins = torch.cat([block.weight * block.answer for block in own])
-        if kind == DUEL:
-            items, wins, count, _ = merge_rows(num_items, items, wins, count, None)
-        else:
-            items, group = torch.unique(items, dim=0, return_inverse=True)
-            total = count.new_zeros(2, len(items))
-            wins, count = total.index_add(1, group, torch.stack([wins, count]))
-            items, wins, count = (rows[count > 0] for rows in (items, wins, count))  # less padding
-        merged.append(replace(own[0], items=items, answer=wins / count, weight=count))
-    return [*merged, *(b for b in blocks if b.coefficients not in (DUEL, ITEM))]

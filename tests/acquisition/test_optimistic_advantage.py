@@ -10,11 +10,10 @@ import torch
 from botorch_pref.acquisition import OptimisticAdvantage
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL
-from botorch_pref.models import LikelihoodRatioModel
 from tests.acquisition.common import make_model
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import rand
-from tests.models.confidence_sets import make_set, rbf, unit_kernel
+from tests.models.confidence_sets import make_set, unit_kernel
 
 REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -70,41 +69,6 @@ def test_gradient(dim: int, over_item: bool) -> None:
             far = fine(at + 2 * step) - fine(at - 2 * step)
         slope = (8 * near - far) / 12e-3
         torch.testing.assert_close(gradient[..., 0, column], slope, atol=1e-6, rtol=0)
-
-
-def test_warm_starts_change_nothing_but_the_time() -> None:
-    model = make_set(20, 40)
-    X = rand(16, 1, 2, seed=8)
-    rule, steps = OptimisticAdvantage(model, REF), {"cold": 0, "warm": 0}
-    for k in range(6):
-        at = X + 1e-3 * k
-        warm = rule(at)
-        assert model.status is not None
-        steps["warm"] += model.status.num_steps
-        cold = OptimisticAdvantage(model, REF)(at)
-        steps["cold"] += model.status.num_steps
-        torch.testing.assert_close(warm, cold, atol=1e-8, rtol=0)
-    assert steps["warm"] < steps["cold"]
-    # From somewhere else altogether, of another shape, and after a change of the model.
-    for at in (rand(16, 1, 2, seed=11), rand(2, 8, 1, 2, seed=12), rand(1, 1, 2), X[:0]):
-        cold = OptimisticAdvantage(model, REF)(at)
-        torch.testing.assert_close(rule(at), cold, atol=1e-8, rtol=0)
-    rule(X)
-    model.covar_module.lengthscale = 0.2
-    torch.testing.assert_close(rule(X), OptimisticAdvantage(model, REF)(X), atol=1e-8, rtol=0)
-
-
-def test_warm_starts_do_not_outlive_the_rank_of_the_items() -> None:
-    items = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
-    model = LikelihoodRatioModel.from_comparisons(
-        items, torch.tensor([[0, 3], [5, 9]]), covar_module=rbf(0.1), norm_bound=3.0, jitter=0.0
-    )
-    rule, X = OptimisticAdvantage(model, items[2]), rand(5, 1, 1)
-    rule(X)
-    model.covar_module.lengthscale = 2.0
-    assert model.confidence_set.root.shape[-1] < 12
-    expected = OptimisticAdvantage(model, items[2])(X)
-    torch.testing.assert_close(rule(X), expected, atol=1e-8, rtol=0)
 
 
 def test_first_step_is_far_away() -> None:

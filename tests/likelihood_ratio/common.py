@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from botorch_pref.inference import Block, Observations
 from botorch_pref.likelihood_ratio import ConfidenceSet, whiten
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
-from tests.inference.common import DUEL, design, duels, labels, matern, rand
+from tests.inference.common import DUEL, choices, design, duels, labels, matern, rand
 
 JITTER = 1e-6
 
@@ -27,6 +28,7 @@ class Case(NamedTuple):
     norm_bound: float
     box: float | None = None
     lengthscale: float = 0.4
+    chosen: reference.Choices | None = None
 
     def covariance(self) -> Tensor:
         """Of items and then points; every one has its own jitter."""
@@ -55,10 +57,15 @@ class Case(NamedTuple):
         a, s = self.coefficients(points)
         return a - self.confidence().root[0], s
 
-    def answers(self) -> reference.Answers | None:
+    def opposed(self, opponents: Sequence[int], points: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Coefficients of the advantages over several items."""
+        a, s = self.coefficients(points)
+        return a.unsqueeze(-2) - self.confidence().root[list(opponents)], s
+
+    def answers(self) -> reference.Answers | reference.Choices | None:
         """The answers over the values at items and points."""
-        if self.observations is None:
-            return None
+        if self.observations is None or self.chosen is not None:
+            return self.chosen
         rows = design(self.observations)
         padded = np.pad(rows, ((0, 0), (0, len(self.points))))
         blocks = self.observations.blocks
@@ -111,6 +118,22 @@ def case(
     observations = Observations(blocks, n) if m + num_labels else None
     points = rand(num_points, dim, seed=100 * seed + 50)
     return Case(X, points, observations, norm_bound, box, lengthscale)
+
+
+def asked(
+    sizes: dict[int, int], n: int = 10, *, scale: float = 1.0, norm_bound: float = 3.0
+) -> Case:
+    """Favourites among several items: so many questions of each size, with noise."""
+    blocks, shown, favourites = [], [], []
+    for k, m in sizes.items():
+        items = rand(m, n, seed=10 * k).argsort(-1)[:, :k]
+        utility = 3.0 * rand(n, seed=10 * k + 1)[items] + rand(m, k, seed=10 * k + 2)
+        blocks.append(choices(items, utility.argmax(-1), n, scale=scale))
+        shown += items.tolist()
+        favourites += utility.argmax(-1).tolist()
+    X, points = rand(n, 2, seed=7), rand(3, 2, seed=8)
+    chosen = reference.Choices(shown, favourites, scale)
+    return Case(X, points, Observations(blocks, n), norm_bound, chosen=chosen)
 
 
 def duel_block(pairs: list[list[int]], answers: list[float], weight: float = 1.0) -> Block:

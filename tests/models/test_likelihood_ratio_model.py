@@ -216,26 +216,6 @@ def test_advantage_lies_between_the_estimate_and_the_prior(name: str) -> None:
             torch.testing.assert_close(model.advantage(pairs), ball, atol=1e-7, rtol=0)
 
 
-def test_widens_with_the_slack() -> None:
-    model = consistent()
-    pairs, values = every_pair(model), []
-    slacks = (0.0, 1e-8, 1e-6, 1e-4, 1e-2, 1.0, 10.0, math.inf)
-    for slack in slacks:
-        model.slack_rule = lambda t, bound, slack=slack: slack
-        values.append(
-            torch.cat([model.advantage(pairs), model.upper(POINTS), -model.lower(POINTS)])
-        )
-    table = torch.stack(values)
-    assert (table.diff(dim=0) >= -1e-9).all()
-    estimate = torch.cat(
-        [model.mle(pairs).diff(dim=-1).squeeze(-1).neg(), model.mle(POINTS), -model.mle(POINTS)]
-    )
-    # As the root of the slack, where the ball is active.
-    ratio = (table[2] - estimate) / (table[1] - estimate)
-    torch.testing.assert_close(ratio, torch.full_like(ratio, 10.0), atol=0.5, rtol=0)
-    torch.testing.assert_close(table[0], estimate, atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("name", SETS)
 def test_an_item_meets_itself(name: str) -> None:
     model = SETS[name]()
@@ -331,28 +311,17 @@ def test_status_and_accuracy() -> None:
 def test_a_bound_that_is_not_certified_is_told() -> None:
     model = make_set(20, 40)
     pairs = rand(4, 2, 2, seed=8)
-    functional = model._difference(pairs)
-    early = model.confidence_set.upper(*functional, max_steps=1)
+    exact = model.confidence_set.upper(*model._difference(pairs))
+    early = exact._replace(gap=exact.gap + 1e-2, converged=exact.converged & False)
     with pytest.warns(BoundConvergenceWarning, match="certified to"):
         assert model._certified(early) is early
     status = model.status
     assert status is not None
     assert not status.converged
     assert status.gap == float(early.gap.amax())
-    assert status.num_steps == 1
     # Not quite, but close enough for any purpose: no warning.
     model._certified(early._replace(gap=1e-7 * torch.ones(4).double()))
-    assert model.status == (False, pytest.approx(1e-7), 1)
-
-
-def test_warm_start() -> None:
-    model = make_set(20, 40)
-    first, second = rand(16, 2, 2, seed=8).unbind(-2)
-    start = model.bound(first, second)
-    warm = model.bound(first + 1e-3, second + 1e-3, start=start)
-    cold = model.bound(first + 1e-3, second + 1e-3)
-    torch.testing.assert_close(warm.value, cold.value, atol=1e-8, rtol=0)
-    assert warm.num_steps.sum() < cold.num_steps.sum()
+    assert model.status == (False, pytest.approx(1e-7), status.num_steps)
 
 
 def test_there_is_no_posterior() -> None:
