@@ -15,6 +15,7 @@ from botorch_pref.likelihoods import (
     BernoulliLikelihood,
     LogitLikelihood,
     ProbitLikelihood,
+    StandardNormal,
 )
 from tests._reference import laplace as reference
 
@@ -109,6 +110,24 @@ def choices(
     """A block of choices of the best, between items of which only the numbers matter."""
     X = torch.zeros(num_items, 1, dtype=torch.float64)
     return Choices(X, items, favourite, weight).block(LogitLikelihood(scale))
+
+
+def questions(num: int, k: int, num_items: int, scale: float = 1.3) -> Block:
+    """Questions of ``k`` different items, of which one is padding."""
+    items = rand(num, num_items, seed=k).argsort(-1)[:, :k]
+    favourite = (k * rand(num, seed=k + 1)).long()
+    weight = (1.0 + 2.0 * rand(num, seed=k + 2)).floor()
+    weight[-1] = 0.0
+    return choices(items, favourite, num_items, weight, scale)
+
+
+def mixed(num: int, num_items: int) -> Observations:
+    """Choices of two sizes with a tie and a measured value between."""
+    one = torch.ones(1, dtype=torch.float64)
+    tie = Block(torch.tensor([[2, 5]]), DUEL, 0.5 * one, 2.0 * one, LogitLikelihood())
+    value = Block(torch.tensor([[3]]), LABEL, 0.0 * one, one, StandardNormal())
+    blocks = [questions(num, 3, num_items), tie, value, questions(2, 4, num_items)]
+    return Observations(blocks, num_items)
 
 
 def make(

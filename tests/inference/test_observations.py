@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd.functional import hessian, jacobian
 
-from botorch_pref.inference.observations import Block, Incidence, Observations
+from botorch_pref.inference import Block, Incidence, Observations
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from tests.inference.common import DUEL, assert_equal, design, duels, labels, rand, randn
+from tests.inference.common import (
+    DUEL,
+    assert_equal,
+    design,
+    duels,
+    labels,
+    mixed,
+    questions,
+    rand,
+    randn,
+)
 
 N, M = 5, 7
 COEFFICIENTS: dict[str, list[float | Tensor]] = {
@@ -69,69 +84,82 @@ def test_no_rows() -> None:
     assert empty.spread(randn(2, 0, 3)).shape == (2, N, 3)
 
 
-class TestStackedBlocks:
-    X = rand(N, 2)
+X = rand(N, 2)
 
-    @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
-    def test_map_is_the_rows_of_all_blocks(self, order: tuple[int, ...]) -> None:
-        triple = Block(
-            indices(3, 3, seed=4),
-            (1.0, -0.5, -0.5),
-            rand(3),
-            torch.ones(3, dtype=torch.float64),
-            LogitLikelihood(),
-        )
-        blocks = [duels(self.X, 6), labels(self.X, 4), triple]
-        observations = Observations([blocks[i] for i in order], N)
-        H = torch.from_numpy(design(observations))
-        K, w = self.X @ self.X.T, rand(13)
-        assert observations.num_rows == 13
-        assert_equal(observations.incidence.apply(self.X[:, 0]), H @ self.X[:, 0], 1e-14)
-        assert_equal(observations.incidence.gram(K), H @ K @ H.T, 1e-13)
-        assert_equal(observations.incidence.adjoint(w), H.T @ w, 1e-13)
-        assert_equal(observations.incidence.laplacian(w), H.T @ (w[:, None] * H), 1e-13)
-        assert_equal(observations.incidence.diagonal(K), (H @ K @ H.T).diagonal(), 1e-13)
-        C = rand(13, 2, seed=2)
-        assert_equal(observations.incidence.spread(C), H.T @ C, 1e-13)
 
-    def test_derivatives_are_those_of_the_log_probability(self) -> None:
-        observations = Observations(
-            [
-                duels(self.X, 6, link=ProbitLikelihood(2.0)),
-                labels(self.X, 4, link=LogitLikelihood(0.5)),
-            ],
-            N,
-        )
-        latent = randn(10).requires_grad_()
-        score, of_block = observations.derivatives(latent)
-        curvature, third = of_block.weight, of_block.contract(torch.ones_like(latent))
-        (slope,) = torch.autograd.grad(observations.log_prob(latent).sum(), latent)
-        assert_equal(score, slope, 1e-12)
-        (slope,) = torch.autograd.grad(score.sum(), latent, retain_graph=True)
-        assert_equal(-curvature, slope, 1e-12)
-        (slope,) = torch.autograd.grad(-curvature.sum(), latent)
-        assert_equal(third, slope, 1e-12)
+def triple() -> Block:
+    one = torch.ones(3, dtype=torch.float64)
+    return Block(indices(3, 3, seed=4), (1.0, -0.5, -0.5), rand(3), one, LogitLikelihood())
 
-    @pytest.mark.parametrize("shared_items", [False, True])
-    def test_select(self, shared_items: bool) -> None:
-        X = rand(5, 2, N, 2)
-        block = duels(X, 6)
-        if shared_items:
-            block = Block(block.items[0, 0], DUEL, block.answer, block.weight, block.likelihood)
-            whole = Observations([block], N)
-        else:
-            whole = Observations([block, labels(X, 4)], N)
-        pieces = [whole.select(slice(i, i + 2)) for i in (0, 2, 4)]
-        latent = randn(5, 2, whole.num_rows)
-        assert [piece.batch_shape for piece in pieces] == [(2, 2), (2, 2), (1, 2)]
-        together = torch.cat(
-            [p.log_prob(part) for p, part in zip(pieces, latent.split(2), strict=True)]
-        )
-        assert torch.equal(together, whole.log_prob(latent))
-        f = randn(5, 2, N)
-        applied = [p.incidence.apply(part) for p, part in zip(pieces, f.split(2), strict=True)]
-        assert torch.equal(torch.cat(applied), whole.incidence.apply(f))
-        some, one = whole.select(torch.tensor([3, 1])), whole.select(3)
-        assert torch.equal(some.incidence.apply(f[[3, 1]]), whole.incidence.apply(f)[[3, 1]])
-        assert one.batch_shape == (2,)
-        assert torch.equal(one.log_prob(latent[3]), whole.log_prob(latent)[3])
+
+BLOCKS: dict[str, Callable[[], list[Block]]] = {
+    "duels": lambda: [duels(X, 6, link=ProbitLikelihood(2.0))],
+    "several": lambda: [duels(X, 6), labels(X, 4, link=LogitLikelihood(0.5)), triple()],
+    "several, in another order": lambda: [triple(), duels(X, 6), labels(X, 4)],
+    "choices": lambda: [questions(2, 3, N)],
+    "choices of two": lambda: [questions(6, 2, N)],
+    "mixed": lambda: [*mixed(5, N + 1).blocks],
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_blocks_are_their_rows_and_derivatives(kind: str) -> None:
+    """The map of all rows by dense algebra, and derivatives by autograd."""
+    observations = Observations(BLOCKS[kind](), N + 1)
+    latent = randn(observations.num_rows, seed=2)
+
+    def log_prob(eta: Tensor) -> Tensor:
+        return observations.log_prob(eta).sum()
+
+    score, curvature = observations.derivatives(latent)
+    expected = -hessian(log_prob, latent)
+    assert_equal(score, jacobian(log_prob, latent), 1e-12)
+    identity = torch.eye(len(latent), dtype=torch.float64)
+    assert_equal(curvature.unscale(identity), expected, 1e-12)
+    assert_equal(curvature.weight, expected.diagonal(), 1e-12)
+    assert_equal(curvature.apply(score), expected @ score, 1e-12)
+    found, H = observations.incidence, torch.from_numpy(design(observations))
+    f, C, w = rand(N + 1), randn(len(latent), 2, seed=3), rand(len(latent))
+    assert_equal(found.dense(latent), H, 0.0)
+    assert_equal(found.apply(f), H @ f, 1e-13)
+    assert_equal(found.adjoint(w), H.T @ w, 1e-13)
+    assert_equal(found.spread(C), H.T @ C, 1e-13)
+    assert_equal(found.laplacian(w), H.T @ (w[:, None] * H), 1e-13)
+    assert_equal(curvature.laplacian(found), H.T @ expected @ H, 1e-12)
+    assert_equal(curvature.quadratic(C), C.T @ expected @ C, 1e-12)
+    moment = C @ C.T
+
+    def trace(eta: Tensor) -> Tensor:
+        return (hessian(log_prob, eta, create_graph=True) * moment).sum()
+
+    assert_equal(curvature.contract(curvature.marginals(C, C)), jacobian(trace, latent), 1e-12)
+
+
+def test_batches_and_large_utilities() -> None:
+    observations = mixed(5, N + 1)
+    latent = randn(2, 3, observations.num_rows, seed=4)
+    value = observations.log_prob(latent)
+    score, curvature = observations.derivatives(latent)
+    for i, j in product(range(2), range(3)):
+        one, own = observations.derivatives(latent[i, j])
+        assert_equal(value[i, j], observations.log_prob(latent[i, j]), 1e-14)
+        assert_equal(score[i, j], one, 1e-14)
+        assert_equal(curvature.weight[i, j], own.weight, 1e-14)
+    score, curvature = observations.derivatives(1e3 * latent)
+    for found in (observations.log_prob(1e3 * latent), score, curvature.weight):
+        assert found.isfinite().all()
+
+
+@pytest.mark.parametrize("shared_items", [False, True])
+def test_select(shared_items: bool) -> None:
+    X = rand(5, 2, N, 2)
+    block = duels(X, 6)
+    blocks = [replace(block, items=block.items[0, 0])] if shared_items else [block, labels(X, 4)]
+    whole = Observations(blocks, N)
+    latent, f = randn(5, 2, whole.num_rows), randn(5, 2, N)
+    for elements in (slice(0, 2), slice(4, 6), torch.tensor([3, 1]), 3):
+        part = whole.select(elements)
+        assert part.batch_shape == latent[elements].shape[:-1]
+        assert torch.equal(part.log_prob(latent[elements]), whole.log_prob(latent)[elements])
+        applied = part.incidence.apply(f[elements])
+        assert torch.equal(applied, whole.incidence.apply(f)[elements])
