@@ -24,11 +24,9 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
     the expert rejects. Mean and standard deviation are the objective's in standardised units
     (:class:`~botorch_pref.acquisition.standard_units.StandardUnits`) without observation noise, and
     ``upper`` is the largest latent that the expert's labels allow, in logits: 0 is where accepting
-    is as likely as rejecting. The gradient is that of this latent held fixed (the envelope
-    theorem).
-
-    With ``weight=0`` it is the plain optimistic rule, and no bound is solved; with a negative
-    ``beta`` as well, the pessimistic one.
+    is as likely as rejecting; of a Gaussian latent it is one deviation above the mean. With
+    ``weight=0`` no bound is solved: it is the plain optimistic rule, or with a negative ``beta``
+    the pessimistic one.
 
     The value has a kink at every labelled item, and far from labels ``upper`` is flat: use several
     restarts, and the best item of the plain rule among them.
@@ -45,7 +43,6 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         beta: float = 1.0,
         weight: float | None = None,
         *,
-        label_beta: float = 1.0,
         x_ref: Tensor | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
@@ -61,7 +58,6 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
                 ``UpperConfidenceBound`` takes its square.
             weight: Standardised units of the objective that a logit is worth, the paper's
                 ``lambda``; at least 0. By default 1, and 0 without a label model.
-            label_beta: Multiplies the standard deviation of the latent of a ``BernoulliGP``.
             x_ref: ``d``-dim item that the latent is compared with, where pairs were compared.
             tolerance: The gap to which ``upper`` is solved, in logits. 1e-6 is enough for a
                 line search, 1e-4 to compare raw samples, infinity for a first choice among very
@@ -82,33 +78,15 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         if label_model is None and weight:
             raise ComparisonDataError("Give `label_model`, or a `weight` of 0.")
         self.beta = float(beta)
-        self.belief: ExpertBelief | None = None
+        self.belief = None
         if label_model is not None:
-            options = {"label_beta": label_beta, "tolerance": tolerance}
-            self.belief = ExpertBelief(label_model, x_ref=x_ref, **options)
+            self.belief = ExpertBelief(label_model, x_ref=x_ref, tolerance=tolerance)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The ``b``-dim values of ``b x 1 x d``-dim items, in standardised units."""
         mean, deviation = standardised_posterior(self.model, X)
         value = (mean + self.beta * deviation).squeeze(-1)
-        return value + self.weight * self.feasibility(X.squeeze(-2)) if self.weight else value
-
-    def feasibility(self, X: Tensor) -> Tensor:
-        r"""``upper(x)``, at least 0 where the expert may accept.
-
-        The slack of the constrained rule (Xu et al. 2024b, Alg. 2), as
-        ``SearchSpace.maximize(rule, feasible=rule.feasibility)`` takes it, with a ``weight`` of 0.
-
-        Args:
-            X: ``... x d``-dim items.
-
-        Returns:
-            ``...``-dim latents in logits, differentiable.
-
-        Raises:
-            ComparisonDataError: If there is no label model.
-        """
-        if self.belief is None:
-            raise ComparisonDataError("There is no `label_model`.")
-        return self.belief.upper(X)
+        if self.belief is None or not self.weight:
+            return value
+        return value + self.weight * self.belief.upper(X.squeeze(-2))

@@ -15,7 +15,6 @@ from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.utils import (
     TOLERANCE,
     ConfidenceSetModel,
-    checked_beta,
     checked_item,
     difference_moments,
     link_of,
@@ -40,18 +39,15 @@ class ExpertBelief(Module):
         self,
         model: Model,
         *,
-        label_beta: float = 1.0,
         x_ref: Tensor | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
-        r"""Set the model and the width of its bound.
+        r"""Set the model and the reference.
 
         Args:
             model: A :class:`~botorch_pref.models.LikelihoodRatioModel`, or one with a
                 Gaussian latent and a link: :class:`~botorch_pref.models.BernoulliGP`,
                 :class:`~botorch_pref.models.PreferenceGP` or BoTorch's ``PairwiseGP``.
-            label_beta: Multiplies the standard deviation of a Gaussian latent; at least 0. A
-                confidence set needs none.
             x_ref: ``d``-dim item that the latent is compared with; None for the latent itself.
             tolerance: The gap to which bounds are solved, in logits; with infinity none is
                 solved, but approximated.
@@ -69,31 +65,29 @@ class ExpertBelief(Module):
                 f"BernoulliGP or PreferenceGP, not {type(model)}."
             ) from error
         self.model = model
-        self.label_beta = checked_beta(label_beta, "label_beta")
         rough = tolerance == math.inf
         self.tolerance = tolerance if rough else checked_positive("tolerance", tolerance)
         known = None if x_ref is None else checked_item(model, "x_ref", x_ref)
         self.register_buffer("x_ref", known)
 
     def upper(self, X: Tensor) -> Tensor:
-        r"""The optimistic end: the largest latent of the set, or mean plus deviations.
+        r"""The optimistic end: the largest latent of the set, or mean plus deviation.
 
         Args:
             X: ``... x d``-dim items.
 
         Returns:
-            ``...``-dim latents in logits (divided by the link's scale), once
-            differentiable in ``X`` with the maximising function held fixed.
+            ``...``-dim latents in logits (divided by the link's scale); once differentiable, with
+            the maximising function held fixed (the envelope theorem).
         """
         model = self.model
         if not isinstance(model, ConfidenceSetModel):
             mean, variance = self._moments(X)
-            return mean + self.label_beta * safe_deviation(variance)
+            return mean + safe_deviation(variance)
         X = X.to(model.items.dtype)
         if self.tolerance == math.inf:
             return model.rough_upper(X, self.x_ref)
-        value: Tensor = model.bound(X, self.x_ref, tolerance=self.tolerance).value
-        return value
+        return cast(Tensor, model.bound(X, self.x_ref, tolerance=self.tolerance).value)
 
     def estimate(self, X: Tensor) -> Tensor:
         r"""The most likely latent, or the posterior mean; arguments as of :meth:`upper`."""
@@ -120,9 +114,8 @@ class ExpertBelief(Module):
 class OptimisticAcceptance(ItemAcquisitionFunction):
     r"""``upper(x)``, the largest latent that an expert's labels allow.
 
-    The limit of :class:`ExpertAugmentedLCB` for a large weight. COBOL's guarantee against harm
-    holds for it, too (Xu et al. 2024b), and where no item is feasible for their Alg. 2, its best
-    item is the least infeasible one.
+    The limit of :class:`ExpertAugmentedLCB` for a large weight, and the slack of the constraint
+    ``upper(x) >= 0`` of Xu et al. (2024b), Alg. 2.
 
     Example:
         >>> item, _ = optimize_acqf(OptimisticAcceptance(labels), bounds, q=1, ...)

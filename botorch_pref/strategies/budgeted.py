@@ -130,19 +130,12 @@ class BudgetedStrategy(Strategy):
         return not payable and self._initial() is None
 
     def recommend(self) -> Tensor:
-        r"""The item of the largest posterior mean; the strategy says among which.
-
-        Raises:
-            ComparisonDataError: If nothing was answered yet.
-        """
+        """The item of the largest posterior mean; the strategy says among which."""
         return self._best().item.to(self.space.bounds)
 
     def recommend_index(self) -> int:
-        """The row of the recommended item in the choices."""
         _ = self.space.table  # a box has none, and raises
-        row = self._best().row
-        assert row is not None
-        return row
+        return cast(int, self._best().row)
 
     @abstractmethod
     def _next(self) -> Chosen:

@@ -231,42 +231,30 @@ class COBOL(Strategy):
         checked_flag("lengthscale_prior", self.lengthscale_prior)
         self.label_lengthscale = checked_positive("label_lengthscale", self.label_lengthscale)
         self.noise = checked_positive("noise", self.noise)
+        self.num_initial_values = check_count("num_initial_values", self.num_initial_values, 1)
+        self.num_initial_labels = check_count("num_initial_labels", self.num_initial_labels, 0)
         for name in ("beta", "norm_bound_limit", "value_bound"):
             if (value := getattr(self, name)) is not None:
                 checked_positive(name, value)
         for name in ("label_window", "max_rejections"):
             if (value := getattr(self, name)) is not None:
                 check_count(name, value, 1)
-        self.num_initial_values = check_count("num_initial_values", self.num_initial_values, 1)
-        self.num_initial_labels = check_count("num_initial_labels", self.num_initial_labels, 0)
-        ranges = {
-            "trust_weight": (0.0, math.inf),
-            "rate": (0.0, math.inf),
-            "label_intercept": (0.0, 1.0),
-            "trust": (1.0, math.inf),
-        }
-        if self.threshold != math.inf:
-            ranges["threshold"] = (0.0, math.inf)
-        for name, (least, most) in ranges.items():
+        for name in ("trust_weight", "rate", "trust", "threshold", "label_intercept"):
             value = getattr(self, name)
-            if not ((is_positive(value) or value == 0) and least <= value < most):
+            least = 1.0 if name == "trust" else 0.0
+            most = 1.0 if name == "label_intercept" else math.inf
+            fits = (is_positive(value) or value == 0) and least <= value < most
+            if not fits and not (name == "threshold" and value == math.inf):
                 raise ComparisonDataError(
                     f"`{name}` must be at least {least:g} and below {most:g}, not {value!r}."
                 )
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
-        r"""The paper's settings, as far as it has one of each.
-
-        No cap on the norm bound, no bound on logits, a threshold of 0.1 on the width of the
-        interval of logits, no limit of rejections in a row, no prior on lengthscales, ``beta``
-        of Lemma 3.1.
+        """The paper's rule and settings, without the caps and the prior that are ours.
 
         Args:
             **kwargs: Passed to the constructor.
-
-        Returns:
-            The strategy.
         """
         settings: dict[str, Any] = {
             "candidate": "primal-dual",
@@ -283,15 +271,10 @@ class COBOL(Strategy):
         return cls(**settings | kwargs)
 
     def recommend(self) -> Tensor:
-        r"""The evaluated item with the largest posterior mean of the objective.
-
-        Raises:
-            ComparisonDataError: If nothing was evaluated yet.
-        """
+        """The evaluated item with the largest posterior mean; raises if there is none."""
         return self._best().item.to(self.space.bounds)
 
     def recommend_index(self) -> int:
-        """Its row in the choices."""
         _ = self.space.table  # a box has none, and raises
         return cast(int, self._best().row)
 
@@ -347,27 +330,19 @@ class COBOL(Strategy):
         if self.values.learn():
             self._expert = None
         if len(self.labelled) > self._num_adapted:
-            limit = math.inf if self.norm_bound_limit is None else self.norm_bound_limit
+            limit = self.norm_bound_limit or math.inf
             adapted = self.expert().adapt_norm_bound(limit=limit, max_doublings=1)
             self._num_adapted = len(self.labelled)
             if adapted.norm_bound > self.norm_bound:
                 self.norm_bound, self._expert = adapted.norm_bound, adapted
 
     def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
-        dim = self.space.num_features
-        kernel = own_kernel(self.covar_module, self.space)
+        dim, kernel = self.space.num_features, own_kernel(self.covar_module, self.space)
         if kernel is None and self.lengthscale_prior:
             kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim)
         elif kernel is None:  # bounded as with the prior, or distances could have no digits left
             kernel = RBFKernel(ard_num_dims=dim, lengthscale_constraint=GreaterThan(2.5e-2))
-        return standardised_gp(
-            self.space,
-            items,
-            values,
-            noise=self.noise,
-            covar_module=kernel.double(),
-            mean_module=ZeroMean(),
-        )
+        return standardised_gp(self.space, items, values, self.noise, kernel.double(), ZeroMean())
 
     def _label_kernel(self) -> Kernel:
         """The belief's, of unit variance: that of the values, wider, and a share of a constant."""
@@ -429,30 +404,26 @@ class COBOL(Strategy):
         vanilla = step.vanilla()
         augmented = self._augmented(step, vanilla)
         vanilla, known = step.known(vanilla, augmented)
-        limit = self.max_rejections
+        reason = doubt(known, self.trust)
         if self._unanswered:
-            reason: str | None = "the expert did not answer"
-        elif limit is not None and self._rejections >= limit:
+            reason = "the expert did not answer"
+        elif self.max_rejections is not None and self._rejections >= self.max_rejections:
             reason = f"{self._rejections} rejections in a row"
-        else:
-            reason = doubt(known, self.trust)
         if reason is not None:
             return Chosen(replace(known, reason=reason), vanilla)
         return step.handed_over(known, augmented)
 
     def _augmented(self, step: Step, vanilla: Candidate) -> Candidate:
         """The candidate of line 4; the vanilla one where nothing is added to its rule."""
-        rule: Rule
         if self.candidate == "hcei":
             best = max(answer or 0.0 for _, answer in self.values.answers)
             hcei = LogHumanConstrainedEI(step.objective, self.expert(), best, x_ref=step.x_ref)
-            rule = lambda **_: hcei  # noqa: E731
-        elif self.weight == 0.0:
+            return step.best_of_labels(lambda **_: hcei, step.starts(vanilla))
+        if self.weight == 0.0:
             return vanilla
-        else:
-            belief = (self.expert(), step.beta, self.weight)
-            rule = partial(ExpertAugmentedLCB, step.objective, *belief)
-        return step.best_of_labels(rule, "optimizer augmented", step.starts(vanilla))
+        belief = (self.expert(), step.beta, self.weight)
+        rule = partial(ExpertAugmentedLCB, step.objective, *belief)
+        return step.best_of_labels(rule, step.starts(vanilla))
 
     def _plan(self, accepted: Query) -> None:
         """Have an accepted item measured, unless that is planned, or asked for since."""
@@ -483,7 +454,7 @@ class COBOL(Strategy):
             return
         if query.measures:
             self.values.add(query, answer)
-        elif not query.compares or not torch.equal(*query.items):
+        elif not query.compares or query.comparisons(answer):
             self.labelled.append(answered)
             self._expert = None
 
@@ -573,13 +544,14 @@ class Step:
         """The candidate of line 5, which is kept until there is another value."""
         if self.from_values is None:
             found = self.best_of_values(self.optimism, "optimizer vanilla", self.asked)
-            self.from_values = FromValues(len(self.strategy.values.answers), found)
+            self.from_values = FromValues(self.num_values, found)
         return self.from_values.vanilla
 
     def constrained(self, starts: Tensor) -> Candidate:
         """The best bound where the upper end is not negative, or the largest upper end."""
         expert = self.strategy.expert()
-        top = self.best_of_labels(partial(OptimisticAcceptance, expert), "optimizer upper", starts)
+        rule = partial(OptimisticAcceptance, expert)
+        top = self.best_of_labels(rule, starts, "optimizer upper")
         if belief_ends(expert, top.item, self.x_ref)[1] < 0.0:
             return top
         seed = derive_seed(self.strategy.seed, "optimizer augmented", self.strategy.round)
@@ -593,7 +565,9 @@ class Step:
         )
         return Candidate.of(next_best(found, self.space, self.optimism, seed, self.avoid, feasible))
 
-    def best_of_labels(self, rule: Rule, stream: str, starts: Tensor) -> Candidate:
+    def best_of_labels(
+        self, rule: Rule, starts: Tensor, stream: str = "optimizer augmented"
+    ) -> Candidate:
         """The maximiser of a rule, which is made for a tolerance of the expert's bounds."""
         seed = derive_seed(self.strategy.seed, stream, self.strategy.round)
         fine, *screens = (
@@ -664,13 +638,7 @@ class Step:
 
 
 def doubt(known: Decision, trust: float) -> str | None:
-    r"""Line 6: why an augmented candidate is not taken, which the vanilla one always is.
-
-    Args:
-        known: Its bound, which must reach what is certain elsewhere, if it is another candidate;
-            and both deviations of the latent objective, ``sd(x_u) <= eta sd(x_c)``.
-        trust: ``eta``, at least 1.
-    """
+    """Line 6: why another candidate than the vanilla one is not taken; ``trust`` is ``eta``."""
     if known.bound < known.best_lower:
         return "its bound is below what is certain elsewhere"
     if known.vanilla_deviation > trust * known.deviation:

@@ -172,7 +172,7 @@ class CostAwareKG(BudgetedStrategy):
         if not any(map(refit_is_due, sizes, self._num_fitted)):
             return
         self.units = Units.of(self.values)
-        model = self._build({}, self.duels, self.values)
+        model = self._build({})
         if any(one.requires_grad for one in model.parameters()):
             with seeded(derive_seed(self.seed, "fit", sum(sizes)), model.items.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
@@ -189,7 +189,7 @@ class CostAwareKG(BudgetedStrategy):
         if self._model is None:
             if not self._parameters:
                 self.units = Units.of(self.values)
-            self._model = self._build(self._parameters, self.duels, self.values)
+            self._model = self._build(self._parameters)
         known = self._model
         if not pending:
             return known
@@ -199,10 +199,7 @@ class CostAwareKG(BudgetedStrategy):
             mean = known.posterior(marked(self._items_of([query]), marker)).mean.squeeze(-1)
             return self.units.offset + self.units.spread * mean
 
-        expected = expected_answers(pending, utility)
-        duels = [one for one in expected if _differs(one.query)]
-        values = [one for one in expected if one.query.measures]
-        return self._build(self._parameters, self.duels + duels, self.values + values)
+        return self._build(self._parameters, expected_answers(pending, utility))
 
     @property
     def value_noise(self) -> float:
@@ -213,22 +210,30 @@ class CostAwareKG(BudgetedStrategy):
         return 1.0 if model is None else float(model.noise.detach())
 
     def _build(
-        self, parameters: Mapping[str, Any], duels: Sequence[Answered], values: Sequence[Answered]
+        self, parameters: Mapping[str, Any], expected: Sequence[Answered] = ()
     ) -> PreferenceGP:
-        """A model of some answers; without parameters, one that is to learn them."""
+        """A model of all answers and of expected ones; without parameters, one to be fitted."""
         like = self.space.bounds
-        base = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space, "rbf")
-        mean = ConstantMean().to(like)
-        if not values:  # only values say something of a constant
-            mean.requires_grad_(False)
+        answered = [*self.duels, *self.values, *expected]
+        duels = [done for done in answered if done.query.comparisons(done.answer or 0.0)]
         items = marked(self._items_of(query for query, _ in duels), COMPARED)
         pairs = items.view(len(duels), 2, self.space.dim + 1)
         data = Comparisons.from_pairs(pairs, like.new_tensor([answer for _, answer in duels]))
+        mean, values = ConstantMean().to(like), None
+        if measured := [done for done in answered if done.query.measures]:
+            told = like.new_tensor([[value] for _, value in measured])
+            told = (told - self.units.offset) / self.units.spread
+            variances = None if self.noise is None else torch.full_like(told, self.noise)
+            items = self._items_of(query for query, _ in measured)
+            values = Values(marked(items, UTILITY), told, variances)
+        else:
+            mean.requires_grad_(False)  # comparisons do not determine a constant
+        base = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space, "rbf")
         model = PreferenceGP(
             data.datapoints,
             data,
             likelihood=cast(BernoulliLikelihood, self.likelihood),
-            values=self._measured(values),
+            values=values,
             covar_module=ComparisonBiasKernel(base, bias=self.bias).to(like),
             mean_module=mean,
             input_transform=self.space.input_transform(num_markers=1),
@@ -236,30 +241,22 @@ class CostAwareKG(BudgetedStrategy):
         set_parameters(model, parameters)
         return model
 
-    def _measured(self, values: Sequence[Answered]) -> Values | None:
-        if not values:
-            return None
-        told = self.space.bounds.new_tensor([value for _, value in values]).unsqueeze(-1)
-        told = (told - self.units.offset) / self.units.spread
-        variances = None if self.noise is None else torch.full_like(told, self.noise)
-        items = self._items_of(query for query, _ in values)
-        return Values(marked(items, UTILITY), told, variances)
-
     def _next(self) -> Chosen:
         self._refit()  # others may be at the last of the initial design
         duels = [query for query in self._open.values() if query.compares]
         search = _Search(self, len(self.records), [*duels, *self._unmeasured()])
         kinds = [kind for kind in self.kinds if self._buys(kind)]
         if not kinds:
-            return _chosen(GainRecord("value", "confirm"), search.confirmed())
+            return Chosen(GainRecord("value", "confirm"), Candidate.of(search.confirmed()))
         found = {kind: search.duel() if kind == "duel" else search.value() for kind in kinds}
         spread = self.units.spread
         gains = {
             kind: spread * float(found[kind].value) / float(self.price(kind)) for kind in kinds
         }
-        best = max(kinds, key=gains.__getitem__)
-        numbers = {f"{kind}_gain": gain for kind, gain in gains.items()}
-        return _chosen(GainRecord(best, "gain", **numbers), found[best])
+        kind = max(kinds, key=gains.__getitem__)
+        record = GainRecord(kind, "gain", **{f"{one}_gain": gains[one] for one in kinds})
+        rows = found[kind].indices or (None, None)
+        return Chosen(record, *map(Candidate, found[kind].items, rows))
 
     def _buys(self, kind: Kind) -> bool:
         """Whether a query can be paid beside the value that is kept to the end."""
@@ -269,7 +266,7 @@ class CostAwareKG(BudgetedStrategy):
     def _add(self, query: Query, answer: float) -> None:
         if query.measures:
             self.values.append(Answered(query, answer))
-        elif _differs(query):  # an item that met itself tells nothing
+        elif query.comparisons(answer):
             self.duels.append(Answered(query, answer))
         self._model = None
 
@@ -314,7 +311,7 @@ class _Search:
         """The value of the largest gain."""
         reference = marked(self.reference, UTILITY)
         rule = DiscreteKnowledgeGradient(self.model, reference, noise=self.noise)
-        return self._unasked(self._maximum(rule, UTILITY, self.reference.unsqueeze(-2)), rule)
+        return self._unasked(self._maximum(rule, UTILITY, self.reference), rule)
 
     def confirmed(self) -> Maximum:
         """What is recommended, if that can be measured; else the next best item."""
@@ -327,25 +324,24 @@ class _Search:
         if self.space.choices is None:
             best = self.recommended.items.expand_as(self.reference)
             pairs = torch.stack([best, self.reference], dim=-2)
-            pairs = pairs[(pairs[:, 0] != pairs[:, 1]).any(-1)]
-            return self._maximum(rule, COMPARED, pairs, q=2)
+            return self._maximum(rule, COMPARED, pairs[(pairs[:, 0] != pairs[:, 1]).any(-1)])
         part = self.space.subset(self.contenders)
         found = part.maximize(_seen_as(rule, COMPARED, self.space.dim), q=2, seed=self.seed)
-        assert found.indices is not None
-        return found._replace(indices=tuple(int(self.contenders[row]) for row in found.indices))
+        rows = self.contenders[list(found.indices or ())]
+        return found._replace(indices=tuple(rows.tolist()))
 
     def _maximum(
         self,
         rule: AcquisitionFunction,
         marker: float,
         starts: Tensor,
-        *,
-        q: int = 1,
         options: dict[str, Any] | None = _RULE_OPTIONS,
     ) -> Maximum:
+        """The maximum over items, or over pairs from ``s x 2 x d``-dim starts."""
+        starts = starts.unsqueeze(-2) if starts.dim() == 2 else starts
         return self.space.maximize(
             _seen_as(rule, marker, self.space.dim),
-            q=q,
+            q=starts.shape[-2],
             seed=self.seed,
             starts=starts,
             raw_samples=_RAW_SAMPLES,
@@ -358,10 +354,8 @@ class _Search:
         return next_best(found, self.space, rule, self.seed, self.avoid)
 
     def _promising(self) -> Tensor:
-        """The asked items of the largest mean, ``k x 1 x d``-dim."""
-        if not len(self.asked):
-            return self.asked.unsqueeze(-2)
-        return self.asked[self._largest_means(self.asked)].unsqueeze(-2)
+        """The ``k x d``-dim asked items of the largest mean."""
+        return self.asked[self._largest_means(self.asked)] if len(self.asked) else self.asked
 
     @torch.no_grad()
     def _largest_means(self, items: Tensor) -> Tensor:
@@ -380,7 +374,7 @@ class _Search:
         if self.space.choices is not None:
             table = self.space.table
             return table if len(table) <= _MOST_EXACT else table[self.contenders]
-        promising = torch.cat([self.recommended.items, self._promising().squeeze(-2)])
+        promising = torch.cat([self.recommended.items, self._promising()])
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "nearby", 0))
         moves = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
         centres = promising[torch.arange(_NEARBY) % len(promising)]
@@ -416,13 +410,3 @@ def as_utility(items: Tensor) -> Tensor:
 def _seen_as(rule: AcquisitionFunction, marker: float, dim: int) -> AcquisitionFunction:
     """A rule over items alone, with the column that says how they are seen filled in."""
     return FixedFeatureAcquisitionFunction(rule, d=dim + 1, columns=[dim], values=[marker])
-
-
-def _differs(query: Query) -> bool:
-    return query.compares and not torch.equal(query.items[0], query.items[1])
-
-
-def _chosen(record: GainRecord, found: Maximum) -> Chosen:
-    rows = found.indices or (None, None)
-    opponent = None if record.kind == "value" else Candidate(found.items[1], rows[1])
-    return Chosen(record, Candidate(found.items[0], rows[0]), opponent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from botorch_pref.strategies.utility import parameters_of, set_parameters
 _SAME = 1e-12  # of the largest value: a deviation below it is rounding
 
 
+@dataclass
 class Regression:
     r"""Answers to queries, and a Gaussian process on them.
 
@@ -43,17 +45,13 @@ class Regression:
         answers: The queries and their answers.
     """
 
-    def __init__(
-        self,
-        space: SearchSpace,
-        build: Callable[[Tensor, Tensor], SingleTaskGP],
-        *,
-        refit: int,
-        least: int = 1,
-        warm: bool = False,
-    ) -> None:
-        self.space, self.build = space, build
-        self.refit, self.least, self.warm = refit, least, warm
+    space: SearchSpace
+    build: Callable[[Tensor, Tensor], SingleTaskGP]
+    refit: int
+    least: int = 1
+    warm: bool = False
+
+    def __post_init__(self) -> None:
         self.answers: list[Answered] = []
         self._num_fitted = 0
         self._hyperparameters: dict[str, Any] = {}
@@ -137,13 +135,11 @@ def fit_exactly(model: SingleTaskGP) -> bool:
     r"""Learn the hyperparameters of an exact model, by the evidence and their priors, if any.
 
     Where values repeat themselves and there is no prior, the evidence is so steep that a line
-    search may end in rounding errors: where it stopped is taken then.
-
-    Args:
-        model: The model, which is in evaluation mode afterwards.
+    search may end in rounding errors: where it stopped is taken then. A model without an optimum
+    keeps its hyperparameters.
 
     Returns:
-        Whether there was an optimum to be found; if not, everything is as it was.
+        Whether there was an optimum. The model is in evaluation mode afterwards.
     """
     if not any(one.requires_grad for one in model.parameters()):
         return False
@@ -167,7 +163,6 @@ def standardised_gp(
     space: SearchSpace,
     items: Tensor,
     values: Tensor,
-    *,
     noise: float,
     covar_module: Kernel,
     mean_module: Mean | None = None,

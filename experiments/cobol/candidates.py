@@ -37,7 +37,7 @@ class BeliefCOBOL(COBOL):
 
     def _augmented(self, step: Step, vanilla: Candidate) -> Candidate:
         rule = partial(OptimisticAcceptance, self.expert())
-        return step.best_of_labels(rule, "optimizer augmented", step.starts(vanilla))
+        return step.best_of_labels(rule, step.starts(vanilla))
 
 
 class PinpointCOBOL(COBOL):

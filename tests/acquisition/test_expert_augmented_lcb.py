@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
@@ -13,10 +12,8 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
 
 from botorch_pref.acquisition import ExpertAugmentedLCB, OptimisticAcceptance
-from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
-from botorch_pref.likelihood_ratio import FINAL
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.space import SearchSpace
 from tests.acquisition.common import make_botorch_model, make_model
 from tests.acquisition.expert import (
     ACCEPT,
@@ -29,7 +26,7 @@ from tests.acquisition.expert import (
     standardised,
     with_standardize,
 )
-from tests.contracts.acquisition import BOUNDS, ItemAcquisitionContract
+from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
 from tests.models.confidence_sets import make_set, rbf, unit_kernel
 
@@ -44,18 +41,13 @@ class RuleContract(ItemAcquisitionContract):
 
 class TestContract(RuleContract):
     def make(self) -> ExpertAugmentedLCB:
-        return ExpertAugmentedLCB(with_standardize(), label_set(), 1.0, 0.7, tolerance=1e-12)
-
-
-class TestContractOfPairs(RuleContract):
-    def make(self) -> ExpertAugmentedLCB:
         judged = make_set(slack=0.5)
         return ExpertAugmentedLCB(by_hand(), judged, 0.5, 0.3, x_ref=REF, tolerance=1e-12)
 
 
 class TestContractOfGaussianLatent(RuleContract):
     def make(self) -> ExpertAugmentedLCB:
-        return ExpertAugmentedLCB(by_hand(fixed=True), label_gp(), 2.0, 1.3, label_beta=0.5)
+        return ExpertAugmentedLCB(by_hand(fixed=True), label_gp(), 2.0, 1.3)
 
 
 class TestContractOfTheExpertAlone(RuleContract):
@@ -77,14 +69,13 @@ def test_value_is_the_sum_of_its_parts(beta: float, weight: float) -> None:
     mean, deviation = regression(POINTS, standardised(Y))
     judged, gaussian = label_set(), label_gp()
     latent = gaussian.posterior(AT)
-    gaussian_upper = latent.mean.flatten() + 0.7 * latent.variance.flatten().sqrt()
+    gaussian_upper = latent.mean.flatten() + latent.variance.flatten().sqrt()
     for labels, upper in ((judged, judged.upper(POINTS)), (gaussian, gaussian_upper)):
-        rule = ExpertAugmentedLCB(with_standardize(), labels, beta, weight, label_beta=0.7)
+        rule = ExpertAugmentedLCB(with_standardize(), labels, beta, weight)
         expected = mean + beta * deviation + weight * upper
         torch.testing.assert_close(rule(AT), expected, atol=1e-8, rtol=0)
-        torch.testing.assert_close(rule.feasibility(POINTS), upper, atol=1e-8, rtol=0)
-    alone = OptimisticAcceptance(judged)(AT)
-    torch.testing.assert_close(alone, judged.upper(POINTS), atol=1e-8, rtol=0)
+        alone = OptimisticAcceptance(labels)(AT)
+        torch.testing.assert_close(alone, upper, atol=1e-8, rtol=0)
 
 
 def test_other_signs_are_those_of_the_paper() -> None:
@@ -148,7 +139,7 @@ def test_gradient_is_the_envelopes(dim: int, box: float | None) -> None:
     rule = ExpertAugmentedLCB(gp.eval(), labels, 1.0, 0.9, tolerance=1e-12)
     free = torch.cdist(at, items).amin(-1) > 0.05
     if box is not None:
-        free &= rule.feasibility(at).abs() < box - 0.05
+        free &= labels.upper(at).abs() < box - 0.05
     at = at[free][:5].unsqueeze(-2).requires_grad_()
     assert len(at) == 5
     (gradient,) = torch.autograd.grad(rule(at).sum(), at)
@@ -169,39 +160,6 @@ def test_without_a_weight_nothing_is_solved() -> None:
     expected = UpperConfidenceBound(by_hand(), beta=1.5**2)(AT)
     torch.testing.assert_close(values, expected, atol=1e-8, rtol=0)
     torch.testing.assert_close(ExpertAugmentedLCB(by_hand(), None, 1.5, 0)(AT), values)
-    rule.feasibility(POINTS)
-    assert labels.status is not None
-
-
-def best(rule: Any, **options: Any) -> Any:
-    return SearchSpace(BOUNDS).maximize(rule, **{"raw_samples": 256, **options})
-
-
-def test_constrained_maximum_is_that_of_a_grid() -> None:
-    # Values fall where acceptance rises: the constraint is active.
-    labels = label_set(1.0 - ACCEPT, slack=0.02)
-    rule = ExpertAugmentedLCB(with_standardize(), labels, 0.2, 0.0)
-    free = best(rule)
-    assert float(rule.feasibility(free.items[0])) < -0.1
-    found = best(rule, feasible=rule.feasibility, num_restarts=16)  # others end in local maxima
-    slack = rule.feasibility(found.items)
-    assert slack.shape == (1,)
-    assert 0.0 - 1e-9 <= float(slack) < 1e-3
-    with torch.no_grad():
-        axis = torch.linspace(0.0, 1.0, 31, dtype=torch.float64)
-        points = torch.cartesian_prod(axis, axis)
-        values, feasible = rule(points.unsqueeze(-2)), rule.feasibility(points) >= 0
-        largest = float(values[feasible].max())
-    assert largest - 1e-4 <= float(found.value) <= largest + 0.1 < float(free.value)
-    nowhere = label_set(torch.zeros(10), covar_module=rbf(5.0, 2), slack=0.01)
-    rule = ExpertAugmentedLCB(with_standardize(), nowhere, 0.2, 0.0)
-    with pytest.raises(SearchSpaceError, match="`feasible` holds at none"):
-        best(rule, feasible=rule.feasibility)
-    # The expert alone has the least infeasible item.
-    found = best(OptimisticAcceptance(nowhere), raw_samples=128)
-    with torch.no_grad():
-        others = rule.feasibility(rand(500, 2, seed=6))
-    assert float(others.max()) - 1e-6 <= float(found.value) < 0.0
 
 
 def test_pairs_determine_the_latent_up_to_a_constant() -> None:
@@ -215,15 +173,16 @@ def test_pairs_determine_the_latent_up_to_a_constant() -> None:
     asked = none.condition_on_pairs(items[rows], answers)
     swapped = none.condition_on_pairs(items[rows].flip(-2), 1.0 - answers)
     gp = with_standardize()
-    alone = ExpertAugmentedLCB(gp, None, 1.0, 0.0)(AT)
+    plain = ExpertAugmentedLCB(gp, None, 1.0, 0.0)
+    alone = plain(AT)
     for x_ref in (items[2], REF):
         rules = [ExpertAugmentedLCB(gp, m, 1.0, 0.6, x_ref=x_ref) for m in (asked, swapped)]
-        found, other = (0.6 * rule.feasibility(POINTS) for rule in rules)
+        found, other = ((rule(AT) - alone) / 0.6 for rule in rules)
         torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
-        torch.testing.assert_close(rules[0](AT), alone + found, atol=1e-8, rtol=0)
-        assert float(rules[0].feasibility(x_ref)) == 0.0
         pairs = torch.stack([POINTS, x_ref.expand_as(POINTS)], dim=-2)
-        torch.testing.assert_close(found, 0.6 * asked.advantage(pairs), atol=1e-8, rtol=0)
+        torch.testing.assert_close(found, asked.advantage(pairs), atol=1e-8, rtol=0)
+        at_reference = x_ref.view(1, 1, 2)
+        assert torch.equal(rules[0](at_reference), plain(at_reference))
 
 
 @torch.no_grad()
@@ -231,38 +190,32 @@ def test_preferences_with_a_gaussian_latent() -> None:
     model = make_model()
     mean, variance = model.difference_moments(torch.stack([POINTS, REF.expand_as(POINTS)], dim=-2))
     for labels in (model, make_botorch_model()):
-        rule = ExpertAugmentedLCB(by_hand(), labels, 1.0, 0.5, label_beta=2.0, x_ref=REF)
-        upper = mean + 2.0 * variance.sqrt()
-        torch.testing.assert_close(rule.feasibility(POINTS), upper, atol=1e-5, rtol=0)
+        upper = OptimisticAcceptance(labels, x_ref=REF)(AT)
+        torch.testing.assert_close(upper, mean + variance.sqrt(), atol=1e-5, rtol=0)
 
 
-def test_bad_arguments() -> None:
-    def rule(*given: Any, **options: Any) -> ExpertAugmentedLCB:
-        return ExpertAugmentedLCB(by_hand(), label_set(), *given, **options)
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [
+        ("beta", (math.nan, math.inf, "one", None, True)),
+        ("weight", (-1.0, math.nan, math.inf, "one")),
+        ("tolerance", (0.0, -1.0, math.nan)),
+        ("x_ref", (REF.unsqueeze(0), REF[:1], REF * math.nan)),
+    ],
+)
+def test_what_is_out_of_range(argument: str, wrong: tuple[Any, ...]) -> None:
+    for value in wrong:
+        with pytest.raises(ComparisonDataError, match=f"`{argument}`"):
+            ExpertAugmentedLCB(by_hand(), label_set(), **{argument: value})
 
-    assert rule(1.0, 1.0).belief.tolerance == FINAL  # type: ignore[union-attr]
-    for beta in (math.nan, math.inf, "one", None, True):
-        with pytest.raises(ComparisonDataError, match="`beta`"):
-            rule(beta, 1.0)
-    for weight in (-1.0, math.nan, math.inf, "one"):
-        with pytest.raises(ComparisonDataError, match="`weight`"):
-            rule(1.0, weight)
+
+def test_models_that_do_not_fit() -> None:
     two = SingleTaskGP(X, torch.stack([Y, Y], dim=-1))
     with pytest.raises(UnsupportedError, match="one output, but has 2"):
-        ExpertAugmentedLCB(two, label_set(), 1.0, 1.0)
+        ExpertAugmentedLCB(two, label_set())
     with pytest.raises(UnsupportedError, match="`label_model` must be"):
-        ExpertAugmentedLCB(by_hand(), by_hand(), 1.0, 1.0)
+        ExpertAugmentedLCB(by_hand(), by_hand())
     with pytest.raises(ComparisonDataError, match="Give `label_model`, or a `weight` of 0"):
         ExpertAugmentedLCB(by_hand(), None, 1.0, 1.0)
-    with pytest.raises(ComparisonDataError, match="There is no `label_model`"):
-        ExpertAugmentedLCB(by_hand(), None, 1.0, 0.0).feasibility(POINTS)
-    for tolerance in (0.0, -1.0, math.nan):
-        with pytest.raises(ComparisonDataError, match="`tolerance`"):
-            rule(1.0, 1.0, tolerance=tolerance)
-    with pytest.raises(ComparisonDataError, match="`label_beta`"):
-        rule(1.0, 1.0, label_beta=-1.0)
-    for x_ref in (REF.unsqueeze(0), REF[:1], REF * math.nan):
-        with pytest.raises(ComparisonDataError, match="`x_ref`"):
-            rule(1.0, 1.0, x_ref=x_ref)
     with pytest.raises(ComparisonDataError, match="`X`"):
-        rule(1.0, 1.0).feasibility(POINTS * np.nan)
+        ExpertAugmentedLCB(by_hand(), label_set())(AT * math.nan)

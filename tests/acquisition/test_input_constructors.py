@@ -51,7 +51,7 @@ REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 TABLE = rand(6, 2)
 BORDA = BordaGP.from_duels(X, (Y.median() < Y).double())
 LINK = ProbitLikelihood()
-EXPERT = {"label_beta": 2.0, "x_ref": REF, "tolerance": 1e-4}
+EXPERT = {"x_ref": REF, "tolerance": 1e-4}
 KNOWLEDGE = {"reference": REFERENCE}
 UTILITY_RULES: list[Rule] = [
     PairVariance,

@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models import (
-    PairwiseGP,
-    SingleTaskGP,
-    SingleTaskVariationalGP,
-)
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.models.transforms.outcome import (
-    Log,
-    Standardize,
-    StratifiedStandardize,
-)
+from botorch.models.transforms.outcome import Log, Standardize, StratifiedStandardize
 from botorch.settings import validate_input_scaling
 
 from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
@@ -119,27 +111,25 @@ def deterministic() -> GenericDeterministicModel:
     return GenericDeterministicModel(lambda x: x[..., :1])
 
 
-WITHOUT: dict[str, Callable[[], Any]] = {
-    "PairwiseGP has no units": make_botorch_model,
-    "PairwiseGP": lambda: PairwiseGP(None, None),
-    "PreferenceGP has no units": make_model,
-    "BernoulliGP has no units": label_gp,
-    "LikelihoodRatioModel has no units": label_set,
-    "one output, but has 2": lambda: SingleTaskGP(X, torch.stack([Y, Y], dim=-1)),
-    "transform Log leaves no": lambda: transformed(Log()),
-    "StratifiedStandardize leaves no": lambda: transformed(
-        StratifiedStandardize(0, torch.zeros(1).long())
-    ),
-    "GenericDeterministicModel are not known": deterministic,
-}
-
-
-@pytest.mark.parametrize("match", WITHOUT)
-def test_models_without_units(match: str) -> None:
-    model = WITHOUT[match]()
-    for call in (lambda: StandardUnits(model), lambda: standardised_posterior(model, POINTS)):
-        with pytest.raises(UnsupportedError, match=match):
-            call()
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (make_botorch_model, "PairwiseGP has no units"),
+        (make_model, "PreferenceGP has no units"),
+        (label_gp, "BernoulliGP has no units"),
+        (label_set, "LikelihoodRatioModel has no units"),
+        (lambda: SingleTaskGP(X, torch.stack([Y, Y], dim=-1)), "one output, but has 2"),
+        (lambda: transformed(Log()), "transform Log leaves no"),
+        (
+            lambda: transformed(StratifiedStandardize(0, torch.zeros(1).long())),
+            "StratifiedStandardize leaves no",
+        ),
+        (deterministic, "GenericDeterministicModel are not known"),
+    ],
+)
+def test_models_without_units(make: Callable[[], Any], match: str) -> None:
+    with pytest.raises(UnsupportedError, match=match):
+        StandardUnits(make())
 
 
 def test_posterior_that_is_not_gaussian() -> None:
