@@ -326,56 +326,28 @@ def _views(model: PreferenceGP) -> tuple[Tensor, ...]:
     )
 
 
-def _assert_same(first: PreferenceGP, second: PreferenceGP) -> None:
-    for one, other in zip(_views(first), _views(second), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)
-
-
 @QUICK
-@given(data=duel_sets(), seed=st.integers(0, 100))
-def test_order_of_comparisons_and_of_items_is_immaterial(
-    data: tuple[Tensor, Tensor], seed: int
+@given(data=duel_sets(), variance=st.sampled_from(["laplace", 2.0]), seed=st.integers(0, 100))
+def test_order_orientation_and_repeats_are_immaterial(
+    data: tuple[Tensor, Tensor], variance: str | float, seed: int
 ) -> None:
+    """Of items and duels, of the items of a duel, and of equal rows beside one of their weight."""
     X, comparisons = data
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(comparisons), generator=generator)
     items = torch.randperm(len(X), generator=generator)
-    place = items.argsort()
-    _assert_same(
-        PreferenceGP(X, comparisons, covar_module=make_kernel(2)),
-        PreferenceGP(X[items], place[comparisons[rows]], covar_module=make_kernel(2)),
-    )
-
-
-@QUICK
-@given(data=duel_sets(), variance=st.sampled_from(["laplace", 2.0]))
-def test_swapping_the_items_of_a_duel_swaps_its_answer(
-    data: tuple[Tensor, Tensor], variance: str | float
-) -> None:
-    X, comparisons = data
     ones = torch.ones(len(comparisons)).double()
-    models = [
-        PreferenceGP(
-            X, Comparisons(X, pairs, wins, ones), covar_module=make_kernel(2), variance=variance
-        )
-        for pairs, wins in ((comparisons, ones), (comparisons.flip(-1), 0 * ones))
-    ]
-    _assert_same(*models)
+    options = {"covar_module": make_kernel(2), "variance": variance}
 
+    def same(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
+        views = (_views(PreferenceGP(*given, **options)) for given in (first, second))
+        for one, other in zip(*views, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)
 
-@QUICK
-@given(data=duel_sets(), variance=st.sampled_from(["laplace", 2.0]))
-def test_a_repeated_comparison_is_one_of_weight_two(
-    data: tuple[Tensor, Tensor], variance: str | float
-) -> None:
-    X, comparisons = data
-    twos = torch.full((len(comparisons),), 2.0).double()
-    weighted = Comparisons(X, comparisons, twos, twos)
-    kernel = make_kernel(2)
-    _assert_same(
-        PreferenceGP(X, comparisons.repeat(2, 1), covar_module=kernel, variance=variance),
-        PreferenceGP(X, weighted, covar_module=kernel, variance=variance),
-    )
+    same(data, (X[items], items.argsort()[comparisons[rows]]))
+    same(data, (X, Comparisons(X, comparisons.flip(-1), 0 * ones, ones)))
+    weighted = Comparisons(X, comparisons, 2 * ones, 2 * ones)
+    same((X, comparisons.repeat(2, 1)), (X, weighted))
 
 
 # -------------------------------------------------------------------- bars: speed

@@ -158,19 +158,6 @@ def test_two_draws_are_independent() -> None:
     assert (cross.abs() <= 5 * spread[0][:, None] * spread[1] / math.sqrt(num)).all()
 
 
-def test_same_seed_same_path() -> None:
-    model, points = make_model(), rand(5, 2)
-    with seeded(1):
-        one = draw_matheron_paths(model, Size([3]))
-    with seeded(1):
-        two = draw_matheron_paths(model, Size([3]))
-    with seeded(2):
-        three = draw_matheron_paths(model, Size([3]))
-    assert torch.equal(one(points), two(points))
-    assert torch.equal(one(points), one(points))
-    assert not torch.allclose(one(points), three(points), atol=1e-2)
-
-
 # Gradients and transforms.
 
 
@@ -270,10 +257,17 @@ def test_nystrom_path_states_what_it_lacks() -> None:
 # BoTorch's entry points.
 
 
+def seeded_paths(model: PreferenceGP, seed: int) -> MatheronPath:
+    with seeded(seed):
+        return draw_matheron_paths(model, Size([3]))
+
+
 def test_registered_with_botorch() -> None:
     model, points = make_model(), rand(5, 2)
-    paths = draw_matheron_paths(model, Size([3]))
+    paths, again, other = (seeded_paths(model, seed) for seed in (1, 1, 2))
     assert isinstance(paths, MatheronPath)
+    assert torch.equal(paths(points), again(points))
+    assert not torch.allclose(paths(points), other(points), atol=1e-2)
     assert paths(points).shape == (3, 5)
     assert paths(points.expand(4, 1, 5, 2)).shape == (4, 3, 5)
     prior = draw_kernel_feature_paths(model, sample_shape=Size([3]))

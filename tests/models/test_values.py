@@ -10,7 +10,6 @@ from typing import Any
 import gpytorch
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize, Warp
 from botorch.sampling.normal import SobolQMCNormalSampler
@@ -21,7 +20,7 @@ from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import DualSystem, PrimalSystem
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models import PreferenceGP
 from tests.models.common import (
     COPIES,
     assert_moments,
@@ -32,7 +31,6 @@ from tests.models.common import (
     numerical_gradient,
     parameter_gradients,
     rand,
-    utility,
 )
 from tests.models.mixed import make_mixed, measure, oracle, variances
 
@@ -362,25 +360,3 @@ def test_batched_is_looped(variance: str | float) -> None:
         own_slopes = torch.autograd.grad(alone.log_evidence(), list(alone.parameters()))
         for slope, own_slope in zip(slopes, own_slopes, strict=True):
             torch.testing.assert_close(slope[i], own_slope, atol=1e-8, rtol=1e-8)
-
-
-def toy(num_duels: int, num_values: int, scale: float) -> PreferenceGP:
-    """Duels of a logistic judge of known scale, and values, of one utility."""
-    generator = torch.Generator().manual_seed(0)
-    X = rand(num_duels, 2, 1, seed=1)
-    h = utility(X[:, 0]) - utility(X[:, 1])
-    chance = torch.rand(num_duels, generator=generator, dtype=torch.float64)
-    answers = (chance < torch.sigmoid(scale * h)).double()
-    items = rand(num_values, 1, seed=2)
-    noise = 0.05 * torch.randn(num_values, generator=generator).double()
-    return PreferenceGP.from_pairs(X, answers, values=(items, (utility(items) + noise)[:, None]))
-
-
-def test_a_fit_finds_the_scale_and_the_noise() -> None:
-    model = toy(num_duels=150, num_values=12, scale=4.0)
-    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-    assert 2.5 < model.link_scale.item() < 6.0
-    assert 0.02 < model.noise_model.noise.sqrt().item() < 0.12
-    X = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
-    error = model.posterior(X).mean.squeeze(-1) - utility(X)
-    assert error.abs().max() < 0.3  # of the utility itself, constant included
