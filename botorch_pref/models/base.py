@@ -196,9 +196,6 @@ class LaplaceGP(Model, GP):
         """The ``batch_shape x n x d``-dim items, transformed."""
         return transformed_items(self._transform, self.items)
 
-    def _learn_transform(self) -> None:
-        learn_bounds(self._transform, self.items)
-
     def _set_transformed_inputs(self) -> None:
         """Nothing: BoTorch's hook swaps the data, ours stay as they were given."""
 

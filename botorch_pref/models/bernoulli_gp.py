@@ -10,7 +10,7 @@ from torch.nn import Module
 
 from botorch_pref.data.labels import Labels
 from botorch_pref.inference.observations import Observations
-from botorch_pref.models.base import Inference, LaplaceGP, Observed, num_columns
+from botorch_pref.models.base import Inference, LaplaceGP, Observed, learn_bounds, num_columns
 from botorch_pref.models.fitting import default_covar_module
 
 
@@ -67,7 +67,7 @@ class BernoulliGP(LaplaceGP):
         )
         self.labels = labels
         self.to(train_X)
-        self._learn_transform()
+        learn_bounds(self._transform, self.items)
         self.eval()
 
     @property

@@ -50,6 +50,7 @@ from botorch_pref.models.base import (
     Inference,
     LaplaceGP,
     Observed,
+    learn_bounds,
     num_columns,
     transformed_items,
 )
@@ -195,7 +196,7 @@ class PreferenceGP(LaplaceGP):
         self._set_data(data, measured, asked)
         if items is not None:
             self.to(self.items)
-            self._learn_transform()
+            learn_bounds(self._transform, self.items)
         self.eval()
 
     @classmethod
@@ -339,7 +340,7 @@ class PreferenceGP(LaplaceGP):
         for name, part in _by_argument(data, measured, ())[0].items():
             self.check_dimension(name, part.datapoints)
         self._set_data(data, measured)
-        self._learn_transform()
+        learn_bounds(self._transform, self.items)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -383,7 +384,7 @@ class PreferenceGP(LaplaceGP):
         new = copy.deepcopy(self)
         new._set_data(data, self.values, self.choices)
         if not self.items.shape[-2]:
-            new._learn_transform()  # from the first data, as a constructor does
+            learn_bounds(new._transform, new.items)  # from the first data, as a constructor does
         return new
 
     def condition_on_pairs(self, pairs: Tensor, answers: Tensor) -> Self:
@@ -469,9 +470,7 @@ class PreferenceGP(LaplaceGP):
             uniform = torch.special.ndtr(sampler(GPyTorchPosterior(normal)))
             lost = (uniform[..., 0, 0] >= probability).long()
         rows = torch.stack([lost, 1 - lost], dim=-1).unsqueeze(-2)
-        if self.merged_data is None:
-            return self.with_comparisons(Comparisons.from_comparisons(X, rows))
-        return self.with_comparisons(self.merged_data.append_new(X, rows))
+        return self.condition_on_observations(X, rows)
 
     @property
     def link_scale(self) -> Tensor:
