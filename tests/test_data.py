@@ -20,22 +20,15 @@ from botorch_pref.likelihoods import LogitLikelihood
 
 DTYPES = (torch.float64, torch.float32)
 FIELDS = ("datapoints", "pairs", "wins", "count", "annotator")
-DEVICES = (
-    torch.device("cpu"),
-    pytest.param(
-        torch.device("cuda"),
-        marks=[
-            pytest.mark.cuda,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-        ],
-    ),
-)
-
 X = torch.tensor([[0.0, 0.1], [0.3, 0.2], [0.7, 0.9], [1.0, 0.5]], dtype=torch.float64)
 PAIRS = torch.tensor([[0, 1], [2, 1], [3, 0]])
 WINS = torch.tensor([1.0, 0.0, 1.5], dtype=torch.float64)
 COUNT = torch.tensor([1.0, 2.0, 2.0], dtype=torch.float64)
 NAN, INF = float("nan"), float("inf")
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 def replaced(tensor: Tensor, index: object, value: object) -> Tensor:
@@ -198,11 +191,10 @@ def test_batched_data_take_no_items() -> None:
         batched().append(ITEMS, ANSWERS)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("d", [1, 3])
-def test_signed_zeros_do_not_make_two_items(d: int, device: torch.device) -> None:
-    zero = torch.zeros(d, dtype=torch.float64, device=device)
-    one, yes = zero + 1, torch.ones(1, device=device)
+def test_signed_zeros_do_not_make_two_items(d: int) -> None:
+    zero, yes = torch.zeros(d, dtype=torch.float64), torch.ones(1)
+    one = zero + 1
     assert (-zero).signbit().all()
     with pytest.raises(ComparisonDataError, match=r"`pairs` row 0 .* with itself"):
         Comparisons.from_pairs(torch.stack([zero, -zero]).unsqueeze(0), yes)
@@ -337,29 +329,16 @@ def test_gradients_flow_to_stored_and_new_items() -> None:
     stored, new = X.clone().requires_grad_(), ITEMS.clone().add(2.0).requires_grad_()
     data = Comparisons.from_comparisons(stored, PAIRS).append(new, ANSWERS)
     data = data.append_indices(torch.tensor([[0, 4]]), torch.ones(1)).merged()
-    data.datapoints.square().sum().backward()
-    assert stored.grad is not None
-    assert new.grad is not None
-    torch.testing.assert_close(stored.grad, 2 * X)
     # Items 0 and 1 appear twice in ITEMS; only their first appearance became a datapoint.
     expected = 2 * new.detach()
     expected[1, 1] = expected[2, 1] = 0.0
-    torch.testing.assert_close(new.grad, expected)
-
-
-def test_gradients_flow_through_new_items() -> None:
-    items = torch.rand(3, 2, 2, dtype=torch.float64, requires_grad=True)
-    stored = X.clone().requires_grad_()
-    rows = torch.tensor([[0, 1]]).expand(5, 3, 1, 2)
-    data = Comparisons.from_comparisons(stored, PAIRS).append_new(items, rows)
+    found = torch.autograd.grad(data.datapoints.square().sum(), (stored, new))
+    torch.testing.assert_close(found, (2 * X, expected))
+    items = rand(3, 2, 2).requires_grad_()
+    data = Comparisons.from_comparisons(stored, PAIRS).append_new(items, ROW.expand(5, 3, 1, 2))
     assert data.batch_shape == (5, 3)
-    data = data.append_new(items[0], torch.tensor([[1, 0]]))
-    data.datapoints.sum().backward()
-    assert stored.grad is not None
-    assert items.grad is not None
-    torch.testing.assert_close(stored.grad, torch.full_like(X, 15.0))
-    assert items.grad[1].unique().tolist() == [5.0]
-    assert items.grad[0].unique().tolist() == [20.0]
+    slopes = torch.autograd.grad(data.datapoints.sum(), (stored, items))
+    torch.testing.assert_close(slopes, (torch.full_like(X, 15.0), torch.full_like(items, 5.0)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -381,25 +360,20 @@ def test_only_constructors_warn_of_single_precision(dtype: torch.dtype) -> None:
     assert data.pairs.dtype == torch.long
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_everything_stays_on_the_device(device: torch.device) -> None:
     x, pairs, items = X.to(device), PAIRS.to(device), ITEMS.to(device)
-    answers, who = ANSWERS.to(device), torch.tensor([0, 1, 2], device=device)
+    answers, who = ANSWERS.to(device), PAIRS[:, 0].to(device)
     data = Comparisons.from_pairs(items, answers, who).append(items + 1, answers)
     data = data.append_indices(pairs, answers, who).append_new(x, pairs).merged()
-    reference = Comparisons.from_pairs(ITEMS, ANSWERS, who.cpu()).append(ITEMS + 1, ANSWERS)
-    reference = reference.append_indices(PAIRS, ANSWERS, who.cpu()).append_new(X, PAIRS).merged()
+    expected = Comparisons.from_pairs(ITEMS, ANSWERS, PAIRS[:, 0]).append(ITEMS + 1, ANSWERS)
+    expected = expected.append_indices(PAIRS, ANSWERS, PAIRS[:, 0]).append_new(X, PAIRS).merged()
     for name in FIELDS:
         assert getattr(data, name).device.type == device.type
-        torch.testing.assert_close(getattr(data, name).cpu(), getattr(reference, name))
+        torch.testing.assert_close(getattr(data, name).cpu(), getattr(expected, name))
     found = Comparisons.from_comparisons(x, pairs)
     torch.testing.assert_close(found.comparisons.cpu(), PAIRS)
     with pytest.raises(ComparisonDataError, match="`comparisons` row 0"):
         Comparisons.from_comparisons(x, pairs * 0)
-
-
-def rand(*shape: int) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 def test_values_are_broadcast() -> None:
