@@ -103,7 +103,6 @@ ITEMS = X[PAIRS]
 ANSWERS = torch.tensor([1.0, 0.0, 0.5])
 ROW = torch.tensor([[0, 1]])
 SHOWN, FAVOURITE = torch.tensor([[0, 1, 2], [3, 1, 0]]), torch.tensor([2, 0])
-WEIGHT = torch.ones(2, dtype=torch.float64)
 TARGETS = replaced(X[:, :1].expand(2, 4, 1), (1, 2), INF)
 of_items, of_values = Comparisons.from_pairs, partial(Values, X.expand(2, 4, 2))
 of_choices, of_winners = partial(Choices, X), Comparisons.from_comparisons
@@ -168,8 +167,6 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: of_choices(SHOWN - 2, FAVOURITE), "`items` row 0 .* out of range"),
     (lambda: of_choices(SHOWN, FAVOURITE[:1]), "`favourite` must have shape"),
     (lambda: of_choices(SHOWN, FAVOURITE + 1), "`favourite` row 0 is 3: .* 0 to 2"),
-    (lambda: of_choices(SHOWN, FAVOURITE, -WEIGHT), "`weight` row 0"),
-    (lambda: of_choices(SHOWN, FAVOURITE, WEIGHT[:1]), "`weight` must have shape"),
 ]
 
 
@@ -385,12 +382,11 @@ def test_values_are_broadcast() -> None:
     assert not values.targets.requires_grad
 
 
-def test_choices_are_broadcast_and_match_equal_items() -> None:
+def test_choices_are_broadcast() -> None:
     data = Choices(X.expand(5, 4, 2), SHOWN, FAVOURITE)
     assert data.batch_shape == (5,)
-    assert data.weight is not None
-    assert data.weight.shape == data.favourite.shape == (5, 2)
-    block = Choices.from_items(X[SHOWN], FAVOURITE).block(LogitLikelihood(), first=4)
-    assert block.items.tolist() == [[4, 5, 6], [7, 5, 4]]
+    assert data.favourite.shape == (5, 2)
+    block = data.block(LogitLikelihood(), first=4)
+    assert torch.equal(block.items, 4 + SHOWN.expand(5, 2, 3))
     assert (block.latent_dim, block.num_rows) == (3, 6)
-    assert block.answer.tolist() == [2.0, 0.0]
+    assert torch.equal(block.answer, FAVOURITE.double().expand(5, 2))

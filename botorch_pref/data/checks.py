@@ -157,13 +157,12 @@ def checked_positive(argument: str, value: object) -> float:
 
 def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:
     """``"laplace"``, or ``kappa``, the inverse of an answer-free curvature."""
-    if isinstance(value, str):
-        if value == "laplace":
-            return "laplace"
-        raise ComparisonDataError(
-            f'`{argument}` must be "laplace" or a positive number, not {value!r}.'
-        )
-    return checked_positive(argument, value)
+    if not isinstance(value, str):
+        return checked_positive(argument, value)
+    if value != "laplace":
+        reason = f'must be "laplace" or a positive number, not {value!r}'
+        raise ComparisonDataError(f"`{argument}` {reason}.")
+    return "laplace"
 
 
 def check_count(argument: str, value: object, least: int) -> int:

@@ -112,13 +112,15 @@ class ExactSystem(System):
 
     Attributes:
         incidence: The map ``G`` from the system's coordinates to the latent values.
+        deviation: The largest derivative of a latent value in one of Newton's coordinates.
     """
 
     incidence: Incidence | IdentityIncidence
+    deviation: Tensor | float
     _scale: Tensor  # of the gradient, in this search
 
     def begin(self, start: Tensor | None) -> Tensor:
-        size = self._prior_deviation() * self.observations.score_scale(self.prior_latent)
+        size = self.deviation * self.observations.score_scale(self.prior_latent)
         self._scale = size.clamp_min(1.0)
         covariance, shapes = self.covariance, (self.prior_latent.shape[:-1], size.shape)
         shape = broadcast(covariance.shape[:-2], *shapes)
@@ -163,10 +165,6 @@ class ExactSystem(System):
     def factor(self, curvature: Tensor | Curvature) -> ExactFactor:
         """Factor the Hessian at a curvature, of which a tensor is the diagonal."""
 
-    @abstractmethod
-    def _prior_deviation(self) -> Tensor | float:
-        """The largest derivative of a latent value in one of Newton's coordinates."""
-
 
 class DualSystem(ExactSystem):
     """Coordinates are the latent values; the representer weights are one a row.
@@ -182,6 +180,7 @@ class DualSystem(ExactSystem):
     ) -> None:
         super().__init__(observations.incidence.gram(item_covariance), prior_latent, observations)
         self.incidence = IdentityIncidence()
+        self.deviation = 1.0  # the gradient is in the units of the score
 
     def columns(self, cross_covariance: Tensor) -> Tensor:
         return self.observations.incidence.columns(cross_covariance)
@@ -202,9 +201,6 @@ class DualSystem(ExactSystem):
     def factor(self, curvature: Tensor | Curvature) -> DualFactor:
         return DualFactor(self.covariance, as_curvature(curvature))
 
-    def _prior_deviation(self) -> float:
-        return 1.0  # the gradient is in the units of the score
-
 
 class PrimalSystem(ExactSystem):
     """Coordinates are the utilities; the representer weights are one an item.
@@ -219,6 +215,8 @@ class PrimalSystem(ExactSystem):
     ) -> None:
         super().__init__(item_covariance, prior_latent, observations)
         self.incidence = observations.incidence
+        variance = item_covariance.detach().diagonal(dim1=-2, dim2=-1)
+        self.deviation = variance.amax(-1).sqrt()
 
     @cached_property
     def root(self) -> Tensor:
@@ -243,9 +241,6 @@ class PrimalSystem(ExactSystem):
 
     def factor(self, curvature: Tensor | Curvature) -> PrimalFactor:
         return PrimalFactor(self, as_curvature(curvature))
-
-    def _prior_deviation(self) -> Tensor:
-        return self.covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt()
 
 
 def choose_system(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -109,7 +110,8 @@ def choices(
 ) -> Block:
     """A block of choices of the best, between items of which only the numbers matter."""
     X = torch.zeros(num_items, 1, dtype=torch.float64)
-    return Choices(X, items, favourite, weight).block(LogitLikelihood(scale))
+    block = Choices(X, items, favourite).block(LogitLikelihood(scale))
+    return block if weight is None else replace(block, weight=weight)
 
 
 def questions(num: int, k: int, num_items: int, scale: float = 1.3) -> Block:

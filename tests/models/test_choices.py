@@ -31,7 +31,8 @@ POINTS = rand(4, 2, seed=9)
 
 def best_of(size: int, number: int = 7, seed: int = 3) -> Choices:
     items = rand(number, size, 2, seed=seed)
-    return Choices.from_items(items, utility(items).argmax(-1))
+    rows = torch.arange(number * size).view(number, size)
+    return Choices(items.flatten(end_dim=1), rows, utility(items).argmax(-1))
 
 
 def make(*choices: Choices, **options: Any) -> PreferenceGP:
@@ -120,7 +121,7 @@ def test_further_data_and_copies() -> None:
 
 def test_choices_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ComparisonDataError, match="choices"):
-        make(Choices.from_items(rand(2, 3, 4), torch.zeros(2, dtype=torch.long)))
+        make(Choices(rand(3, 4), torch.tensor([[0, 1, 2]]), torch.tensor([0])))
     with pytest.raises(UnsupportedError, match="variance"):
         make(best_of(3), variance=4.0)
     batch = Choices(rand(2, 3, 2), torch.tensor([[0, 1, 2]]), torch.tensor([0]))
