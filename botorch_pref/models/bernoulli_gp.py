@@ -86,7 +86,6 @@ class BernoulliGP(LaplaceGP):
         return self.items.shape[-2]
 
     def observed(self) -> Observed:
-        """See the base class: one block of labels, one an item."""
         return Observed(Observations([self.labels.block(self.likelihood)], self.num_observations))
 
     def probability(self, X: Tensor) -> Tensor:

@@ -258,7 +258,6 @@ class PreferenceGP(LaplaceGP):
         own.register_prior("link_scale_prior", prior, _read_link_scale, _write_link_scale)
         constraint = LogTransformedInterval(1e-3, 1e3, initial_value=1.0)
         own.register_constraint("raw_link_scale", constraint)
-        self.link_scale = 1.0
 
     @property
     def items(self) -> Tensor:
@@ -314,32 +313,28 @@ class PreferenceGP(LaplaceGP):
         comparisons: Tensor | Comparisons | None = None,
         strict: bool = False,
         update_model: bool = True,
-        *,
-        values: ValuesArgument = None,
     ) -> None:
-        r"""Replace all data; hyperparameters stay, and transforms learn their bounds again.
+        r"""Replace all data by comparisons; transforms learn their bounds, nothing else does.
 
         Args:
             datapoints: ``batch_shape x n x d``-dim items.
             comparisons: As in the constructor; ``None`` for the prior.
             strict: Whether shape, type and device must be those of the data before.
             update_model: Accepted as by BoTorch's ``PairwiseGP``, and not used.
-            values: As in the constructor; values that the model has now are dropped.
 
         Raises:
             ComparisonDataError: If the data cannot be used; the old data then stay.
             RuntimeError: If ``strict`` and they differ, as from GPyTorch's exact models.
         """
-        data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
+        data = as_comparisons(datapoints, comparisons)
         if strict:
             _check_alike("datapoints", self.datapoints, datapoints)
             if not isinstance(comparisons, Comparisons):
                 _check_alike("comparisons", self.comparisons, comparisons)
-        if data is None and measured is None:
+        if data is None:
             raise ComparisonDataError("`datapoints` must be given.")
-        for name, part in _by_argument(data, measured, ())[0].items():
-            self.check_dimension(name, part.datapoints)
-        self._set_data(data, measured)
+        self.check_dimension("datapoints", data.datapoints)
+        self._set_data(data, None)
         learn_bounds(self._transform, self.items)
 
     def load_state_dict(
@@ -355,9 +350,6 @@ class PreferenceGP(LaplaceGP):
         named, batch = _by_argument(data, values, choices)
         parts = [part.datapoints for part in named.values()]
         self._check_inducing(batch, parts)
-        if values is not None and (values.variances is None) != (self.noise_model is not None):
-            reason = "given: this model learns no noise" if values.variances is None else "None"
-            raise ComparisonDataError(f"`{values.names[2]}` must be {reason}.")
         if choices and not isinstance(self.variance, str):
             raise UnsupportedError('`variance` must be "laplace" where there are choices.')
         if self.inference == "ep" and (choices or self._inducing is not None or self._num_inducing):
@@ -406,9 +398,8 @@ class PreferenceGP(LaplaceGP):
 
         Args:
             X: ``... x k x d``-dim new items.
-            Y: ``... x m x 2``-dim integer rows ``[winner, loser]`` that index ``X``, as in
-                BoTorch's ``PairwiseGP``; see :meth:`condition_on_pairs` for comparisons
-                with stored items.
+            Y: ``... x m x 2``-dim integer rows ``[winner, loser]`` that index ``X``; see
+                :meth:`condition_on_pairs` for comparisons with stored items.
             **kwargs: BoTorch's further arguments, none of which applies.
 
         Returns:
@@ -463,10 +454,8 @@ class PreferenceGP(LaplaceGP):
             )
         with torch.no_grad():
             probability = self.win_probability(X)
-            flat = probability.unsqueeze(-1)
-            normal = MultivariateNormal(
-                torch.zeros_like(flat), DiagLinearOperator(torch.ones_like(flat))
-            )
+            ones = torch.ones_like(probability).unsqueeze(-1)
+            normal = MultivariateNormal(torch.zeros_like(ones), DiagLinearOperator(ones))
             uniform = torch.special.ndtr(sampler(GPyTorchPosterior(normal)))
             lost = (uniform[..., 0, 0] >= probability).long()
         rows = torch.stack([lost, 1 - lost], dim=-1).unsqueeze(-2)
@@ -503,7 +492,6 @@ class PreferenceGP(LaplaceGP):
         return type(self.likelihood)(self.likelihood.scale * float(scale[0]))
 
     def observed(self) -> Observed:
-        """See the base class: a block of duels, one of values, and one of each kind of choices."""
         parts, scaling = self._parts(), self.scaling()
         *firsts, total = accumulate((part.num_items for part in parts), initial=0)
         blocks = [p.block(self.likelihood, first) for p, first in zip(parts, firsts, strict=True)]
@@ -549,16 +537,13 @@ class PreferenceGP(LaplaceGP):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def nodes(self) -> Tensor:
-        """See the base class: the transformed inducing items, if there are any."""
         inducing = self.inducing_points
         return super().nodes() if inducing is None else transformed_items(self._transform, inducing)
 
     def node_scaling(self) -> Tensor | None:
-        """See the base class: inducing items have the units of the utility."""
         return self.scaling() if self.inducing_points is None else None
 
     def system(self, items: Tensor, observed: Observed) -> System:
-        """See the base class; through inducing items if there are any."""
         if self.inducing_points is None:
             return super().system(items, observed)
         latent = observed.prior_latent(self.mean_module(items))

@@ -147,14 +147,16 @@ def test_gradients_of_the_evidence(num_duels: int, known: bool) -> None:
 def test_gradients_with_respect_to_items(num_duels: int) -> None:
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
     warp = Warp(d=2, indices=[0, 1], bounds=bounds)
-    model = make_mixed(4, num_duels, 2, input_transform=warp)
+    model = make_mixed(4, num_duels, 2)
+    options = {"covar_module": model.covar_module, "link_scale": 1.7, "input_transform": warp}
     X, data, values = model.datapoints, model.data, model.values
     Z, Q = values.datapoints, rand(3, 2, seed=2)
     pick = torch.linspace(-1, 1, 9, dtype=torch.float64).view(3, 3)
 
     def results(X: Tensor, Z: Tensor) -> Tensor:
         rows = Comparisons.unchecked(X, data.pairs, data.wins, data.count)
-        model.set_train_data(X, rows, values=(Z, values.targets, values.variances))
+        given = Z, values.targets, values.variances
+        model = PreferenceGP(X, rows, values=given, **options)
         posterior = model.posterior(Q)
         moments = posterior.mean.sum() + (pick * posterior.covariance_matrix).sum()
         return model.log_evidence() + moments
@@ -170,21 +172,19 @@ def test_gradients_with_respect_to_items(num_duels: int) -> None:
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
-    model = make_mixed(num_duels=8)
-    values, data = model.values, model.data
+    X, Y = measure(4)
+    items, duels = make_duels(6, 8, 2)
+    V, options = variances(Y), {"covar_module": make_kernel(2), "link_scale": 1.7}
     rows, order = torch.randperm(8), torch.tensor([2, 0, 3, 1])
-    other = copy.deepcopy(model)
-    given = tuple(t[order] for t in (values.datapoints, values.targets, values.variances))
-    shuffled = Comparisons(data.datapoints, data.pairs[rows], data.wins[rows], data.count[rows])
-    other.set_train_data(data.datapoints, shuffled, values=given)
-    X = rand(4, 2, seed=2)
-    assert_same_posterior(model.posterior(X), other.posterior(X), 1e-9, 1e-9)
+    model = PreferenceGP(items, duels, values=(X, Y, V), **options)
+    given = X[order], Y[order], V[order]
+    other = PreferenceGP(items, duels[rows], values=given, **options)
+    # A value in two halves, of twice the variance each.
+    twice = tuple(torch.cat([t, t]) for t in (X, Y, 2 * V))
+    repeated = PreferenceGP(items, duels, values=twice, **options)
     close(model.log_evidence(), other.log_evidence(), 1e-9)
-    repeated = copy.deepcopy(model)  # a value in two halves, of twice the variance each
-    halves = (values.datapoints, values.targets, 2 * values.variances)
-    twice = tuple(torch.cat([t, t]) for t in halves)
-    repeated.set_train_data(data.datapoints, data, values=twice)
-    assert_same_posterior(model.posterior(X), repeated.posterior(X), 1e-8, 1e-8)
+    for one in (other, repeated):
+        assert_same_posterior(model.posterior(Z), one.posterior(Z), 1e-8, 1e-8)
 
 
 def test_precise_values_beside_comparisons() -> None:
@@ -288,18 +288,7 @@ def element(model: PreferenceGP, i: int) -> PreferenceGP:
     return alone
 
 
-def test_noise_must_be_known_in_one_way() -> None:
-    X, Y = measure(3)
-    learnt, known = make_mixed(known=False), make_mixed(known=True)
-    before = known.posterior(Z)
-    duels = known.datapoints, known.comparisons
-    with pytest.raises(ComparisonDataError, match=r"`values\[2\]` must be given"):
-        known.set_train_data(*duels, values=(X, Y))
-    assert_same_posterior(known.posterior(Z), before, 0, 0)
-    with pytest.raises(ComparisonDataError, match=r"`values\[2\]` must be None"):
-        learnt.set_train_data(*duels, values=(X, Y, Y + 9))
-    with pytest.raises(ComparisonDataError, match=r"`values\[2\]` must be given"):
-        PreferenceGP(*duels).set_train_data(*duels, values=(X, Y))
+def test_a_scale_that_is_negative_or_fixed_is_refused() -> None:
     with pytest.raises(ComparisonDataError, match="`link_scale` must be a positive"):
         make_mixed(link_scale=-1.0)
     with pytest.raises(ComparisonDataError, match="fixed"):
@@ -320,8 +309,6 @@ def test_conditioning_is_having_seen_all() -> None:
     assert parts.log_evidence().item() == pytest.approx(whole.log_evidence().item(), abs=1e-10)
     alone = PreferenceGP(None, None, values=values, **options)
     assert_same_posterior(alone.condition_on_pairs(pairs, answers).posterior(Z), whole.posterior(Z))
-    alone.set_train_data(whole.datapoints, whole.data, values=whole.values)
-    assert_same_posterior(alone.posterior(Z), whole.posterior(Z), 0, 0)
     alone.set_train_data(whole.datapoints, whole.data)
     assert alone.values is None
 
