@@ -156,7 +156,7 @@ class LaplaceGP(Model, GP):
         return None
 
     def nodes(self) -> Tensor:
-        """The transformed items that the posterior's weights belong to."""
+        """The transformed items, or inducing items, that the posterior's weights belong to."""
         return self.transformed_items()
 
     def node_scaling(self) -> Tensor | None:
@@ -189,7 +189,7 @@ class LaplaceGP(Model, GP):
         return transformed(self._transform, X)
 
     def transform_rows(self, X: Tensor) -> Tensor:
-        """Transform ``... x k x d`` points, each of which has to stay one; else raises."""
+        """Transform ``... x k x d`` points; raises if several are made of one."""
         return transformed_rows(self._transform, X)
 
     def transformed_items(self) -> Tensor:
@@ -489,11 +489,7 @@ def transformed(transform: InputTransform | None, X: Tensor) -> Tensor:
 
 
 def transformed_rows(transform: InputTransform | None, X: Tensor) -> Tensor:
-    r"""The same, where each of ``... x k x d`` points has to stay one.
-
-    Raises:
-        UnsupportedError: If the transform makes several of one.
-    """
+    """The same; raises ``UnsupportedError`` if several points are made of one."""
     inputs = transformed(transform, X)
     if inputs.shape[-2] != X.shape[-2]:
         raise UnsupportedError(

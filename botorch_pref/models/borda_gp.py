@@ -30,7 +30,7 @@ from botorch_pref.data.checks import (
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.evaluation import safe_deviation
 
-ANSWER_VARIANCE = 0.25  # what no answer of 0 or 1 exceeds
+ANSWER_VARIANCE = 0.25  # the largest of an answer of 0 or 1
 _PRIOR_MEAN = 0.5  # of the wins of random items against each other, whatever the utility
 UNIFORM_VARIANCE = 1.0 / 12.0
 
@@ -39,11 +39,10 @@ class BordaGP(SingleTaskGP):
     r"""Exact regression on the answers of duels against uniformly random opponents.
 
     Each answer is an unbiased sample of the Borda function ``f_r(x) = P(x beats X)`` with ``X``
-    uniform over the domain, so no link is assumed (Xu, Joshi, Singh and Dubrawski 2020, sec.
-    2). The prior mean is 1/2, the mean of ``f_r`` whatever the utility, and
-    the variance of an answer 1/4, which none exceeds: both are fixed, and answers are never
-    standardised, so that bounds are on the scale of probabilities. Opponents are not part of the
-    data; nor may an opponent be entered as an item that lost, for *its* opponent was no random one.
+    uniform over the domain, so no link is assumed (Xu, Joshi, Singh and Dubrawski 2020, sec. 2).
+    The prior mean is 1/2, the mean of ``f_r`` whatever the utility, and the variance of an answer
+    1/4, its largest: both are fixed, and answers are not standardised, so that bounds are on the
+    scale of probabilities. Opponents are no data: *their* opponents were not random.
 
     Example:
         >>> model = BordaGP.from_duels(items, wins)
@@ -71,8 +70,7 @@ class BordaGP(SingleTaskGP):
             counts: ``batch_shape x n x 1``-dim numbers of duels behind each row; 1 by default.
             noise: The variance of an answer.
             covar_module: The prior covariance; by default a scaled squared exponential kernel
-                with one lengthscale, with BoTorch's prior, and a log-normal prior of the variance
-                around that of a uniform distribution, 1/12.
+                with one lengthscale, and a variance around that of a uniform distribution, 1/12.
             input_transform: Applied to the items.
 
         Raises:

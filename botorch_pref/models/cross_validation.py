@@ -28,8 +28,7 @@ class PairwisePredictions:
     r"""Predicted win probabilities of pairs, and what was answered.
 
     Scores are means over answers, "no preference" being half a win of each item. Answers of one
-    pair share what the model has wrong about it, so standard errors are those of a sum over
-    independent pairs, not over independent answers.
+    pair share the model's error, so standard errors are those of independent pairs.
 
     Args:
         probability: ``m``-dim predicted probabilities that the first item of each pair wins.
@@ -106,14 +105,12 @@ def pairwise_cross_validation(
     r"""Predict the answers of each pair by the model without all answers of that pair.
 
     All answers of a pair, of either order and of items that are equal in value, are held out
-    together; items that only they show stay known, without an answer. Measured values stay.
-    All folds have the model's hyperparameters: if these were fitted to the same answers, the
-    scores are a little too good.
+    together; items and measured values stay. All folds have the model's hyperparameters: if these
+    were fitted to the same answers, the scores are a little too good.
 
     Args:
         model: The model, not batched.
-        folds: The number of folds, over which pairs are spread evenly at random; ``None``, or
-            more than there are pairs, for one a pair.
+        folds: The number of folds of random pairs; ``None``, or more than pairs, for one a pair.
         seed: Of the folds.
 
     Returns:
