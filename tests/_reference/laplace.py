@@ -137,13 +137,7 @@ def predict(
 ) -> tuple[Array, Array]:
     """Return the latent mean (``p``) and covariance (``p x p``) at ``p`` points.
 
-    Args:
-        fitted: The result of :func:`fit`.
-        covariance: The prior covariance at the items, ``n x n``.
-        design: The matrix ``A``, ``c x n``.
-        cross_covariance: The prior covariance of the points with the items, ``p x n``.
-        prior_covariance: The prior covariance at the points, ``p x p``.
-        prior_mean: The prior mean at the points, a ``p``-vector or a number.
+    The arguments are as of :func:`fit`; ``cross_covariance`` is ``p x n``.
     """
     cross = np.asarray(cross_covariance, dtype=float)
     A = np.asarray(design, dtype=float)
