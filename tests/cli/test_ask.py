@@ -170,7 +170,7 @@ def test_nobody_compares_a_choice_with_itself(
 ) -> None:
     """Also where one candidate is left, as after answers that never contradict another."""
     (tmp_path / "places.csv").write_text("x\n" + "\n".join(map(str, range(4))))
-    told = " ".join(["1"] * 20)
+    told = " ".join(["1"] * 12)
     assert typed(told, "--choices", "places.csv", "--strategy", strategy, "--seed", seed) == 0
     history = saved().history
     assert (history["first_index"] != history["second_index"]).all()

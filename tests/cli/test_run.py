@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,37 +83,27 @@ def test_a_box(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch)
     assert table[["first_x1", "second_x2"]].iloc[0].tolist() == asked.items.diag().tolist()
 
 
-@pytest.fixture
-def played(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The table and the report of a run of a strategy, which is named "own"."""
-
-    def play(strategy: Any, horizon: int) -> tuple[pd.DataFrame, dict[str, str]]:
-        monkeypatch.setitem(registry._STRATEGIES, "own", strategy)
-        arguments = ["--strategy", "own", "--horizon", str(horizon), "--quiet"]
+def test_values_are_no_duels(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {"num_initial_duels": 3, "num_initial_values": 2}
+    monkeypatch.setitem(registry._STRATEGIES, "values", (GPTS, {}))
+    monkeypatch.setitem(registry._STRATEGIES, "mixed", (CompGPUCB, few))
+    reports = []
+    for name, horizon in (("values", 3), ("mixed", 5)):
+        arguments = ["--strategy", name, "--horizon", str(horizon), "--quiet"]
         assert main(["run", "branin", *arguments, "--out", str(tmp_path)]) == 0
-        return pd.read_csv(tmp_path / "history.csv"), fields(capsys.readouterr().out)
-
-    return play
-
-
-def test_values_are_no_duels(played: Any) -> None:
-    table, report = played(GPTS, 3)
-    assert table["kind"].tolist() == ["evaluate"] * 3
-    assert report["run"] == "branin, own (practical), 3 values, seed 0"
-    assert not {"identical pairs", "answers", "random pairs"} & report.keys()
-    assert report["time"].endswith(" ms a value)")
-    assert "(dueling regret, of a value that of its item with " in report["cumulative regret"]
-
-
-def test_duels_and_values(played: Any) -> None:
-    """As in 3 duels at 1/10 each, and 2 values."""
-    few = partial(CompGPUCB, num_initial_duels=3, num_initial_values=2)
-    table, report = played(few, 5)
-    assert table["kind"].tolist() == ["duel"] * 3 + ["evaluate"] * 2
-    assert report["run"].endswith(", 3 duels, 2 values, cost 2.3, seed 0")
-    assert report["identical pairs"] == "0 of 3 duels (0%)"
-    assert report["time"].endswith(" ms a query)")
-    assert "random pairs" not in report
+        reports.append(fields(capsys.readouterr().out))
+    values, mixed = reports
+    assert values["run"] == "branin, values (practical), 3 values, seed 0"
+    assert not {"identical pairs", "answers", "random pairs"} & values.keys()
+    assert values["time"].endswith(" ms a value)")
+    assert "(dueling regret, of a value that of its item with " in values["cumulative regret"]
+    # 3 duels at 1/10 each, and 2 values.
+    assert mixed["run"].endswith(", 3 duels, 2 values, cost 2.3, seed 0")
+    assert mixed["identical pairs"] == "0 of 3 duels (0%)"
+    assert mixed["time"].endswith(" ms a query)")
+    assert "random pairs" not in mixed
 
 
 @pytest.mark.parametrize(
@@ -179,8 +168,14 @@ class Interrupted(PFTS):
 def test_ctrl_c_keeps_what_was_done(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry._STRATEGIES, registry.DEFAULT_STRATEGY, Interrupted)
+    monkeypatch.setitem(registry._STRATEGIES, registry.DEFAULT_STRATEGY, (Interrupted, {}))
     arguments = ["run", "catalyst", "--horizon", "9", "--quiet", "--out", str(tmp_path)]
+    with monkeypatch.context() as at_once:
+        at_once.setattr(Interrupted, "num_told", 0)
+        assert main(arguments) == 130
+    line = "interrupted before the first query was answered; nothing was saved\n"
+    assert capsys.readouterr().err == line
+    assert [*tmp_path.iterdir()] == []
     assert main(arguments) == 130
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -188,17 +183,6 @@ def test_ctrl_c_keeps_what_was_done(
     assert len(shown.err.splitlines()) == 1
     assert len(pd.read_csv(tmp_path / "history.csv")) == 3
     assert (tmp_path / "regret.png").stat().st_size > 0
-
-
-def test_ctrl_c_before_anything_was_done(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Interrupted, "num_told", 0)
-    monkeypatch.setitem(registry._STRATEGIES, registry.DEFAULT_STRATEGY, Interrupted)
-    assert main(["run", "catalyst", "--quiet", "--out", str(tmp_path)]) == 130
-    line = "interrupted before the first query was answered; nothing was saved\n"
-    assert capsys.readouterr().err == line
-    assert [*tmp_path.iterdir()] == []
 
 
 def test_help(capsys: Capture) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,10 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.plotting import plot_experiment, plot_regret, save_figure
-from botorch_pref.problems import Ackley
-from botorch_pref.runner import History, random_play, run_experiment
-from botorch_pref.strategies import PFTS
+from botorch_pref.plotting import plot_experiment, plot_regret
+from botorch_pref.runner import History
 
 REGRETS = [0.4, 0.2, 0.3, 0.0]
 
@@ -167,10 +164,3 @@ def test_what_cannot_be_drawn(experiment: pd.DataFrame) -> None:
     for table, options, message in wrong:
         with pytest.raises(UnsupportedError, match=message):
             plot_experiment(table, **options)
-
-
-def test_an_experiment_of_this_package(tmp_path: Path) -> None:
-    problem = Ackley(num_choices=8)
-    table = run_experiment(problem, {"pf-ts": PFTS.paper}, 4, 2, progress=False, recommend_every=3)
-    figure = plot_experiment(table, random_regret=random_play(problem))
-    assert save_figure(figure, tmp_path / "figure.png").stat().st_size > 0

@@ -14,7 +14,7 @@ from botorch_pref.problems import Ackley, Catalyst, LogisticJudge
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.runner import History, random_play, replacing, simulate
 from botorch_pref.space import SearchSpace
-from tests.runner.common import Budgeted, Failing, LabelsAndValues, RandomPairs
+from tests.runner.common import Budgeted, Failing, LabelsAndValues
 
 
 class Fixed:
@@ -275,14 +275,3 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
         stop_half_way()
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
-
-
-def test_the_types_of_the_columns_do_not_depend_on_the_rows() -> None:
-    problem = Catalyst()
-
-    def types(answer: float | None, every: int) -> pd.Series[Any]:
-        strategy = RandomPairs(SearchSpace(choices=problem.choices))
-        options = {"progress": False, "recommend_every": every}
-        return simulate(strategy, problem, lambda *_: answer, 2, **options).table.dtypes
-
-    assert all(types(answer, k).equals(types(1.0, 1)) for answer in (1.0, None) for k in (1, 2))
