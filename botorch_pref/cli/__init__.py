@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_advise(commands)
     args = parser.parse_args(argv)
     try:
-        module = import_module(f"{__name__}.{args.command}")
+        module = import_module(f"{__name__}.{'run' if args.command == 'run' else 'session'}")
         status: int = getattr(module, args.command)(args)
     except UsageError as error:
         message = " ".join(str(error).split())

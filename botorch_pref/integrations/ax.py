@@ -75,17 +75,15 @@ _MODEL_OPTIONS = ("variance", "inducing_points", "mean_module")
 
 
 def preference_model_config(**fields: Any) -> ModelConfig:
-    r"""Ax's configuration of a :class:`~botorch_pref.models.PreferenceGP`.
+    r"""Ax's configuration of a :class:`~botorch_pref.models.PreferenceGP`, fitted by its evidence.
+
+    It acts from :func:`preference_surrogate_spec`.
 
     Args:
         **fields: Fields of ``ModelConfig``, for instance ``likelihood_class=ProbitLikelihood``,
             ``covar_module_class`` or ``model_options={"variance": 4.0, "inducing_points": 64}``.
             By default items are brought to the unit cube by the bounds of the search space, not,
             as by Ax, by the range of the arms; ``input_transform_classes`` replaces that.
-
-    Returns:
-        The configuration, with the Laplace evidence as objective of the fit. It acts from
-        :func:`preference_surrogate_spec`.
 
     Raises:
         UnsupportedError: If ``botorch_model_class`` is given and is no ``PreferenceGP``.
@@ -101,16 +99,10 @@ def preference_model_config(**fields: Any) -> ModelConfig:
 
 
 def preference_surrogate_spec(model_config: ModelConfig | None = None) -> SurrogateSpec:
-    r"""What ``BoTorchGenerator(surrogate_spec=...)`` takes.
+    r"""What ``BoTorchGenerator(surrogate_spec=...)`` takes, of :func:`preference_model_config`.
 
     Ax looks the model of comparisons up by the name of their metric alone, and takes BoTorch's
     ``PairwiseGP`` instead of what ``SurrogateSpec(model_configs=...)`` says.
-
-    Args:
-        model_config: The model; by default :func:`preference_model_config`'s.
-
-    Returns:
-        The specification.
     """
     config = preference_model_config() if model_config is None else model_config
     return SurrogateSpec(metric_to_model_configs={PREFERENCE_METRIC: [config]})
@@ -121,9 +113,6 @@ def pair_optimizer_options(**options: Any) -> dict[str, Any]:
 
     Args:
         **options: Further options of ``optimize_acqf``, for instance ``num_restarts=4``.
-
-    Returns:
-        The options.
 
     Raises:
         UnsupportedError: If ``sequential`` is true: a rule for pairs has no value for one arm.
@@ -158,13 +147,9 @@ def attach_answer(trial: BatchTrial, answer: float) -> None:
         raise StaleQueryError(
             f"Trial {trial.index} is {trial.status.name.lower()}: only a running one is answered."
         )
-    labels = (float(answer), 1.0 - float(answer))
-    trial.attach_batch_trial_data(
-        {
-            arm.name: {PREFERENCE_METRIC: label}
-            for arm, label in zip(trial.arms, labels, strict=True)
-        }
-    )
+    first, second = trial.arms
+    data = {first.name: {PREFERENCE_METRIC: float(answer)}}
+    trial.attach_batch_trial_data(data | {second.name: {PREFERENCE_METRIC: 1.0 - answer}})
     trial.mark_completed()
 
 
@@ -184,12 +169,12 @@ class PairAcquisition(Acquisition):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        r"""Refuse what duels cannot have, and build the rule; the arguments are Ax's.
+        """Refuse what duels cannot have, and build the rule; the arguments are Ax's.
 
         Raises:
-            UnsupportedError: If the objective is not to maximise the preference metric, if there
-                are outcome constraints or pending observations, if ``model_configs`` asks for
-                a model that Ax has not taken, or if ``botorch_acqf_class`` values single items.
+            UnsupportedError: If the objective is not to maximise the preference metric, there are
+                outcome constraints or pending observations, ``model_configs`` asks for a model
+                that Ax has not taken, or ``botorch_acqf_class`` values single items.
         """
         outcomes = surrogate.outcomes
         weights = torch_opt_config.objective_weights.reshape(-1, len(outcomes)).tolist()
@@ -226,10 +211,7 @@ class PairAcquisition(Acquisition):
         candidate_set: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        r"""Choose the two arms of a trial; the arguments are Ax's.
-
-        Returns:
-            The ``2 x d``-dim arms, the value of the rule, and the arms' weights.
+        r"""Choose the ``2 x d``-dim arms of a trial; arguments and results are Ax's.
 
         Raises:
             UnsupportedError: If ``n`` is not 2, a transformed parameter is not continuous, there

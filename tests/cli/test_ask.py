@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from botorch_pref.cli import main
-from botorch_pref.cli.ask import is_swapped
+from botorch_pref.cli.session import is_swapped
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.strategies import EUBO, RandomPairs
 from botorch_pref.study import Study
