@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from torch import tensor
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, SyntheticExpert
@@ -216,15 +216,12 @@ def test_runs_that_spent_their_budget_are_read_back(tmp_path: Path) -> None:
 
 
 class Plain:
-    def __init__(self, number: float) -> None:
-        self.number = number
-
     def method(self) -> None: ...
 
 
 def made(beta: float) -> Callable[..., Any]:
-    def factory(space: Any, seed: int) -> Any:
-        return MaxMinLCBStrategy(space=space, seed=seed, beta=beta)
+    def factory(space: Any, seed: int, scale: float = 1.0) -> Any:
+        return MaxMinLCBStrategy(space=space, seed=seed, beta=beta * scale)
 
     return factory
 
@@ -235,30 +232,24 @@ def test_names_and_arguments() -> None:
     text = describe(partial(PFTS.paper, kappa=4.0, hyperparameters={"penalty": 0.1}))
     assert text == "PFTS.paper(kappa=4.0, hyperparameters={'penalty': 0.1})"
     # An address would differ in the next process.
-    for factory in (partial(PFTS, Plain(1.0)), Plain(1.0).method):
+    for factory in (partial(PFTS, Plain()), Plain().method):
         assert "0x" not in describe(factory)
 
 
-def test_functions_without_a_name_of_their_own_are_told_apart() -> None:
+def test_functions_and_tables_are_told_apart() -> None:
+    """By code, closure and defaults; long tables to the last row."""
     assert describe(made(0.1)) == describe(made(0.1))
-    assert describe(made(0.1)) != describe(made(5.0))
+    other = made(0.1)
+    other.__defaults__ = (2.0,)  # type: ignore[attr-defined]
     one, two = (lambda seed: seed), (lambda seed: seed + 1)
-    assert describe(one) != describe(two)
-    assert describe(partial(PFTS, link=one)) != describe(partial(PFTS, link=two))
-
-    def with_default(seed: int, beta: float = 1.0) -> float:
-        return beta * seed
-
-    before = describe(with_default)
-    with_default.__defaults__ = (2.0,)
-    assert describe(with_default) != before
-
-
-@pytest.mark.parametrize("kind", [torch.tensor, np.array])
-def test_long_tables_count_to_the_last_row(kind: Any) -> None:
     rows = [[float(k), 0.5] for k in range(2000)]
-    other = [*rows[:1000], [-1.0, 0.5], *rows[1001:]]
-    texts = [describe(partial(PFTS, choices=kind(table))) for table in (rows, other)]
-    assert texts[0] != texts[1]
-    nested = [describe(partial(PFTS, options={"x": [kind(table)]})) for table in (rows, other)]
-    assert nested[0] != nested[1]
+    changed = [*rows[:1000], [-1.0, 0.5], *rows[1001:]]
+    for first, second in (
+        (made(0.1), made(5.0)),
+        (made(0.1), other),
+        (one, two),
+        (partial(PFTS, link=one), partial(PFTS, link=two)),
+        *((partial(PFTS, kind(rows)), partial(PFTS, kind(changed))) for kind in (np.array, tensor)),
+        (partial(PFTS, x={"x": [tensor(rows)]}), partial(PFTS, x={"x": [tensor(changed)]})),
+    ):
+        assert describe(first) != describe(second)

@@ -147,7 +147,7 @@ def test_undo_withdraws_what_was_asked_since(tmp_path: Path) -> None:
 def test_history_of_duels(tmp_path: Path) -> None:
     start = pd.Timestamp.now("UTC").floor("ms")
     path = tmp_path / "study.json"
-    with on_pairs(path, names=["milk (ml)", "temperature"]) as study:
+    with on_pairs(path, names=["milk (ml)", " temperature "], description="Für drei.") as study:
         columns = ["step", "kind", "answer", "annotator", "told"]
         assert study.history.columns.tolist() == columns
         queries = play(study, 5)
@@ -162,7 +162,12 @@ def test_history_of_duels(tmp_path: Path) -> None:
     assert math.isnan(history["answer"].iloc[3])
     told = history["told"].tolist()
     assert start <= told[0] <= told[-1] <= pd.Timestamp.now("UTC")
-    pd.testing.assert_frame_equal(Study.load(path, read_only=True).history, history)
+    study = Study.load(path, read_only=True)
+    pd.testing.assert_frame_equal(study.history, history)
+    assert study.dimensions == (Dimension("milk", "ml"), Dimension("temperature"))
+    assert study.description == "Für drei."
+    assert study.path == path.resolve()
+    assert study.describe(torch.tensor([34.4827, 71.26])) == "milk 34.48 ml, temperature 71.26"
 
 
 def test_history_of_single_items_and_of_choices(tmp_path: Path) -> None:
@@ -181,19 +186,6 @@ def test_history_of_single_items_and_of_choices(tmp_path: Path) -> None:
     assert [history[f"{slot}_index"].item() for slot in ("first", "second", "item3")] == list(
         query.indices[:3]
     )
-
-
-def test_names_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "study.json"
-    on_pairs(path, names=["milk (ml)", " roast "], description="Coffee, für drei.").close()
-    study = Study.load(path, read_only=True)
-    assert study.dimensions == (Dimension("milk", "ml"), Dimension("roast"))
-    assert [dimension.label for dimension in study.dimensions] == ["milk (ml)", "roast"]
-    assert study.description == "Coffee, für drei."
-    assert study.path == path.resolve()
-    assert study.describe(torch.tensor([34.4827, 71.26])) == "milk 34.48 ml, roast 71.26"
-    with on_pairs(tmp_path / "other.json") as study:
-        assert study.dimensions == (Dimension("x1"), Dimension("x2"))
 
 
 def test_numbers_are_as_fine_as_their_range() -> None:
@@ -364,17 +356,11 @@ def test_reading_alone(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_missing_files(tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
+    """Whatever is wrong inside, the file is refused with its name, and is left as it is."""
     for read_only in (True, False):
         with pytest.raises(StudyFileError, match=r"There is no study '.*nowhere\.json'"):
             Study.load(tmp_path / "nowhere.json", read_only=read_only)
-    with pytest.raises(StudyFileError, match="No such file or directory"):
-        on_pairs(tmp_path / "nowhere" / "study.json")
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
-    """Whatever is wrong inside, the file is refused with its name, and is left as it is."""
     path = tmp_path / "study.json"
     with on_pairs(path) as study:
         play(study, 2)
