@@ -148,8 +148,8 @@ def attach_answer(trial: BatchTrial, answer: float) -> None:
             f"Trial {trial.index} is {trial.status.name.lower()}: only a running one is answered."
         )
     first, second = trial.arms
-    data = {first.name: {PREFERENCE_METRIC: float(answer)}}
-    trial.attach_batch_trial_data(data | {second.name: {PREFERENCE_METRIC: 1.0 - answer}})
+    wins = {first.name: float(answer), second.name: 1.0 - answer}
+    trial.attach_batch_trial_data({arm: {PREFERENCE_METRIC: won} for arm, won in wins.items()})
     trial.mark_completed()
 
 
