@@ -1,4 +1,4 @@
-"""A noisy judge of two hills, and a run until nothing can be paid."""
+"""Judges of all kinds of queries, and a run until nothing can be paid."""
 
 from __future__ import annotations
 
@@ -10,11 +10,27 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.queries import Evaluate, Query
 from botorch_pref.randomness import derive_uniform
-from botorch_pref.strategies import BudgetedStrategy
+from botorch_pref.strategies import Strategy
 from tests.models.common import rand
 
+WIDE = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
 TABLE = rand(40, 2, seed=8)
 BOX = torch.tensor([[0.0, -0.2], [1.2, 1.0]], dtype=torch.float64)
+
+
+def value(items: Tensor) -> Tensor:
+    """Largest, 0, near the middle of the box ``WIDE``."""
+    return -((items.cpu() - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
+
+
+def reply(query: Query) -> float:
+    """Without noise; an item is accepted near the best one."""
+    if query.measures:
+        return float(value(query.items))
+    if not query.compares:
+        return float(value(query.items) > -0.5)
+    first, second = value(query.items)
+    return float(first > second)
 
 
 def worth(items: Tensor) -> Tensor:
@@ -34,11 +50,11 @@ def answer(query: Query) -> float:
 
 
 def play(
-    strategy: BudgetedStrategy, most: int = 1000, judge: Callable[[Query], float] = answer
+    strategy: Strategy, most: int = 1000, judge: Callable[[Query], float | None] = answer
 ) -> list[Query]:
     """Ask and answer until nothing can be paid, or so often."""
     queries: list[Query] = []
-    while not strategy.finished and len(queries) < most:
+    while not getattr(strategy, "finished", False) and len(queries) < most:
         try:
             queries.append(strategy.ask())
         except UnsupportedError:

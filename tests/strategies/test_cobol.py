@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,8 +29,10 @@ from botorch_pref.strategies import COBOHL, COBOL
 from botorch_pref.strategies.cobol import Decision, belief_ends, doubt, is_wide
 from tests.contracts.strategy import stored
 from tests.models.common import rand
+from tests.strategies import budget
+from tests.strategies.budget import WIDE as BOX
+from tests.strategies.budget import reply, value
 
-BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
 SPACE = SearchSpace(BOX)
 QUICK = {"num_initial_values": 3, "num_initial_labels": 4}
 COMPARE = {**QUICK, "feedback": "compare"}
@@ -46,35 +47,10 @@ def on_items(**kwargs: Any) -> COBOL:
     return COBOL(**{"choices": rand(20, 2), **QUICK, **kwargs})
 
 
-def value(items: Tensor) -> Tensor:
-    """Largest, 0, near the middle of the box."""
-    return -((items - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
-
-
-def accept(items: Tensor) -> float:
-    return float(value(items) > -0.5)
-
-
-def prefer(pair: Tensor) -> float:
-    first, second = value(pair).tolist()
-    return float(first > second)
-
-
-def reply(query: Query, expert: Callable[[Tensor], float | None] = accept) -> float | None:
-    if isinstance(query, Evaluate):
-        return float(value(query.items))
-    return (
-        prefer(query.items) if isinstance(query, Duel) and expert is accept else expert(query.items)
-    )
-
-
-def play(strategy: COBOL, steps: int, expert: Any = accept) -> list[Query]:
-    queries = []
-    for _ in range(steps):
-        query = strategy.ask()
-        strategy.tell(query, reply(query, expert))
-        queries.append(query)
-    return queries
+def play(strategy: COBOL, steps: int, expert: Any = reply) -> list[Query]:
+    """Values are those of the function, whatever the expert says of labels and duels."""
+    judge = lambda query: reply(query) if query.measures else expert(query)  # noqa: E731
+    return budget.play(strategy, steps, judge)
 
 
 def told(num_values: int, num_labels: int, **options: Any) -> COBOL:
@@ -119,7 +95,7 @@ def test_bookkeeping(make: Any, steps: int) -> None:
         assert decision.asks == isinstance(query, Label) == (decision.source == "augmented")
         if decision.asks:  # what is accepted is measured at once, what is rejected is not
             took = isinstance(following, Evaluate) and torch.equal(following.items, query.items)
-            assert took == bool(accept(query.items))
+            assert took == bool(reply(query))
             # No worse than the vanilla candidate by more than its width; of one and the same
             # candidate there are no lower bounds.
             assert not decision.bound < decision.best_lower - 1e-12
@@ -145,7 +121,7 @@ def test_without_weight_both_candidates_are_one() -> None:
 
 def test_an_expert_who_rejects_everything_does_not_stall() -> None:
     strategy = on_items(threshold=0.0, max_rejections=2)
-    queries = play(strategy, 22, expert=lambda items: 0.0)
+    queries = play(strategy, 22, expert=lambda query: 0.0)
     runs = [
         len(list(group))
         for kind, group in itertools.groupby(map(type, queries[7:]))
@@ -176,7 +152,7 @@ def test_what_depends_on_values_only_is_kept() -> None:
 
 def test_an_expert_who_does_not_answer() -> None:
     strategy = on_items(threshold=0.0)
-    queries = play(strategy, 15, expert=lambda items: None)
+    queries = play(strategy, 15, expert=lambda query: None)
     assert not strategy.labelled
     for query, following in itertools.pairwise(queries[7:]):
         if isinstance(query, Label):
@@ -253,10 +229,10 @@ def test_initial_values_that_are_skipped() -> None:
     strategy = on_items(num_initial_labels=1)
     with pytest.raises(ComparisonDataError, match="Nothing was evaluated"):
         strategy.recommend()
-    for value in (None, None, None, None, None, 1.0):
+    for answer in (None, None, None, None, None, 1.0):
         query = strategy.ask()
         assert isinstance(query, Evaluate)
-        strategy.tell(query, value)
+        strategy.tell(query, answer)
     assert isinstance(strategy.ask(), Label)
     strategy.tell(strategy.ask(), 1.0)
     assert strategy.decisions[strategy.ask().id].source != "initial"
@@ -373,7 +349,7 @@ def test_another_link(feedback: Any) -> None:
 
 def duels(n: int) -> tuple[Tensor, Tensor]:
     pairs = SPACE.sample(2 * n, seed=1).view(n, 2, 2)
-    return pairs, torch.tensor([prefer(pair) for pair in pairs], dtype=torch.double)
+    return pairs, (value(pairs[:, 0]) > value(pairs[:, 1])).double()
 
 
 def test_the_model_is_that_of_comparisons() -> None:

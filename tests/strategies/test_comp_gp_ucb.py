@@ -22,8 +22,9 @@ from experiments.problems import CurrinExp, DuelingChoiceJudge
 from tests.contracts.strategy import stored
 from tests.models.common import rand
 from tests.strategies import budget
+from tests.strategies.budget import WIDE as BOX
+from tests.strategies.budget import reply
 
-BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
 QUICK: dict[str, Any] = {"num_initial_duels": 6, "num_initial_values": 3, "budget": 6}
 
 
@@ -48,20 +49,8 @@ def known_kernel(lengthscale: float = 0.3, outputscale: float = 0.1) -> ScaleKer
     return kernel.requires_grad_(False)
 
 
-def value(items: Tensor) -> Tensor:
-    """Largest, 0, near the middle of the box."""
-    return -((items.cpu() - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
-
-
-def answer(query: Query) -> float:
-    if isinstance(query, Evaluate):
-        return float(value(query.items))
-    first, second = value(query.items)
-    return float(first > second)
-
-
 def play(strategy: CompGPUCB, most: int = 1000) -> list[Query]:
-    return budget.play(strategy, most, answer)
+    return budget.play(strategy, most, reply)
 
 
 def later(strategy: CompGPUCB) -> list[FilterRecord]:
@@ -146,7 +135,7 @@ def test_resumes_exactly() -> None:
         assert part.ask() == query
         if number == 12:
             part = stored(part)  # type: ignore[assignment]  # a query is open
-        part.tell(part.ask(), answer(query))
+        part.tell(part.ask(), reply(query))
     assert repr(part.records) == repr(whole.records)  # a width of nothing is not equal to itself
     assert part.state_dict() == whole.state_dict()
 
@@ -178,12 +167,8 @@ def test_an_interrupted_choice_moves_nothing_on(monkeypatch: pytest.MonkeyPatch)
         patched.setattr(type(strategy.space), "maximize", interrupted)
         with pytest.raises(KeyboardInterrupt):
             strategy.ask()
-    for _ in range(3):
-        query, other = strategy.ask(), twin.ask()
-        assert torch.equal(query.items, other.items)
-        assert strategy.records[-1] == twin.records[-1]
-        strategy.tell(query, answer(query))
-        twin.tell(other, answer(other))
+    assert play(strategy, 3) == play(twin, 3)
+    assert strategy.records == twin.records
 
 
 @pytest.mark.parametrize(
@@ -274,7 +259,7 @@ def told(queries: list[Query], kind: type) -> tuple[np.ndarray, np.ndarray]:
     """Items in the unit cube, of duels the first, and answers."""
     known = [query for query in queries if isinstance(query, Evaluate) == (kind is Evaluate)]
     items = torch.stack([query.items.view(-1, 2)[0] for query in known])
-    return unit(items), np.array([answer(query) for query in known])
+    return unit(items), np.array([reply(query) for query in known])
 
 
 def learnt(strategy: CompGPUCB) -> dict[str, Any]:
@@ -330,7 +315,7 @@ def test_every_choice_is_what_the_formulas_ask_for() -> None:
             assert lower[1 : 1 + len(items)].max() - 1e-8 <= record.lower_bound
             assert record.lower_bound <= lower[1:].max() + 1e-2
             kinds.append(record.kind)
-        strategy.tell(query, answer(query))
+        strategy.tell(query, reply(query))
         queries.append(query)
     assert {*kinds} == {"duel", "value"}
 

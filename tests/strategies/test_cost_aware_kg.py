@@ -18,8 +18,9 @@ from botorch_pref.strategies.cost_aware_kg import UTILITY, _Search, marked
 from tests.contracts.strategy import StrategyContract, stored
 from tests.models.common import rand
 from tests.strategies import budget
+from tests.strategies.budget import WIDE as BOX
+from tests.strategies.budget import reply
 
-BOX = torch.tensor([[-1.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
 TABLE = rand(6, 2)
 
 
@@ -59,18 +60,8 @@ class TestContractOfDuels(StrategyContract):
         return on_items(seed=seed, **options, budget=None, covar_module=None)
 
 
-def value(items: Tensor) -> Tensor:
-    """Largest, 0, near the middle of the box."""
-    return -((items - torch.tensor([0.6, 0.4], dtype=torch.float64)) ** 2).sum(-1)
-
-
-def answer(query: Query) -> float:
-    values = value(query.items)
-    return float(values) if isinstance(query, Evaluate) else float(values[0] > values[1])
-
-
 def play(strategy: CostAwareKG, most: int = 1000) -> list[Query]:
-    return budget.play(strategy, most, answer)
+    return budget.play(strategy, most, reply)
 
 
 @pytest.mark.parametrize("make", [on_items, pytest.param(on_a_box, marks=pytest.mark.slow)])
@@ -97,7 +88,7 @@ def test_the_recommended_item_is_confirmed() -> None:
     while strategy.records[-1].phase != "confirm":
         best = strategy.recommend_index()
         query = strategy.ask()
-        strategy.tell(query, answer(query))
+        strategy.tell(query, reply(query))
     assert query.indices == best
     assert strategy.finished
     assert strategy.spent > strategy.budget - 1  # of duels there were as many as can
@@ -140,7 +131,7 @@ def test_learns_units_and_hyperparameters() -> None:
         for _ in range(7):
             query = strategy.ask()
             scale = unit if isinstance(query, Evaluate) else 1.0
-            strategy.tell(query, scale * answer(query) + (5.0 if scale > 1 else 0.0))
+            strategy.tell(query, scale * reply(query) + (5.0 if scale > 1 else 0.0))
         queries.append([query.items for query, _ in strategy.history])
         model = strategy.model()
         assert model.covar_module.bias > 0
