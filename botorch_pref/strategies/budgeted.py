@@ -131,11 +131,11 @@ class BudgetedStrategy(Strategy):
 
     def recommend(self) -> Tensor:
         """The item of the largest posterior mean; the strategy says among which."""
-        return self._best().item.to(self.space.bounds)
+        return self._recommended().item.to(self.space.bounds)
 
     def recommend_index(self) -> int:
         _ = self.space.table  # a box has none, and raises
-        return cast(int, self._best().row)
+        return cast(int, self._recommended().row)
 
     @abstractmethod
     def _next(self) -> Chosen:
@@ -146,8 +146,8 @@ class BudgetedStrategy(Strategy):
         """Add an answer to the data."""
 
     @abstractmethod
-    def _recommended(self) -> Candidate | None:
-        """The recommended item; None if nothing was answered."""
+    def _recommended(self) -> Candidate:
+        """The recommended item; raises if nothing was answered."""
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if not self.finished:
@@ -198,12 +198,6 @@ class BudgetedStrategy(Strategy):
         row = int(torch.randint(len(table) - (but is not None), (), generator=generator))
         row += but is not None and row >= but
         return Candidate(table[row], row)
-
-    def _best(self) -> Candidate:
-        found = self._recommended()
-        if found is None:
-            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        return found
 
     def _learn(self, answered: Answered) -> None:
         if answered.answer is not None:

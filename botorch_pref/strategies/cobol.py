@@ -272,11 +272,11 @@ class COBOL(Strategy):
 
     def recommend(self) -> Tensor:
         """The evaluated item with the largest posterior mean; raises if there is none."""
-        return self._best().item.to(self.space.bounds)
+        return self._recommended().item.to(self.space.bounds)
 
     def recommend_index(self) -> int:
         _ = self.space.table  # a box has none, and raises
-        return cast(int, self._best().row)
+        return cast(int, self._recommended().row)
 
     def tell(self, query: Query, answer: float | None) -> None:
         """See the base class; what the expert accepts is measured next."""
@@ -443,9 +443,7 @@ class COBOL(Strategy):
         ]
         return [*super()._unmeasured(), *shown]
 
-    def _best(self) -> Candidate:
-        if not self.values.answers:
-            raise ComparisonDataError("Nothing was evaluated yet, so nothing is recommended.")
+    def _recommended(self) -> Candidate:
         return self.values.best()
 
     def _learn(self, answered: Answered) -> None:

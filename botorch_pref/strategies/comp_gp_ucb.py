@@ -171,12 +171,11 @@ class CompGPUCB(BudgetedStrategy):
     ever chosen, it is the best item in duels.
 
     Both models are ordinary regressions, and no link is assumed: a duel is data of its first item
-    alone, as the opponent was drawn at random from all other items. Hyperparameters maximise the
-    marginal likelihood with BoTorch's dimension-scaled prior of the lengthscale and a log-normal
-    prior of the variance, not, as in App. B, the likelihood alone, which after a few duels may be
-    largest at an end of its range; they are learnt again after 20 duels or 5 values, as there.
-    Values that others are measuring, or that were skipped, are taken as expected meanwhile, and
-    not asked for again.
+    alone, as the opponent was drawn at random from all other items. Hyperparameters are learnt
+    again after 20 duels or 5 values, with BoTorch's dimension-scaled prior of the lengthscale and
+    a log-normal prior of the variance: without them (App. B) they may end at a bound after a few
+    duels. Values that others are measuring, or that were skipped, are taken as expected meanwhile,
+    and not asked for again.
 
     Example:
         >>> strategy = CompGPUCB(bounds=bounds, duel_cost=0.1, value_cost=1, budget=100)
@@ -310,10 +309,9 @@ class CompGPUCB(BudgetedStrategy):
     def _add(self, query: Query, answer: float) -> None:
         (self.duels if query.compares else self.values).add(query, answer)
 
-    def _recommended(self) -> Candidate | None:
+    def _recommended(self) -> Candidate:
         by_duels = not self.values.answers or (self.gamma == 0 and self.duels.answers)
-        regression = self.duels if by_duels else self.values
-        return regression.best() if regression.answers else None
+        return self.duels.best() if by_duels else self.values.best()
 
     def _progress(self) -> dict[str, Any]:
         return super()._progress() | {

@@ -22,6 +22,7 @@ from botorch_pref.acquisition.knowledge_gradient import (
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.values import Values
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.likelihoods import BernoulliLikelihood
@@ -270,10 +271,10 @@ class CostAwareKG(BudgetedStrategy):
             self.duels.append(Answered(query, answer))
         self._model = None
 
-    def _recommended(self) -> Candidate | None:
+    def _recommended(self) -> Candidate:
         """The maximiser of the posterior mean of the utility, over the whole domain."""
         if not self.num_answers:
-            return None
+            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         return Candidate.of(_Search(self, self.num_answers, []).recommended)
 
     def _progress(self) -> dict[str, Any]:

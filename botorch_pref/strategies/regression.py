@@ -22,6 +22,7 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Answered, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Candidate, expected_answers
@@ -98,7 +99,9 @@ class Regression:
 
     @torch.no_grad()
     def best(self) -> Candidate:
-        """The item of the largest posterior mean among those of :attr:`items`."""
+        """The item of the largest posterior mean among those of :attr:`items`; raises if none."""
+        if not self.answers:
+            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         with skip_posterior_variances():  # which take long for thousands of duels
             mean = self.model().posterior(self.items).mean
         item, row = Candidate.of_query(self.answers[int(mean.argmax())].query)

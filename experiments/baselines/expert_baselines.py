@@ -131,7 +131,7 @@ class ExpertBaseline(COBOL):
     def _seed(self, stream: str) -> int:
         return derive_seed(self.seed, stream, self.round)
 
-    def _best(self) -> Candidate:
+    def _recommended(self) -> Candidate:
         if not self.values.answers:
             raise ComparisonDataError("Nothing was evaluated yet, so nothing is recommended.")
         measured = max(self.values.answers, key=lambda answered: answered.answer or 0.0)

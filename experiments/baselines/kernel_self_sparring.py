@@ -13,6 +13,7 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from botorch_pref.data.checks import check_count, checked_positive
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.models import BordaGP
 from botorch_pref.queries import Duel, Query
@@ -371,9 +372,11 @@ class KernelSelfSparring(BudgetedStrategy):
         if isinstance(query, Duel):
             self.num_identical += not self.regression.add(query, answer)
 
-    def _recommended(self) -> Candidate | None:
+    def _recommended(self) -> Candidate:
         found = self.regression.best()
-        return None if found is None else Candidate(*found)
+        if found is None:
+            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
+        return Candidate(*found)
 
     def _progress(self) -> dict[str, Any]:
         return super()._progress() | {"regression": self.regression.progress()}

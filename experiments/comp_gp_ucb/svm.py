@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import CompGPUCB
@@ -55,10 +55,11 @@ class GridValues(BudgetedStrategy):
     def _add(self, query: Query, answer: float) -> None:
         """Nothing is learnt."""
 
-    def _recommended(self) -> Candidate | None:
-        known = [(found.answer, found.query) for found in self.history if found.answer is not None]
-        best = max(known, key=lambda pair: pair[0], default=None)
-        return None if best is None else Candidate.of_query(best[1])
+    def _recommended(self) -> Candidate:
+        known = [done for done in self.history if done.answer is not None]
+        if not known:
+            raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
+        return Candidate.of_query(max(known, key=lambda done: done.answer or 0.0).query)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,7 +227,7 @@ def test_a_helpful_expert_is_asked_until_he_is_known() -> None:
 def test_initial_values_that_are_skipped() -> None:
     """Others are asked for until there is one; then the design goes on."""
     strategy = on_items(num_initial_labels=1)
-    with pytest.raises(ComparisonDataError, match="Nothing was evaluated"):
+    with pytest.raises(ComparisonDataError, match="Nothing was answered"):
         strategy.recommend()
     for answer in (None, None, None, None, None, 1.0):
         query = strategy.ask()
