@@ -1,106 +1,101 @@
+"""Judges and the expert: the laws of their answers, and what these follow from."""
+
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from botorch_pref.problems import Ackley, Catalyst, ItemError, LogisticJudge
-from botorch_pref.queries import Choice, Duel, Evaluate, Label
+from botorch_pref.problems import (
+    Ackley,
+    Catalyst,
+    ElectrolyteStandIn,
+    ItemError,
+    LogisticJudge,
+    SyntheticExpert,
+)
+from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
+from tests.models.common import rand
+
+CATALYST, ELECTROLYTE = Catalyst(), ElectrolyteStandIn()
+BEST = torch.tensor([1.0, 0.7, 0.3], dtype=torch.double)  # of the electrolytes
+MIDDLING = torch.tensor([0.5, 0.2, 0.6], dtype=torch.double)
+REPEATED = [i for i, name in enumerate(CATALYST.names) if name == "Ag-1.0"]
 
 
-def pair_of(problem: Catalyst, first: int, second: int) -> Duel:
-    return Duel(0, problem.choices[[first, second]], (first, second))
+def pair_of(first: int, second: int) -> Duel:
+    return Duel(0, CATALYST.choices[[first, second]], (first, second))
+
+
+def choice_of(problem: Any, *rows: int) -> Choice:
+    return Choice(0, problem.choices[[*rows]], rows)
+
+
+# ------------------------------------------------------------------ judges
 
 
 def test_probability_is_the_link_of_the_difference() -> None:
-    problem = Catalyst()
-    difference = problem.utilities[4] - problem.utilities[0]
-    query = pair_of(problem, 4, 0)
-    judge = LogisticJudge(problem)
+    difference = CATALYST.utilities[4] - CATALYST.utilities[0]
+    query, judge = pair_of(4, 0), LogisticJudge(CATALYST)
     expected = torch.sigmoid(difference).item()
     assert judge.probability(query) == pytest.approx(expected, rel=1e-14)
-    probit = LogisticJudge(problem, likelihood=ProbitLikelihood(scale=0.5))
+    probit = LogisticJudge(CATALYST, likelihood=ProbitLikelihood(scale=0.5))
     expected = torch.special.ndtr(0.5 * difference).item()
     assert probit.probability(query) == pytest.approx(expected, rel=1e-12)
-    bare = LogisticJudge(problem, likelihood=torch.sigmoid)
+    bare = LogisticJudge(CATALYST, likelihood=torch.sigmoid)
     assert bare.probability(query) == pytest.approx(judge.probability(query))
-
-
-def test_a_pair_may_come_in_any_form() -> None:
-    problem = Catalyst()
-    judge = LogisticJudge(problem)
-    query = pair_of(problem, 4, 0)
     forms = [query, query.items, Duel(7, query.items), (4, 0), [4, 0], torch.tensor([4, 0])]
     assert len({judge.probability(form) for form in forms}) == 1
 
 
-def test_indices_tell_replicates_apart() -> None:
-    problem = Catalyst()
-    judge = LogisticJudge(problem)
-    first, second = (i for i, name in enumerate(problem.names) if name == "Ag-1.0")
-    assert judge.probability(pair_of(problem, second, first)) > 0.95
-    with pytest.raises(ItemError, match="measured more than once"):
-        judge(pair_of(problem, second, first).items, t=1)
+def answers_of(make: Callable[[int], Any], query: Query | torch.Tensor, runs: int) -> list[float]:
+    """The answers of one seed, which follow from it alone."""
+    state = torch.get_rng_state()
+    answers = [make(5)(query, t) for t in range(runs)]
+    again = pickle.loads(pickle.dumps(make(5)))
+    assert [again(query, t) for t in reversed(range(100))] == answers[:100][::-1]
+    other = make(6)
+    assert [other(query, t) for t in range(100)] != answers[:100]
+    assert torch.equal(torch.get_rng_state(), state)
+    return answers
 
 
 def test_answers_are_repeatable_and_their_noise_is_shared() -> None:
     problem = Ackley(dim=2)
     items = torch.tensor([[0.4, 0.6], [0.3, 0.5]], dtype=torch.double)
-    state = torch.get_rng_state()
     judge = LogisticJudge(problem, seed=5)
-    answers = [judge(items, t) for t in range(1, 200)]
+    answers = answers_of(lambda seed: LogisticJudge(problem, seed=seed), items, 200)
     assert set(answers) == {0.0, 1.0}
-    again = LogisticJudge(problem, seed=5)
-    assert [again(items, t) for t in reversed(range(1, 200))] == answers[::-1]
-    other = LogisticJudge(problem, seed=6)
-    assert [other(items, t) for t in range(1, 200)] != answers
-    assert torch.equal(torch.get_rng_state(), state)
-    # Common noise: whoever asks the better first item at step t does no worse.
+    # Common noise: a better first item at step t does no worse.
     better = torch.tensor([[0.5, 0.5], [0.3, 0.5]], dtype=torch.double)
     assert judge.probability(better) > judge.probability(items)
-    assert all(judge(better, t) >= judge(items, t) for t in range(1, 200))
+    assert all(judge(better, t) >= answer for t, answer in enumerate(answers))
 
 
 @pytest.mark.parametrize("indices", [(10, 0), (0, 10), (3, 40)])
-def test_answers_have_the_right_frequency(indices: tuple[int, int]) -> None:
-    judge = LogisticJudge(Catalyst())
+def test_duels_have_the_right_frequency(indices: tuple[int, int]) -> None:
+    judge, runs = LogisticJudge(CATALYST), 2000
     probability = judge.probability(indices)
-    runs = 2000
     share = sum(judge(indices, t) for t in range(runs)) / runs
-    spread = (probability * (1.0 - probability) / runs) ** 0.5
-    assert abs(share - probability) < 4.0 * spread
-
-
-def test_bad_queries() -> None:
-    problem = Catalyst()
-    judge = LogisticJudge(problem)
-    with pytest.raises(ItemError, match=r"lie in \[0, 63\), got 63"):
-        judge(Duel(0, problem.choices[:2], (0, 63)), t=1)
-    with pytest.raises(ComparisonDataError, match="`items` must have shape 2 x d"):
-        judge(torch.zeros(3, 3), t=1)
-    with pytest.raises(ItemError, match="x 3`, got"):
-        judge(torch.zeros(2, 2), t=1)
-    with pytest.raises(UnsupportedError, match="do not tell the answer to a label"):
-        judge(Label(0, problem.choices[0]), t=1)
-    with pytest.raises(UnsupportedError, match="logistic link only"):
-        LogisticJudge(problem, likelihood=ProbitLikelihood())(choice_of(problem, 0, 1, 2), 1)
-    with pytest.raises(UnsupportedError, match="value_noise must be a finite number"):
-        LogisticJudge(problem, value_noise=-0.1)
+    assert abs(share - probability) < 4.0 * (probability * (1.0 - probability) / runs) ** 0.5
 
 
 def test_duels_answer_as_they_always_did() -> None:
     # Pinned: a study that is resumed in a later version meets the same answers.
-    judge = LogisticJudge(Catalyst(), seed=3)
+    judge = LogisticJudge(CATALYST, seed=3)
     answers = "".join(str(int(judge((1, 30), t))) for t in range(1, 33))
     assert answers == "11000101010001100100110111000100"
 
 
-@pytest.mark.parametrize("indices", [(0, 4), None])
-def test_values_are_normal_around_the_utility(indices: tuple[int, int] | None) -> None:
-    problem = Catalyst()
-    judge = LogisticJudge(problem, seed=1, value_noise=0.5)
-    queries = [Evaluate(k, problem.choices[k], k if indices else None) for k in (0, 4)]
+def test_values_are_normal_around_the_utility() -> None:
+    judge = LogisticJudge(CATALYST, seed=1, value_noise=0.5)
+    queries = Evaluate(0, CATALYST.choices[0]), Evaluate(1, CATALYST.choices[4], 4)
     values = torch.tensor([[judge(query, t) for t in range(3000)] for query in queries])
-    noise = (values - problem.utilities[[0, 4]].unsqueeze(-1).to(values)) / 0.5
+    noise = (values - CATALYST.utilities[[0, 4]].unsqueeze(-1).to(values)) / 0.5
     # One draw a step, whatever is evaluated: strategies share it.
     assert torch.allclose(noise[0], noise[1], atol=1e-5)
     assert noise[0].mean().abs() < 4.0 / 3000**0.5
@@ -110,47 +105,124 @@ def test_values_are_normal_around_the_utility(indices: tuple[int, int] | None) -
 
 
 def test_value_noise_follows_from_seed_step_and_annotator() -> None:
-    problem = Ackley(dim=2)
-    item = torch.tensor([0.3, 0.8])
+    problem, item = Ackley(dim=2), torch.tensor([0.3, 0.8])
 
     def noise(seed: int, t: int, annotator: str | None, scale: float = 1.0) -> float:
         judge = LogisticJudge(problem, seed=seed, value_noise=scale)
         return judge(Evaluate(0, item, annotator=annotator), t) - problem(item.double()).item()
 
-    state = torch.get_rng_state()
     keys = [(seed, t, who) for seed in range(3) for t in range(4) for who in (None, "ann", "bob")]
     drawn = [noise(*key) for key in keys]
     assert len({*drawn}) == len(drawn)
     assert [noise(*key) for key in reversed(keys)] == drawn[::-1]
     assert [noise(*key, scale=2.0) for key in keys] == pytest.approx([2 * one for one in drawn])
     assert [noise(*key, scale=0.0) for key in keys] == [0.0] * len(keys)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def choice_of(problem: Catalyst, *rows: int) -> Choice:
-    return Choice(0, problem.choices[[*rows]], rows)
 
 
 def test_a_choice_of_two_is_a_duel() -> None:
     for likelihood in (LogitLikelihood(scale=0.7), torch.sigmoid):
-        judge = LogisticJudge(Catalyst(), seed=3, likelihood=likelihood)
-        choice = choice_of(Catalyst(), 1, 30)
-        favourites = [judge(choice, t) for t in range(300)]
-        assert [1.0 - favourite for favourite in favourites] == [
-            judge((1, 30), t) for t in range(300)
-        ]
+        judge = LogisticJudge(CATALYST, seed=3, likelihood=likelihood)
+        choice = choice_of(CATALYST, 1, 30)
+        assert all(judge(choice, t) == 1.0 - judge((1, 30), t) for t in range(300))
 
 
-@pytest.mark.parametrize("with_indices", [True, False])
-def test_favourites_have_the_right_frequencies(with_indices: bool) -> None:
-    problem = Ackley(num_choices=9)
-    rows = (4, 0, 8, 1)
+def test_favourites_have_the_right_frequencies() -> None:
+    problem, rows, runs = Ackley(num_choices=9), (4, 0, 8, 1), 4000
     judge = LogisticJudge(problem, seed=1, likelihood=LogitLikelihood(scale=2.0))
-    choice = Choice(0, problem.choices[[*rows]], rows if with_indices else None)
     weights = (2.0 * problem.utilities[[*rows]]).exp()
     expected = weights / weights.sum()
-    runs = 4000
-    answers = torch.tensor([judge(choice, t) for t in range(runs)])
+    answers = torch.tensor([judge(choice_of(problem, *rows), t) for t in range(runs)])
     share = torch.stack([(answers == r).double().mean() for r in range(4)])
     assert ((share - expected).abs() < 4.0 * (expected * (1.0 - expected) / runs).sqrt()).all()
     assert share.sum() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        (Duel(0, CATALYST.choices[:2], (0, 63)), ItemError, r"lie in \[0, 63\), got 63"),
+        (pair_of(*REPEATED).items, ItemError, "measured more than once"),
+        (torch.zeros(3, 3), ComparisonDataError, "`items` must have shape 2 x d"),
+        (torch.zeros(2, 2), ItemError, "x 3`, got"),
+        (Label(0, CATALYST.choices[0]), UnsupportedError, "do not tell the answer to a label"),
+        (choice_of(CATALYST, 0, 1, 2), UnsupportedError, "logistic link only"),
+    ],
+)
+def test_bad_queries(query: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        LogisticJudge(CATALYST, likelihood=ProbitLikelihood())(query, 1)
+
+
+# ------------------------------------------------------------------ the expert
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "accepts"),
+    [(2.0, 0.9975), (1.0, 0.9526), (0.0, 0.5), (-1.0, 0.0474), (-2.0, 0.0025)],
+)
+def test_the_best_item(accuracy: float, accepts: float) -> None:
+    expert = SyntheticExpert(ELECTROLYTE, accuracy)
+    assert expert.rho_range == ELECTROLYTE.rho_range
+    found = float(expert.probability(BEST))
+    assert found == pytest.approx(accepts, abs=5e-5)
+    assert found == pytest.approx(1.0 / (1.0 + math.exp(-3.0 * accuracy)), rel=1e-12)
+
+
+def test_definition_of_the_expert() -> None:
+    """As in the paper: f is minimised, and a label is 1 to reject."""
+    items = torch.lerp(*ELECTROLYTE.bounds, rand(3, 50, 3))
+    cost = -ELECTROLYTE(items)
+    rho = -3.0 + 6.0 * (cost + 13.0) / (13.0 - 4.0)
+    expert = SyntheticExpert(ELECTROLYTE, 1.5, rho_range=(4.0, 13.0))
+    found = expert.probability(items)
+    assert found.shape == (3, 50)
+    assert torch.allclose(1.0 - found, torch.sigmoid(1.5 * rho), rtol=1e-10)
+    assert torch.allclose(expert.rho(-cost), -rho)
+    assert (rho > 3.0).any()  # not cut off at the ends
+
+
+@pytest.mark.parametrize("query", [Label(0, MIDDLING), Duel(0, torch.stack([MIDDLING, BEST]))])
+@pytest.mark.parametrize("accuracy", [0.5, -0.2])
+def test_advice_has_the_right_frequency(query: Any, accuracy: float) -> None:
+    rho = SyntheticExpert(ELECTROLYTE).rho(ELECTROLYTE(query.items))
+    expected = float(torch.sigmoid(accuracy * (rho if rho.dim() == 0 else rho[0] - rho[1])))
+    assert 0.02 < expected < 0.98
+    answers = answers_of(
+        lambda seed: SyntheticExpert(ELECTROLYTE, accuracy, seed=seed), query, 2000
+    )
+    assert {*answers} == {0.0, 1.0}
+    assert abs(sum(answers) / 2000 - expected) < 4.0 * (expected * (1.0 - expected) / 2000) ** 0.5
+    expert = SyntheticExpert(ELECTROLYTE, accuracy, seed=5)
+    ann = type(query)(0, query.items, annotator="ann")
+    assert [expert(ann, t) for t in range(100)] != answers[:100]
+    assert expert(Evaluate(0, MIDDLING), 3) == float(ELECTROLYTE(MIDDLING))
+
+
+def test_an_expert_on_choices() -> None:
+    expert, utilities = SyntheticExpert(CATALYST, 2.0), CATALYST.utilities
+    assert expert.rho_range == (float(utilities.min()), float(utilities.max()))
+    for index in REPEATED:  # measurements of one item are told apart by their index
+        query = Label(0, CATALYST.choices[index], index)
+        share = sum(expert(query, t) for t in range(1000)) / 1000
+        expected = torch.sigmoid(2.0 * expert.rho(utilities[index]))
+        assert share == pytest.approx(float(expected), abs=0.06)
+    with pytest.raises(ItemError, match="measured more than once"):
+        expert(Label(0, CATALYST.choices[REPEATED[0]]), 1)
+    with pytest.raises(UnsupportedError, match="answers no choice"):
+        expert(choice_of(CATALYST, 0, 1), 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "error", "message"),
+    [
+        (LogisticJudge, {"value_noise": -0.1}, UnsupportedError, "value_noise must be a finite"),
+        (SyntheticExpert, {"accuracy": math.nan}, UnsupportedError, "accuracy must be finite"),
+        (SyntheticExpert, {"rho_range": (1.0, 0.0)}, SearchSpaceError, "rho_range must be a lower"),
+        (SyntheticExpert, {"rho_range": "authors"}, SearchSpaceError, "rho_range must be a lower"),
+        (SyntheticExpert, {"rho_range": (14.0, 15.0)}, SearchSpaceError, "rho_range must start"),
+        (SyntheticExpert, {"problem": Ackley(dim=2)}, UnsupportedError, "rho_range has to be"),
+    ],
+)
+def test_bad_options(kind: Any, options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        kind(**({"problem": ELECTROLYTE} | options))
