@@ -115,15 +115,6 @@ def test_gain_of_lines_equals_quadrature(size: int) -> None:
     np.testing.assert_allclose(gains.numpy(), expected, rtol=0, atol=1e-9)
 
 
-def test_gain_of_two_lines_is_expected_improvement() -> None:
-    gap, slope = torch.tensor([0.1, 1.0, 4.0, 30.0]).double(), 0.7
-    a = torch.stack([torch.zeros(4).double(), -gap], dim=-1)
-    b = torch.stack([torch.zeros(4).double(), torch.full((4,), slope, dtype=torch.double)], dim=-1)
-    z = -gap.numpy() / slope
-    expected = slope * (stats.norm.pdf(z) + z * stats.norm.cdf(z))
-    np.testing.assert_allclose(expected_gain(a, b).numpy(), expected, rtol=1e-9, atol=1e-30)
-
-
 def test_gain_of_ties_parallels_and_copies() -> None:
     a, b = randn(6), randn(6, seed=1)
     gain = expected_gain(a, b)

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 from botorch.models import SingleTaskGP
+from botorch.models.model import Model
 from botorch.optim import optimize_acqf
-from torch import Tensor
 
 from botorch_pref.acquisition import DuelingThompsonSampling, PairAsPoint
 from tests.acquisition.common import make_batched_model, make_model
@@ -48,7 +48,7 @@ def test_scale_multiplies_the_standard_deviation_alone() -> None:
 def test_arms_are_independent_and_exchangeable() -> None:
     model, items, num = make_model(), rand(4, 2, seed=6), 400
     rules = [DuelingThompsonSampling(model, seed=seed) for seed in range(num)]
-    draws = torch.stack([torch.stack([rule.arm(i, items) for i in (0, 1)]) for rule in rules], 1)
+    draws = torch.stack([torch.stack([path(items) for path in rule.paths]) for rule in rules], 1)
     posterior = model.posterior(items)
     mean, spread = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1).sqrt()
     assert ((draws.mean(1) - mean).abs() <= 5 * spread / math.sqrt(num)).all()
@@ -65,8 +65,14 @@ def test_arms_are_independent_and_exchangeable() -> None:
     assert ((one - two).abs() <= 4 * (one + two).sqrt()).all()
 
 
-def test_seed_decides_and_leaves_the_generators_alone() -> None:
-    model, pairs = make_model(), rand(4, 2, 2)
+def model_of_values() -> SingleTaskGP:
+    X = rand(8, 2)
+    return SingleTaskGP(X, (3 * X).sin().sum(-1, keepdim=True)).eval()
+
+
+@pytest.mark.parametrize("model", [make_model(), model_of_values()])
+def test_seed_decides_and_leaves_the_generators_alone(model: Model) -> None:
+    pairs = rand(4, 2, 2)
     states = global_states()
     one, two, other = (DuelingThompsonSampling(model, seed=seed) for seed in (5, 5, 6))
     assert torch.equal(one(pairs), two(pairs))
@@ -107,16 +113,6 @@ def test_batched_model() -> None:
     scaled = DuelingThompsonSampling(rule.model, scale=2.0, seed=0)(pairs.expand(5, 3, 2, 2))
     mean = rule.model.posterior(pairs.expand(5, 3, 2, 2)).mean.squeeze(-1).sum(-1)
     torch.testing.assert_close(scaled - mean, 2.0 * (values - mean))
-
-
-def test_works_on_a_model_of_values() -> None:
-    X = rand(8, 2)
-    model = SingleTaskGP(X, (3 * X).sin().sum(-1, keepdim=True))
-    model.eval()
-    rule = DuelingThompsonSampling(model, seed=0)
-    pairs: Tensor = rand(4, 2, 2, seed=1)
-    assert rule(pairs).shape == (4,)
-    assert torch.equal(rule(pairs), DuelingThompsonSampling(model, seed=0)(pairs))
 
 
 def test_every_pair_of_a_batch_that_is_improved_in_turns_is_another_draw() -> None:

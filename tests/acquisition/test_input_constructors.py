@@ -39,7 +39,7 @@ from tests.acquisition.common import (
     make_model,
     project,
 )
-from tests.acquisition.expert import X, Y, label_gp, label_set, with_standardize
+from tests.acquisition.expert import X, Y, label_gp, with_standardize
 from tests.contracts.generators import global_states
 from tests.models.common import make_kernel, rand
 from tests.models.confidence_sets import make_set
@@ -165,12 +165,11 @@ def test_default_followers(bounds: Any) -> None:
 
 def test_default_references() -> None:
     for model in (make_model(), make_botorch_model()):
-        rule = build(AdvantageUCB, model)
         mean = model.posterior(model.datapoints).mean.squeeze(-1)
-        assert torch.equal(rule.x_ref, model.datapoints[mean.argmax()])
-    judged = make_set()
-    rule = build(OptimisticAdvantage, judged)
-    assert torch.equal(rule.x_ref, judged.items[judged.mle(judged.items).argmax()])
+        assert torch.equal(build(AdvantageUCB, model).x_ref, model.datapoints[mean.argmax()])
+    model = make_set()
+    found = build(OptimisticAdvantage, model).x_ref
+    assert torch.equal(found, model.items[model.mle(model.items).argmax()])
     for cls in (DiscreteKnowledgeGradient, DuelingKnowledgeGradient):
         assert torch.equal(build(cls, make_model()).reference, make_model().items)
         wide = build(cls, make_model(), bounds=BOX)
@@ -179,40 +178,38 @@ def test_default_references() -> None:
     assert torch.equal(seen.reference, project(biased_model().items))
 
 
+EMPTY = PairwiseGP(None, None, covar_module=make_kernel(2))
+
+
 @pytest.mark.parametrize(
-    "model",
+    ("cls", "model", "options", "error", "message"),
     [
-        PreferenceGP(None, None, covar_module=make_kernel(2)),
-        PairwiseGP(None, None, covar_module=make_kernel(2)),
+        (AdvantageUCB, EMPTY, {}, ComparisonDataError, "`x_ref`"),
+        (MaxMinLCB, EMPTY, {}, ComparisonDataError, "`followers` or `bounds`"),
+        (DuelingKnowledgeGradient, EMPTY, {}, ComparisonDataError, "`reference` or `bounds`"),
+        (OptimisticAdvantage, make_set(0, 0), {}, ComparisonDataError, "Give `x_ref`"),
+        (LogHumanConstrainedEI, with_standardize(), {}, ComparisonDataError, "Give `label_model`"),
+        (MaxMinLCB, make_batched_model()[0], {}, UnsupportedError, "batched model"),
+        (OptimisticAdvantage, make_model(), {}, UnsupportedError, "LikelihoodRatioModel"),
+        *(
+            (MaxMinLCB, make_model(), {"bounds": bounds}, ComparisonDataError, "must be d pairs")
+            # The second is a ``2 x d`` tensor's form.
+            for bounds in ([(0.0, 1.0)], [(0.0, 0.0), (1.0, 1.0)], [(0.0, 1.0, 2.0)] * 2)
+        ),
     ],
 )
-def test_without_data(model: Any) -> None:
-    with pytest.raises(ComparisonDataError, match="`x_ref`"):
-        build(AdvantageUCB, model)
-    with pytest.raises(ComparisonDataError, match="`followers` or `bounds`"):
-        build(MaxMinLCB, model)
-    with pytest.raises(ComparisonDataError, match="`reference` or `bounds`"):
-        build(DuelingKnowledgeGradient, model)
-    rule = build(MaxMinLCB, model, bounds=BOX)
-    assert rule.followers.shape == (128, 2)
-    assert rule.followers.dtype == torch.double
+def test_what_is_refused(
+    cls: Rule, model: Any, options: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        build(cls, model, **options)
 
 
-def test_what_is_refused() -> None:
-    for cls in (MaxMinLCB, AdvantageUCB):
-        with pytest.raises(UnsupportedError, match="batched model"):
-            build(cls, make_batched_model()[0])
-    # The second is a ``2 x d`` tensor's form.
-    for bounds in ([(0.0, 1.0)], [(0.0, 0.0), (1.0, 1.0)], [(0.0, 1.0, 2.0)] * 2):
-        with pytest.raises(ComparisonDataError, match=r"`bounds` must be d pairs"):
-            build(MaxMinLCB, make_model(), bounds=bounds)
-    with pytest.raises(ComparisonDataError, match="Give `x_ref`"):
-        build(OptimisticAdvantage, make_set(0, 0))
-    for options in ({}, {"x_ref": REF}):
-        with pytest.raises(UnsupportedError, match="LikelihoodRatioModel"):
-            build(OptimisticAdvantage, make_model(), **options)
-    with pytest.raises(ComparisonDataError, match="Give `best_f`"):
-        build(LogHumanConstrainedEI, with_standardize(), label_model=label_set())
+def test_without_data() -> None:
+    for model in (EMPTY, PreferenceGP(None, None, covar_module=make_kernel(2))):
+        rule = build(MaxMinLCB, model, bounds=BOX)
+        assert rule.followers.shape == (128, 2)
+        assert rule.followers.dtype == torch.double
 
 
 def test_rules_as_points() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from botorch.models.model import Model
 from botorch.optim import optimize_acqf_discrete
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_pref.acquisition import PairAsPoint, PairVariance
@@ -66,31 +67,14 @@ def test_units_of_the_papers(penalty: float, kappa: float) -> None:
 
 
 @torch.no_grad()
-def test_three_items_in_figures() -> None:
-    items = torch.tensor([[0.0], [0.1], [0.3]], dtype=torch.float64)
-    duels = torch.tensor([[0, 1], [2, 1], [0, 1]])
-    pair = items[:2].unsqueeze(0)
-    value = PairVariance(line_model(items, duels, 0.05, 1.0))(pair)
-    assert float(value) == pytest.approx(0.48614, abs=5e-6)
-
-
-def flipped(duels: Tensor) -> Tensor:
-    return torch.where(torch.arange(len(duels))[:, None] % 2 == 0, duels.flip(-1), duels)
-
-
-@torch.no_grad()
 def test_answers_do_not_matter() -> None:
     """Property 11, bit for bit; for the Laplace variance they do."""
-    items, duels = make_duels(8, 12, 2)
-    pairs = rand(50, 2, 2, seed=9)
+    (items, duels), pairs = make_duels(8, 12, 2), rand(50, 2, 2, seed=9)
+    flipped = torch.where(torch.arange(12)[:, None] % 2 == 0, duels.flip(-1), duels)
     for variance, is_same in ((4.0, True), ("laplace", False)):
-        values = [
-            PairVariance(PreferenceGP(items, Y, covar_module=make_kernel(2), variance=variance))(
-                pairs
-            )
-            for Y in (duels, flipped(duels))
-        ]
-        assert torch.equal(*values) is is_same
+        options = {"covar_module": make_kernel(2), "variance": variance}
+        models = [PreferenceGP(items, answered, **options) for answered in (duels, flipped)]
+        assert torch.equal(*(PairVariance(model)(pairs) for model in models)) is is_same
 
 
 @torch.no_grad()
@@ -113,12 +97,8 @@ def test_repeats_and_time() -> None:
     items, kappa = rand(2, 2), 3.0
     prior = 2 * (4.0 - make_kernel(2)(items).to_dense()[0, 1])
     for repeats in (1, 2, 7):
-        model = PreferenceGP(
-            items,
-            torch.tensor([[0, 1]]).repeat(repeats, 1),
-            covar_module=make_kernel(2),
-            variance=kappa,
-        )
+        duels = torch.tensor([[0, 1]]).repeat(repeats, 1)
+        model = PreferenceGP(items, duels, covar_module=make_kernel(2), variance=kappa)
         value = PairVariance(model)(items.unsqueeze(0))
         torch.testing.assert_close(value, (prior * kappa / (kappa + repeats * prior)).view(1))
     pairs, (items, duels) = rand(100, 2, 2, seed=9), make_duels(8, 12, 2)
@@ -144,11 +124,18 @@ def test_root_is_a_pseudo_metric() -> None:
     assert (deviation <= detour + 1e-9).all()
 
 
-@pytest.mark.parametrize("make", [make_model, make_botorch_model])
-@pytest.mark.parametrize("base", [MaternKernel(nu=2.5), MaternKernel(nu=1.5), RBFKernel()])
-def test_gradient(make: object, base: torch.nn.Module) -> None:
+@pytest.mark.parametrize(
+    ("make", "base"),
+    [
+        (make_model, MaternKernel(nu=2.5)),
+        (make_model, MaternKernel(nu=1.5)),
+        (make_botorch_model, MaternKernel(nu=2.5)),
+        (make_botorch_model, RBFKernel()),
+    ],
+)
+def test_gradient(make: Callable[..., Model], base: Kernel) -> None:
     """Property 22: exact away from the diagonal, zero on it."""
-    rule = PairVariance(make(covar_module=ScaleKernel(copy.deepcopy(base)).double()))  # type: ignore[operator]
+    rule = PairVariance(make(covar_module=ScaleKernel(base).double()))
     apart = rand(2, 2, 2, seed=5).requires_grad_()
     assert torch.autograd.gradcheck(rule, (apart,), atol=1e-7)
     same = rand(3, 1, 2, seed=5).expand(3, 2, 2).clone().requires_grad_()
