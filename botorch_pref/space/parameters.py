@@ -55,11 +55,34 @@ class Parameters:
         self.integer = checked_dimensions("integer", integer, dim)
         self.categorical = checked_dimensions("categorical", categorical, dim)
         self.log = checked_dimensions("log", log, dim)
-        _check_kinds(bounds, self.integer, self.categorical, self.log)
+        if both := sorted({*self.categorical} & {*self.integer, *self.log}):
+            raise SearchSpaceError(
+                f"Dimension {both[0]} is in `categorical`, so it cannot be in `integer` or `log`."
+            )
+        self.check("bounds", bounds)
+        if above := [i for i in self.categorical if bounds[0, i] != 0.0]:
+            raise SearchSpaceError(f"`bounds` column {above[0]}: a category's first level is 0.")
         self.discrete = tuple(sorted({*self.integer, *self.categorical}))
         self.real = tuple(i for i in range(dim) if i not in self.discrete)
         self.levels = {i: round(float(bounds[1, i])) + 1 for i in self.categorical}
         self._log_real = [i for i in self.log if i in self.real]
+
+    def check(self, name: str, table: Tensor) -> None:
+        """Raise a ``SearchSpaceError`` for a number of a table that its dimension cannot have."""
+        fractional = table != table.round()
+        no_level = fractional | (table < 0.0) | (table > self.bounds[1])
+        for kind, wrong, reason in (
+            (self.integer, fractional, "`integer` needs whole numbers"),
+            (self.categorical, no_level, "`categorical` needs the levels 0, 1, ..."),
+            (self.log, table <= 0.0, "`log` needs positive numbers"),
+        ):
+            bad = [(row, i) for i in kind for row in wrong[:, i].nonzero().flatten().tolist()]
+            if bad:
+                row, column = bad[0]
+                value = float(table[row, column])
+                raise SearchSpaceError(
+                    f"`{name}` row {row} has {value} in column {column}, but {reason}."
+                )
 
     @property
     def num_features(self) -> int:
@@ -196,24 +219,3 @@ def checked_dimensions(name: str, indices: Sequence[int], dim: int) -> tuple[int
     if len(set(found)) < len(found):
         raise SearchSpaceError(f"`{name}` has a dimension more than once: {found}.")
     return tuple(found)
-
-
-def _check_kinds(
-    bounds: Tensor, integer: Sequence[int], categorical: Sequence[int], log: Sequence[int]
-) -> None:
-    if both := sorted({*categorical} & {*integer, *log}):
-        raise SearchSpaceError(
-            f"Dimension {both[0]} is in `categorical`, so it cannot be in `integer` or `log`."
-        )
-    fractional, lower = (bounds != bounds.round()).any(0), bounds[0]
-    for dimensions, wrong, reason in (
-        (integer, fractional, "`integer` needs whole numbers"),
-        (categorical, fractional, "`categorical` needs whole numbers"),
-        (categorical, lower != 0.0, "the levels of a category are 0, 1, ..."),
-        (log, lower <= 0.0, "`log` needs positive numbers"),
-    ):
-        for i in dimensions:
-            if bool(wrong[i]):
-                raise SearchSpaceError(
-                    f"`bounds` column {i} is {bounds[:, i].tolist()}, but {reason}."
-                )

@@ -9,7 +9,7 @@ back onto the equalities; what is not feasible afterwards is drawn again. BoTorc
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,12 +29,9 @@ _ROUNDING = 64 * torch.finfo(torch.double).eps  # of a sum, relative to its term
 _FLAT = 1e-9
 
 
-class LinearConstraint(NamedTuple):
-    """``sum_i coefficients_i x[indices_i]`` at least, or equal to, ``rhs``."""
-
-    indices: tuple[int, ...]
-    coefficients: tuple[float, ...]
-    rhs: float
+# Indices, coefficients and right-hand side: ``sum_i coefficients_i x[indices_i]`` at least, or
+# equal to, ``rhs``.
+LinearConstraint = tuple[tuple[int, ...], tuple[float, ...], float]
 
 
 def checked_constraints(
@@ -64,8 +61,7 @@ def checked_constraints(
             )
         if not bool(given.any()):
             raise SearchSpaceError(f"`{name}` row {row} has no coefficient but 0.")
-        constraint = LinearConstraint(tuple(indices.tolist()), tuple(given.tolist()), float(rhs))
-        checked.append(constraint)
+        checked.append((tuple(indices.tolist()), tuple(given.tolist()), float(rhs)))
     return tuple(checked)
 
 
@@ -246,9 +242,9 @@ class Polytope:
 def _dense(constraints: Sequence[LinearConstraint], bounds: Tensor) -> tuple[Tensor, Tensor]:
     """``k x d``-dim coefficients, and ``k`` right-hand sides."""
     rows = bounds.new_zeros(len(constraints), bounds.shape[-1])
-    for row, constraint in zip(rows, constraints, strict=True):
-        row[list(constraint.indices)] = row.new_tensor(constraint.coefficients)
-    return rows, bounds.new_tensor([constraint.rhs for constraint in constraints])
+    for row, (indices, coefficients, _) in zip(rows, constraints, strict=True):
+        row[list(indices)] = row.new_tensor(coefficients)
+    return rows, bounds.new_tensor([rhs for *_, rhs in constraints])
 
 
 def _interior(cells: Tensor, at_least: Tensor, least: Tensor, equal: Tensor, rhs: Tensor) -> Tensor:

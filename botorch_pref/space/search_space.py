@@ -58,7 +58,7 @@ class SearchSpace:
         parameters: The kinds of the dimensions.
         inequality_constraints: Those of the constructor, checked.
         equality_constraints: Likewise.
-        polytope: Both of them, if there are any.
+        polytope: Both, or None.
     """
 
     def __init__(
@@ -98,20 +98,15 @@ class SearchSpace:
         self.bounds = checked_bounds(bounds, self.choices, categorical)
         self.parameters = Parameters(self.bounds, integer, categorical, log)
         unconstrained = {*self.parameters.categorical, *self.parameters.log}
-        self.inequality_constraints, self.equality_constraints = (
+        given = (inequality_constraints, equality_constraints)
+        at_least, equal = (
             checked_constraints(name, constraints, self.dim, unconstrained)
-            for name, constraints in zip(
-                _LINEAR, (inequality_constraints, equality_constraints), strict=True
-            )
+            for name, constraints in zip(_LINEAR, given, strict=True)
         )
+        self.inequality_constraints, self.equality_constraints = at_least, equal
         self.polytope: Polytope | None = None
-        if self.inequality_constraints or self.equality_constraints:
-            self.polytope = Polytope(
-                self.bounds,
-                self.inequality_constraints,
-                self.equality_constraints,
-                self.parameters.integer,
-            )
+        if at_least or equal:
+            self.polytope = Polytope(self.bounds, at_least, equal, self.parameters.integer)
         if self.choices is not None:
             self._check_choices(self.choices)
 
@@ -200,9 +195,8 @@ class SearchSpace:
         if self.polytope is not None:
             return self._fill(1, 1, seed)[0, 0]
         generator = torch.Generator().manual_seed(seed)
-        return self.parameters.from_unit(
-            torch.rand(self.dim, generator=generator, dtype=torch.double)
-        )
+        unit = torch.rand(self.dim, generator=generator, dtype=torch.double)
+        return self.parameters.from_unit(unit)
 
     def near(self, items: Tensor, noise: Tensor, scale: float) -> Tensor:
         """Feasible items of a box, as far from others as steps or their feasible parts lead.
@@ -266,10 +260,8 @@ class SearchSpace:
             if self.is_plain:
                 items, value = refine(acq_function, self.bounds, raw, options, feasible)
             else:
-                search = MixedSearch(
-                    acq_function, self.parameters, self.polytope, feasible, options
-                )
-                items, value = search.best(raw)
+                kinds, linear = self.parameters, self.polytope
+                items, value = MixedSearch(acq_function, kinds, linear, feasible, options).best(raw)
         return Maximum(items.detach(), value.detach(), None)
 
     def subset(self, rows: Tensor) -> SearchSpace:
@@ -286,13 +278,12 @@ class SearchSpace:
         cls, state: dict[str, Any], device: torch.device | None = None
     ) -> SearchSpace:
         """The space that :meth:`state_dict` was taken of; on the CPU by default."""
-        options: dict[str, Any] = {
-            name: value
-            if value is None or name not in ("bounds", "choices")
-            else torch.as_tensor(value, dtype=torch.double, device=device)
-            for name, value in state.items()
+        tables = {
+            name: torch.as_tensor(state[name], dtype=torch.double, device=device)
+            for name in ("bounds", "choices")
+            if state[name] is not None
         }
-        return cls(**options)
+        return cls(**{**state, **tables})
 
     def _best_choice(
         self, acq_function: AcquisitionFunction, q: int, seed: int, feasible: Feasible | None
@@ -340,18 +331,7 @@ class SearchSpace:
             raise SearchSpaceError(
                 "A table of `choices` takes no constraints: leave out the rows that break them."
             )
-        for name in _KINDS:
-            for i in getattr(self.parameters, name):
-                column = choices[:, i]
-                wrong = column <= 0.0 if name == "log" else column != column.round()
-                if name == "categorical":
-                    wrong |= (column < 0) | (column > self.bounds[1, i])
-                if bool(wrong.any()):
-                    row = int(wrong.nonzero()[0])
-                    raise SearchSpaceError(
-                        f"`choices` row {row} has {float(column[row])} in column {i}, which "
-                        f"cannot be, as that is in `{name}`."
-                    )
+        self.parameters.check("choices", choices)
 
 
 def _check_number(n: object) -> None:

@@ -57,7 +57,7 @@ ROWS = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.5, 3.0]], dtype=torch.float64)
         ({"choices": torch.zeros(3, 2), "bounds": torch.tensor([[0.0], [1.0]])}, "2 columns"),
         (
             {"bounds": CUBE, "choices": ROWS, "integer": [1]},
-            r"row 1 has 0\.5 in column 1, .* in `integer`",
+            r"`choices` row 1 has 0\.5 in column 1, .* whole",
         ),
         ({"choices": ROWS, "equality_constraints": [([0], [1.0], 0.5)]}, "takes no constraints"),
     ],
@@ -73,8 +73,12 @@ def test_bad_domains(arguments: dict[str, object], words: str) -> None:
     [
         ({"integer": [3]}, "`integer` has 3, but dimensions are 0 to 2"),
         ({"log": [2, 2]}, "`log` has a dimension more than once"),
-        ({"log": [1]}, r"`bounds` column 1 .* `log` needs positive numbers"),
-        ({"categorical": [2]}, "`bounds` column 2 .* the levels of a category are 0, 1"),
+        (
+            {"categorical": [1], "bounds": CUBE + 0.5},
+            r"row 0 has 0\.5 in column 1, .* `categ",
+        ),
+        ({"log": [1]}, r"`bounds` .* in column 1, .* `log` needs positive numbers"),
+        ({"categorical": [2]}, "`bounds` column 2: a category's first level is 0"),
         ({"categorical": [1], "integer": [1]}, "Dimension 1 is in `categorical`"),
         ({"inequality_constraints": [([0], [1.0])]}, "`inequality_constraints` row 0 must be"),
         ({"equality_constraints": [([0, 1], [1.0], 1.0)]}, "`equality_constraints` row 0 must be"),
@@ -93,7 +97,7 @@ def test_bad_domains(arguments: dict[str, object], words: str) -> None:
 )
 def test_bad_kinds(kinds: dict[str, Any], words: str) -> None:
     with pytest.raises(SearchSpaceError, match=words):
-        SearchSpace(CUBE, **kinds)
+        SearchSpace(**({"bounds": CUBE} | kinds))
 
 
 @pytest.mark.parametrize("q", [0, 3])
