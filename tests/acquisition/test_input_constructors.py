@@ -122,13 +122,6 @@ def test_every_rule_from_a_model_alone(cls: Rule, make: Any) -> None:
             None,
         ),
         (
-            ExpertAugmentedLCB,
-            1,
-            with_standardize(),
-            {},
-            {"label_model": None, "beta": 1.0, "weight": 0.0},
-        ),
-        (
             LogHumanConstrainedEI,
             1,
             with_standardize(),

@@ -72,9 +72,7 @@ def test_diagonal() -> None:
     model, items = make_model(), rand(30, 2, seed=4)
     best = model.posterior(items).mean.argmax()
     # Without a bonus the best item does no better than against itself: exactly 1/2.
-    keep = MaxMinLCB(model, 0.0, items)
-    assert keep(items[best].view(1, 1, 2)).tolist() == [0.5]
-    assert torch.equal(keep.follower(items[best]), items[best])
+    assert MaxMinLCB(model, 0.0, items)(items[best].view(1, 1, 2)).tolist() == [0.5]
     exclude = MaxMinLCB(model, 0.0, items, diagonal="exclude")
     assert float(exclude(items[best].view(1, 1, 2))) > 0.5
     # A copy of the leader in another row is the leader as well.
@@ -166,14 +164,17 @@ def test_bounds_are_those_of_the_joint_posterior(model: Any) -> None:
     torch.testing.assert_close(rule(leaders.unsqueeze(-2)), expected, atol=1e-6, rtol=0)
 
 
-def test_bad_arguments() -> None:
-    for change, match in (
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"followers": rand(2)}, "`followers`"),
         ({"followers": rand(0, 2)}, "`followers`"),
+        ({"followers": rand(5, 3)}, "`followers` must have 2 columns"),
         ({"followers": torch.tensor([[0.1, 0.2], [0.3, torch.nan]])}, "`followers` row 1"),
         ({"beta": -0.1}, "`beta`"),
         ({"diagonal": "drop"}, "`diagonal`"),
-    ):
-        options = {"model": make_model(), "beta": 1.0, "followers": rand(5, 2), **change}
-        with pytest.raises(ComparisonDataError, match=match):
-            MaxMinLCB(**options)
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        MaxMinLCB(make_model(), **{"beta": 1.0, "followers": rand(5, 2), **options})

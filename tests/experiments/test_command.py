@@ -9,11 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley
 from botorch_pref.runner.experiment import Run
 from botorch_pref.strategies import PFTS
 from experiments.__main__ import MEASUREMENTS, main
 from experiments.claims import Claim, Comparison, compared, judge_claim, lower, not_higher
+from experiments.costs import cost_regrets, regrets_at
 from experiments.experiment import RegretExperiment
 from experiments.papers import experiments
 from experiments.report import FILES, report, save, summary
@@ -181,3 +183,38 @@ def test_the_listing_and_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> 
             status = stopped.code
         assert status == 2
         assert message in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------ regrets over costs
+
+
+def table_of(*rows: tuple[str, float | None, float, float, float]) -> pd.DataFrame:
+    columns = ["kind", "answer", "first_utility", "second_utility", "cost"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.assign(problem="p", strategy="s", seed=0)
+
+
+def test_cost_regrets_by_hand() -> None:
+    nan, inf = math.nan, math.inf
+    table = table_of(
+        ("label", 1.0, 9.5, nan, 0.5),
+        ("duel", 1.0, 4.0, 7.0, 1.0),
+        ("duel", None, 10.0, 9.0, 2.0),  # skipped
+        ("evaluate", 3.0, 5.0, nan, 4.0),
+        ("duel", 0.0, 6.0, 1.0, 5.0),
+        ("evaluate", 9.0, 9.0, nan, 7.0),
+    )
+    found = cost_regrets(table, 10.0)
+    assert found["regret"].tolist() == [inf, 3.0, 3.0, 3.0, 3.0, 1.0]
+    assert found["duel_regret"].tolist() == [inf, 6.0, 6.0, 6.0, 4.0, 4.0]
+    assert found["value_regret"].tolist() == [inf, inf, inf, 5.0, 5.0, 1.0]
+    at = regrets_at(table.join(found), [0.1, 4.0, 4.5, 100.0])
+    assert at["cost"].tolist() == [0.1, 4.0, 4.5, 100.0]
+    assert at["regret"].tolist() == [inf, 3.0, 3.0, 1.0]
+    assert at["duel_regret"].tolist() == [inf, 6.0, 6.0, 4.0]
+    assert at["value_regret"].tolist() == [inf, 5.0, 5.0, 1.0]
+    # One history alone does not say whose it is.
+    alone = cost_regrets(table[["kind", "answer", "first_utility", "second_utility"]], 10.0)
+    pd.testing.assert_frame_equal(alone, found)
+    with pytest.raises(UnsupportedError, match="table: its runs must have costs"):
+        regrets_at(table.drop(columns="cost").join(found), [1.0])

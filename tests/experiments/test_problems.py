@@ -218,7 +218,7 @@ def currin_low(x: float, y: float) -> float:
 
 
 def test_currin() -> None:
-    items, problem, unit = uniform(50, 2), CurrinExp(), CurrinExp(unit_range=True)
+    items, problem = uniform(50, 2), CurrinExp()
     items[::5, 1] = 0.0
     items[1::5] *= 0.05
     high = [currin(*item) for item in items.tolist()]
@@ -230,24 +230,11 @@ def test_currin() -> None:
     assert problem(grid).max() <= facts.most == problem.optimal_value
     assert problem.low_fidelity(grid).max() <= facts.low_most
     assert (facts.zeta, facts.tight_zeta) == pytest.approx((0.252086, 0.0360), abs=5e-5)
-    width = facts.most - facts.least
+    unit, width = CurrinExp(unit_range=True), facts.most - facts.least
     assert torch.allclose(unit(items), problem(items) / width, rtol=1e-14)
     assert torch.allclose(unit.low_fidelity(items), problem.low_fidelity(items) / width, rtol=1e-14)
-    assert facts_of(unit).most - facts_of(unit).least == pytest.approx(1.0, abs=1e-14)
     with pytest.raises(ItemError, match=r"Row \[1\]"):
         problem.low_fidelity(torch.tensor([[0.5, 0.5], [0.5, 1.5]]))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.double])
-def test_gradients_of_currin_at_the_edge(dtype: torch.dtype) -> None:
-    problem = CurrinExp()
-    edge = [[0.2, 0.0], [0.2, 1e-30], [0.3, 1e-3], [0.3, 0.01], [0.0, 0.05], [1.0, 1.0]]
-    items = torch.tensor(edge, dtype=dtype, requires_grad=True)
-    for values in (problem(items), problem.low_fidelity(items)):
-        assert values.dtype == dtype
-        (gradient,) = torch.autograd.grad(values.sum(), items)
-        assert gradient.isfinite().all()
-        assert (gradient[0] != 0.0).any()
 
 
 def test_borehole() -> None:
@@ -265,32 +252,24 @@ def test_borehole() -> None:
     assert values.max() <= water.optimal_value == facts.most
 
 
-class ShiftedCurrin(CurrinExp):
-    def _low_fidelity(self, items: Tensor) -> Tensor:
-        return super()._low_fidelity(items) + 1000.0
-
-
 @pytest.mark.parametrize("link", [deterministic_link, LogitLikelihood(0.5)])
 def test_duels_are_of_the_low_fidelity_and_values_of_the_high(link: Any) -> None:
     problem = CurrinExp()
-    judges = [DuelingChoiceJudge(one, 2, link) for one in (problem, ShiftedCurrin())]
+    judge = DuelingChoiceJudge(problem, 2, link)
     duels = [Duel(number, pair) for number, pair in enumerate(uniform(300, 2).view(150, 2, 2))]
-    answers, shifted = ([judge(duel, duel.id) for duel in duels] for judge in judges)
-    assert answers == shifted  # a constant changes no duel
+    answers = [judge(duel, duel.id) for duel in duels]
     low = problem.low_fidelity(torch.stack([duel.items for duel in duels]))
     if link is deterministic_link:
         assert answers == (low[:, 0] > low[:, 1]).double().tolist()
     expected = link(low[:, 0] - low[:, 1]).tolist()
-    assert [judges[0].probability(duel) for duel in duels] == pytest.approx(expected, rel=1e-12)
+    assert [judge.probability(duel) for duel in duels] == pytest.approx(expected, rel=1e-12)
     item = duels[0].items[0]
-    assert judges[0](Evaluate(0, item), 0) == float(problem(item))
-    ties = [judges[0](torch.stack([item, item]), t) for t in range(900)]
-    assert abs(sum(ties) / 900 - 0.5) < 4.0 * 0.5 / 900**0.5
+    assert judge(Evaluate(0, item), 0) == float(problem(item))
     choices = torch.tensor([[13.0 / 60.0, 0.0], [0.235753, 0.0]], dtype=torch.double)
     assert DuelingChoiceJudge(CurrinExp(choices=choices))((0, 1), 0) == 0.0
     if link is deterministic_link:
         with pytest.raises(UnsupportedError, match="logistic link only"):
-            judges[0](Choice(0, torch.stack([item] * 3)), 0)
+            judge(Choice(0, torch.stack([item] * 3)), 0)
 
 
 @pytest.mark.parametrize("kind", ["deterministic", "logistic"])
@@ -302,8 +281,6 @@ def test_the_borda_function_is_the_mean_of_duels(kind: str) -> None:
     known = {"logistic": [0.5189, 0.1299, 0.9676], "deterministic": [0.5463, 0.0429, 0.9985]}
     assert function(items).tolist() == pytest.approx(known[kind], abs=6e-3)
     opponents = uniform(1000, 2, seed=1)
-    wins = sum(judge(torch.stack([items[0], x]), t) for t, x in enumerate(opponents)) / 1000
-    assert abs(wins - float(function(items[0]))) < 2.0 / math.sqrt(1000)
     doubled = torch.cat([opponents, opponents[:100]])  # ties, which count one half
     assert float(BordaFunction(judge, doubled)(doubled).mean()) == pytest.approx(0.5, abs=1e-12)
 
@@ -336,7 +313,6 @@ def test_accuracies_are_those_of_scikit_learn(magic: Path) -> None:
         machine.fit(split.features[:number], split.classes[:number])
         right = (machine.predict(split.held_out_features) == split.held_out_classes).mean()
         assert float(values[position]) == pytest.approx(right, abs=1e-12)
-    assert problem.optimal_value == float(problem.utilities.max())
 
 
 # ------------------------------------------------------------------ tables
@@ -362,5 +338,4 @@ def test_digits() -> None:
     assert problem.choices.shape == (40, 5)
     assert problem.utilities.tolist() == pytest.approx((table["accuracy"] / 10.0).tolist())
     assert problem.optimal_value == pytest.approx(9.737037, abs=1e-6)
-    assert problem.choices.aminmax(dim=0)[1].tolist() == [1.0] * 5
     pd.testing.assert_frame_equal(tuning.configurations(), table[names], rtol=1e-9)
