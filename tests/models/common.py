@@ -1,4 +1,4 @@
-"""What the tests of the models share: data, kernels, finite differences, the brute-force oracle."""
+"""What the tests of the models share: data, kernels, finite differences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pickle
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 import torch
 from botorch.posteriors import Posterior
@@ -17,7 +16,6 @@ from gpytorch.means import Mean
 from torch import Size, Tensor
 
 from botorch_pref.models import PreferenceGP
-from tests._reference import laplace as reference
 
 
 class LinearMean(Mean):
@@ -167,35 +165,6 @@ def parameter_gradients(
         parameter.data.copy_(start)
         found.append((name, torch.zeros_like(start) if gradient is None else gradient, numerical))
     return found
-
-
-def oracle(
-    model: PreferenceGP, X: Tensor, link: str = "logit", scale: float = 1.0
-) -> tuple[Tensor, Tensor, float]:
-    """Posterior mean and covariance at ``X: q x d``, and the evidence, by brute force."""
-    data = model.data
-    assert data is not None
-    with torch.no_grad():
-        items = data.datapoints
-        everything = torch.cat([items, X])
-        prior = model.covar_module(everything).to_dense().numpy()
-        mean = model.mean_module(everything).numpy()
-    n = len(items)
-    design = reference.incidence(data.pairs.numpy(), n)
-    count = data.count.numpy()
-    answers = data.wins.numpy() / count
-    K = prior[:n, :n]
-    fitted = reference.fit(K, mean[:n], design, answers, count, link, scale)
-    found, covariance = reference.predict(fitted, K, design, prior[n:, :n], prior[n:, n:], mean[n:])
-    if not isinstance(model.variance, str):
-        covariance = reference.answer_free_covariance(
-            prior[n:, n:], prior[n:, :n], K, design, count, model.variance
-        )
-    return (
-        torch.from_numpy(np.array(found)),
-        torch.from_numpy(np.array(covariance)),
-        fitted.log_evidence,
-    )
 
 
 class Limits:

@@ -1,4 +1,4 @@
-"""Models of comparisons and values for the tests, and their brute-force oracle."""
+"""Models of comparisons and values for the tests, and the brute-force oracle of both."""
 
 from __future__ import annotations
 
@@ -46,40 +46,26 @@ def make_mixed(
     return model
 
 
-def reference_data(model: PreferenceGP, link: str = "logit") -> reference.Data:
-    """The data and the scale of a model, for the oracle."""
-    data, values = model.data, model.values
-    assert data is not None
-    assert values is not None
-    num_items, k = data.num_items, values.num_items
-    variance = values.variances if values.variances is not None else model.noise_model.noise
-    return reference.Data(
-        data.pairs.numpy(),
-        data.wins.numpy(),
-        data.count.numpy(),
-        np.arange(num_items, num_items + k),
-        values.targets.squeeze(-1).numpy(),
-        np.broadcast_to(variance.detach().numpy().ravel(), k),
-        float(model.link_scale.detach()),
-        link,
-    )
-
-
-def prior(model: PreferenceGP, X: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance under the prior, at items and ``X``."""
+def oracle(
+    model: PreferenceGP, X: Tensor, link: str = "logit", scale: float = 1.0
+) -> tuple[Tensor, Tensor, float]:
+    """Posterior mean and covariance at ``X: q x d``, and the evidence, by brute force."""
+    duels, values, n = model.data, model.values, len(model.items)
+    link_scale = float(model.link_scale.detach())
+    rows, targets, variances = np.arange(duels.num_items, n), np.zeros(0), np.ones(0)
+    if values is not None:
+        targets = values.targets.squeeze(-1).numpy()
+        noise = model.noise_model.noise if values.variances is None else values.variances
+        variances = np.broadcast_to(noise.detach().numpy().ravel(), len(rows))
+    answers = (part.numpy() for part in (duels.pairs, duels.wins, duels.count))
+    data = reference.Data(*answers, rows, targets, variances, scale * link_scale, link)
     everything = torch.cat([model.items, X])
     with torch.no_grad():
-        covariance = model.covar_module(everything).to_dense().numpy()
-        return model.mean_module(everything).numpy(), covariance
-
-
-def oracle(model: PreferenceGP, X: Tensor, link: str = "logit") -> tuple[Tensor, Tensor, float]:
-    """Posterior mean and covariance at ``X: q x d``, and the evidence, by brute force."""
-    data, n = reference_data(model, link), len(model.items)
-    mean, K = prior(model, X)
+        K = model.covar_module(everything).to_dense().numpy()
+        mean = model.mean_module(everything).numpy()
     mode, curvature, evidence = reference.fit(mean[:n], K[:n, :n], data)
     if not isinstance(model.variance, str):
-        A = data.scale * reference.incidence(data.pairs, n)
+        A = link_scale * reference.incidence(data.pairs, n)
         curvature = A.T @ np.diag(data.count / model.variance) @ A + data.precision(n)
     found = reference.predict(mean[n:], K[n:, n:], K[n:, :n], K[:n, :n], mode - mean[:n], curvature)
     return torch.from_numpy(found[0]), torch.from_numpy(found[1]), evidence

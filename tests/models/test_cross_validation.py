@@ -75,20 +75,6 @@ def test_folds_are_even_and_seeded(data: Comparisons) -> None:
     torch.testing.assert_close(found.probability[held], expected, rtol=1e-8, atol=1e-8)
 
 
-def test_answers_do_not_reach_their_own_prediction(data: Comparisons) -> None:
-    before = pairwise_cross_validation(model_of(data), 5)
-    first = before.pairs[0]  # answered twice
-    shown = data.datapoints[data.pairs]
-    own = torch.stack([(pair == first).all() | (pair == first.flip(0)).all() for pair in shown])
-    turned = torch.where(own, 1.0, data.wins)  # were a win and a loss
-    other = Comparisons(data.datapoints, data.pairs, turned, data.count)
-    after = pairwise_cross_validation(model_of(other), 5)
-    assert own.sum() == 2
-    same = after.fold == after.fold[0]
-    torch.testing.assert_close(after.probability[same], before.probability[same])
-    assert not torch.allclose(after.probability[~same], before.probability[~same])
-
-
 def test_equal_items_are_one(data: Comparisons) -> None:
     # The first item is stored twice, and the copy has its duels as well.
     items = torch.cat([data.datapoints, data.datapoints[:1]])

@@ -37,10 +37,10 @@ from tests.models.common import (
     make_kernel,
     make_model,
     numerical_gradient,
-    oracle,
     parameter_gradients,
     rand,
 )
+from tests.models.mixed import oracle
 
 QUICK = settings(max_examples=15, deadline=None, database=None, derandomize=True)
 links = pytest.mark.parametrize(

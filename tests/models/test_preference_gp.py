@@ -34,9 +34,9 @@ from tests.models.common import (
     make_duels,
     make_kernel,
     make_model,
-    oracle,
     rand,
 )
+from tests.models.mixed import oracle
 
 LINKS: list[tuple[type[BernoulliLikelihood], str, float]] = [
     (LogitLikelihood, "logit", 1.0),
