@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
@@ -251,18 +251,12 @@ class LaplaceGP(Model, GP):
             and all(any(p is q for q in own) for p in self.parameters() if p.requires_grad)
         )
 
-    def _elements(self) -> Iterator[_BatchElement]:
-        """The models of a batch, with copies of their hyperparameters."""
-        items, observed = self.transformed_items().detach(), self.observed()
-        for i in range(len(items)):
-            rows = slice(i, i + 1)
-            yield _BatchElement(self, items[rows], observed.observations.select(rows), i)
-
     def _evidence_by_element(self) -> Tensor:
         """The log evidence of a large batch; one graph of all would keep every covariance."""
         own = [p for p in self.parameters() if p.requires_grad]
         values, slopes, starts = [], [], []
-        for element in self._elements():
+        for i in range(len(self.items)):
+            element = _BatchElement(self, i)
             values.append(element.log_evidence())
             starts.append(cast(Tensor, element._start))
             if torch.is_grad_enabled():
@@ -289,7 +283,8 @@ class LaplaceGP(Model, GP):
 
     def _fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         if self.num_observations and not any(kwargs.values()) and self._is_split(self.observed()):
-            for i, element in enumerate(self._elements()):
+            for i in range(len(self.items)):
+                element = _BatchElement(self, i)
                 fit_gpytorch_mll(type(mll)(element.likelihood, element))
                 for name, found in element.named_parameters():
                     self.get_parameter(name).data[i] = found.data[0]
@@ -379,9 +374,8 @@ class LaplaceGP(Model, GP):
         Args:
             X: ``b x q x d``-dim tensor of points, as given to the model.
             output_indices: ``[0]`` or ``None``; there is one output.
-            observation_noise: ``True`` for that of values to be measured there, if their noise
-                is learnt. ``PreferenceGP`` without values ignores it, as BoTorch's ``PairwiseGP``
-                does: duels have no noise but that of the link.
+            observation_noise: ``True`` for that of values, if it is learnt. ``PreferenceGP``
+                without values ignores it, as BoTorch's ``PairwiseGP`` does.
             posterior_transform: An optional transform of the posterior.
 
         Returns:
@@ -442,9 +436,9 @@ class LaplaceGP(Model, GP):
 
 
 class _BatchElement(LaplaceGP):
-    """Model ``i`` of a large batch, as a batch of one."""
+    """Model ``i`` of a large batch as a batch of one, with copies of its hyperparameters."""
 
-    def __init__(self, batch: LaplaceGP, items: Tensor, observations: Observations, i: int) -> None:
+    def __init__(self, batch: LaplaceGP, i: int) -> None:
         parts = copy.deepcopy((batch.covar_module, batch.mean_module))
         for module in (module for part in parts for module in part.modules()):
             if getattr(module, "batch_shape", None) == batch.batch_shape:
@@ -452,7 +446,8 @@ class _BatchElement(LaplaceGP):
         for parameter in (parameter for part in parts for parameter in part.parameters()):
             parameter.data = parameter.data[i : i + 1].clone()
         super().__init__(*parts, batch.likelihood, None, batch.inference)
-        self._items, self._observations = items, observations
+        self._items = batch.transformed_items().detach()[i : i + 1]
+        self._observations = batch.observed().observations.select(slice(i, i + 1))
         self._start = None if batch._start is None else batch._start[i : i + 1]
 
     @property
