@@ -112,7 +112,7 @@ def read_choices(path: Path) -> Domain:
             dimensions.append(Dimension.parse(name)._replace(levels=levels))
     items = torch.stack(columns, dim=-1)
     repeats = pd.DataFrame(items.numpy()).duplicated().to_numpy().nonzero()[0] + 1
-    if len(repeats):  # a person would be asked which of two equal items is better
+    if len(repeats):  # there is no better one of two equal items
         rows = ", ".join(map(str, repeats[:_SHOWN]))
         more = f" and {len(repeats) - _SHOWN} more" if len(repeats) > _SHOWN else ""
         raise UsageError(f"--choices: rows repeat earlier ones: {rows}{more}. Leave repeats out.")
@@ -123,7 +123,7 @@ def read_choices(path: Path) -> Domain:
 
 @contextmanager
 def _blaming(option: str) -> Iterator[None]:
-    """Let errors name what was typed, not the argument that it became."""
+    """Name the option in errors of the arguments that it becomes."""
     try:
         yield
     except StudyError as error:
@@ -133,11 +133,11 @@ def _blaming(option: str) -> Iterator[None]:
 
 
 def _read_table(path: Path) -> pd.DataFrame:
-    """The table in a file; only what is not there is missing: None and NA may be levels."""
+    """The table in a file; only empty cells are missing values, not None or NA."""
     try:
         text = path.read_text(encoding="utf-8")
         with warnings.catch_warnings():
-            warnings.simplefilter("error", ParserWarning)  # as of rows longer than the header
+            warnings.simplefilter("error", ParserWarning)  # of rows longer than the header
             table = _parsed(text, na_values=[""])
         # The names as in the file: of two columns of one name pandas renames the second.
         table.columns = _parsed(text, header=None, nrows=1, dtype=str).iloc[0]

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _writable_folder(args: argparse.Namespace) -> Path:
-    """The folder for the results, made and tried out before anything is asked."""
+    """The folder for the results, which can be written before anything is asked."""
     parts = [
         args.problem.lower(),
         f"{args.dim}d" if args.dim is not None else "",

@@ -85,7 +85,7 @@ class Session(ABC):
     def run(self) -> int:
         """Begin a study, or go on with it; the exit status is 0, or 130 after Ctrl-C."""
         if isinstance(sys.stdin, io.TextIOWrapper):
-            sys.stdin.reconfigure(errors="replace")  # what cannot be read is no answer
+            sys.stdin.reconfigure(errors="replace")  # bytes that are no text are no answer
         torch.set_num_threads(1)  # more than one slow small problems down
         try:
             with self._open() as study:
@@ -140,7 +140,7 @@ class Session(ABC):
             except UnsupportedError as error:
                 if not getattr(study.strategy, "finished", False):
                     raise
-                print(f"\n{error}")  # what was planned is over
+                print(f"\n{error}")  # all planned duels are answered
                 said = _reply("", "", lambda _: None, "undo", "quit")
             else:
                 print(f"\n[{len(study.history) + 1}]{self.shown(study, query)}")
@@ -175,7 +175,7 @@ class _Advise(Session):
 
     def shown(self, study: Study, query: Query) -> str:
         """The item, and why it is asked about, or is to be measured."""
-        assert isinstance(study.strategy, COBOL)  # which was seen to when it was opened
+        assert isinstance(study.strategy, COBOL)  # see check
         decision = study.strategy.decisions[query.id]
         if decision.asks:
             why = f"You are asked: {decision.reason}."
@@ -271,7 +271,7 @@ class _Ask(Session):
         print(_progress_bar(study, found).strip())
         if (figure := _figure(study, found)) is None:
             return
-        path = study.path.with_name(study.path.name + ".png")  # a name that no other study has
+        path = study.path.with_name(study.path.name + ".png")  # no other study has this name
         try:
             saved = save_figure(figure, path)
         except OSError as error:
@@ -280,7 +280,7 @@ class _Ask(Session):
 
 
 def is_swapped(study: Study, query: Query) -> bool:
-    """Whether the second item stands first: many strategies name the best one so far first."""
+    """Whether the second item is shown first; strategies often name the best item first."""
     return bool(derive_seed(study.strategy.seed, "order shown", query.id) % 2)
 
 
@@ -289,12 +289,12 @@ def _progress_bar(study: Study, found: Recommendation) -> str:
     text = f"    progress [{'#' * full}{'.' * (_BAR - full)}] {int(100 * found.progress)} %"
     beliefs = study.beliefs()
     if beliefs is None or beliefs.num_answers < study.stopping.min_answers:
-        return text  # as in the statement: a probability would mostly tell of the prior
+        return text  # with few answers a probability mostly depends on the prior
     return f"{text}; good enough with probability {found.good_enough:.2f}"
 
 
 def _figure(study: Study, found: Recommendation) -> Figure | None:
-    """How likely the best items win against each other; of items that hardly differ, one."""
+    """The win probabilities of the best items, without items that hardly differ from others."""
     beliefs = study.beliefs()
     if beliefs is None:
         return None
@@ -329,7 +329,7 @@ def _reply(
             print()
             return "quit"
         if not sys.stdin.isatty():
-            print(text)  # as it would stand there had it been typed
+            print(text)  # a terminal shows what is typed
         word = text.lower()
         for command in commands:
             if word in (command, command[0]):

@@ -264,7 +264,7 @@ def _fit(
     mll_class: type[MarginalLogLikelihood],
     mll_options: dict[str, Any] | None = None,
 ) -> None:
-    # Ax's default for classes of models that are new to it, and wrong for these models.
+    # The default of Ax, which does not fit these models.
     if issubclass(mll_class, ExactMarginalLogLikelihood):
         mll_class = LaplaceMarginalLogLikelihood
     fit_gpytorch_mll(mll_class(model.likelihood, model, **(mll_options or {})))
@@ -314,13 +314,13 @@ def _inputs(
 fit_botorch_model.register(LaplaceGP)(_fit)
 submodel_input_constructor.register(PreferenceGP)(_inputs)
 
-# Ax keeps with a suggestion the classes that it came from, and saves no class it does not know.
+# Ax saves the classes that a suggestion was made with, if they are registered.
 register_acquisition(PairAcquisition)
 register_model(PreferenceGP)
 register_mll(LaplaceMarginalLogLikelihood)
 for _rule in PairAcquisitionFunction.__subclasses__():
     register_acquisition_function(_rule)
-# Ax's registry of likelihoods is that of Gaussian ones, to whose class ours do not belong.
+# Ax knows Gaussian likelihoods only, which these are not.
 _LIKELIHOODS = {one: one.__name__ for one in (LogitLikelihood, ProbitLikelihood)}
 CLASS_TO_REGISTRY[BernoulliLikelihood] = _LIKELIHOODS
 CLASS_TO_REVERSE_REGISTRY[BernoulliLikelihood] = {name: one for one, name in _LIKELIHOODS.items()}

@@ -256,7 +256,7 @@ def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
         raise UnsupportedError(
             f"PreferentialSampler takes no study of {len(study.directions)} objectives."
         )
-    # Before the trials: a preference whose trials are not there yet could not be read.
+    # Read before the trials, so that the trials of every preference are there.
     attributes = study._storage.get_study_system_attrs(study._study_id)
     if not attributes.get(_PREFERENTIAL):
         raise UnsupportedError(
@@ -358,7 +358,7 @@ def _number(distribution: Any, value: Any) -> float:
     if step is None:
         return float(value)
     number = (value - distribution.low) / step
-    # A value beside the grid, of an earlier distribution, stays beside it.
+    # A value off the grid, of an earlier distribution, stays off the grid.
     return float(round(number)) if abs(number - round(number)) < _ON_THE_GRID else number
 
 

@@ -40,7 +40,7 @@ def plot_calibration(predictions: PairwisePredictions) -> Figure:
     figure, (axes,) = new_panels(1, 1, height=3.0)
     axes.plot([0.5, 1.0], [0.5, 1.0], color=GREY, ls="--", lw=1.2, label="calibrated")
     bars: dict[str, Any] = {"ms": 5.0, "lw": 1.2, "capsize": 2.5, "label": "share, 95 % interval"}
-    errors = np.maximum([observed - lower, upper - observed], 0.0)  # which rounding may break
+    errors = np.maximum([observed - lower, upper - observed], 0.0)  # against rounding
     axes.errorbar(predicted, observed, yerr=errors, fmt="o", color=BLUE, **bars)
     foot = axes.get_xaxis_transform()
     for x, count in zip(predicted, answers, strict=True):
@@ -55,7 +55,7 @@ def plot_calibration(predictions: PairwisePredictions) -> Figure:
 
 
 def plot_cross_validation(predictions: PairwisePredictions) -> Figure:
-    r"""The probabilities that were given to the answers that came.
+    r"""A histogram of the probabilities that were predicted for the answers.
 
     Right of 1/2 are answers that were predicted; the title has their share, the accuracy.
 
@@ -69,7 +69,7 @@ def plot_cross_validation(predictions: PairwisePredictions) -> Figure:
     counts = np.histogram(given, edges, weights=weights)[0]
     figure, (axes,) = new_panels(1, 1)
     middle = len(counts) // 2
-    even = 0.5 * weights[given == 0.5].sum()  # is right as often as wrong
+    even = 0.5 * weights[given == 0.5].sum()  # half of it counts as right
     counts[middle - 1 : middle + 1] += even, -even
     style: dict[str, Any] = {"width": 0.1, "align": "edge", "edgecolor": "white", "lw": 0.7}
     wrong: dict[str, Any] = {"color": VERMILION, "hatch": "////", "label": "predicted wrongly"}

@@ -98,7 +98,7 @@ def plot_regret(
     if len(known):
         end = step.iloc[-1:], regret.iloc[-1:]
         recommendation.plot(*end, "o", color=GREEN, ms=5.0, clip_on=False)
-        # A regret of zero throughout is to be seen as well, not to lie on the axis.
+        # A curve at zero does not lie on the axis.
         top = max(regret.max(), 0.1 * utility_scale)
         recommendation.set_ylim(-0.04 * top, 1.08 * top)
     _name(recommendation, "recommendation_regret")
@@ -135,8 +135,8 @@ def plot_experiment(
     figure, panels = _panels(len(metrics), last, title, 3.3, _asked(table))
     for axes, name in zip(panels, metrics, strict=True):
         _plot_metric(axes, table, name, window)
-        # A curve at zero is to be seen, not to lie on the axis; and random play, which may be
-        # far above all strategies, is not to set the scale.
+        # A curve at zero does not lie on the axis, and random play, which may be far above all
+        # strategies, does not set the scale.
         top = axes.get_ylim()[1]
         axes.set_ylim(-0.03 * top, top)
         if random_regret is not None and name in (_EACH, "cumulative_regret"):
@@ -197,14 +197,14 @@ def _plot_metric(axes: Axes, table: pd.DataFrame, name: str, window: int) -> Non
     for number, strategy in enumerate(table["strategy"].unique()):
         rows = table[table["strategy"] == strategy]
         runs = rows.pivot(index="step", columns="seed", values=name).dropna(how="all")
-        if not len(runs):  # it has none of these
+        if not len(runs):
             continue
         stands = name != _EACH and name not in _SUMS
         if stands:  # a recommendation stands until the next one
             runs = runs.ffill()
         elif name == _EACH:
             runs = runs.rolling(window, min_periods=1).mean()
-        else:  # of sums that go on and sums that have ended there is no mean
+        else:  # sums have a mean as far as all runs go
             runs = runs.loc[: runs.apply(pd.Series.last_valid_index).min()]
             runs = pd.concat([pd.DataFrame(0.0, index=[0], columns=runs.columns), runs])
         mean, error = runs.mean(axis=1), runs.sem(axis=1).fillna(0.0)

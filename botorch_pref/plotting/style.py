@@ -126,7 +126,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
         OSError: If the file cannot be written.
         ValueError: If matplotlib does not know the format.
     """
-    # Letters stay letters, which can be searched and edited, in place of Type 3 outlines.
+    # TrueType, not Type 3: text can be searched and edited.
     with replacing(path) as temporary, rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
         figure.savefig(temporary)
     return Path(path)

@@ -48,7 +48,7 @@ from botorch_pref.plotting.style import (
 )
 from botorch_pref.space.search_space import SearchSpace
 
-# From white, so that black lines and marks are seen on all of it, and print takes little ink.
+# From white: black lines and marks are seen on all of it.
 _UTILITY = LinearSegmentedColormap.from_list("utility", ["#FFFFFF", "#8FC1E0", BLUE])
 _DEVIATION = LinearSegmentedColormap.from_list("deviation", ["#FFFFFF", "#F2BE94", VERMILION])
 _YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge

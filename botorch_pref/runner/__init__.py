@@ -1,4 +1,4 @@
-r"""Simulations: strategies, simulated judges and what came of them."""
+r"""Simulations of strategies with simulated judges, and their results as tables."""
 
 from botorch_pref.runner.experiment import RunError, num_threads, run_experiment, summarise
 from botorch_pref.runner.simulation import History, random_play, simulate

@@ -124,7 +124,7 @@ def run_experiment(
         store = Store(directory, settings, named)
         found = {i: store.load(run.strategy, run.seed) for i, run in enumerate(runs)}
         done = {i: table for i, table in found.items() if table is not None}
-    # All strategies of one seed before those of the next: what is stopped is balanced.
+    # All strategies of one seed run before those of the next, so that a part is balanced.
     missing = sorted({*range(len(runs))} - done.keys(), key=lambda i: (runs[i].seed, i))
     with tqdm(
         desc=settings["problem"],
@@ -163,7 +163,7 @@ class Run:
             with _TURN, num_threads():
                 if not isinstance(problem, PreferenceProblem):
                     problem = problem(self.seed)
-                # Labels and draws are seeded apart, labels alike for all strategies.
+                # All strategies get the same judge; their own draws are independent of it.
                 judge = self.judge(problem, seed=derive_seed(self.seed, "judge", 0))
                 seed = derive_seed(self.seed, "strategy", 0)
                 table = simulate(
@@ -178,7 +178,7 @@ class Run:
                     random_regret=math.nan,  # which is not in the table
                 ).table
         except Exception as error:
-            # A new error, as not every other one can be sent from process to process.
+            # Not every error can be sent from process to process; this one can.
             raise RunError(
                 f"strategy {self.strategy!r}, seed {self.seed}: {type(error).__name__}: {error}"
             ) from error
@@ -235,8 +235,7 @@ def _takes(factory: StrategyFactory, name: str) -> bool:
     if name in bound:
         return False
     callables: list[Callable[..., Any]] = [factory]
-    # What takes any keyword passes it on: a class to its base, an alternative constructor to
-    # its class.
+    # A class passes keywords that it does not name to its base, a class method to its class.
     owner = function if isinstance(function, type) else getattr(function, "__self__", None)
     if isinstance(owner, type):
         callables += [vars(base)["__init__"] for base in owner.__mro__ if "__init__" in vars(base)]
@@ -325,7 +324,7 @@ def summarise(
     step = table["step"].max() if at is None else at
     if not (table["step"] == step).any():
         raise UnsupportedError(f"at must be a step of the table, got {at!r}.")
-    # What ended before, as budgets may, keeps what it had in the end.
+    # A run that ended before, as its budget was spent, counts by its last row.
     until = table[table["step"] <= step]
     rows = until.loc[until.groupby(["strategy", "seed"], sort=False)["step"].idxmax()]
     if rows[metric].isna().any():

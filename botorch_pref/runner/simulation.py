@@ -24,9 +24,9 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.queries import Evaluate, Query
 
-# A judge need only take the queries that its strategy asks.
+# A judge answers a query of its strategy at a step.
 Judge = Callable[[Any, int], float | None]
-# What a strategy says of its query, before it is told the answer.
+# Numbers about a query, of the strategy and the query before the answer is told.
 Record = Callable[[Any, Any], Mapping[str, float]]
 
 _NUM_RANDOM_ITEMS = 2**14  # a Sobol sequence is balanced at powers of two
@@ -126,7 +126,7 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """The time that the strategy took, without the judge's and the bookkeeping's."""
+        """The time that the strategy took to ask and to be told answers."""
         return float(self.table["seconds"].sum())
 
     @property
@@ -188,7 +188,7 @@ def simulate(
             for step in range(1, horizon + 1):
                 row = _step(strategy, problem, judge, step, record)
                 if row is None:
-                    if rows:  # only now it is known that the row before was the last one
+                    if rows:  # the row before was the last one
                         rows[-1]["finished"] = True
                         if "recommendation_regret" not in rows[-1]:
                             rows[-1] |= _recommendation(strategy, problem)
@@ -256,7 +256,7 @@ def _best(problem: PreferenceProblem) -> float:
 def _step(
     strategy: Any, problem: PreferenceProblem, judge: Judge, step: int, record: Record | None
 ) -> dict[str, Any] | None:
-    """Ask and answer one query; none where the budget does not pay for it."""
+    """Ask and answer one query; ``None`` where the budget is spent."""
     if getattr(strategy, "finished", False):
         return None
     start = perf_counter()
@@ -277,7 +277,6 @@ def _step(
     if hasattr(strategy, "spent"):
         row |= {"cost": float(strategy.spent), "finished": False}
     if query.compares or query.measures:  # a label has no regret
-        # Each item that is shown pays its share; what is evaluated is paired with itself.
         best = _best(problem)
         row["dueling_regret"] = dueling_regret(best, utilities)
         row["utility_regret"] = float((best - utilities).mean())
@@ -294,7 +293,7 @@ def _shown(problem: PreferenceProblem, query: Query) -> tuple[dict[str, Any], Te
         utilities = problem(items)
         row: dict[str, Any] = {"identical": bool((items == items[0]).all())}
     else:
-        # A composition may be listed twice with different utilities: the index decides.
+        # Two choices may be equal and have different utilities.
         utilities = problem.utility(torch.tensor(indices, device=items.device))
         row = {f"{slot}_index": index for slot, index in zip(slots, indices, strict=True)}
         row["identical"] = len({*indices}) == 1
@@ -334,7 +333,7 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """The table of a :class:`History`, of what is known of each query by its columns."""
+    """The table of a :class:`History`, of the rows of its queries."""
     columns = {name: None for row in rows for name in row if name not in _COLUMNS}
     table = typed(pd.DataFrame(rows, columns=[*columns, *_COLUMNS]))
     table["cumulative_regret"] = table["dueling_regret"].fillna(0.0).cumsum()

@@ -58,7 +58,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 class Store:
-    """The folder of one experiment; whatever ends a program leaves whole runs behind.
+    """The folder of one experiment, in which every file of a run is complete.
 
     ``settings`` are plain JSON, and what all runs share: they have to agree on resuming. Another
     experiment, or runs without a manifest, raise an ``UnsupportedError`` that names what differs.
@@ -103,7 +103,7 @@ class Store:
         except (OSError, ValueError, LookupError):
             return None
         if not text.endswith("\n") or not {"strategy", "seed", "step"}.issubset(table):
-            return None  # what was cut off lacks the end of the last line
+            return None  # a truncated file lacks the end of the last line
         steps, evaluations = len(table), self.settings["evaluations"]
         ended = steps == self.settings["horizon"]
         ended |= evaluations is not None and table["num_evaluations"].max() == evaluations
@@ -143,7 +143,7 @@ def describe_problem(problem: Callable[..., Any]) -> dict[str, Any]:
     """A problem, or what makes one, as plain JSON; regret needs its maximum to be known."""
     if not isinstance(problem, PreferenceProblem):
         return {"problem": describe(problem)}
-    # Of items and of all utilities: problems that share a name are told apart by these.
+    # Problems of the same name differ in their items or their utilities.
     items = problem.bounds if problem.choices is None else problem.choices
     return {
         "problem": problem.name,
@@ -174,7 +174,7 @@ def describe(factory: Callable[..., Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """As ``repr``, but whole, without addresses, and with functions in full."""
+    """As ``repr``, but not abbreviated, without addresses, and with functions described."""
     if isinstance(value, Tensor | np.ndarray):
         tensor = torch.as_tensor(value)
         return f"tensor({_digest(tensor, 17)})" if tensor.numel() > 1 else repr(value)

@@ -1,4 +1,4 @@
-r"""The file of a study: JSON, with a version, read whole or refused, and written whole or not.
+r"""The file of a study: JSON with a version; it is read and written as a whole.
 
 The right to write it is a lock that the operating system holds, so what ends a process, SIGKILL
 included, frees it: a file ``NAME.lock`` that is left over blocks no one. It says who the holder is.
@@ -167,14 +167,14 @@ def _holder(lock_file: Path) -> str:
     try:
         holder = json.loads(lock_file.read_bytes())
         pid, host, since = holder["pid"], holder["host"], holder["since"]
-    except (OSError, ValueError, LookupError, TypeError):  # it is just about to write who it is
+    except (OSError, ValueError, LookupError, TypeError):  # nothing is written there yet
         return "another process"
     here = (pid, host) == (os.getpid(), socket.gethostname())
     return f"{'this very process' if here else f'process {pid} on {host}'} since {since}"
 
 
 def _sync_folder(folder: Path) -> None:
-    # So that the new name outlasts a power cut; some systems cannot, and none needs it otherwise.
+    # Keeps the new name after a power cut, on systems that can do that.
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

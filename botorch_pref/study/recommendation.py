@@ -97,7 +97,7 @@ class Beliefs:
             )
             with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), pairs.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-        # The favourite of several items is one answer of several comparisons.
+        # A choice of several items is one answer with several comparisons.
         number = min(len(found), sum(query.compares for query, _ in told))
         seed = derive_seed(strategy.seed, "draws of beliefs", len(told))
         items = pairs.flatten(end_dim=-2).unique(dim=0)
@@ -242,7 +242,6 @@ def recommendation(
         runner_up=runner_up,
         win_probability=wins,
         good_enough=good_enough,
-        # Of a single item there is nothing to be sure of.
         progress=min(shares) if number > 1 else 0.0,
         statement=" ".join(texts),
     )

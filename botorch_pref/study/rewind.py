@@ -1,7 +1,5 @@
-r"""Differences of plain JSON, by which a file has the state of a strategy before each answer.
+r"""Differences of plain JSON: a file has the state of a strategy before each answer, for undo.
 
-An answer is taken back by restoring the state before it. To ask everything again would take a
-search for every answer so far, and might ask something else under another version of a library.
 Successive states are alike and their lists mostly grow, so a difference is short.
 """
 

@@ -33,7 +33,7 @@ _DEFAULT_STOPPING = StoppingRule()
 
 @dataclass(frozen=True)
 class Content:
-    """What is saved of a study: replaced as a whole, and only once it is on the disk."""
+    """What is saved of a study; a new content replaces the old one once it is saved."""
 
     strategy: Strategy
     dimensions: tuple[Dimension, ...]
@@ -369,7 +369,7 @@ class Study:
         return columns, [] if indices is None else [f"{slot}index" for slot in slots]
 
     def _save(self, content: Content) -> None:
-        """Write a content, and only then have it."""
+        """Write a content, and take it over if that succeeds."""
         self._file.write(content.to_json())
         self._content = content
 
@@ -381,8 +381,8 @@ class Study:
         try:
             yield before
         except BaseException as error:
-            # A wrong answer has changed nothing, and what found its budget spent stays finished;
-            # anything else may have stopped half-way, or could not be saved.
+            # A refused answer changes nothing, and a strategy whose budget is spent is finished;
+            # after other errors a step may be incomplete or not saved.
             known = isinstance(error, BotorchError)
             agrees = len(self.strategy.history) == len(self._content.told)
             ended = known and agrees and getattr(self.strategy, "finished", False)
