@@ -103,8 +103,7 @@ def _standardize_of(model: Model) -> Standardize:
             f"The outcome transform {type(transform).__name__} leaves no standardised units: use "
             "Standardize."
         )
-    inner = getattr(model, "model", None)  # where variational models keep their targets
-    targets = getattr(model, "train_targets", getattr(inner, "train_targets", None))
+    targets = getattr(model, "train_targets", None)
     if not isinstance(targets, Tensor) or not targets.numel():
         raise UnsupportedError(
             f"The units of {type(model).__name__} are not known: it has neither a Standardize "

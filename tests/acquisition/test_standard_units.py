@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP, SingleTaskVariationalGP
+from botorch.models import SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.transforms.outcome import Log, Standardize, StratifiedStandardize
 from botorch.settings import validate_input_scaling
@@ -62,22 +62,16 @@ def test_moments_are_those_of_standardised_values(name: str) -> None:
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
 @pytest.mark.filterwarnings("ignore:Using an outcome transform")
-def test_models_of_several_kinds() -> None:
-    kernel = make_kernel(2, batch_shape=(3,))
+def test_a_batch_of_models() -> None:
     values = torch.stack([Y, 10 * Y.flip(0) - 4, Y.square()]).unsqueeze(-1)
-    data = X.expand(3, -1, -1), values
-    batch = SingleTaskGP(*data, covar_module=kernel).eval()
+    kernel = make_kernel(2, batch_shape=(3,))
+    batch = SingleTaskGP(X.expand(3, -1, -1), values, covar_module=kernel).eval()
     mean, deviation = standardised_posterior(batch, POINTS.view(20, 1, 1, 2))
     assert mean.shape == deviation.shape == (20, 3, 1)
     raw = batch.posterior(POINTS.view(20, 1, 1, 2))
     offset, scale = values.mean(1), values.std(1)
     torch.testing.assert_close(mean, (raw.mean.squeeze(-1) - offset) / scale)
     torch.testing.assert_close(deviation, raw.variance.squeeze(-1).sqrt() / scale)
-    variational = SingleTaskVariationalGP(X, Y.unsqueeze(-1), outcome_transform=None).eval()
-    raw = variational.posterior(POINTS.unsqueeze(-2))
-    found = standardised_posterior(variational, POINTS.unsqueeze(-2))
-    torch.testing.assert_close(found[0], (raw.mean.squeeze(-1) - OFFSET) / SCALE)
-    torch.testing.assert_close(found[1], raw.variance.squeeze(-1).sqrt() / SCALE)
 
 
 @torch.no_grad()

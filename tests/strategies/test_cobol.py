@@ -20,7 +20,6 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.problems import SyntheticExpert, SyntheticProblem
 from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
 from botorch_pref.runner import run_experiment
@@ -352,24 +351,6 @@ def duels(n: int) -> tuple[Tensor, Tensor]:
     return pairs, (value(pairs[:, 0]) > value(pairs[:, 1])).double()
 
 
-def test_the_model_is_that_of_comparisons() -> None:
-    pairs, answers = duels(5)
-    model = told_duels(pairs, answers, value_bound=None).expert()
-    rows = torch.arange(10).view(5, 2)
-    rows = torch.where(answers.bool().unsqueeze(-1), rows, rows.flip(-1))
-    other = LikelihoodRatioModel.from_comparisons(
-        pairs.view(10, 2),
-        rows,
-        covar_module=model.covar_module,
-        norm_bound=model.norm_bound,
-        slack=model.slack,
-        jitter_points=False,
-        input_transform=model.input_transform,
-    )
-    X = SPACE.sample(6, seed=5).view(3, 2, 2)
-    torch.testing.assert_close(model.advantage(X), other.advantage(X), atol=1e-7, rtol=0)
-
-
 def test_only_differences_are_known() -> None:
     """Property T24: shifts and swaps change nothing, and an item meets itself with certainty."""
     pairs, answers = duels(5)
@@ -377,31 +358,25 @@ def test_only_differences_are_known() -> None:
     swapped = told_duels(pairs.flip(1), 1.0 - answers).expert()
     item, reference = SPACE.sample(2, seed=7)
     assert belief_ends(model, reference, reference) == (0.0, 0.0)
-    for ours, theirs in zip(
-        belief_ends(model, item, reference), belief_ends(swapped, item, reference), strict=True
-    ):
-        assert ours == pytest.approx(theirs, abs=1e-6)
+    ends = belief_ends(swapped, item, reference)
+    assert belief_ends(model, item, reference) == pytest.approx(ends, abs=1e-6)
     solved = model._solved()
     found, root = solved.confidence_set, solved.whitening.root
     u = rand(root.shape[-1])
     shift = torch.linalg.lstsq(root, torch.ones(len(root), 1).double()).solution.squeeze(-1)
-    torch.testing.assert_close(
-        found.log_likelihood(u + 3.0 * shift), found.log_likelihood(u), atol=1e-9, rtol=0
-    )
+    shifted = found.log_likelihood(u + 3.0 * shift)
+    torch.testing.assert_close(shifted, found.log_likelihood(u), atol=1e-9, rtol=0)
 
 
 def test_what_is_preferred_has_the_larger_belief() -> None:
-    pairs, _ = duels(1)
-    won = pairs.expand(6, 2, 2)
-    first, second = pairs[0]
+    (first, second) = pair = SPACE.sample(2, seed=1)
+    won = pair.expand(6, 2, 2)
     lower, upper = belief_ends(told_duels(won, torch.ones(6)).expert(), first, second)
-    assert lower > 0.5
-    assert upper > lower
+    assert 0.5 < lower < upper
     assert belief_ends(told_duels(won, torch.zeros(6)).expert(), first, second)[1] < -0.5
     undecided = belief_ends(told_duels(won, torch.full((6,), 0.5)).expert(), first, second)
     assert undecided[0] == pytest.approx(-undecided[1], abs=1e-6)
-    nothing = told_duels(pairs[:, :1].expand(1, 2, 2), torch.ones(1))
-    assert nothing.labelled == []
+    assert told_duels(pair[:1].expand(1, 2, 2), torch.ones(1)).labelled == []  # met itself
 
 
 @pytest.mark.parametrize("kind", ["box", "choices"])
@@ -409,32 +384,26 @@ def test_bookkeeping_of_duels(kind: str) -> None:
     """The first item of a duel is the candidate, the second the best so far."""
     space: dict[str, Any] = {"bounds": BOX} if kind == "box" else {"choices": rand(20, 2)}
     strategy = COBOL(**space, **COMPARE, threshold=0.0, seed=1)
-    answers = {Duel: itertools.cycle([1.0, 0.0, 0.5])}
-    queries = play(strategy, 7)
-    assert [type(query) for query in queries] == [Evaluate] * 3 + [Duel] * 4
+    answers = itertools.cycle([1.0, 0.0, 0.5])
+    assert [type(query) for query in play(strategy, 7)] == [Evaluate] * 3 + [Duel] * 4
     asked = 0
     for _ in range(6 if kind == "box" else 12):
-        incumbent = strategy.recommend()
-        query = strategy.ask()
-        decision = strategy.decisions[query.id]
-        assert decision.asks == isinstance(query, Duel)
+        incumbent, query = strategy.recommend(), strategy.ask()
+        assert strategy.decisions[query.id].asks == isinstance(query, Duel)
         if not isinstance(query, Duel):
             play(strategy, 1)
             continue
         asked += 1
-        candidate = query.items[0]
         assert torch.equal(query.items[1], incumbent)
-        assert decision.upper - decision.lower > 0.0
         if query.indices is not None:
             assert torch.equal(query.items, strategy.space.table[list(query.indices)])
-        answer = next(answers[Duel])
+        answer = next(answers)
         strategy.tell(query, answer)
-        assert (query, answer) in strategy.labelled
+        assert strategy.labelled[-1] == (query, answer)
         due = strategy.ask()
         measured = isinstance(due, Evaluate) and strategy.decisions[due.id].reason == "accepted"
         assert measured == (answer > 0.0)
-        if measured:
-            assert torch.equal(due.items, candidate)
+        assert not measured or torch.equal(due.items, query.items[0])
     assert asked > 1
 
 

@@ -255,37 +255,12 @@ def unit(items: Tensor) -> np.ndarray:
     return np.asarray(((items - BOX[0]) / (BOX[1] - BOX[0])).numpy())
 
 
-def told(queries: list[Query], kind: type) -> tuple[np.ndarray, np.ndarray]:
-    """Items in the unit cube, of duels the first, and answers."""
-    known = [query for query in queries if isinstance(query, Evaluate) == (kind is Evaluate)]
-    items = torch.stack([query.items.view(-1, 2)[0] for query in known])
-    return unit(items), np.array([reply(query) for query in known])
-
-
-def learnt(strategy: CompGPUCB) -> dict[str, Any]:
-    """The hyperparameters of both models."""
-    fits = {}
-    for kind, model in (("duels", strategy.duels.model()), ("values", strategy.values.model())):
-        kernel = model.covar_module
-        found = (kernel.base_kernel.lengthscale, kernel.outputscale, model.mean_module.constant)
-        numbers = [float(number.detach()) for number in found]
-        fits[kind] = dict(zip(("lengthscale", "outputscale", "mean"), numbers, strict=True))
-    return fits
-
-
-def test_values_are_learnt_as_the_formula_has_it() -> None:
-    strategy = on_a_box(num_initial_values=6, budget=9)
-    queries = play(strategy, 13)  # the last one after a fit
-    items, values = told(queries, Evaluate)
-    at = strategy.space.sample(40, 3)
-    with torch.no_grad():
-        posterior = strategy.values.model().posterior(at)
-    offset, scale = values.mean(), values.std(ddof=1)
-    mean, variance = regression(
-        items, (values - offset) / scale, unit(at), learnt(strategy)["values"], 1e-4
-    )
-    np.testing.assert_allclose(posterior.mean.flatten(), offset + scale * mean, atol=1e-8)
-    np.testing.assert_allclose(posterior.variance.flatten(), scale**2 * variance, atol=1e-8)
+def learnt(model: Any) -> dict[str, float]:
+    """The hyperparameters of a model."""
+    kernel = model.covar_module
+    found = (kernel.base_kernel.lengthscale, kernel.outputscale, model.mean_module.constant)
+    numbers = [float(number.detach()) for number in found]
+    return dict(zip(("lengthscale", "outputscale", "mean"), numbers, strict=True))
 
 
 def test_every_choice_is_what_the_formulas_ask_for() -> None:
@@ -297,11 +272,13 @@ def test_every_choice_is_what_the_formulas_ask_for() -> None:
         query = strategy.ask()
         record = strategy.records[-1]
         if record.phase == "filtered":
-            items, wins = told(queries, Query)
+            duels = [asked for asked in queries if isinstance(asked, Duel)]
+            items = unit(torch.stack([duel.items[0] for duel in duels]))
+            wins = np.array([reply(duel) for duel in duels])
             at = np.concatenate(
                 [unit(query.items.view(-1, 2)[:1]), items, unit(strategy.space.sample(4096, 9))]
             )
-            fit = learnt(strategy)["duels"]
+            fit = learnt(strategy.duels.model())
             assert fit["mean"] == 0.5
             mean, variance = regression(items, wins, at, fit, 0.25)
             width = np.sqrt(variance)  # beta is 1

@@ -178,8 +178,7 @@ def test_many_choices() -> None:
     table = rand(150, 2, seed=1)
     strategy = on_items(choices=table, budget=None)
     for query in play(strategy, 7):
-        rows = query.indices if isinstance(query, Duel) else [query.indices]
-        assert torch.equal(query.items.view(-1, 2), table[list(rows)])
+        assert torch.equal(query.rows, table[list(query.row_indices or ())])
     step = _Search(strategy, 9, [])
     assert len(step.reference) == len(step.contenders) < 64
     assert strategy.recommend_index() in step.contenders
