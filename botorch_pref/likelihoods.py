@@ -106,14 +106,9 @@ class BernoulliLikelihood(ScaledLikelihood, ABC):
         return score, curvature, weight * (answer * won3 - loss * lost3)
 
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
-        r"""``E[mu(h)]`` for ``h ~ N(mean, variance)``.
+        """``E[mu(h)]`` for ``h ~ N(mean, variance)``, of any shape.
 
-        Args:
-            mean: ``...``-dim means of the difference.
-            variance: ``...``-dim variances, not negative.
-
-        Returns:
-            ``...``-dim probabilities, to 1e-8 for a smooth link about as wide as the logit.
+        To 1e-8 for a smooth link about as wide as the logit; variances are not negative.
         """
         # A probit close to a logit is averaged in closed form. What is left is small, smooth
         # and local: a Gauss-Hermite rule serves a narrow Gaussian, the trapezoidal

@@ -24,16 +24,13 @@ SEED_BITS = 63
 
 
 def derive_seed(seed: int, stream: str, step: int, annotator: str | None = None) -> int:
-    r"""The seed of one draw.
+    """The seed of one draw in ``[0, 2**63)``: a hash of the arguments, the same on every machine.
 
     Args:
         seed: The seed of the whole run.
         stream: What is drawn: ``"pair"``, ``"tie"``, ``"label"``, ``"optimizer"``, ...
         step: The step it is drawn at.
         annotator: Whose draw it is, where there are several.
-
-    Returns:
-        A hash of the arguments in ``[0, 2**63)``, the same on every machine.
 
     Raises:
         TypeError: If ``seed`` or ``step`` is not a whole number.
@@ -62,8 +59,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
             one by default.
     """
     # Asking for the current device would start CUDA in a process that never uses it.
-    started = torch.cuda.is_initialized()
-    cuda = torch.cuda.is_available() and started
+    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     index = None if device is None or device.type != "cuda" else device.index
     devices = [torch.cuda.current_device() if index is None else index] if cuda else []
     python_state = random.getstate()

@@ -84,7 +84,7 @@ def check_like(argument: str, value: Tensor, like: Tensor) -> None:
 
 
 def check_items(argument: str, value: Tensor, *sizes: int | str, batch: bool = True) -> None:
-    """Checks shape and type of a caller's items; the only place to warn of single precision."""
+    """Checks shape and type of items; the only place that warns of single precision."""
     check_shape(argument, value, *sizes, batch=batch)
     if value.shape[-1] == 0:
         raise ComparisonDataError(f"`{argument}` has items without dimensions (d = 0).")

@@ -107,15 +107,12 @@ class FinitePosterior:
         return self.prior_covariance - columns @ found.gamma @ columns.mT
 
     def sample(self, prior_noise: Tensor, answer_noise: Tensor, scale: float) -> Tensor:
-        r"""Draws from ``N(mean, scale^2 covariance)``, by Matheron's rule.
+        """Draws ``... x n``-dim utilities from ``N(mean, scale^2 covariance)``, by Matheron's rule.
 
         Args:
             prior_noise: ``... x n``-dim standard normal noise.
             answer_noise: ``... x r``-dim standard normal noise.
             scale: Multiplies the standard deviation.
-
-        Returns:
-            ``... x n``-dim utilities.
         """
         draw = matvec(self._root, prior_noise)
         if self._answers:
@@ -160,16 +157,12 @@ class FinitePosterior:
 
 
 def argmax_with_random_ties(values: Tensor, noise: Tensor) -> Tensor:
-    r"""The index of the maximum, drawn uniformly among values that are equal to rounding.
-
-    Items of equal features have equal draws, but for the last digits.
+    """The ``...``-dim index of the maximum, drawn uniformly among values equal to rounding.
 
     Args:
-        values: ``... x n``-dim values.
+        values: ``... x n``-dim values. Items of equal features have equal draws, but for the last
+            digits.
         noise: ``... x n``-dim uniform noise in ``[0, 1)``.
-
-    Returns:
-        ``...``-dim long tensor.
     """
     best = values.amax(dim=-1, keepdim=True)
     near = values >= best - _TIE * best.abs().clamp_min(1.0)

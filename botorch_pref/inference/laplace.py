@@ -285,11 +285,9 @@ class Evidence(Function):
 
 
 def refuse_second_derivatives() -> None:
-    """Raises, inside a backward pass, if it is itself to be differentiated.
+    """Raises inside a backward pass that is itself to be differentiated.
 
-    Raises:
-        UnsupportedError: If a graph of the backward pass is asked for: what is held fixed in
-            it, curvatures and factors, would make a second derivative silently wrong.
+    It holds curvatures and factors fixed, so that a second derivative would be wrong.
     """
     if torch.is_grad_enabled():
         raise UnsupportedError("Laplace inference has first derivatives only.")
@@ -334,15 +332,12 @@ class LaplacePosterior(NamedTuple):
     def predict(
         self, prior_mean: Tensor, prior_covariance: Tensor, cross_covariance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""The joint posterior of the utility at ``q`` points.
+        """The mean and the covariance of the utility at ``q`` points.
 
         Args:
             prior_mean: ``... x q``-dim prior mean at the points.
             prior_covariance: ``... x q x q``-dim prior covariance of the points.
             cross_covariance: ``... x q x n``-dim covariance of points and items.
-
-        Returns:
-            The ``... x q``-dim mean and the ``... x q x q``-dim covariance.
         """
         columns = self.system.columns(cross_covariance)
         explained = columns @ self.gamma @ columns.mT
@@ -351,15 +346,12 @@ class LaplacePosterior(NamedTuple):
     def predict_differences(
         self, prior_mean: Tensor, prior_variance: Tensor, cross_covariance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""The posterior of ``b`` linear combinations of the utility, one by one.
+        """The means and the variances of ``b`` linear combinations of the utility.
 
         Args:
             prior_mean: ``... x b``-dim prior mean of the combinations.
             prior_variance: ``... x b``-dim prior variance of the combinations.
             cross_covariance: ``... x b x n``-dim covariance with the items.
-
-        Returns:
-            The ``... x b``-dim mean and variance.
         """
         columns = self.system.columns(cross_covariance)
         explained = ((columns @ self.gamma) * columns).sum(-1)

@@ -14,7 +14,7 @@ from torch import Tensor
 def dense_covariance(
     kernel: Kernel, left: Tensor, right: Tensor | None = None, diag: bool = False
 ) -> Tensor:
-    r"""The covariance of points as a plain tensor.
+    """The ``... x p x q``-dim covariance of points as a tensor, or its ``... x p``-dim diagonal.
 
     A lazily evaluated kernel, GPyTorch's default, costs a fifth more where points are few.
 
@@ -23,9 +23,6 @@ def dense_covariance(
         left: ``... x p x d``-dim points.
         right: ``... x q x d``-dim points; ``left`` by default.
         diag: Whether only the diagonal is wanted, where ``p = q``.
-
-    Returns:
-        ``... x p x q``-dim covariance, or its ``... x p``-dim diagonal, with its graph.
     """
     with settings.lazily_evaluate_kernels(False):
         covariance: Tensor = to_dense(kernel(left, right, diag=diag))
@@ -33,16 +30,13 @@ def dense_covariance(
 
 
 def dueling_variance(base_kernel: Kernel, first: Tensor, second: Tensor, **params: Any) -> Tensor:
-    r"""``k(z, z)``, the prior variance of ``f(x) - f(x')``, with all its digits.
+    """The ``... x n``-dim prior variances of ``f(x) - f(x')``, with all their digits.
 
     Args:
-        base_kernel: A kernel over items.
+        base_kernel: A kernel over items; its distances are not expanded into squares.
         first: ``... x n x d``-dim first items.
         second: ``... x n x d``-dim second items.
         **params: Passed to the base kernel.
-
-    Returns:
-        ``... x n``-dim variances, from distances that are not expanded into squares.
     """
     own = to_dense(base_kernel(first, first, diag=True, **params))
     own = own + to_dense(base_kernel(second, second, diag=True, **params))
