@@ -318,12 +318,7 @@ class Evaluate(Query):
 
 
 class Answered(NamedTuple):
-    r"""A query and its answer.
-
-    Attributes:
-        query: The query.
-        answer: As in :meth:`~botorch_pref.strategies.Strategy.tell`; ``None`` if it was skipped.
-    """
+    """A query and its answer, which is ``None`` if it was skipped."""
 
     query: Query
     answer: float | None

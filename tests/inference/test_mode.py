@@ -82,47 +82,39 @@ def quiet(system: System, **options: object) -> LaplaceMode:
 
 @both_sides
 @every_link
-class TestAgainstTheOracle:
-    @both_judges
-    @pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
-    def test_duels_and_labels(
-        self, wanted: type[System], link: str, scale: float, judge: str, outputscale: float
-    ) -> None:
-        observations = make(X, M, 4, judge=judge, link=likelihood(link, scale), padding=2)
-        system = Problem(observations, outputscale).system(wanted)
-        found = find_mode(system)
-        K = matern(X, outputscale=outputscale)
-        expected = oracle(K, MEAN, observations, link, scale)
-        assert_equal(found.latent, expected.differences)
-        assert_equal(found.weights, expected.score)
-        assert_equal(found.state.objective, expected.log_likelihood - expected.penalty)
-        assert bool(found.converged)
-        assert float(found.state.distance) < 1e-8
+@both_judges
+@pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
+def test_duels_and_labels(
+    wanted: type[System], link: str, scale: float, judge: str, outputscale: float
+) -> None:
+    observations = make(X, M, 4, judge=judge, link=likelihood(link, scale), padding=2)
+    found = find_mode(Problem(observations, outputscale).system(wanted))
+    expected = oracle(matern(X, outputscale=outputscale), MEAN, observations, link, scale)
+    assert_equal(found.latent, expected.differences)
+    assert_equal(found.weights, expected.score)
+    assert_equal(found.state.objective, expected.log_likelihood - expected.penalty)
+    assert bool(found.converged)
+    assert float(found.state.distance) < 1e-8
 
-    def test_a_far_prior_mean(self, wanted: type[System], link: str, scale: float) -> None:
-        problem = hard(link, scale)
-        K = matern(X, outputscale=problem.outputscale)
-        expected = oracle(K, problem.mean, problem.observations, link, scale)
-        found = find_mode(problem.system(wanted))
-        assert_equal(found.latent, expected.differences)
-        assert_equal(found.weights, expected.score)
 
-    @pytest.mark.parametrize("outputscale", [1e6, 3e9, 1e11])
-    @pytest.mark.parametrize("repeats", [1.0, 50.0])
-    def test_huge_prior_variances(
-        self, wanted: type[System], link: str, scale: float, outputscale: float, repeats: float
-    ) -> None:
-        """Scores are tiny far from the mode too: that their difference is says nothing."""
-        items = rand(10, 2)
-        outputscale = outputscale if link == "logit" else outputscale**0.75  # for the oracle's sake
-        K = outputscale * torch.exp(-3.0 * (items.unsqueeze(-2) - items).square().sum(-1))
-        observations = make(items, 12, judge="consistent", link=likelihood(link, scale))
-        block = replace(observations.blocks[0], weight=repeats * observations.weight)
-        observations, zero = Observations([block], 10), torch.zeros(10, dtype=torch.float64)
-        found = find_mode(wanted(K, zero[0].expand(12), observations))
-        expected = oracle(K, zero, observations, link, scale)
-        assert bool(found.converged)
-        assert_equal(found.latent, expected.differences, 1e-5)
+@both_sides
+@every_link
+@pytest.mark.parametrize("outputscale", [1e6, 3e9, 1e11])
+@pytest.mark.parametrize("repeats", [1.0, 50.0])
+def test_huge_prior_variances(
+    wanted: type[System], link: str, scale: float, outputscale: float, repeats: float
+) -> None:
+    """Scores are tiny far from the mode too: that their difference is says nothing."""
+    items = rand(10, 2)
+    outputscale = outputscale if link == "logit" else outputscale**0.75  # for the oracle's sake
+    K = outputscale * torch.exp(-3.0 * (items.unsqueeze(-2) - items).square().sum(-1))
+    observations = make(items, 12, judge="consistent", link=likelihood(link, scale))
+    block = replace(observations.blocks[0], weight=repeats * observations.weight)
+    observations, zero = Observations([block], 10), torch.zeros(10, dtype=torch.float64)
+    found = find_mode(wanted(K, zero[0].expand(12), observations))
+    expected = oracle(K, zero, observations, link, scale)
+    assert bool(found.converged)
+    assert_equal(found.latent, expected.differences, 1e-5)
 
 
 @both_sides
@@ -158,45 +150,48 @@ def test_the_objective_rises_step_by_step(
 
 @both_sides
 @every_link
-class TestStart:
-    @pytest.mark.parametrize("size", [1.0, 1e3, 1e9, np.nan])
-    def test_any_start_gives_the_same_mode(
-        self, wanted: type[System], link: str, scale: float, size: float
-    ) -> None:
-        system = Problem(make(X, M, 4, link=likelihood(link, scale)), 4.0).system(wanted)
-        expected, found = find_mode(system), find_mode(system, start=size * randn(M + 4))
+def test_any_start_gives_the_same_mode(wanted: type[System], link: str, scale: float) -> None:
+    system = Problem(make(X, M, 4, link=likelihood(link, scale)), 4.0).system(wanted)
+    expected = find_mode(system)
+    for size in (1.0, 1e3, 1e9, np.nan):
+        found = find_mode(system, start=size * randn(M + 4))
         assert_equal(found.latent, expected.latent)
         assert_equal(found.weights, expected.weights)
         assert bool(found.converged)
 
-    def test_a_start_that_is_better_than_zero_is_taken(
-        self, wanted: type[System], link: str, scale: float
-    ) -> None:
-        system = hard(link, scale).system(wanted)
-        cold = find_mode(system)
-        warm = find_mode(system, start=cold.weights)
-        assert int(warm.num_steps) <= 1 < int(cold.num_steps)
-        near = find_mode(system, start=0.9 * cold.weights)
-        assert int(near.num_steps) < int(cold.num_steps)
-        assert_equal(near.latent, cold.latent)
+
+@both_sides
+@every_link
+def test_a_far_mode_and_a_start_near_it(wanted: type[System], link: str, scale: float) -> None:
+    problem = hard(link, scale)
+    K, system = matern(X, outputscale=problem.outputscale), problem.system(wanted)
+    expected = oracle(K, problem.mean, problem.observations, link, scale)
+    cold = find_mode(system)
+    assert_equal(cold.latent, expected.differences)
+    assert_equal(cold.weights, expected.score)
+    warm = find_mode(system, start=cold.weights)
+    assert int(warm.num_steps) <= 1 < int(cold.num_steps)
+    near = find_mode(system, start=0.9 * cold.weights)
+    assert int(near.num_steps) < int(cold.num_steps)
+    assert_equal(near.latent, cold.latent)
 
 
-class TestStatus:
-    @both_sides
-    def test_only_the_failed_elements_are_marked(self, wanted: type[System]) -> None:
-        enough = int(find_mode(easy().system(wanted)).num_steps) + 3
-        system = stack([easy(), hard()], wanted)
-        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
-            found = find_mode(system, max_steps=enough)
-        assert found.converged.tolist() == [True, False]
+@both_sides
+def test_only_the_failed_elements_are_marked(wanted: type[System]) -> None:
+    enough = int(find_mode(easy().system(wanted)).num_steps) + 3
+    system = stack([easy(), hard()], wanted)
+    with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
+        found = find_mode(system, max_steps=enough)
+    assert found.converged.tolist() == [True, False]
 
-    @both_sides
-    def test_nothing_to_learn(self, wanted: type[System]) -> None:
-        observations = make(X, M, padding=M)
-        found = find_mode(Problem(observations, 4.0).system(wanted))
-        assert_equal(found.latent, prior_latent(observations, MEAN), 1e-15)
-        assert float(found.state.objective) == 0.0
-        assert bool(found.converged)
+
+@both_sides
+def test_nothing_to_learn(wanted: type[System]) -> None:
+    observations = make(X, M, padding=M)
+    found = find_mode(Problem(observations, 4.0).system(wanted))
+    assert_equal(found.latent, prior_latent(observations, MEAN), 1e-15)
+    assert float(found.state.objective) == 0.0
+    assert bool(found.converged)
 
 
 def assert_same_first_element(one: LaplaceMode, other: LaplaceMode) -> None:
@@ -205,32 +200,33 @@ def assert_same_first_element(one: LaplaceMode, other: LaplaceMode) -> None:
         assert torch.equal(first[0], second[0])
 
 
+PROBLEMS = (*(easy(outputscale) for outputscale in (0.1, 1.0, 4.0, 10.0, 100.0)), hard())
+
+
 @both_sides
-class TestFrozenElements:
-    problems = (*(easy(outputscale) for outputscale in (0.1, 1.0, 4.0, 10.0, 100.0)), hard())
+def test_a_neighbour_that_takes_longer_changes_no_bit(wanted: type[System]) -> None:
+    fast = find_mode(stack([easy(), easy(1.0)], wanted))
+    slow = find_mode(stack([easy(), hard()], wanted))
+    assert int(slow.num_steps[1]) > 2 * int(slow.num_steps[0])
+    assert_same_first_element(fast, slow)
 
-    def test_a_neighbour_that_takes_longer_changes_no_bit(self, wanted: type[System]) -> None:
-        fast = find_mode(stack([easy(), easy(1.0)], wanted))
-        slow = find_mode(stack([easy(), hard()], wanted))
-        assert int(slow.num_steps[1]) > 2 * int(slow.num_steps[0])
-        assert_same_first_element(fast, slow)
 
-    def test_a_batch_is_its_elements_solved_alone(self, wanted: type[System]) -> None:
-        together = find_mode(stack(self.problems, wanted))
-        assert together.converged.all()
-        for i, problem in enumerate(self.problems):
-            alone = find_mode(problem.system(wanted))
-            assert_equal(together.latent[i], alone.latent, 1e-12)
-            assert_equal(together.weights[i], alone.weights, 1e-12)
-            assert_equal(together.state.objective[i], alone.state.objective, 1e-12)
-            assert abs(int(together.num_steps[i]) - int(alone.num_steps)) <= 1
+@both_sides
+def test_a_batch_is_its_elements_solved_alone(wanted: type[System]) -> None:
+    together = find_mode(stack(PROBLEMS, wanted))
+    assert together.converged.all()
+    for i, problem in enumerate(PROBLEMS):
+        alone = find_mode(problem.system(wanted))
+        assert_equal(together.latent[i], alone.latent, 1e-12)
+        assert_equal(together.weights[i], alone.weights, 1e-12)
+        assert_equal(together.state.objective[i], alone.state.objective, 1e-12)
+        assert abs(int(together.num_steps[i]) - int(alone.num_steps)) <= 1
 
-    def test_the_number_of_operations_does_not_grow_with_the_batch(
-        self, wanted: type[System]
-    ) -> None:
-        alone = max(count_operations(stack([problem], wanted)) for problem in self.problems)
-        together = count_operations(stack(self.problems * 5, wanted))
-        assert together <= 1.1 * alone
+
+@both_sides
+def test_the_number_of_operations_does_not_grow_with_the_batch(wanted: type[System]) -> None:
+    alone = max(count_operations(stack([problem], wanted)) for problem in PROBLEMS)
+    assert count_operations(stack(PROBLEMS * 5, wanted)) <= 1.1 * alone
 
 
 def count_operations(system: System) -> int:
@@ -246,37 +242,35 @@ def count_operations(system: System) -> int:
     return counter.total()
 
 
-class TestExtremes:
-    @both_sides
-    @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-    def test_a_prior_mean_that_is_not_finite_ends_at_once(
-        self, wanted: type[System], value: float
-    ) -> None:
-        system = stack([easy(), easy()], wanted)
-        good = find_mode(system)
-        system.prior_latent[1, 3] = value
-        found = quiet(system)
-        assert bool(found.converged[0])
-        assert int(found.num_steps[1]) <= 10
-        assert not bool(torch.isfinite(found.latent[1]).all())
-        assert_same_first_element(good, found)
+@both_sides
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_prior_mean_that_is_not_finite_ends_at_once(wanted: type[System], value: float) -> None:
+    system = stack([easy(), easy()], wanted)
+    good = find_mode(system)
+    system.prior_latent[1, 3] = value
+    found = quiet(system)
+    assert int(found.num_steps[1]) <= 10
+    assert not bool(torch.isfinite(found.latent[1]).all())
+    assert_same_first_element(good, found)
 
-    def test_a_covariance_that_is_not_finite(self) -> None:
-        system = stack([easy(), easy()], DualSystem)
-        system.covariance[1] = torch.nan
-        with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
-            found = find_mode(system)
-        assert found.converged.tolist() == [True, False]
 
-    @both_sides
-    @every_link
-    def test_single_precision(self, wanted: type[System], link: str, scale: float) -> None:
-        observations = make(X, M, judge="consistent", link=likelihood(link, scale))
-        exact, block = Problem(observations, 4.0).system(wanted), observations.blocks[0]
-        single = replace(block, answer=block.answer.float(), weight=block.weight.float())
-        system = wanted(matern(X.float()), exact.prior_latent.float(), Observations([single], N))
+def test_a_covariance_that_is_not_finite() -> None:
+    system = stack([easy(), easy()], DualSystem)
+    system.covariance[1] = torch.nan
+    with pytest.warns(LaplaceConvergenceWarning, match="1 of 2 models"):
         found = find_mode(system)
-        assert found.latent.dtype == torch.float32
-        assert bool(found.converged)
-        assert float(found.state.distance) < 2e-4
-        assert_equal(found.latent.double(), find_mode(exact).latent, 1e-4)
+    assert found.converged.tolist() == [True, False]
+
+
+@both_sides
+@every_link
+def test_single_precision(wanted: type[System], link: str, scale: float) -> None:
+    observations = make(X, M, judge="consistent", link=likelihood(link, scale))
+    exact, block = Problem(observations, 4.0).system(wanted), observations.blocks[0]
+    single = replace(block, answer=block.answer.float(), weight=block.weight.float())
+    system = wanted(matern(X.float()), exact.prior_latent.float(), Observations([single], N))
+    found = find_mode(system)
+    assert found.latent.dtype == torch.float32
+    assert bool(found.converged)
+    assert float(found.state.distance) < 2e-4
+    assert_equal(found.latent.double(), find_mode(exact).latent, 1e-4)
