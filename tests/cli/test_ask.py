@@ -102,6 +102,7 @@ def test_choices(typed: Type, capsys: Capture) -> None:
     assert study.dimensions[1].label == "size (m2)"
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_a_probability_is_shown_once_it_means_something(typed: Type, capsys: Capture) -> None:
     assert typed("q", "--bounds", "x:0:1") == 0
     with Study.load("study.json") as study:

@@ -129,18 +129,6 @@ def test_the_first_trials_fill_the_space() -> None:
     assert len((2 * filled).floor().unique(dim=0)) == 4
 
 
-def test_what_fills_the_space_is_new_while_it_can_be() -> None:
-    names = ["a", "b", "c", "d", "e", "f"]
-    few: dict[str, BaseDistribution] = {"c": CategoricalDistribution(names)}
-    sampler = PreferentialSampler("eubo", n_startup_trials=10**6)
-    asked = play(new_study(sampler), few, lambda params: -ord(params["c"]), 12)
-    seen: set[str] = set()
-    for params in asked:
-        assert params["c"] not in seen or len(seen) == len(names)
-        seen.add(params["c"])
-    assert seen == set(names)
-
-
 def test_the_best_trial_is_that_of_the_largest_mean() -> None:
     sampler = PreferentialSampler("eubo")
     study = new_study(sampler)
@@ -190,13 +178,6 @@ def test_the_rule_is_maximised(rule: Any, monkeypatch: pytest.MonkeyPatch) -> No
             value = AnalyticExpectedUtilityOfBestOption(model, previous_winner=rival[None])(X)
     assert not torch.allclose(proposed, rival)
     assert float(value[0]) >= float(value.max()) - 1e-6
-
-
-def test_all_kinds_of_parameters() -> None:
-    study = new_study(PreferentialSampler("ts"))
-    play(study, MIXED, lambda p: p["real"] + (p["kind"] == "red"), 2)
-    for trial in study.get_trials():
-        assert {*trial.params} == {*MIXED}
 
 
 @pytest.mark.parametrize("rule", ["ts", "eubo"])
@@ -366,18 +347,12 @@ def test_values_are_of_their_distributions_and_come_back() -> None:
         again = parameters.item(values, FREE)
         assert again is not None
         torch.testing.assert_close(again, item, rtol=1e-12, atol=1e-12)
+    low, high = (parameters.values(end) for end in parameters.space.bounds)
+    assert (low["width"], high["width"], low["rate"], high["rate"]) == (1, 1000, 1e-4, 1.0)
     assert seen["layers"] == {3, 4, 5, 6, 7, 8, 9}
     assert seen["even"] == {2, 4, 6, 8}
     assert seen["kind"] == {"red", None, 3}
     assert sorted(seen["share"]) == pytest.approx([0.1, 0.3, 0.5, 0.7])  # type: ignore[type-var]
-
-
-def test_the_ends_of_a_grid_and_of_a_scale_are_reached() -> None:
-    parameters = Parameters(FREE)
-    low, high = (parameters.values(end) for end in parameters.space.bounds)
-    assert (low["share"], high["share"]) == (0.1, 0.7)
-    assert (low["width"], high["width"]) == (1, 1000)
-    assert (low["rate"], high["rate"]) == (1e-4, 1.0)
 
 
 @pytest.mark.parametrize(

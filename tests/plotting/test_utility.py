@@ -283,21 +283,6 @@ def test_many_whole_numbers_have_a_stepwise_band(space: SearchSpace) -> None:
         assert 0.5 * (min(level) + max(level)) == pytest.approx(value)
 
 
-@pytest.mark.parametrize(("last", "log"), [(4, []), (9, [0]), (20, []), (30, [0])])
-def test_bars_leave_room_between_them(last: int, log: list[int]) -> None:
-    axes = panel(space_of((1, last), integer=[0], log=log))
-    mean, band = mean_and_band(axes)
-    x = mean.get_xdata()
-    places = axes.get_xaxis_transform().transform(np.stack([x, 0.0 * x], -1))[:, 0]
-    gap = np.diff(places * 72.0 / axes.get_figure().dpi).min()  # in points
-    if isinstance(band, LineCollection):
-        assert band.get_linewidth()[0] < 0.7 * gap
-        assert mean.get_markersize() < 0.95 * gap
-    else:
-        assert gap < 8.0
-    assert isinstance(band, LineCollection) or last > 9
-
-
 @pytest.mark.parametrize("others", [0, 2])
 @pytest.mark.parametrize(
     ("ends", "integer", "log"),
