@@ -41,6 +41,7 @@ from botorch_pref.space.search_space import SearchSpace
 StrategyFactory = Callable[..., Any]
 JudgeFactory = Callable[..., Judge]
 ProblemFactory = Callable[[int], PreferenceProblem]
+Key = tuple[str, int]  # of a run: the strategy's name, and the seed
 
 # The number of threads and the generators that BoTorch's optimizers draw from belong to the
 # process, so runs in threads of one process take turns.
@@ -106,11 +107,11 @@ def run_experiment(
     if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs == 0):
         raise UnsupportedError(f"n_jobs must be a whole number but 0, or None, got {n_jobs!r}.")
     further = (horizon, recommend_every, judge, evaluations, record)
-    runs = [
-        Run(problem, name, factory, seed, *further)
+    runs = {
+        (name, seed): Run(problem, name, factory, seed, *further)
         for name, factory in named.items()
         for seed in numbers
-    ]
+    }
     settings = {
         **describe_problem(problem),
         "horizon": horizon,
@@ -119,13 +120,11 @@ def run_experiment(
         "evaluations": evaluations,
         "record": None if record is None else describe(record),
     }
-    done: dict[int, pd.DataFrame] = {}
-    if directory is not None:
-        store = Store(directory, settings, named)
-        found = {i: store.load(run.strategy, run.seed) for i, run in enumerate(runs)}
-        done = {i: table for i, table in found.items() if table is not None}
+    store = None if directory is None else Store(directory, settings, named)
+    found = {} if store is None else {key: store.load(*key) for key in runs}
+    done = {key: table for key, table in found.items() if table is not None}
     # All strategies of one seed run before those of the next, so that a part is balanced.
-    missing = sorted({*range(len(runs))} - done.keys(), key=lambda i: (runs[i].seed, i))
+    missing = sorted((key for key in runs if key not in done), key=operator.itemgetter(1))
     with tqdm(
         desc=settings["problem"],
         total=len(runs),
@@ -133,13 +132,13 @@ def run_experiment(
         unit="run",
         disable=not progress,
     ) as bar:
-        for i, table in _simulated({i: runs[i] for i in missing}, n_jobs):
-            if directory is not None:
-                store.save(runs[i].strategy, runs[i].seed, table)
-            done[i] = table
+        for key, table in _simulated({key: runs[key] for key in missing}, n_jobs):
+            if store is not None:
+                store.save(*key, table)
+            done[key] = table
             bar.update()
     # Columns that only some runs have are missing elsewhere.
-    return typed(pd.concat([done[i] for i in range(len(runs))], ignore_index=True))
+    return typed(pd.concat([done[key] for key in runs], ignore_index=True))
 
 
 @dataclass(frozen=True)
@@ -248,9 +247,9 @@ def _takes(factory: StrategyFactory, name: str) -> bool:
     return True
 
 
-def _simulated(runs: Mapping[int, Run], n_jobs: int | None) -> Iterator[tuple[int, pd.DataFrame]]:
-    """The numbers and tables of runs as they are finished."""
-    calls = (joblib.delayed(_simulate)(i, run) for i, run in runs.items())
+def _simulated(runs: Mapping[Key, Run], n_jobs: int | None) -> Iterator[tuple[Key, pd.DataFrame]]:
+    """The keys and tables of runs as they are finished."""
+    calls = (joblib.delayed(_simulate)(key, run) for key, run in runs.items())
     try:
         parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
     except ValueError:  # Ray's backend, and a few others, return everything at the end
@@ -258,8 +257,8 @@ def _simulated(runs: Mapping[int, Run], n_jobs: int | None) -> Iterator[tuple[in
     yield from parallel(calls)
 
 
-def _simulate(number: int, run: Run) -> tuple[int, pd.DataFrame]:
-    return number, run.simulate()
+def _simulate(key: Key, run: Run) -> tuple[Key, pd.DataFrame]:
+    return key, run.simulate()
 
 
 def _named(strategies: object) -> dict[str, StrategyFactory]:
