@@ -281,7 +281,7 @@ class SearchSpace:
         tables = {
             name: torch.as_tensor(state[name], dtype=torch.double, device=device)
             for name in ("bounds", "choices")
-            if state[name] is not None
+            if state.get(name) is not None
         }
         return cls(**{**state, **tables})
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from botorch_pref.kernels import ComparisonBiasKernel
 from botorch_pref.models import PreferenceGP
-from tests.models.common import make_duels, make_kernel, oracle, rand
+from tests.models.common import make_duels, make_kernel, rand
+from tests.models.mixed import oracle
 
 Array = NDArray[np.float64]
 REFERENCE = rand(6, 2, seed=11)  # of the knowledge gradients

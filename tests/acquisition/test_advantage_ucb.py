@@ -15,7 +15,8 @@ from tests.acquisition.common import (
     tables,
 )
 from tests.contracts.acquisition import ItemAcquisitionContract
-from tests.models.common import numerical_gradient, oracle, rand
+from tests.models.common import numerical_gradient, rand
+from tests.models.mixed import oracle
 
 REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 

@@ -25,8 +25,8 @@ from tests.acquisition.common import (
     tables,
 )
 from tests.contracts.acquisition import OPTIONS, ItemAcquisitionContract
-from tests.models.common import make_kernel, numerical_gradient, oracle, rand
-from tests.models.mixed import make_mixed
+from tests.models.common import make_kernel, numerical_gradient, rand
+from tests.models.mixed import make_mixed, oracle
 
 BOX = torch.tensor([[-1.0, 0.0], [2.0, 3.0]]).double()
 Link = Callable[[NDArray[np.float64]], NDArray[np.float64]]

@@ -25,7 +25,8 @@ from tests.acquisition.common import (
     tables,
 )
 from tests.contracts.acquisition import PairAcquisitionContract
-from tests.models.common import make_duels, make_kernel, oracle, rand
+from tests.models.common import make_duels, make_kernel, rand
+from tests.models.mixed import oracle
 
 
 class TestContract(PairAcquisitionContract):
