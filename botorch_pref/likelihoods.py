@@ -31,7 +31,11 @@ __all__ = [
 _GAUSS_HERMITE_NODES = 32
 _WIDE = 0.7  # standard deviations, in units of the link, above which a Gaussian is wide
 _SERIES_START = 12.0  # below minus this, Mills' ratio comes from its series
-_SERIES_TERMS = 13
+# Its coefficients, which r' = r (r - t) fixes.
+_SERIES = (
+    *(1, -2, 10, -74, 706, -8162, 110410, -1708394, 29752066, -576037442),
+    *(12277827850, -285764591114, 7213364729026),
+)
 
 
 class ScaledLikelihood(Module):
@@ -279,22 +283,12 @@ def _mills_series(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""``g', g'', g'''`` at ``z = -t`` from ``r(t) = t + sum_k c_k t^-(2k+1)``."""
     inverse_square = t**-2
     first, second, third = (torch.zeros_like(t) for _ in range(3))
-    for k, c in reversed(list(enumerate(_mills_coefficients()))):
+    for k, c in reversed(list(enumerate(_SERIES))):
         order = 2 * k + 1
         first = first * inverse_square + c
         second = second * inverse_square - c * order
         third = third * inverse_square + c * order * (order + 1)
     return t + first / t, -(1.0 + second * inverse_square), third / t**3
-
-
-@lru_cache
-def _mills_coefficients() -> tuple[float, ...]:
-    # r' = r (r - t) fixes the coefficients: 1, -2, 10, -74, ...
-    c = [1.0]
-    for k in range(1, _SERIES_TERMS):
-        products = sum(c[i] * c[k - 1 - i] for i in range(k))
-        c.append(-(2 * k - 1) * c[-1] - products)
-    return tuple(c)
 
 
 @lru_cache
