@@ -1,4 +1,4 @@
-"""The kernel of a utility and of what duels see of it: brute force, one model of both, limits."""
+"""The kernel of a utility and of what duels see of it: brute force and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Tensor
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels import ComparisonBiasKernel
 from botorch_pref.models import PreferenceGP
-from tests._reference import mixed as reference
 from tests.models.common import make_kernel, rand
 
 BIAS = 0.3
@@ -94,45 +93,6 @@ def test_a_bias_is_learnt_or_fixed() -> None:
     for wrong in (-1.0, math.nan):
         with pytest.raises(ComparisonDataError, match="`bias`"):
             ComparisonBiasKernel(make_kernel(2), bias=wrong)
-
-
-def make_model() -> PreferenceGP:
-    items, duels = rand(5, 2), torch.tensor([[0, 1], [2, 1], [3, 4], [0, 3]])
-    values = seen(rand(3, 2, seed=2), 0.0), rand(3, 1, seed=3), torch.full((3, 1), 0.04).double()
-    return PreferenceGP(seen(items, 1.0), duels, values=values, covar_module=make(), link_scale=1.5)
-
-
-@torch.no_grad()
-def test_a_model_of_both_is_that_of_two_functions() -> None:
-    """Against brute force on ``f_c`` and ``f`` as utilities of their own."""
-    model, points = make_model(), seen(rand(4, 2, seed=5), 0.0)
-    assert model.datapoints is not None
-    assert model.values is not None
-    items = torch.cat([model.datapoints, model.values.datapoints, points])
-    z = items[:, -1].numpy()
-    covariance = base(items[:, :-1], items[:, :-1]) * (1 + BIAS * np.outer(z, z))
-    mean = model.mean_module(items).numpy()
-    data = reference.Data(
-        pairs=np.array([[0, 1], [2, 1], [3, 4], [0, 3]]),
-        wins=np.ones(4),
-        count=np.ones(4),
-        rows=np.arange(5, 8),
-        targets=model.values.targets.flatten().numpy(),
-        variances=np.full(3, 0.04),
-        scale=1.5,
-    )
-    mode, W, _ = reference.fit(mean[:8], covariance[:8, :8], data)
-    expected = reference.predict(
-        mean[8:],
-        covariance[8:, 8:],
-        covariance[8:, :8],
-        covariance[:8, :8],
-        mode - mean[:8],
-        W,
-    )
-    posterior = model.posterior(points)
-    np.testing.assert_allclose(posterior.mean.flatten().numpy(), expected[0], atol=1e-7)
-    np.testing.assert_allclose(posterior.covariance_matrix.numpy(), expected[1], atol=1e-7)
 
 
 @torch.no_grad()
