@@ -19,15 +19,11 @@ from botorch_pref.likelihoods import (
     StandardNormal,
 )
 from tests._reference import laplace as reference
+from tests.models.common import rand as rand
 
 SIDES = [DualSystem, PrimalSystem]
 LINKS: list[tuple[str, float]] = [("logit", 1.0), ("probit", 1.0), ("probit", 2**-0.5)]
 DUEL, LABEL = (1.0, -1.0), (1.0,)
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, generator=generator, dtype=torch.float64)
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:
@@ -181,15 +177,12 @@ def oracle(
     )
 
 
-def as_tensor(array: object) -> Tensor:
-    return torch.as_tensor(np.array(array), dtype=torch.float64)
-
-
 def assert_equal(
     found: Tensor, expected: object, tolerance: float = 1e-8, scale: float | None = None
 ) -> None:
     """Equality relative to the largest entry, or to 1 where all are smaller."""
-    expected = as_tensor(expected) if not isinstance(expected, Tensor) else expected
+    if not isinstance(expected, Tensor):
+        expected = torch.as_tensor(np.array(expected), dtype=torch.float64)
     if scale is None:
         scale = max(1.0, float(expected.detach().abs().max()))
     torch.testing.assert_close(found, expected, rtol=0.0, atol=tolerance * scale)
