@@ -2,7 +2,7 @@ r"""Kernels over pairs of items: the dueling kernel and POP-BO's additive one.""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -57,28 +57,21 @@ class PairKernel(WrappingKernel):
 
     def expand_batch(self, *sizes: Size | tuple[int, ...] | int) -> Kernel:
         """This kernel with its parameters expanded to a batch shape."""
-        new_kernel = self._without_active_dims()
-        new_kernel.base_kernel = new_kernel.base_kernel.expand_batch(*sizes)
-        return self._with_my_active_dims(new_kernel)
+        return self._with_base(lambda base: base.expand_batch(*sizes))
 
     def __getitem__(self, index: Any) -> Kernel:
         """This kernel for a part of its batch."""
-        if len(self.batch_shape) == 0:
-            return self
-        new_kernel = self._without_active_dims()
-        new_kernel.base_kernel = new_kernel.base_kernel[index]
-        return self._with_my_active_dims(new_kernel)
+        return self._with_base(lambda base: base[index]) if self.batch_shape else self
 
-    def _without_active_dims(self) -> PairKernel:
+    def _with_base(self, change: Callable[[Kernel], Kernel]) -> PairKernel:
+        """A copy of this kernel over a changed base kernel."""
         # GPyTorch indexes and expands every buffer as if it were a parameter, and
         # ``active_dims`` is a buffer without a batch.
         new_kernel = deepcopy(self)
         for module in new_kernel.modules():
             if isinstance(module, Kernel):
                 module.active_dims = None
-        return new_kernel
-
-    def _with_my_active_dims(self, new_kernel: PairKernel) -> PairKernel:
+        new_kernel.base_kernel = change(new_kernel.base_kernel)
         # By name: modules that two constraints share are no longer shared in a copy.
         for name, module in new_kernel.named_modules(remove_duplicate=False):
             if isinstance(module, Kernel):
