@@ -96,20 +96,6 @@ def joint(strategy: UtilityStrategy, items: Tensor) -> tuple[Tensor, Tensor]:
     return mean.unsqueeze(-1) - mean, variance.clamp_min(0.0).sqrt()
 
 
-def assert_open_queries_differ(make: Callable[[], Strategy], num_annotators: int = 3) -> None:
-    """Before any answer and after some, on choices and on a box."""
-    strategy = make()
-    for _ in range(3):
-        asked = [strategy.ask(str(i)) for i in range(num_annotators)]
-        sets = [query.items.sort(dim=0).values for query in asked]
-        for i, one in enumerate(sets):
-            for other in sets[:i]:
-                assert (one - other).abs().max() > 1e-3
-        for query in asked:
-            first, second = query.items.sum(-1).tolist()
-            strategy.tell(query, float(first > second))
-
-
 def cumulative_regret(
     make: Callable[[int], Strategy], problem: PreferenceProblem, horizon: int, num_seeds: int
 ) -> list[float]:

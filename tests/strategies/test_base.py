@@ -33,7 +33,7 @@ from botorch_pref.strategies.registry import get_strategy, strategy_names
 from experiments.baselines import SGP
 from tests.contracts.strategy import StrategyContract, play, stored
 from tests.models.common import rand
-from tests.strategies.common import APART, FIXED, GRID
+from tests.strategies.common import APART
 
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -81,11 +81,6 @@ class RandomDuels(Strategy):
 class TestContractOnABox(StrategyContract):
     def make(self, seed: int = 0) -> RandomDuels:
         return RandomDuels(bounds=torch.tensor([[-1.0, 0.0], [2.0, 3.0]]), seed=seed, tries=2)
-
-
-class TestContractOnChoices(StrategyContract):
-    def make(self, seed: int = 0) -> RandomDuels:
-        return RandomDuels(choices=rand(9, 3), seed=seed)
 
 
 class TestContractOnASpace(StrategyContract):
@@ -278,12 +273,3 @@ def test_a_state_keeps_every_option(kind: type[Strategy], options: dict[str, Any
         assert kept.scale == value.scale if name == "likelihood" else kept == value
     assert (read.seed, read.round) == (7, strategy.round)
     assert read.learner.penalty == strategy.learner.penalty == pytest.approx(0.1)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("kind", [PFTS, EUBO, DTS, MaxMinLCBStrategy, LaplacePOPBO])
-def test_answers_are_learnt(kind: type[Strategy]) -> None:
-    """Also where the judge likes the other end."""
-    for sign in (1.0, -1.0):
-        strategy = kind(choices=sign * GRID, hyperparameters=FIXED, seed=1)
-        play(strategy, 30)
-        assert torch.equal(strategy.recommend(), GRID[-1] if sign > 0 else -GRID[0])

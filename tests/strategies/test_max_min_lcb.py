@@ -13,19 +13,14 @@ import torch
 from botorch_pref.problems import Ackley, Catalyst, RKHSFunction
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import MaxMinLCBStrategy
-from tests.contracts.strategy import StrategyContract, play
+from tests.contracts.strategy import play
 from tests.models.common import rand
 from tests.strategies import common
-from tests.strategies.common import APART, FIXED, LINE, PENALTY, Array, best
+from tests.strategies.common import FIXED, LINE, PENALTY, Array, best
 
 
 def on_items(**kwargs: Any) -> MaxMinLCBStrategy:
     return MaxMinLCBStrategy(**{"choices": rand(8, 2), "hyperparameters": FIXED, **kwargs})
-
-
-class TestContractOfThePaper(StrategyContract):
-    def make(self, seed: int = 0) -> MaxMinLCBStrategy:
-        return MaxMinLCBStrategy.paper(choices=rand(12, 2), hyperparameters=APART, seed=seed)
 
 
 def game(

@@ -11,31 +11,14 @@ from scipy import stats
 
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import EUBO, RandomPairs
-from tests.contracts.strategy import StrategyContract, answer
+from tests.contracts.strategy import answer
 from tests.models.common import rand
 from tests.strategies import common
-from tests.strategies.common import FIXED, GRID, LINE
+from tests.strategies.common import FIXED, GRID
 
 
 def on_grid(**kwargs: Any) -> RandomPairs:
     return RandomPairs(**{"choices": GRID, "hyperparameters": FIXED, **kwargs})
-
-
-class TestContractOnChoices(StrategyContract):
-    def make(self, seed: int = 0) -> RandomPairs:
-        return on_grid(choices=rand(12, 2), seed=seed)
-
-
-class TestContractLearning(StrategyContract):
-    def make(self, seed: int = 0) -> RandomPairs:
-        return RandomPairs(choices=rand(10, 2), seed=seed)
-
-
-class TestContractOnABox(StrategyContract):
-    num_duels = 4
-
-    def make(self, seed: int = 0) -> RandomPairs:
-        return RandomPairs(bounds=LINE, hyperparameters=FIXED, seed=seed)
 
 
 def test_pairs_of_few_items_are_distinct() -> None:
