@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.strategies import COBOL, PFTS, POPBO, CompGPUCB, CostAwareKG, Strategy
+from botorch_pref.strategies import COBOL, POPBO, CompGPUCB, CostAwareKG, Strategy
 
 BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 
@@ -34,16 +33,3 @@ def test_a_state_is_plain_json(kind: type[Strategy], options: dict[str, Any]) ->
     read = kind.from_state_dict(json.loads(text))
     assert json.dumps(read.state_dict(), allow_nan=False) == text
     assert torch.equal(read.ask().items, strategy.ask().items)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "name"),
-    [
-        (CompGPUCB, {"gamma_factor": 0.5}, "gamma_factor"),
-        (PFTS, {"seed": 1.5}, "seed"),
-        (PFTS, {"seed": None}, "seed"),
-    ],
-)
-def test_what_is_out_of_range(kind: Any, options: dict[str, Any], name: str) -> None:
-    with pytest.raises(ComparisonDataError, match=f"`{name}`"):
-        kind(bounds=BOX, **options)
