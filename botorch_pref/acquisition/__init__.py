@@ -5,13 +5,13 @@ from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisiti
 from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
 from botorch_pref.acquisition.dueling_thompson import DuelingThompsonSampling
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
-from botorch_pref.acquisition.expert_belief import OptimisticAcceptance
 from botorch_pref.acquisition.knowledge_gradient import (
     DiscreteKnowledgeGradient,
     DuelingKnowledgeGradient,
 )
 from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
+from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage, OptimisticChoice
 from botorch_pref.acquisition.pair_as_point import PairAsPoint
 from botorch_pref.acquisition.pair_variance import PairVariance

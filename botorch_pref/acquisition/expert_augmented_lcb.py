@@ -9,7 +9,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.expert_belief import ExpertBelief
+from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
 from botorch_pref.acquisition.utils import TOLERANCE
 from botorch_pref.data.checks import checked_positive
@@ -80,7 +80,7 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         self.beta = float(beta)
         self.belief = None
         if label_model is not None:
-            self.belief = ExpertBelief(label_model, x_ref=x_ref, tolerance=tolerance)
+            self.belief = OptimisticAcceptance(label_model, x_ref=x_ref, tolerance=tolerance)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

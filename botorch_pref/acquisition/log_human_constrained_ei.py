@@ -9,7 +9,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.expert_belief import ExpertBelief
+from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import StandardUnits
 from botorch_pref.acquisition.utils import link_of
 from botorch_pref.exceptions import ComparisonDataError
@@ -55,7 +55,7 @@ class LogHumanConstrainedEI(ItemAcquisitionFunction):
         self.log_ei = LogExpectedImprovement(
             objective_model, best_f=units.evaluate(best.view(1, 1)), posterior_transform=units
         )
-        self.belief = ExpertBelief(label_model, x_ref=x_ref)
+        self.belief = OptimisticAcceptance(label_model, x_ref=x_ref)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

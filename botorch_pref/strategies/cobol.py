@@ -26,8 +26,8 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
-from botorch_pref.acquisition.expert_belief import ExpertBelief, OptimisticAcceptance
 from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
+from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import standardised_posterior
 from botorch_pref.data.checks import (
     check_count,
@@ -553,7 +553,7 @@ class Step:
         if belief_ends(expert, top.item, self.x_ref)[1] < 0.0:
             return top
         seed = derive_seed(self.strategy.seed, "optimizer augmented", self.strategy.round)
-        feasible = ExpertBelief(expert, x_ref=self.x_ref).upper
+        feasible = OptimisticAcceptance(expert, x_ref=self.x_ref).upper
         found = self.space.maximize(
             self.optimism,
             seed=seed,

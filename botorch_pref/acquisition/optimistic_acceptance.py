@@ -9,7 +9,6 @@ import torch
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
-from torch.nn import Module
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.utils import (
@@ -25,30 +24,30 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.kernels.evaluation import safe_deviation
 
 
-class ExpertBelief(Module):
-    r"""The latent of accept or reject, positive where accepting is more likely.
+class OptimisticAcceptance(ItemAcquisitionFunction):
+    r"""``upper(x)``, the largest latent that an expert's labels allow.
 
-    With a reference it is the difference to it, as compared pairs determine the latent up to a
-    constant only.
+    The latent is positive where accepting is more likely. This is the limit of
+    :class:`ExpertAugmentedLCB` for a large weight, and the slack of the constraint
+    ``upper(x) >= 0`` of Xu et al. (2024b), Alg. 2.
+
+    Example:
+        >>> item, _ = optimize_acqf(OptimisticAcceptance(labels), bounds, q=1, ...)
     """
 
-    model: Model
     x_ref: Tensor | None
 
     def __init__(
-        self,
-        model: Model,
-        *,
-        x_ref: Tensor | None = None,
-        tolerance: float = TOLERANCE,
+        self, label_model: Model, *, x_ref: Tensor | None = None, tolerance: float = TOLERANCE
     ) -> None:
         r"""Set the model and the reference.
 
         Args:
-            model: A :class:`~botorch_pref.models.LikelihoodRatioModel`, or one with a
+            label_model: A :class:`~botorch_pref.models.LikelihoodRatioModel`, or one with a
                 Gaussian latent and a link: :class:`~botorch_pref.models.BernoulliGP`,
                 :class:`~botorch_pref.models.PreferenceGP` or BoTorch's ``PairwiseGP``.
-            x_ref: ``d``-dim item that the latent is compared with; None for the latent itself.
+            x_ref: ``d``-dim item that the latent is compared with, as compared pairs determine it
+                up to a constant only; None for the latent itself.
             tolerance: The gap to which bounds are solved, in logits; with infinity none is
                 solved, but approximated.
 
@@ -56,19 +55,23 @@ class ExpertBelief(Module):
             ComparisonDataError: If an option is out of range.
             UnsupportedError: If the model has no link.
         """
-        super().__init__()
+        super().__init__(model=label_model)
         try:
-            link_of(model)
+            link_of(label_model)
         except UnsupportedError as error:
             raise UnsupportedError(
                 "`label_model` must be a model of answers, such as LikelihoodRatioModel, "
-                f"BernoulliGP or PreferenceGP, not {type(model)}."
+                f"BernoulliGP or PreferenceGP, not {type(label_model)}."
             ) from error
-        self.model = model
         rough = tolerance == math.inf
         self.tolerance = tolerance if rough else checked_positive("tolerance", tolerance)
-        known = None if x_ref is None else checked_item(model, "x_ref", x_ref)
+        known = None if x_ref is None else checked_item(label_model, "x_ref", x_ref)
         self.register_buffer("x_ref", known)
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """``b``-dim latents, in logits, of ``b x 1 x d``-dim items."""
+        return self.upper(X.squeeze(-2))
 
     def upper(self, X: Tensor) -> Tensor:
         r"""The optimistic end: the largest latent of the set, or mean plus deviation.
@@ -109,26 +112,3 @@ class ExpertBelief(Module):
     def _pairs(self, X: Tensor) -> Tensor:
         reference = cast(Tensor, self.x_ref).to(X)
         return torch.stack([X, reference.expand_as(X)], dim=-2)
-
-
-class OptimisticAcceptance(ItemAcquisitionFunction):
-    r"""``upper(x)``, the largest latent that an expert's labels allow.
-
-    The limit of :class:`ExpertAugmentedLCB` for a large weight, and the slack of the constraint
-    ``upper(x) >= 0`` of Xu et al. (2024b), Alg. 2.
-
-    Example:
-        >>> item, _ = optimize_acqf(OptimisticAcceptance(labels), bounds, q=1, ...)
-    """
-
-    def __init__(
-        self, label_model: Model, *, x_ref: Tensor | None = None, tolerance: float = TOLERANCE
-    ) -> None:
-        r"""Set the model; arguments and errors as of :class:`ExpertAugmentedLCB`."""
-        super().__init__(model=label_model)
-        self.belief = ExpertBelief(label_model, x_ref=x_ref, tolerance=tolerance)
-
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """``b``-dim latents, in logits, of ``b x 1 x d``-dim items."""
-        return self.belief.upper(X.squeeze(-2))
