@@ -112,8 +112,10 @@ class LaplaceGP(Model, GP):
         likelihood: The link of answers.
         inference: ``"laplace"`` or ``"ep"``.
         variance: ``"laplace"``, or ``kappa`` of an answer-free covariance.
+        num_observations: The number of rows that were observed.
     """
 
+    num_observations: int
     variance: str | float = "laplace"
     _data_names: tuple[str, ...] = ()  # attributes that hold data
     _start: Tensor | None  # what the last evidence was found at
@@ -141,11 +143,6 @@ class LaplaceGP(Model, GP):
     @abstractmethod
     def items(self) -> Tensor:
         """The ``batch_shape x n x d``-dim items as they were given."""
-
-    @property
-    @abstractmethod
-    def num_observations(self) -> int:
-        """The number of rows that were observed."""
 
     @abstractmethod
     def observed(self) -> Observed:
@@ -448,15 +445,12 @@ class _BatchElement(LaplaceGP):
         super().__init__(*parts, batch.likelihood, None, batch.inference)
         self._items = batch.transformed_items().detach()[i : i + 1]
         self._observations = batch.observed().observations.select(slice(i, i + 1))
+        self.num_observations = self._observations.num_rows
         self._start = None if batch._start is None else batch._start[i : i + 1]
 
     @property
     def items(self) -> Tensor:
         return self._items
-
-    @property
-    def num_observations(self) -> int:
-        return self._observations.num_rows
 
     def observed(self) -> Observed:
         return Observed(self._observations)

@@ -65,7 +65,7 @@ class BernoulliGP(LaplaceGP):
             input_transform=input_transform,
             inference=inference,
         )
-        self.labels = labels
+        self.labels, self.num_observations = labels, labels.num_items
         self.to(train_X)
         learn_bounds(self._transform, self.items)
         self.eval()
@@ -79,11 +79,6 @@ class BernoulliGP(LaplaceGP):
     def train_targets(self) -> Tensor:
         """The ``batch_shape x n``-dim labels, as GPyTorch names them."""
         return self.labels.labels.squeeze(-1)
-
-    @property
-    def num_observations(self) -> int:
-        """The number of labels."""
-        return self.items.shape[-2]
 
     def observed(self) -> Observed:
         return Observed(Observations([self.labels.block(self.likelihood)], self.num_observations))

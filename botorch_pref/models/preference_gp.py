@@ -92,6 +92,7 @@ class PreferenceGP(LaplaceGP):
         merged_data: The comparisons in inference: one row for each pair, of all annotators.
         variance: ``"laplace"`` or ``kappa``.
         noise_model: The likelihood of values, if the variance of their noise is learnt.
+        num_observations: The number of comparisons (after merging), values and choices.
 
     Example:
         >>> datapoints = torch.rand(4, 2, dtype=torch.float64)
@@ -105,7 +106,6 @@ class PreferenceGP(LaplaceGP):
     values: Values | None
     choices: tuple[BlockData, ...]
     merged_data: Comparisons | None
-    _num_observations: int
     _num_inducing: int | None = None
     _inducing: Tensor | None
 
@@ -297,15 +297,7 @@ class PreferenceGP(LaplaceGP):
         """
         return None if self.data is None else self.data.comparisons
 
-    @property
-    def train_targets(self) -> Tensor | None:
-        """The comparisons, as GPyTorch names them."""
-        return self.comparisons
-
-    @property
-    def num_observations(self) -> int:
-        """The number of comparisons (after merging), values and choices."""
-        return self._num_observations
+    train_targets = comparisons  # as GPyTorch names them
 
     def set_train_data(
         self,
@@ -366,7 +358,7 @@ class PreferenceGP(LaplaceGP):
             plain = Comparisons.unchecked(data.datapoints, data.pairs, data.wins, data.count)
             self.merged_data = plain.merged()
         blocks = [part.block(self.likelihood) for part in self._parts()]
-        self._num_observations = sum(block.weight.shape[-1] for block in blocks)
+        self.num_observations = sum(block.weight.shape[-1] for block in blocks)
         if self._num_inducing is not None:
             self._inducing = None
         self._forget()
