@@ -234,9 +234,9 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
 
         Args:
             model: As of :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`,
-                with a known link.
-            reference: As there.
-            project: As there.
+                like the others; with a known link.
+            reference: ``M x d``-dim items.
+            project: From items as asked to items as their utility counts.
 
         Raises:
             ComparisonDataError: If ``reference`` is no table.
@@ -276,8 +276,13 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         deviation = variance.clamp_min(_NO_VARIANCE).sqrt()
         slopes = (moments.cross[..., 0] - moments.cross[..., 1]) / deviation.unsqueeze(-1)
         mean = moments.asked_mean[..., 0] - moments.asked_mean[..., 1]
-        won, lost = self._log_probabilities(mean.unsqueeze(-1), deviation.unsqueeze(-1))
         z = self.nodes.to(mean)
+        # Of a link that is a step on the grid, the gain is that of the steepest smooth one.
+        steepness = self.likelihood.scale * deviation
+        factor = (_SHARPEST / steepness.clamp_min(_SHARPEST)).detach().unsqueeze(-1)
+        difference = factor * (mean.unsqueeze(-1) + deviation.unsqueeze(-1) * z)
+        # Log probabilities that either item wins at the nodes, b x Q x 1.
+        won, lost = (self.likelihood.log_cdf(d.unsqueeze(-1)) for d in (difference, -difference))
         log = -0.5 * z.square().expand(len(X), -1)
         if self.law is not None:
             log = log + self.law.log_ratio(X, deviation, z)
@@ -288,14 +293,6 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
             tilt = (z.unsqueeze(-1) * likely).sum(-2)
             gains.append(_gain(moments.mean, slopes, likely.sum(-2), tilt))
         return gains
-
-    def _log_probabilities(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
-        """``b x Q x 1``-dim log probabilities that either item wins, at the nodes."""
-        # Of a link that is a step on the grid, the gain is that of the steepest smooth one.
-        steepness = self.likelihood.scale * deviation
-        factor = (_SHARPEST / steepness.clamp_min(_SHARPEST)).detach()
-        difference = (factor * (mean + deviation * self.nodes.to(mean))).unsqueeze(-1)
-        return self.likelihood.log_cdf(difference), self.likelihood.log_cdf(-difference)
 
 
 def _likelihoods(won: Tensor, lost: Tensor, number: int) -> Tensor:

@@ -2,7 +2,6 @@ r"""The base classes of preference problems: a utility that is to be maximised."
 
 from __future__ import annotations
 
-import math
 from abc import ABC
 from collections.abc import Sequence
 
@@ -93,13 +92,7 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
         return float(self.utilities.max())
 
     def utility(self, indices: Tensor) -> Tensor:
-        r"""The utility of choices named by their index.
-
-        Args:
-            indices: A ``...``-dim tensor of whole numbers in ``[0, n)``.
-
-        Returns:
-            A ``...``-dim tensor of utilities.
+        r"""The ``...``-dim utilities of choices named by ``...``-dim indices.
 
         Raises:
             ItemError: If an index is not a whole number, or names no choice.
@@ -116,13 +109,7 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
         return utilities[indices.long()]
 
     def evaluate_true(self, X: Tensor) -> Tensor:
-        r"""Evaluate the utility.
-
-        Args:
-            X: A ``batch_shape x d``-dim tensor of items within the bounds.
-
-        Returns:
-            A ``batch_shape``-dim tensor of utilities, of the dtype of ``X``.
+        r"""The ``batch_shape``-dim utilities of ``batch_shape x d``-dim items, of their dtype.
 
         Raises:
             ItemError: If ``X`` has the wrong shape or dtype, is not finite, or lies outside the
@@ -132,7 +119,7 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
         return self._evaluate_true(X)
 
     def _validate_items(self, X: Tensor, argument: str) -> None:
-        """Raise an ``ItemError`` unless ``X`` holds items within the bounds."""
+        """Raise an ``ItemError`` unless ``X`` has items within the bounds."""
         if not X.is_floating_point():
             raise ItemError(f"{argument} must be floating point, got {X.dtype}.")
         if X.dim() == 0 or X.shape[-1] != self.dim:
@@ -201,13 +188,6 @@ class TableProblem(PreferenceProblem):
                 "once: name it by its index, in .utility(indices)."
             )
         return self.utilities.to(X)[rows]
-
-
-def check_positive(**options: float) -> None:
-    """Raise ``SearchSpaceError`` for the first number that is not positive and finite."""
-    for argument, value in options.items():
-        if not 0 < value < math.inf:
-            raise SearchSpaceError(f"{argument} must be positive and finite, got {value}.")
 
 
 def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:

@@ -66,8 +66,8 @@ class LogisticJudge:
         r"""Answer a query.
 
         Args:
-            query: A duel, a choice or an evaluation, of items or indices of the problem; or the
-                duel of a ``2 x d``-dim tensor of items, or of two indices of choices.
+            query: A duel, a choice or an evaluation; or the duel of a ``2 x d``-dim tensor of
+                items, or of two indices of choices.
             t: The step.
 
         Returns:
@@ -75,10 +75,9 @@ class LogisticJudge:
             from 0; or the value, in units of the utility.
 
         Raises:
-            ComparisonDataError: If a tensor or indices are no duel.
+            ComparisonDataError: If a tensor is no duel.
             ItemError: If the items or indices are none of the problem's.
-            UnsupportedError: If the favourite is asked and the link is not logistic, or the query
-                is of another kind.
+            UnsupportedError: If the query is of another kind, or the link of a choice not logistic.
         """
         query = self._query(query)
         if query.measures:
@@ -95,7 +94,7 @@ class LogisticJudge:
         return answer  # the last one takes what rounding leaves of the sum
 
     def probability(self, query: Query | Tensor | Sequence[int]) -> float:
-        """The probability that the first item of a duel wins; arguments are those of a call."""
+        """The probability that the first item of a duel wins."""
         query = self._query(query)
         return query.probabilities(self._compared(query), self.likelihood)[1.0]
 
@@ -194,13 +193,7 @@ class SyntheticExpert:
         return float(derive_uniform(self.seed, "label", t, query.annotator) < logit.sigmoid())
 
     def probability(self, items: Tensor) -> Tensor:
-        r"""The probability that an item is accepted.
-
-        Args:
-            items: ``... x d``-dim items of the problem.
-
-        Returns:
-            ``...``-dim probabilities, of the dtype of ``items``.
+        r"""The ``...``-dim probabilities that ``... x d``-dim items are accepted.
 
         Raises:
             ItemError: If these are no items of the problem; names the first such row.

@@ -10,6 +10,7 @@ References:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.problems.base import PreferenceProblem, check_positive, evenly_spaced
+from botorch_pref.problems.base import PreferenceProblem, evenly_spaced
 
 # The anchor values of [Kayal2025], its lengthscale, in units of ``x``, and its ridge.
 _ANCHOR_VALUES = (-0.5, 0.0, 0.5, 1.0, 0.7, 0.2, 0.2, 0.5, 0.95, 0.7)
@@ -61,7 +62,8 @@ class RKHSFunction(PreferenceProblem):
             SearchSpaceError: If ``scale`` is not positive, ``num_choices`` is too small, or there
                 is no such kernel.
         """
-        check_positive(scale=scale)
+        if not 0 < scale < math.inf:
+            raise SearchSpaceError(f"scale must be positive and finite, got {scale}.")
         if kernel not in _KERNELS:
             raise SearchSpaceError(f"kernel must be one of {', '.join(_KERNELS)}, got {kernel!r}.")
         super().__init__(bounds=[(0.0, 1.0)], choices=evenly_spaced(0.0, 1.0, num_choices))

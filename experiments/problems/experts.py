@@ -19,7 +19,7 @@ from botorch.test_functions.synthetic import SyntheticTestFunction
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.problems.base import ItemError, PreferenceProblem, check_positive
+from botorch_pref.problems.base import ItemError, PreferenceProblem
 from botorch_pref.problems.judges import SyntheticExpert, checked_rho_range, utilities_of
 from botorch_pref.problems.synthetic import SyntheticProblem
 from botorch_pref.queries import Label, Query
@@ -298,7 +298,8 @@ class AccuracySchedule:
     limit: float = 2.0
 
     def __post_init__(self) -> None:
-        check_positive(rate=self.rate)
+        if not 0 < self.rate < math.inf:
+            raise SearchSpaceError(f"rate must be positive and finite, got {self.rate}.")
         if not math.isfinite(self.limit):
             raise UnsupportedError(f"limit must be a finite accuracy, got {self.limit!r}.")
         if self.form not in ("rising", "printed"):
