@@ -34,11 +34,7 @@ AT = POINTS.unsqueeze(-2)
 REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 
 
-class RuleContract(ItemAcquisitionContract):
-    repeated = 1e-11  # it is solved again, from where it was
-
-
-class TestContract(RuleContract):
+class TestContract(ItemAcquisitionContract):
     def make(self) -> ExpertAugmentedLCB:
         judged = make_set(slack=0.5)
         return ExpertAugmentedLCB(
@@ -46,12 +42,12 @@ class TestContract(RuleContract):
         )
 
 
-class TestContractOfGaussianLatent(RuleContract):
+class TestContractOfGaussianLatent(ItemAcquisitionContract):
     def make(self) -> ExpertAugmentedLCB:
         return ExpertAugmentedLCB(by_hand(fixed=True), label_gp(), 2.0, 1.3)
 
 
-class TestContractOfTheExpertAlone(RuleContract):
+class TestContractOfTheExpertAlone(ItemAcquisitionContract):
     def make(self) -> OptimisticAcceptance:
         return OptimisticAcceptance(label_set(), tolerance=1e-12)
 

@@ -1,4 +1,4 @@
-"""POP-BO's rule: the envelope's gradient, warm starts, and BoTorch's optimizers."""
+"""POP-BO's rule: its value, the envelope's gradient, and BoTorch's optimizers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
 class TestContract(ItemAcquisitionContract):
-    repeated = 1e-11  # it is solved again, from where it was
-
     def make(self) -> OptimisticAdvantage:
         return OptimisticAdvantage(make_set(slack=0.5), REF, tolerance=1e-12)
 
@@ -69,15 +67,6 @@ def test_gradient(dim: int, over_item: bool) -> None:
             far = fine(at + 2 * step) - fine(at - 2 * step)
         slope = (8 * near - far) / 12e-3
         torch.testing.assert_close(gradient[..., 0, column], slope, atol=1e-6, rtol=0)
-
-
-def test_first_step_is_far_away() -> None:
-    """Without data only the distance from the reference counts."""
-    model = make_set(0, 0)
-    rule, X = OptimisticAdvantage(model, REF), rand(10, 1, 2, seed=3)
-    k = model.covar_module(X.squeeze(-2), REF.unsqueeze(0)).to_dense().squeeze(-1)
-    expected = 3.0 * (2.0 - 2.0 * k + 2e-6).sqrt()
-    torch.testing.assert_close(rule(X), expected, atol=1e-8, rtol=0)
 
 
 def test_bad_arguments() -> None:

@@ -1,27 +1,32 @@
-"""The data side of a confidence set: building, conditioning, copying, moving, refusing."""
+"""What a confidence set is built from: data, options, coefficients of points, copies, devices."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from botorch_pref.data import Comparisons
 from botorch_pref.data.blocks import match_items
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihood_ratio.slack import ConstantSlack, SqrtSlack
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from tests.common import same
-from tests.models.common import duplicates, make_duels, rand
-from tests.models.confidence_sets import make_set, unit_kernel
+from tests.inference.common import matern
+from tests.models.common import duplicates, make_duels, make_kernel, rand
+from tests.models.confidence_sets import JITTER, lengthscales, make_set, unit_kernel
 
-POINTS = rand(5, 2, seed=9)
+POINTS = rand(6, 2, seed=9)
 X, DUELS = make_duels(8, 12, 2)
 
 
@@ -54,43 +59,34 @@ def assert_same(first: LikelihoodRatioModel, second: LikelihoodRatioModel) -> No
 # ------------------------------------------------------------------ data as such
 
 
-def test_comparisons_of_any_form() -> None:
-    """Loser-first rows, repeated rows and counts are the same answers."""
-    base = make(X, DUELS)
-    shown = DUELS.clone()
-    shown[::2] = DUELS[::2].flip(-1)
-    wins = torch.ones(12).double()
-    wins[::2] = 0.0
-    data = Comparisons(X, shown, wins, torch.ones(12).double())
-    other = make(X, data)
-    for name in ("lower", "upper", "mle"):
-        found, expected = (getattr(m, name)(POINTS) for m in (other, base))
-        torch.testing.assert_close(found, expected, atol=1e-8, rtol=0)
-    many = make(X, DUELS.repeat(3, 1))
-    counts = torch.full((12,), 3.0).double()
-    assert_same(many, make(X, Comparisons(X, DUELS, counts, counts)))
-
-
-def test_order_of_items_and_answers() -> None:
-    base = make(X, DUELS)
-    order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
-    assert_same(make(X, DUELS[order]), base)
-    places = torch.randperm(8, generator=torch.Generator().manual_seed(2))
-    other = make(X[places], places.argsort()[DUELS])
-    for name in ("lower", "upper", "mle"):
-        found, expected = (getattr(m, name)(POINTS) for m in (other, base))
-        torch.testing.assert_close(found, expected, atol=1e-8, rtol=0)
-
-
-def test_an_item_listed_twice_is_one_item() -> None:
-    base = make(X, DUELS)
-    twice = torch.cat([X, X])
+def forms() -> dict[str, tuple[Tensor, Tensor | Comparisons]]:
+    """The same answers once more."""
+    shown, wins, one = DUELS.clone(), torch.ones(12).double(), torch.ones(12).double()
+    shown[::2], wins[::2] = DUELS[::2].flip(-1), 0.0
     spread = DUELS.clone()
     spread[::2, 0] += 8
     spread[::3, 1] += 8
-    model = make(twice, spread)
-    assert torch.equal(model.items, X)
-    assert_same(model, base)
+    places = torch.randperm(8, generator=torch.Generator().manual_seed(2))
+    return {
+        "losers first": (X, Comparisons(X, shown, wins, one)),
+        "in another order": (X, DUELS.flip(0)),
+        "of items in another order": (X[places], places.argsort()[DUELS]),
+        "of items listed twice": (torch.cat([X, X]), spread),
+    }
+
+
+@pytest.mark.parametrize("form", forms().values(), ids=forms())
+def test_data_of_any_form(form: tuple[Tensor, Tensor | Comparisons]) -> None:
+    model, base = make(*form), make(X, DUELS)
+    assert len(model.items) == 8
+    for name in ("lower", "upper", "mle"):
+        found, expected = (getattr(m, name)(POINTS) for m in (model, base))
+        torch.testing.assert_close(found, expected, atol=1e-8, rtol=0)
+
+
+def test_counts_are_repeated_rows() -> None:
+    counts = torch.full((12,), 3.0).double()
+    assert_same(make(X, DUELS.repeat(3, 1)), make(X, Comparisons(X, DUELS, counts, counts)))
 
 
 # ----------------------------------------------------------------- conditioning
@@ -144,46 +140,35 @@ def test_further_answers_have_the_same_link(likelihood: Any) -> None:
 # ------------------------------------------------------------------------ empty
 
 
-def empties() -> list[LikelihoodRatioModel]:
-    none = torch.empty(0, 2).long()
-    return [
-        make(X[:0], none),
-        make(X, none),
-        make(
-            X[:0], none, input_transform=Normalize(2, bounds=torch.tensor([[0.0] * 2, [2.0] * 2]))
-        ),
+NONE = torch.empty(0, 2).long()
+UNIT = Normalize(2, bounds=torch.tensor([[0.0] * 2, [1.0] * 2]))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        make(X, NONE),
+        make(X[:0], NONE, input_transform=UNIT),
         LikelihoodRatioModel(X[:0], [], covar_module=unit_kernel(2), norm_bound=3.0),
-    ]
-
-
-@pytest.mark.parametrize("model", empties())
+    ],
+)
 def test_without_answers_there_is_the_ball(model: LikelihoodRatioModel) -> None:
-    size = 3.0 * (1 + 1e-6) ** 0.5 * torch.ones(5).double()
+    size = 3.0 * (1 + 1e-6) ** 0.5 * torch.ones(6).double()
     torch.testing.assert_close(model.upper(POINTS), size, atol=1e-9, rtol=0)
     torch.testing.assert_close(model.lower(POINTS), -size, atol=1e-9, rtol=0)
     assert not model.mle(POINTS).any()
-    assert model.num_answers == 0
-    assert model.slack == float("inf")
+    assert (model.num_answers, model.slack) == (0, float("inf"))
     assert float(model.maximum_likelihood.log_likelihood) == 0.0
     assert model.adapt_norm_bound() is model
     assert model.asked_duel_sigma().shape == (0,)
     pairs = torch.stack([POINTS[:2], POINTS[2:4]], dim=-2)
-    nodes = model.transform_inputs(pairs)
-    gap = [
-        unit_kernel(2)(a, diag=True) - unit_kernel(2)(*a.unsqueeze(1)).to_dense().flatten()
-        for a in nodes
-    ]
-    expected = 3.0 * (2.0 * torch.stack([g[0] for g in gap]) + 2e-6).sqrt()
+    cross = unit_kernel(2)(POINTS[:2], POINTS[2:4]).to_dense().diagonal()
+    expected = 3.0 * (2.0 - 2.0 * cross + 2e-6).sqrt()
     torch.testing.assert_close(model.advantage(pairs), expected, atol=1e-8, rtol=0)
     assert model.condition_on_pairs(pairs, torch.ones(2).double()).num_answers == 2
-
-
-def test_no_points() -> None:
-    for model in (make_set(), make_set(0, 0)):
-        for name in ("lower", "upper", "mle"):
-            assert getattr(model, name)(POINTS[:0]).shape == (0,)
-        assert model.advantage(POINTS[:0].view(0, 2, 2)).shape == (0,)
-        assert model.duel_sigma(POINTS[:0].view(0, 2, 2)).shape == (0,)
+    for name in ("lower", "upper", "mle"):
+        assert getattr(model, name)(POINTS[:0]).shape == (0,)
+    assert model.advantage(pairs[:0]).shape == model.duel_sigma(pairs[:0]).shape == (0,)
 
 
 # ------------------------------------------------------------- transforms, types
@@ -235,42 +220,24 @@ def test_single_precision() -> None:
     assert model.lower(POINTS.float()).dtype == torch.float64
 
 
-@pytest.mark.parametrize(
-    "derive",
-    [
-        lambda m: m.condition_on_pairs(X[DUELS[:1]], torch.ones(1).double()),
-        copy.deepcopy,
-    ],
-)
-def test_a_derived_model_is_apart(
-    derive: Callable[[LikelihoodRatioModel], LikelihoodRatioModel],
-) -> None:
-    """Moving it, or changing its kernel, leaves the first one alone; and the other way round."""
-    model = make(X, DUELS)
-    expected = everything(model)
-    other = derive(model)
-    before = everything(other)
-    other.float()
-    other.covar_module.lengthscale = 0.1
-    assert model.items.dtype == torch.float64
-    torch.testing.assert_close(everything(model), expected, atol=1e-12, rtol=0)
-    again = derive(model)
-    model.covar_module.lengthscale = 0.2
-    torch.testing.assert_close(everything(again), before, atol=1e-12, rtol=0)
+# ------------------------------------------------------------------------ copies
 
 
 @duplicates
-@pytest.mark.parametrize("solved", [False, True])
-def test_copies(
-    duplicate: Callable[[LikelihoodRatioModel], LikelihoodRatioModel], solved: bool
-) -> None:
+def test_copies(duplicate: Callable[[LikelihoodRatioModel], LikelihoodRatioModel]) -> None:
+    """The same in all they say; what changes in one of them leaves the other alone."""
     bounds = torch.tensor([[0.0, 0.0], [1.0, 2.0]]).double()
     model = make(X, DUELS, input_transform=Normalize(2, bounds=bounds), box=2.0, slack="sqrt")
-    if solved:
-        everything(model)
-    twin = duplicate(model)
-    torch.testing.assert_close(everything(twin), everything(model), atol=1e-12, rtol=0)
-    assert (twin.norm_bound, twin.slack_rule, twin.box) == (3.0, model.slack_rule, 2.0)
+    early, expected, late = duplicate(model), everything(model), duplicate(model)
+    for twin in (early, late):
+        torch.testing.assert_close(everything(twin), expected, atol=1e-12, rtol=0)
+        assert (twin.norm_bound, twin.slack_rule, twin.box) == (3.0, model.slack_rule, 2.0)
+    late.float()
+    late.covar_module.lengthscale = 0.1
+    assert model.items.dtype == torch.float64
+    torch.testing.assert_close(everything(model), expected, atol=1e-12, rtol=0)
+    model.covar_module.lengthscale = 0.2
+    torch.testing.assert_close(everything(early), expected, atol=1e-12, rtol=0)
 
 
 # ------------------------------------------------------------------------ errors
@@ -281,6 +248,140 @@ def test_batched_data_are_refused() -> None:
         make(X.expand(3, 8, 2), DUELS.expand(3, 12, 2))
     with pytest.raises(UnsupportedError, match="`X` must not be batched"):
         labelled(X.expand(3, 8, 2), torch.ones(3, 8))
+
+
+# ----------------------------------------------------------------------- options
+
+
+def test_the_slack_depends_on_the_bound_on_values() -> None:
+    slack = SqrtSlack(0.5, 4.0, times_bound=True)
+    kernel = ScaleKernel(unit_kernel(2)).double()
+    kernel.outputscale = torch.tensor(4.0).double()  # a float passes through float32
+    found = make_set(slack=slack, covar_module=kernel, norm_bound=1.5)
+    assert found.slack == pytest.approx(0.5 * 4.0 * 3.0)
+
+
+def test_it_is_solved_once() -> None:
+    solve = LikelihoodRatioModel._solve
+    with patch.object(LikelihoodRatioModel, "_solve", autospec=True, side_effect=solve) as counted:
+        model = make_set()
+        assert counted.call_count == 0
+        for _ in range(2):
+            model.lower(POINTS), model.upper(POINTS), model.mle(POINTS), model.slack
+            model.advantage(POINTS[:4].view(2, 2, 2))
+        assert counted.call_count == 1
+
+
+CHANGES: dict[str, Callable[[LikelihoodRatioModel], Any]] = {
+    "setter": lambda model: setattr(model.covar_module, "lengthscale", 0.2),
+    "in place": lambda model: model.covar_module.raw_lengthscale.data.sub_(1.0),
+    "by name": lambda model: model.covar_module.initialize(lengthscale=0.2),
+    "kernel": lambda model: setattr(model, "covar_module", unit_kernel(2, 0.2)),
+    "norm bound": lambda model: setattr(model, "norm_bound", 1.5),
+    "slack": lambda model: setattr(model, "slack_rule", ConstantSlack(0.1)),
+    "jitter": lambda model: setattr(model, "jitter", 0.1),
+    "box": lambda model: setattr(model, "box", 0.3),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_is_seen(change: Any) -> None:
+    model, fresh = make_set(), make_set()
+    before = model.upper(POINTS), model.mle(POINTS)
+    change(model)
+    change(fresh)
+    assert torch.equal(model.upper(POINTS), fresh.upper(POINTS))
+    assert torch.equal(model.mle(POINTS), fresh.mle(POINTS))
+    assert float((model.upper(POINTS) - before[0]).abs().max()) > 1e-3
+
+
+def test_no_jitter_at_all() -> None:
+    """An item listed among others to rounding: the rank of the items is not their number."""
+    items = torch.cat([rand(6, 2), rand(6, 2) + 1e-9])
+    duels = torch.tensor([[0, 1], [2, 7], [8, 3], [4, 11]])
+    model = LikelihoodRatioModel.from_comparisons(
+        items, duels, covar_module=unit_kernel(2), norm_bound=3.0, jitter=0.0
+    )
+    assert model.confidence_set.root.shape[-1] < 12
+    torch.testing.assert_close(model.mle(items[:6]), model.mle(items[6:]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(model.upper(items[:6]), model.upper(items[6:]), atol=1e-5, rtol=0)
+
+
+def test_bad_options_are_named() -> None:
+    cases: list[tuple[str, Any]] = [
+        *[("norm_bound", value) for value in (0.0, -1.0, math.nan, math.inf, None, True)],
+        *[("box", value) for value in (0.0, -1.0, math.nan)],
+        *[("jitter", value) for value in (-1e-6, math.nan, math.inf, "a")],
+        *[("slack", value) for value in (-1.0, "most", None)],
+    ]
+    for name, value in cases:
+        with pytest.raises(ComparisonDataError, match=f"`{name}`"):
+            make_set(**{name: value})
+    with pytest.raises(UnsupportedError, match=r"`covar_module` must not be batched.*\(3,\)"):
+        make_set(covar_module=make_kernel(2, batch_shape=(3,)))
+
+
+# ------------------------------------------------------- coefficients at points
+
+
+def covariance(X: Tensor, Z: Tensor) -> Tensor:
+    return matern(X, Z, lengthscale=lengthscales(X.shape[-1]), outputscale=1.0)
+
+
+def found(appended: bool, num_items: int = 8) -> tuple[LikelihoodRatioModel, Tensor]:
+    model = make_set(num_items, 0, jitter_points=appended)
+    return model, model.items
+
+
+@pytest.mark.parametrize("appended", [True, False])
+def test_a_value_is_kriging_and_what_is_left(appended: bool) -> None:
+    model, items = found(appended)
+    a, s = model._value(POINTS)
+    K = covariance(items, items) + JITTER * torch.eye(8, dtype=torch.float64)
+    cross = covariance(POINTS, items)
+    weights = torch.linalg.solve(K, cross.T).T
+    torch.testing.assert_close(a @ model._solved().whitening.root.T, weights @ K, atol=1e-9, rtol=0)
+    left = 1.0 + appended * JITTER - (weights * cross).sum(-1)
+    torch.testing.assert_close(s.square(), left, atol=1e-9, rtol=0)
+    torch.testing.assert_close((a.square().sum(-1) + s.square()), left + (weights * cross).sum(-1))
+
+
+@pytest.mark.parametrize("appended", [True, False])
+def test_the_norm_of_a_difference_is_its_prior_deviation(appended: bool) -> None:
+    model, _ = found(appended)
+    pairs = torch.stack([POINTS[:3], POINTS[3:]], dim=-2)
+    g, beyond = model._difference(pairs)
+    cross = covariance(POINTS[:3], POINTS[3:]).diagonal()
+    expected = 2.0 + 2.0 * appended * JITTER - 2.0 * cross
+    torch.testing.assert_close(g.square().sum(-1) + beyond.square(), expected, atol=1e-9, rtol=0)
+    a, _ = model._value(pairs)
+    assert torch.equal(g, a[:, 0] - a[:, 1])
+
+
+def test_digits_of_near_identical_points() -> None:
+    """Without jitter, ``|f(x) - f(x')|`` is at most the distance times the slope."""
+    model, _ = found(False)
+    near = torch.stack([POINTS, POINTS + 1e-5], dim=-2)
+    g, beyond = model._difference(near)
+    prior = 5.0 / 3.0 * 1e-10 * lengthscales(2).pow(-2).sum()
+    total = g.square().sum(-1) + beyond.square()
+    torch.testing.assert_close(total, prior.expand(6), rtol=1e-2, atol=2e-12)
+
+
+def test_gradient_at_a_node_is_that_beside_it() -> None:
+    model, items = found(True)
+
+    def gradient(X: Tensor) -> Tensor:
+        X = X.clone().requires_grad_()
+        a, _ = model._value(X)
+        return torch.autograd.grad((a @ rand(8, seed=4)).sum(), X)[0]
+
+    at, beside = gradient(items), gradient(items + 1e-7)
+    assert float(at.abs().amin()) > 0
+    torch.testing.assert_close(at, beside, atol=1e-4, rtol=1e-4)
+
+
+# ----------------------------------------------------------------------- devices
 
 
 def test_on_a_device(device: torch.device) -> None:
