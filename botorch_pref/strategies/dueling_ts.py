@@ -28,21 +28,17 @@ _NODES, _RANGE = 129, 8.0  # of the integral over a standard normal
 class DTS(UtilityStrategy):
     r"""Thompson sampling by the soft-Copeland score (Gonzalez et al. 2017).
 
-    Under one draw of the utility, the first arm maximises the soft-Copeland score
-    ``C(x) = mean_x' mu(f(x) - f(x'))``, the probability that ``x`` beats an item drawn
-    uniformly from the domain. As the link ``mu`` increases, that is the maximiser of the
-    draw itself, whatever the average is taken over, and found as such. The second arm
-    maximises the posterior variance of ``mu(f(x) - f(x'))`` against the first. No item
-    meets itself.
+    The soft-Copeland score ``C(x) = mean_x' mu(f(x) - f(x'))`` is the probability that ``x`` beats
+    an item drawn uniformly from the domain. The first arm maximises the score under one draw of
+    the utility, that is, as the link ``mu`` increases, the draw itself. The second arm maximises
+    the posterior variance of ``mu(f(x) - f(x'))`` against the first. No item meets itself.
 
-    The recommendation is the Condorcet winner, which maximises the posterior mean of
-    ``C``; of all choices, or of the items of a box that were asked, with ``x'`` in a
-    Sobol sample.
+    The recommendation is the Condorcet winner, which maximises the posterior mean of ``C``; of all
+    choices, or of the items of a box that were asked, with ``x'`` in a Sobol sample.
 
-    Gonzalez, Dai, Damianou and Lawrence, *Preferential Bayesian Optimization* (2017),
-    classify pairs by a Gaussian process on pairs, in which a draw need not be
-    transitive. Here they are compared by a utility. For the arguments see
-    :class:`~botorch_pref.strategies.UtilityStrategy`.
+    Gonzalez, Dai, Damianou and Lawrence, *Preferential Bayesian Optimization* (2017), classify
+    pairs by a Gaussian process on pairs, in which a draw need not be transitive. Here a utility
+    compares them. For the arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Example:
         >>> strategy = DTS(choices=table, seed=0)

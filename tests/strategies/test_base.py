@@ -29,7 +29,6 @@ from botorch_pref.strategies import (
     UtilityStrategy,
 )
 from botorch_pref.strategies.base import Pair
-from botorch_pref.strategies.registry import get_strategy, strategy_names
 from experiments.baselines import SGP
 from tests.contracts.strategy import StrategyContract, play, stored
 from tests.models.common import rand
@@ -132,15 +131,11 @@ def test_an_answer_that_cannot_be_learnt_is_not_recorded() -> None:
     assert strategy.ask() is query
 
 
-def test_a_domain_is_needed() -> None:
+def test_domains_that_are_none() -> None:
     with pytest.raises(SearchSpaceError):
         RandomDuels()
-
-
-@pytest.mark.parametrize("name", strategy_names())
-def test_a_space_that_is_none(name: str) -> None:
     with pytest.raises(ComparisonDataError, match="`space` must be a SearchSpace"):
-        get_strategy(name, BOX, seed=0, horizon=9)  # type: ignore[arg-type]
+        RandomDuels(space=BOX)
 
 
 def test_state_names_everything() -> None:

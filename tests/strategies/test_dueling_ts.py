@@ -163,32 +163,6 @@ def test_the_condorcet_winner_is_recommended(seed: int) -> None:
         assert num_duels > 2 or int(mean.argmax()) not in winners
 
 
-def test_open_duels_are_believed() -> None:
-    """The second arm is open to doubt once the open duel is answered as expected."""
-    moved = 0
-    for seed in range(8):
-        waiting, answered = on_items(seed=seed), on_items(seed=seed)
-        for strategy in (waiting, answered):
-            common.play_noisily(strategy, 3, seed=seed)
-        query = waiting.ask("ann")
-        before = common.oracle(waiting)
-        utilities = before[0][list(query.indices)]
-        answered.tell(answered.ask("ann"), float(utilities[0] > utilities[1]))
-        first, second = waiting.ask("bob").indices
-        choices = []
-        for mean, covariance in (common.oracle(answered), before):
-            deviations = [common.deviation(covariance / PENALTY, first, j) for j in range(8)]
-            doubts = {
-                j: doubt(mean[first] - mean[j], deviations[j])
-                for j in range(8)
-                if j != first and {first, j} != set(query.indices)
-            }
-            choices.append(best(doubts))
-        assert second in choices[0]
-        moved += second not in choices[1]
-    assert moved
-
-
 # On a box.
 
 

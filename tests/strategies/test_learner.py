@@ -54,14 +54,6 @@ def test_an_identical_pair_is_no_comparison(box: bool) -> None:
     assert learner.data.wins.tolist() == [0.5]
 
 
-def test_equal_items_of_a_box_are_one_datapoint() -> None:
-    learner = make(FIXED, box=True)
-    for pair in ((0, 1), (1, 2), (0, 2)):
-        learner.add(duel(*pair, box=True), 1.0)
-    assert learner.data.num_items == 3
-    assert learner.data.pairs.tolist() == [[0, 1], [1, 2], [0, 2]]
-
-
 @pytest.mark.parametrize("kappa", ["laplace", 2.0])
 def test_table_and_model_are_one_posterior(kappa: str | float) -> None:
     learner = make(FIXED, kappa=kappa)
@@ -98,20 +90,15 @@ def test_lengthscales_are_in_units_of_the_box() -> None:
     torch.testing.assert_close(covariance, kernel(unit).to_dense())
 
 
-def test_penalty_is_the_inverse_output_scale() -> None:
+def test_fixed_values_are_never_fitted() -> None:
+    """The penalty is the inverse of the output scale."""
     learner = make({"lengthscale": 0.3, "penalty": 0.05})
     assert learner.penalty == pytest.approx(0.05, rel=1e-12)
     assert learner.values["outputscale"] == pytest.approx(20.0)
-    assert learner.covar_module().base_kernel.lengthscale.flatten().tolist() == pytest.approx(
-        [0.3, 0.3]
-    )
-
-
-def test_fixed_values_are_never_fitted() -> None:
-    learner = make(FIXED)
     teach(learner, 10)
     assert not learner.refit()
-    assert learner.values == FIXED
+    lengthscale = learner.covar_module().base_kernel.lengthscale
+    assert lengthscale.flatten().tolist() == pytest.approx([0.3, 0.3])
 
 
 def test_a_fit_is_that_of_the_evidence() -> None:

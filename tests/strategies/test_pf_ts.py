@@ -12,7 +12,6 @@ import torch
 from scipy import stats
 
 from botorch_pref.problems import Catalyst
-from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.strategies import PFTS
 from botorch_pref.strategies.pf_ts import paper_scale
 from tests.contracts.strategy import play, stored
@@ -80,17 +79,15 @@ def test_first_round_is_symmetric() -> None:
         assert stats.chi2_contingency(np.stack([counts, counts[::-1]])).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("step", "scale"),
-    [(1, 1.5444), (2, 1.6082), (10, 1.9577), (50, 2.7194), (100, 3.1987), (200, 3.7825)]
-    + [(300, 4.1780), (800, 5.3261)],
-)
-def test_scales_of_the_paper(step: int, scale: float) -> None:
-    """Property 16; and on a box, where the items move with the scale, from round 1 on."""
-    assert paper_scale(step) == pytest.approx(scale, abs=5.1e-5)
+def test_scales_of_the_paper() -> None:
+    """Property 16."""
+    steps = (1, 2, 10, 50, 100, 200, 300, 800)
+    scales = [1.5444, 1.6082, 1.9577, 2.7194, 3.1987, 3.7825, 4.1780, 5.3261]
+    assert [paper_scale(step) for step in steps] == pytest.approx(scales, abs=5.1e-5)
 
 
 def test_rounds_of_the_paper_are_counted_from_one() -> None:
+    """On a box, where the items move with the scale."""
     strategy = PFTS.paper(bounds=LINE, seed=1)
     play(strategy, 1)
     state, query = strategy.state_dict(), strategy.ask()
@@ -122,11 +119,10 @@ def test_kept_identical_pairs_are_counted_and_add_no_row(kwargs: dict[str, Any])
     assert read.num_identical == strategy.num_identical
 
 
-def test_kept_identical_pairs_occur() -> None:
+def test_kept_identical_pairs_move_nothing() -> None:
     strategy = on_grid(on_identical="keep", scale=CERTAIN)
-    queries = play(strategy, 30)
+    play(strategy, 30)
     assert strategy.num_identical > 10
-    same = [query for query in queries if query.indices[0] == query.indices[1]]
     before = copy.deepcopy(strategy.learner.posterior())
     row = strategy.learner.data.num_comparisons
     query = strategy.ask()
@@ -138,18 +134,6 @@ def test_kept_identical_pairs_occur() -> None:
     torch.testing.assert_close(after.mean, before.mean, atol=1e-10, rtol=0.0)
     torch.testing.assert_close(after.covariance, before.covariance, atol=1e-10, rtol=0.0)
     assert strategy.learner.data.num_comparisons == row
-    assert len(same) > 10
-
-
-def test_items_measured_twice_are_told_apart_by_index() -> None:
-    problem = Catalyst("keep")
-    strategy = PFTS.paper(choices=problem.choices, seed=0)
-    judge = LogisticJudge(problem, seed=0)
-    for step in range(40):
-        query = strategy.ask()
-        strategy.tell(query, judge(query, step))
-    assert 0 <= strategy.recommend_index() < 63
-    assert stored(strategy).ask() == strategy.ask()
 
 
 # Slow: regret.

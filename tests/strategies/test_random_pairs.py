@@ -10,10 +10,8 @@ import torch
 from scipy import stats
 
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import EUBO, RandomPairs
+from botorch_pref.strategies import RandomPairs
 from tests.contracts.strategy import answer
-from tests.models.common import rand
-from tests.strategies import common
 from tests.strategies.common import FIXED, GRID
 
 
@@ -83,14 +81,3 @@ def test_answers_move_nothing_but_the_recommendation() -> None:
         other.tell(query, 1 - answer(query))
     assert one.recommend_index() == len(GRID) - 1
     assert other.recommend_index() == 0
-
-
-def test_it_models_as_the_others_do() -> None:
-    """The same answers, the same posterior: only the rule differs."""
-    random, informed = on_grid(choices=rand(8, 2)), EUBO(choices=rand(8, 2), hyperparameters=FIXED)
-    queries = common.play_noisily(random, 9)
-    for query, done in zip(queries, random.history, strict=True):
-        informed.learner.add(query, done.answer)
-        informed.history.append(done)
-    assert informed.recommend_index() == random.recommend_index()
-    torch.testing.assert_close(random._posterior().mean, informed._posterior().mean)

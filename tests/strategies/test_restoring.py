@@ -46,11 +46,6 @@ def assert_refused(kind: type[Strategy], state: dict[str, Any], match: str) -> N
         kind.from_state_dict(state)
 
 
-def test_the_state_itself_is_not_refused() -> None:
-    state = state_of()
-    assert PFTS.from_state_dict(state).state_dict() == state
-
-
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [
