@@ -144,12 +144,7 @@ def given_items(model: Model) -> Tensor:
 
 
 def check_columns(model: Model, argument: str, items: Tensor) -> None:
-    r"""Check ``... x d``-dim items against those of a model that has any.
-
-    Raises:
-        ComparisonDataError: If they have another number of columns, or are not finite; names the
-            argument and the row.
-    """
+    r"""Raise a ``ComparisonDataError`` unless items are finite and have the model's columns."""
     known = given_items(model)
     if known.shape[-2] and known.shape[-1] != items.shape[-1]:
         raise ComparisonDataError(
@@ -160,11 +155,7 @@ def check_columns(model: Model, argument: str, items: Tensor) -> None:
 
 
 def checked_item(model: Model, argument: str, item: Tensor) -> Tensor:
-    r"""A copy of a ``d``-dim item, checked against those of a model.
-
-    Raises:
-        ComparisonDataError: If it is not one such item, or not finite; names the argument.
-    """
+    r"""A copy of a ``d``-dim item; a ``ComparisonDataError`` if it is no item of the model."""
     if item.dim() != 1:
         raise ComparisonDataError(f"`{argument}` must be d-dim, got {tuple(item.shape)}.")
     check_columns(model, argument, item.unsqueeze(0))
@@ -172,12 +163,7 @@ def checked_item(model: Model, argument: str, item: Tensor) -> Tensor:
 
 
 def checked_beta(beta: float, argument: str = "beta") -> float:
-    r"""The multiple of a standard deviation.
-
-    Raises:
-        ComparisonDataError: If it is neither zero nor a positive, finite number; names the
-            argument.
-    """
+    r"""The multiple of a standard deviation, or a ``ComparisonDataError`` if it cannot be one."""
     if beta == 0 or is_positive(beta):
         return float(beta)
     raise ComparisonDataError(f"`{argument}` must be 0 or a positive finite number, not {beta!r}.")

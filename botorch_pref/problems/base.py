@@ -191,10 +191,7 @@ class TableProblem(PreferenceProblem):
 
 
 def evenly_spaced(lower: float, upper: float, num_choices: int) -> Tensor:
-    """A ``num_choices x 1``-dim tensor of choices at even distances on a line; two at least.
-
-    It is bitwise symmetric about the middle, so that the ties of a symmetric utility are ties.
-    """
+    """``num_choices x 1``-dim choices on a line, symmetric to the last bit, as ties have to be."""
     if num_choices < 2:
         raise SearchSpaceError(f"num_choices must be at least 2, got {num_choices}.")
     grid = torch.linspace(lower, upper, num_choices, dtype=torch.double)

@@ -147,10 +147,7 @@ class SearchSpace:
         return self.input_transform()(items.unsqueeze(-2)).squeeze(-2)
 
     def input_transform(self, num_markers: int = 0) -> InputTransform:
-        """What :meth:`normalize` does, for the argument of that name of a model.
-
-        The last ``num_markers`` columns, behind the items', are left as they are.
-        """
+        """What :meth:`normalize` does, for a model; the last ``num_markers`` columns are kept."""
         return self.parameters.input_transform(num_markers)
 
     def contains(self, items: Tensor) -> Tensor:
@@ -165,8 +162,7 @@ class SearchSpace:
 
         Args:
             n: How many.
-            seed: Of the scrambled Sobol sequence, of the chains within linear constraints, or
-                of the draw among choices.
+            seed: Of everything random.
 
         Returns:
             ``n x d``-dim items; distinct choices for as long as there are any.

@@ -208,8 +208,7 @@ def test_experts_share_the_design_of_cobol_and_are_resumed(kind: Any, number: in
     assert torch.equal(read.recommend(), strategy.recommend())
 
 
-@pytest.mark.parametrize("kind", [ConstrainedCOBOL, BeliefCOBOL])
-@pytest.mark.parametrize("accepts", [True, False])
+@pytest.mark.parametrize(("kind", "accepts"), [(ConstrainedCOBOL, False), (BeliefCOBOL, True)])
 def test_other_candidates(kind: Any, accepts: bool) -> None:
     """Where nothing is feasible, the least infeasible item is as good as any."""
     strategy = kind(bounds=BOX, num_initial_values=3, num_initial_labels=4, seed=1)
