@@ -92,6 +92,7 @@ class LikelihoodRatioModel(Model):
         slack_rule: The slack by the number of answers.
         box: The largest absolute utility, or None.
         jitter: What is added to the variance of an item.
+        status: How the last bounds were found; None before there are any.
 
     Example:
         >>> kernel = RBFKernel()
@@ -102,7 +103,7 @@ class LikelihoodRatioModel(Model):
     """
 
     _items: Tensor
-    _last_bound: Bound | None
+    status: SolverStatus | None
 
     def __init__(
         self,
@@ -264,17 +265,6 @@ class LikelihoodRatioModel(Model):
     def value_bound(self) -> float:
         """``kappa B``, what no utility of an item exceeds, jitter aside."""
         return self._solved().deviation * self.norm_bound
-
-    @property
-    def status(self) -> SolverStatus | None:
-        """How the last bounds were found; None before there are any."""
-        if self._last_bound is None:
-            return None
-        found = self._last_bound
-        if not found.gap.numel():
-            return SolverStatus(True, 0.0, 0)
-        gap, steps = float(found.gap.amax()), int(found.num_steps.amax())
-        return SolverStatus(bool(found.converged.all()), gap, steps)
 
     def posterior(self, *args: Any, **kwargs: Any) -> NoReturn:
         """There is none.
@@ -562,11 +552,13 @@ class LikelihoodRatioModel(Model):
 
     def _certified(self, bound: Bound) -> Bound:
         """The same bound, noted in :attr:`status`, with a warning where it is far from certain."""
-        self._last_bound = Bound(*(part.detach() for part in bound))
+        gap = steps = 0.0
+        if bound.gap.numel():
+            gap, steps = float(bound.gap.amax()), float(bound.num_steps.amax())
+        self.status = SolverStatus(bool(bound.converged.all()), gap, int(steps))
         root = self._solved().whitening.root
         largest = self.norm_bound * (float(root.norm(dim=-1).amax()) if len(root) else 1.0)
         if bool((~bound.converged & (bound.gap > _TOLERATED * largest)).any()):
-            gap = float(bound.gap.amax())
             warnings.warn(
                 f"A likelihood-ratio bound is certified to {gap:.1e} only.",
                 BoundConvergenceWarning,
@@ -606,7 +598,7 @@ class LikelihoodRatioModel(Model):
     def _forget(self) -> None:
         """Drop all that was derived from data and options, and how the last bounds were found."""
         self._cache = HyperparameterCache[_Solution]()
-        self._last_bound = None
+        self.status = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Torch's, of what moves a module: observations move, too."""
