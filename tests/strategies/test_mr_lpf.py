@@ -49,11 +49,6 @@ class TestContractOnChoices(Contract):
         return MRLPF(choices=3.0 * rand(10, 2), horizon=20, seed=seed)
 
 
-class TestContractOfThePaper(Contract):
-    def make(self, seed: int = 0) -> MRLPF:
-        return MRLPF.paper(choices=rand(12, 1), horizon=20, seed=seed)
-
-
 class TestContractOnABox(Contract):
     num_duels = 6
 

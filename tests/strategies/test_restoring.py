@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 from botorch_pref.strategies import (
     COBOL,
     PFTS,
+    POPBO,
     CompGPUCB,
+    CostAwareKG,
     MultipleChoicePOPBO,
     RandomPairs,
     Strategy,
@@ -22,7 +27,7 @@ from botorch_pref.strategies import (
 from experiments.baselines import GPTS
 from experiments.baselines.expert_baselines import RandomValues
 from tests.models.common import rand
-from tests.strategies.common import FIXED
+from tests.strategies.common import FIXED, LINE
 
 TABLE = rand(5, 2)
 LABEL, VALUE = Label(7, TABLE[0], 0), Evaluate(7, TABLE[0], 0)
@@ -152,3 +157,23 @@ def test_an_annotator_has_one_open_query() -> None:
 def test_progress_of_other_strategies(kind: type[Strategy]) -> None:
     assert_refused(kind, {**state_of(kind), "progress": {}}, "progress cannot be read: KeyError")
     assert_refused(kind, {**state_of(kind), "options": {"speed": 1}}, "options.*speed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (COBOL, {"num_initial_values": np.int64(3), "noise": np.float32(0.5)}),
+        (COBOL, {"threshold": math.inf}),
+        (POPBO, {"slack": math.inf}),
+        (CostAwareKG, {"bias": np.float64(0.5), "budget": Fraction(41, 2)}),
+        (CompGPUCB, {"gamma": Fraction(1, 10), "num_initial_duels": np.int64(4)}),
+        (CompGPUCB, {"gamma": math.inf}),
+    ],
+)
+def test_a_state_is_plain_json(kind: type[Strategy], options: dict[str, Any]) -> None:
+    """Also of options that are not Python's own numbers."""
+    strategy = kind(bounds=LINE, seed=np.int64(3), **options)  # type: ignore[call-arg]
+    text = json.dumps(strategy.state_dict(), allow_nan=False)
+    read = kind.from_state_dict(json.loads(text))
+    assert json.dumps(read.state_dict(), allow_nan=False) == text
+    assert torch.equal(read.ask().items, strategy.ask().items)
