@@ -13,6 +13,7 @@ MEASUREMENTS = {
     "speed": ("speed.command", "this package beside PairwiseGP, Optuna, GPyTorch, Clarabel, IPOPT"),
     "defaults": ("defaults.closed_loop", "the closed loops that chose the default priors"),
     "tutorial": ("defaults.tutorial_loop", "the loop of BoTorch's tutorial on preferences"),
+    "beliefs": ("defaults.beliefs", "held-out log probabilities of each inference"),
     "tempering": ("defaults.tempering", "the loops that chose how far PF-TS explores"),
 }
 

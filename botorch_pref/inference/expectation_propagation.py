@@ -13,6 +13,17 @@ point the evidence is stationary in the sites, so that with ``alpha = G^T a``
 
     d log Z / d C = 1/2 alpha alpha^T - 1/2 Gamma,    d log Z / d prior_latent = a
 
+A choice of the best of ``k`` items has one-dimensional rows as well. With utilities ``x`` and the
+noise of Gumbel, the item ``c`` is chosen if its noisy utility ``v`` is the largest, so that
+
+    P(c) = int exp(-(v - x_c)) prod_i exp(-exp(-(v - x_i))) dv
+
+Each factor has a site in ``z_i = v - x_i`` of precision ``t_i`` and shift ``nu_i``. The Gaussian
+integral over ``v`` leaves a site of the utilities with curvature ``diag(t) - t t^T / T``,
+``T = sum t``, and shift ``t sum(nu) / T - nu``; given ``x``, ``v`` has the mean
+``(t^T x + sum(nu)) / T`` and the variance ``1 / T``. The same choice made several times has as many
+``v``, with equal sites.
+
 All sites move at once, from those of Laplace's approximation. Steps are damped where that does
 not bring tilted and marginal moments closer.
 """
@@ -21,6 +32,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,16 +41,24 @@ import torch
 from torch import Tensor
 from torch.autograd import Function, grad
 from torch.linalg import solve_triangular
+from torch.nn.functional import one_hot
 
-from botorch_pref.data.blocks import Block
+from botorch_pref.data.blocks import Block, BlockLikelihood
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
 from botorch_pref.inference.laplace import (
     Evidence,
+    LaplaceMode,
     LaplacePosterior,
     find_mode,
     refuse_second_derivatives,
 )
-from botorch_pref.inference.observations import Curvature, Observations
+from botorch_pref.inference.observations import (
+    BlockCurvature,
+    Curvature,
+    IdentityIncidence,
+    Marginals,
+    Observations,
+)
 from botorch_pref.inference.systems import (
     DualFactor,
     DualSystem,
@@ -47,11 +67,13 @@ from botorch_pref.inference.systems import (
     System,
     matvec,
 )
+from botorch_pref.likelihoods import SoftmaxLikelihood
 
 MAX_STEPS = 300
 _TOLERANCE = 1e-6  # of sites, in units of the posterior; the evidence is found to its square
 _LEAST_SHARE = 1e-12  # of the prior precision of a row, that a site has
 _DAMPING, _RECOVERY = 0.6, 1.05  # of steps, where sites come no closer and where they do
+_LEAST_LEVEL = -300.0  # of the factor of a choice, where its exponential is finite
 _MODE_STEPS = 6  # of Newton's method for the mode of a tilted distribution, which places nodes
 _ADJOINT_STEPS = 2000
 
@@ -88,10 +110,9 @@ class Sites(NamedTuple):
     r"""Sites, and the posterior that they make with the prior.
 
     Attributes:
-        precision: ``... x M``-dim ``w``.
+        precision: ``... x M``-dim ``w``, or ``t`` in choices.
         shift: ``... x M``-dim ``nu``.
         latent: ``... x M``-dim posterior mean of the latent values.
-        variance: ``... x M``-dim posterior variance of them.
         weights: ``... x M``-dim ``a``.
         factor: The factored system at the precisions.
         log_evidence: ``...``-dim log evidence.
@@ -104,7 +125,6 @@ class Sites(NamedTuple):
     precision: Tensor
     shift: Tensor
     latent: Tensor
-    variance: Tensor
     weights: Tensor
     factor: ExactFactor
     log_evidence: Tensor
@@ -142,19 +162,17 @@ def find_sites(system: System, *, start: Tensor | None = None, max_steps: int = 
         The sites. Elements that did not converge are marked and warned of.
 
     Raises:
-        UnsupportedError: If an observation has several latent values, or for inducing items.
+        UnsupportedError: If several latent values of an observation are no choice of the best
+            item, or for inducing items.
     """
-    if not isinstance(system, ExactSystem) or not system.observations.is_elementwise:
-        raise UnsupportedError(
-            'inference="ep" needs all items, and answers to duels, labels or values.'
-        )
-    mode = None
+    if not isinstance(system, ExactSystem):
+        raise UnsupportedError('inference="ep" needs all items, not inducing items.')
+    rows, mode = _Rows(system.observations), None
     # From sites of precision zero the first step would be too long.
     if start is None or not bool(start[..., 0, :].any(-1).all()):
         found = find_mode(system)
-        mode, weight = found.latent, found.state.curvature.weight
-        start = torch.stack([weight, weight * mode + found.weights], dim=-2)
-    sites = _sites_at(system, start, mode)
+        start, mode = rows.laplace_sites(found)
+    sites = _sites_at(system, rows, start, mode)
     step = torch.ones_like(sites.distance)
     for _ in range(max_steps):
         done = sites.converged
@@ -162,7 +180,7 @@ def find_sites(system: System, *, start: Tensor | None = None, max_steps: int = 
             break
         move = torch.where(done, 0.0, step)[..., None, None]
         moved = sites.stacked + move * (sites.matched - sites.stacked)
-        new = _sites_at(system, moved, sites.mode)
+        new = _sites_at(system, rows, moved, sites.mode)
         slower = new.distance > sites.distance
         step = torch.where(slower, _DAMPING * step, (_RECOVERY * step).clamp_max(1.0))
         sites = new
@@ -177,39 +195,50 @@ def find_sites(system: System, *, start: Tensor | None = None, max_steps: int = 
     return sites
 
 
-def _sites_at(system: ExactSystem, stacked: Tensor, mode: Tensor | None) -> Sites:
+def _sites_at(system: ExactSystem, rows: _Rows, stacked: Tensor, mode: Tensor | None) -> Sites:
     """The posterior of given sites, and the sites that would match the tilted moments."""
     precision, shift = stacked.unbind(-2)
     prior = system.prior_latent
     if isinstance(system, DualSystem):  # variances are found from precisions
         largest = system.covariance.diagonal(dim1=-2, dim2=-1).clamp_min(_LEAST_SHARE)
         precision = torch.maximum(precision, _LEAST_SHARE / largest)
-    factor = system.factor(Curvature(precision))
-    residual = shift - precision * prior
+    curvature, total_shift = rows.curvature(precision), rows.total_shift(precision, shift)
+    factor = system.factor(curvature)
+    residual = total_shift - curvature.apply(prior)
     weights = factor.solve_adjoint(residual)
     # A second solution removes the rounding error of a large prior mean.
     weights = weights + factor.solve_adjoint(
-        shift - precision * (prior + _gain(system, weights)) - weights
+        total_shift - curvature.apply(prior + _gain(system, weights)) - weights
     )
     gain = _gain(system, weights)
-    mean = prior + gain
-    variance, left = _marginal_variance(factor, precision)
+    latent = prior + gain
+    if isinstance(factor, DualFactor) and system.observations.is_elementwise:
+        unit = torch.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
+        inverse = solve_triangular(factor.cholesky, unit, upper=False)
+        left = inverse.square().sum(-2)
+        mean, variance = latent, (1.0 - left) / precision
+    else:
+        marginals = factor.marginals(factor.gamma())
+        mean, variance = rows.moments(precision, shift, latent, marginals)
+        variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
+        left = (1.0 - precision * variance).clamp_min(torch.finfo(variance.dtype).eps)
     m, v = (mean - variance * shift) / left, variance / left
-    moments = _tilted(system.observations, m, v, mean if mode is None else mode)
+    moments = rows.tilted(m, v, mean if mode is None else mode)
     matched = _matching_sites(m, v, moments)
-    constant = _log_constants(m, v, precision, shift, moments.log_mass)
-    constant = constant + prior * (shift - 0.5 * precision * prior) + 0.5 * residual * gain
+    constant = rows.count * _log_constants(m, v, precision, shift, moments.log_mass)
+    constant = (
+        constant + prior * total_shift + 0.5 * (residual * gain - prior * (total_shift - residual))
+    )
     distance = torch.maximum(
         (matched[0] - precision).abs() * variance, (matched[1] - shift).abs() * variance.sqrt()
     )
     return Sites(
         precision=precision,
         shift=shift,
-        latent=mean,
-        variance=variance,
+        latent=latent,
         weights=weights,
         factor=factor,
-        log_evidence=constant.sum(-1) - 0.5 * factor.log_det,
+        log_evidence=constant.sum(-1) + rows.log_integral(precision, shift) - 0.5 * factor.log_det,
         distance=distance.amax(-1),
         matched=torch.stack(matched, dim=-2),
         mode=moments.mode,
@@ -222,17 +251,151 @@ def _gain(system: ExactSystem, weights: Tensor) -> Tensor:
     return system.incidence.apply(matvec(system.covariance, alpha))
 
 
-def _marginal_variance(factor: ExactFactor, precision: Tensor) -> tuple[Tensor, Tensor]:
-    """``... x M``-dim posterior variances ``s`` of the latent values, and ``1 - w s``."""
-    if isinstance(factor, DualFactor):
-        unit = torch.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
-        inverse = solve_triangular(factor.cholesky, unit, upper=False)
-        left = inverse.square().sum(-2)
-        return (1.0 - left) / precision, left
-    variance = factor.marginals(precision)
-    assert isinstance(variance, Tensor)
-    variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
-    return variance, (1.0 - precision * variance).clamp_min(torch.finfo(variance.dtype).eps)
+class _Gumbel:
+    """The factors of a choice: ``-exp(-z)``, less ``z`` for the item that was chosen."""
+
+    has_bounded_score = True
+    scale = 2.0  # bends within half the range of a logit
+
+    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        return -weight * (answer * latent + torch.exp(-latent.clamp_min(_LEAST_LEVEL)))
+
+    def derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        fall = weight * torch.exp(-latent.clamp_min(_LEAST_LEVEL))
+        return fall - weight * answer, fall, fall
+
+
+class _Rows:
+    r"""The one-dimensional factors of observations, ``M`` as there are latent values.
+
+    Attributes:
+        count: How often each factor occurs: the weights of choices, and else one.
+    """
+
+    def __init__(self, observations: Observations) -> None:
+        self.observations, self.blocks = observations, observations.blocks
+        for block in self.blocks:
+            if block.latent_dim > 1 and not isinstance(block.likelihood, SoftmaxLikelihood):
+                raise UnsupportedError(
+                    'inference="ep" needs answers to duels, labels, values or choices of the best '
+                    f"item, not {type(block.likelihood).__name__}."
+                )
+        counts = [
+            torch.ones_like(block.weight)
+            if block.latent_dim == 1
+            else block.weight.repeat_interleave(block.latent_dim, dim=-1)
+            for block in self.blocks
+        ]
+        self.count = torch.cat(counts, dim=-1)
+
+    def _split(self, *vectors: Tensor) -> Iterator[tuple[Block, list[Tensor]]]:
+        """Each block, and its rows of ``... x M`` vectors: ``... x m`` or ``... x m x r``."""
+        parts = zip(*(self.observations.split(vector) for vector in vectors), strict=True)
+        yield from zip(self.blocks, map(list, parts), strict=True)
+
+    def laplace_sites(self, found: LaplaceMode) -> tuple[Tensor, Tensor]:
+        """The sites of a mode, ``... x 2 x M``, and the mode ``... x M`` of each factor."""
+        stacked, modes = [], []
+        score, curvature = self.observations.derivatives(found.latent)
+        for block, (latent, own_score, weight) in self._split(
+            found.latent, score, curvature.weight
+        ):
+            if block.latent_dim > 1:
+                values = block.likelihood.scale * latent
+                latent = (values.logsumexp(-1, keepdim=True) - values).flatten(-2)
+                weight = torch.exp(-latent)
+                own_score = weight - self._chosen(block, latent)
+            stacked.append(torch.stack([weight, weight * latent + own_score], dim=-2))
+            modes.append(latent)
+        return torch.cat(stacked, dim=-1), torch.cat(modes, dim=-1)
+
+    def curvature(self, precision: Tensor) -> Curvature:
+        """``W``, of the latent values."""
+        if self.observations.is_elementwise:
+            return Curvature(precision)
+        roots = []
+        for block, (t,) in self._split(precision):
+            if block.latent_dim == 1:
+                roots.append(t.sqrt()[..., None, None])
+                continue
+            share = t / t.sum(-1, keepdim=True)
+            root = torch.diag_embed(t.sqrt()) - share.unsqueeze(-1) * t.sqrt().unsqueeze(-2)
+            size = block.likelihood.scale * block.weight.sqrt()
+            roots.append(size[..., None, None] * root)
+        return BlockCurvature(roots)
+
+    def total_shift(self, precision: Tensor, shift: Tensor) -> Tensor:
+        """The shift of the latent values, ``... x M``-dim."""
+        if self.observations.is_elementwise:
+            return shift
+        parts = []
+        for block, (t, nu) in self._split(precision, shift):
+            if block.latent_dim > 1:
+                share = t / t.sum(-1, keepdim=True)
+                size = block.likelihood.scale * block.weight.unsqueeze(-1)
+                nu = (size * (share * nu.sum(-1, keepdim=True) - nu)).flatten(-2)
+            parts.append(nu)
+        return torch.cat(parts, dim=-1)
+
+    def log_integral(self, precision: Tensor, shift: Tensor) -> Tensor:
+        """The log constants ``...`` that the integrals over the largest noisy utilities leave."""
+        total = precision.new_zeros(precision.shape[:-1])
+        for block, (t, nu) in self._split(precision, shift):
+            if block.latent_dim > 1:
+                width, pull = t.sum(-1), nu.sum(-1)
+                own = 0.5 * (math.log(2 * math.pi) - width.log() + pull.square() / width)
+                total = total + (block.weight * own).sum(-1)
+        return total
+
+    def moments(
+        self, precision: Tensor, shift: Tensor, latent: Tensor, marginals: Marginals
+    ) -> tuple[Tensor, Tensor]:
+        """The posterior means and variances ``... x M`` of what the factors are functions of."""
+        if isinstance(marginals, Tensor):
+            return latent, marginals
+        means, variances = [], []
+        own = zip(self._split(precision, shift, latent), marginals, strict=True)
+        for (block, (t, nu, mean)), covariance in own:
+            variance = covariance.diagonal(dim1=-2, dim2=-1)
+            if block.latent_dim == 1:
+                variance = variance.squeeze(-1)
+            else:
+                scale, width = block.likelihood.scale, t.sum(-1, keepdim=True)
+                share, values = t / width, scale * mean
+                cross = scale**2 * matvec(covariance, share)
+                common = (share * cross).sum(-1, keepdim=True) + 1.0 / width
+                variance = (common - 2.0 * cross + scale**2 * variance).flatten(-2)
+                winner = (share * values + nu / width).sum(-1, keepdim=True)
+                mean = (winner - values).flatten(-2)
+            means.append(mean)
+            variances.append(variance)
+        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1)
+
+    def tilted(self, m: Tensor, v: Tensor, near: Tensor) -> Moments:
+        """The tilted moments, for cavities ``N(m, v)`` and points near the tilted modes."""
+        parts, first = [], 0
+        for block in self.blocks:
+            own = slice(first, first + block.num_rows)
+            parts.append(self._tilted_block(block, m[..., own], v[..., own], near[..., own]))
+            first = own.stop
+        if len(parts) == 1:
+            return parts[0]
+        return Moments(*(torch.cat(each, dim=-1) for each in zip(*parts, strict=True)))
+
+    def _tilted_block(self, block: Block, m: Tensor, v: Tensor, near: Tensor) -> Moments:
+        if block.latent_dim > 1:
+            chosen = self._chosen(block, m)
+            return _tilted_rows(_Gumbel(), chosen, torch.ones_like(chosen), m, v, near)
+        if not block.likelihood.has_bounded_score:  # a Gaussian
+            return _gaussian_moments(block, m, v)
+        return _tilted_rows(block.likelihood, block.answer, block.weight, m, v, near)
+
+    @staticmethod
+    def _chosen(block: Block, like: Tensor) -> Tensor:
+        """``... x m r``-dim ones at the items that were chosen."""
+        return one_hot(block.answer.long(), block.latent_dim).to(like).flatten(-2)
 
 
 def _matching_sites(m: Tensor, v: Tensor, moments: Moments) -> tuple[Tensor, Tensor]:
@@ -254,22 +417,10 @@ def _log_constants(m: Tensor, v: Tensor, precision: Tensor, shift: Tensor, mass:
     return mass + 0.5 * total.log() - 0.5 * square / total
 
 
-def _tilted(observations: Observations, m: Tensor, v: Tensor, near: Tensor) -> Moments:
-    """The moments of all rows, for cavities ``N(m, v)`` and points near the tilted modes."""
-    parts, first = [], 0
-    for block in observations.blocks:
-        rows = slice(first, first + block.num_rows)
-        parts.append(_tilted_block(block, m[..., rows], v[..., rows], near[..., rows]))
-        first = rows.stop
-    if len(parts) == 1:
-        return parts[0]
-    return Moments(*(torch.cat(own, dim=-1) for own in zip(*parts, strict=True)))
-
-
-def _tilted_block(block: Block, m: Tensor, v: Tensor, near: Tensor) -> Moments:
-    likelihood, answer, weight = block.likelihood, block.answer, block.weight
-    if not likelihood.has_bounded_score:  # a Gaussian
-        return _gaussian_moments(block, m, v)
+def _tilted_rows(
+    likelihood: BlockLikelihood, answer: Tensor, weight: Tensor, m: Tensor, v: Tensor, near: Tensor
+) -> Moments:
+    """The moments of rows by quadrature."""
     # Newton's method between two points where the slope has either sign.
     with torch.no_grad():  # the integrals do not depend on where their nodes are
         score = likelihood.derivatives(m, answer, weight)[0]
@@ -459,21 +610,24 @@ def _step(
 ) -> tuple[list[Tensor], Tensor]:
     """The posterior of given sites and the sites that match it, in differentiable operations."""
     precision, shift = stacked.unbind(-2)
-    incidence = system.incidence
+    incidence, rows = system.incidence, _Rows(system.observations)
     dual = incidence.rows(incidence.columns(covariance))
     unit = torch.eye(dual.shape[-1], dtype=dual.dtype, device=dual.device)
+    # A root has no derivative at zero.
+    curvature = rows.curvature(precision.clamp_min(torch.finfo(precision.dtype).tiny))
+    weight = curvature.unscale(unit)
     # ``I + P W`` is well conditioned where its symmetric form is.
-    solved = torch.linalg.solve(unit + dual * precision.unsqueeze(-2), dual)
-    weights = shift - precision * prior
-    weights = weights - precision * matvec(solved, weights)
-    mean = prior + matvec(dual, weights)
-    variance = solved.diagonal(dim1=-2, dim2=-1)
+    solved = torch.linalg.solve(unit + dual @ weight, dual)
+    weights = rows.total_shift(precision, shift) - matvec(weight, prior)
+    weights = weights - matvec(weight, matvec(solved, weights))
+    marginals = curvature.marginals_of(IdentityIncidence(), solved)
+    mean, variance = rows.moments(precision, shift, prior + matvec(dual, weights), marginals)
     left = 1.0 - precision * variance
     m, v = (mean - variance * shift) / left, variance / left
-    moments = _tilted(system.observations, m, v, sites.mode)
-    matched = torch.stack(_matching_sites(m, v, moments), dim=-2)
-    kept = precision if variance_weight is None else variance_weight.expand_as(precision)
-    inner = torch.linalg.solve(unit + dual * kept.unsqueeze(-2), dual)
-    gamma = torch.diag_embed(kept) - kept.unsqueeze(-1) * inner * kept.unsqueeze(-2)
+    matched = torch.stack(_matching_sites(m, v, rows.tilted(m, v, sites.mode)), dim=-2)
+    if variance_weight is not None:
+        weight = torch.diag_embed(variance_weight.expand_as(precision))
+        solved = torch.linalg.solve(unit + dual @ weight, dual)
+    gamma = weight - weight @ solved @ weight
     dense = incidence.dense(dual)
     return [incidence.adjoint(weights), dense.mT @ gamma @ dense], matched

@@ -385,14 +385,14 @@ class Observations:
         """Log probability of each observation at ``eta: ... x M``."""
         return _joined(
             block.likelihood.log_prob(part, block.answer, block.weight)
-            for block, part in zip(self.blocks, self._split(latent), strict=True)
+            for block, part in zip(self.blocks, self.split(latent), strict=True)
         )
 
     def derivatives(self, latent: Tensor) -> tuple[Tensor, Curvature]:
         """The ``... x M``-dim score and the curvature at ``eta: ... x M``."""
         parts = [
             block.likelihood.derivatives(part, block.answer, block.weight)
-            for block, part in zip(self.blocks, self._split(latent), strict=True)
+            for block, part in zip(self.blocks, self.split(latent), strict=True)
         ]
         if self.is_elementwise:
             score, weight, third = (_joined(own) for own in zip(*parts, strict=True))
@@ -407,7 +407,7 @@ class Observations:
             thirds.append(third)
         return torch.cat(scores, dim=-1), BlockCurvature(roots, thirds)
 
-    def _split(self, latent: Tensor) -> list[Tensor]:
+    def split(self, latent: Tensor) -> list[Tensor]:
         """The latent values of each block, ``... x m`` or ``... x m x r``."""
         parts = latent.split([block.num_rows for block in self.blocks], dim=-1)
         return [

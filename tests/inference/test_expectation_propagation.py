@@ -1,5 +1,7 @@
 """Expectation propagation against closed forms, quadrature and a sequential implementation."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from botorch_pref.inference.expectation_propagation import (
     ep_posterior,
     find_sites,
 )
+from botorch_pref.inference.laplace import laplace_posterior, log_evidence
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import DualSystem, PrimalSystem, choose_system
 from botorch_pref.likelihoods import (
@@ -64,6 +67,17 @@ def mixed_blocks(num_items, num_duels, seed):
 
 
 NORMAL, PROBIT = StandardNormal(), ProbitLikelihood(0.7)
+
+
+def choices(items, favourite, weight=None, scale=1.0):
+    """Of the best item of each row."""
+    identity = tuple(map(tuple, torch.eye(len(items[0])).tolist()))
+    weight = torch.ones(len(items)).double() if weight is None else tensor(weight)
+    likelihood = SoftmaxLikelihood(scale)
+    return Block(torch.tensor(items), identity, tensor(favourite), weight, likelihood)
+
+
+CHOICES = choices([[0, 1, 2], [3, 4, 1]], [2.0, 0.0], [1.0, 2.0], scale=1.3)
 
 
 # One row: the tilted distribution is the posterior, and its mass the evidence.
@@ -167,10 +181,12 @@ def test_values_are_a_regression():
     assert float(value) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("more", [(), (CHOICES,)], ids=["", "choices"])
 @pytest.mark.parametrize("num_duels", [2, 9])
-def test_dual_and_primal_system_agree(num_duels):
-    covariance, blocks = random_covariance(6, seed=3, scale=5.0), mixed_blocks(6, num_duels, 4)
-    prior = torch.linspace(-1, 1, num_duels + 4).double()
+def test_dual_and_primal_system_agree(num_duels, more):
+    covariance = random_covariance(6, seed=3, scale=5.0)
+    blocks = (*mixed_blocks(6, num_duels, 4), *more)
+    prior = torch.linspace(-1, 1, num_duels + 4 + 6 * len(more)).double()
     dual, primal = (
         find_sites(system_of(covariance, *blocks, prior=prior, system=system)) for system in SYSTEMS
     )
@@ -178,13 +194,14 @@ def test_dual_and_primal_system_agree(num_duels):
     torch.testing.assert_close(dual.log_evidence, primal.log_evidence, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("more", [(), (CHOICES,)], ids=["", "choices"])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_gradients_are_those_of_differences(system):
-    blocks = mixed_blocks(5, 2, seed=5)
+def test_gradients_are_those_of_differences(system, more):
+    blocks = (*mixed_blocks(5, 2, seed=5), *more)
     # One direction each: a gradient of every entry would take as long and tell no more.
     generator = torch.Generator().manual_seed(6)
     root, slope = torch.randn(2, 5, 5, generator=generator, dtype=torch.double)
-    prior = torch.linspace(-0.4, 0.5, 6).double()
+    prior = torch.linspace(-0.4, 0.5, 6 + 6 * len(more)).double()
     point = torch.zeros(2).double().requires_grad_()
 
     def at(point):
@@ -202,7 +219,7 @@ def test_gradients_are_those_of_differences(system):
     options = {"eps": 1e-4, "atol": 1e-5, "rtol": 1e-5}
     assert gradcheck(lambda x: ep_evidence(at(x)[1])[0], point, **options)
     assert gradcheck(posterior, point, **options)
-    assert gradcheck(lambda x: posterior(x, torch.ones(6).double()), point, **options)
+    assert gradcheck(lambda x: posterior(x, torch.ones_like(prior)), point, **options)
 
 
 def test_a_batch_is_its_elements():
@@ -275,13 +292,100 @@ def test_what_does_not_converge_is_said():
     assert not bool(sites.converged)
 
 
-def test_choices_of_several_are_refused():
-    block = Block(
-        torch.tensor([[0, 1, 2]]),
-        tuple(map(tuple, torch.eye(3).tolist())),
-        tensor([0.0]),
-        tensor([1.0]),
-        SoftmaxLikelihood(),
+# Choices: the largest noisy utility as one more latent value, with a wide prior.
+
+
+class Level:
+    """``exp(-first z - exp(-z))``, written out for one row."""
+
+    has_bounded_score = True
+    scale = 2.0
+
+    def __init__(self, first):
+        self.first = first
+
+    def log_prob(self, latent, answer, weight):
+        return -weight * (self.first * latent + torch.exp(-latent.clamp_min(-300)))
+
+    def derivatives(self, latent, answer, weight):
+        fall = weight * torch.exp(-latent.clamp_min(-300))
+        return fall - weight * self.first, fall, fall
+
+
+def with_levels(covariance, items, favourite, wide=1e7):
+    """The system of an item more a choice, and what its evidence lacks."""
+    n, (m, k) = len(covariance), items.shape
+    level = n + torch.arange(m)
+    joint = torch.block_diag(covariance, wide * torch.eye(m).double())
+    blocks, ones = [], torch.ones(m).double()
+    for j in range(k):
+        for first in (0.0, 1.0):
+            weight = (favourite.long() == j).double() if first else 1.0 - (favourite == j).double()
+            pair = torch.stack([level, items[:, j]], -1)
+            blocks.append(Block(pair, DUEL, ones, weight, Level(first)))
+    system = system_of(joint, *blocks, system=PrimalSystem)
+    return system, 0.5 * m * np.log(2 * np.pi * wide)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("size", [2, 4])
+def test_choices_are_rows_of_the_largest_noisy_utility(scale, size):
+    covariance = random_covariance(7, seed=12, scale=scale) + 1e-8 * torch.eye(7)
+    generator = torch.Generator().manual_seed(13)
+    items = torch.stack([torch.randperm(7, generator=generator)[:size] for _ in range(5)])
+    favourite = torch.randint(size, (5,), generator=generator).double()
+    block = choices(items.tolist(), favourite.tolist())
+    found = ep_posterior(system_of(covariance, block, system=PrimalSystem))
+    system, lacking = with_levels(covariance, items, favourite)
+    expected = ep_posterior(system)
+    torch.testing.assert_close(found.weights, expected.weights[:7], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.gamma, expected.gamma[:7, :7], rtol=1e-4, atol=1e-5)
+    evidence = float(expected.mode.log_evidence) + lacking
+    assert float(found.mode.log_evidence) == pytest.approx(evidence, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", [4.0, 16.0, 64.0])
+def test_choices_beside_quadrature(scale):
+    """Two choices among three items, whose utilities have a grid."""
+    covariance = scale * torch.eye(3).double()
+    system = system_of(covariance, choices([[0, 1, 2], [1, 2, 0]], [0.0, 2.0]))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    f = np.stack(np.meshgrid(nodes, nodes, nodes, indexing="ij")) * scale**0.5
+    mass = np.einsum("i,j,k->ijk", weights, weights, weights) / weights.sum() ** 3
+    mass *= np.exp(f[0] - special.logsumexp(f, axis=0)) ** 2
+    expected = (mass * special.expit(f[0] - f[1])).sum() / mass.sum()
+    errors, columns = [], system.columns(tensor([[1.0, -1.0, 0.0]]) @ covariance)
+    for posterior, evidence in ((laplace_posterior, log_evidence), (ep_posterior, ep_evidence)):
+        found = posterior(system)
+        variance = 2 * scale - (columns @ found.gamma * columns).sum(-1)
+        chance = LogitLikelihood().expected_probability(columns @ found.weights, variance)
+        log_mass = float(evidence(system)[0])
+        errors.append((abs(float(chance) - expected), abs(log_mass - np.log(mass.sum()))))
+    assert errors[1][0] < 0.2 * errors[0][0]
+    assert errors[1][1] < 0.7 * errors[0][1]
+
+
+def test_weights_of_choices_are_repetitions():
+    covariance = random_covariance(5, seed=14, scale=9.0)
+    once = choices([[0, 1, 2], [3, 4, 1]], [2.0, 0.0], [1.0, 3.0])
+    repeated = choices([[0, 1, 2], *[[3, 4, 1]] * 3], [2.0, 0.0, 0.0, 0.0])
+    first, second = (ep_posterior(system_of(covariance, own)) for own in (once, repeated))
+    columns = [found.system.columns(covariance) for found in (first, second)]
+    torch.testing.assert_close(
+        columns[0] @ first.weights, columns[1] @ second.weights, rtol=1e-5, atol=1e-5
     )
-    with pytest.raises(UnsupportedError, match="ep"):
-        find_sites(system_of(random_covariance(3, seed=0), block))
+    torch.testing.assert_close(
+        first.mode.log_evidence, second.mode.log_evidence, rtol=1e-7, atol=1e-7
+    )
+
+
+class Unknown:
+    """A likelihood of several latent values that is no choice."""
+
+    has_bounded_score = True
+
+
+def test_other_answers_of_several_values_are_refused():
+    block = dataclasses.replace(CHOICES, likelihood=Unknown())
+    with pytest.raises(UnsupportedError, match="Unknown"):
+        find_sites(system_of(random_covariance(5, seed=0), block))

@@ -142,9 +142,26 @@ def test_what_it_cannot_do_is_said(data):
         PreferenceGP(items, comparisons, inference="variational")
     with pytest.raises(UnsupportedError, match="inducing"):
         PreferenceGP(items, comparisons, inference="ep", inducing_points=4)
-    choices = Choices(items, torch.tensor([[0, 1, 2]]), torch.tensor([0]))
-    with pytest.raises(UnsupportedError, match="choices"):
-        PreferenceGP(None, None, choices=choices, inference="ep")
+
+
+def test_choices_beside_duels(data):
+    items, comparisons = data
+    generator = torch.Generator().manual_seed(4)
+    asked = torch.stack([torch.randperm(12, generator=generator)[:4] for _ in range(15)])
+    favourite = items[asked].sum(-1).argmax(-1)
+    choices = Choices(items, asked, favourite)
+    models = [
+        PreferenceGP(items, comparisons, choices=choices, inference=name)
+        for name in ("laplace", "ep")
+    ]
+    for model in models:
+        fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    pairs = torch.rand(200, 2, 2, generator=generator, dtype=torch.double)
+    truth = torch.sigmoid(20.0 * (pairs[:, 0].sum(-1) - pairs[:, 1].sum(-1)))
+    with torch.no_grad():
+        found = [model.win_probability(pairs) for model in models]
+    scores = [(truth * p.log() + (1.0 - truth) * torch.log1p(-p)).mean() for p in found]
+    assert scores[1] > scores[0]
 
 
 def test_paths_have_the_law_of_the_posterior(data):

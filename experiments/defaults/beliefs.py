@@ -1,0 +1,286 @@
+r"""Held-out log probabilities: which inference believes rightly with learnt hyperparameters.
+
+A simulated judge answers random duels; each model is built and fitted to them and then predicts
+4096 other random pairs. The score of a model is the expected log probability of an answer, known
+as the judge's own probabilities are. Utilities are Hartmann's function in six dimensions and the
+yields of 60 catalysts, standardised and multiplied by the root of the output scale, in logits.
+
+``sampling`` is elliptical slice sampling under the kernel that fits the noiseless utilities: what
+exact inference with the right hyperparameters would believe. ``laplace+ep`` learns by Laplace's
+evidence and predicts by expectation propagation. A model's name may end in a kernel and the modes
+of its prior, ``ep@rbf:0.4:4``. Run it with ``python -m experiments beliefs --seeds 20``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product
+from time import process_time
+from typing import NamedTuple, cast
+
+import joblib
+import pandas as pd
+import torch
+from botorch.exceptions.warnings import BotorchWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import PairwiseLaplaceMarginalLogLikelihood
+from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.sampling import draw_sobol_samples
+from gpytorch.kernels import Kernel
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+from tqdm import tqdm
+
+from botorch_pref.cli.parser import count
+from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.models import PreferenceGP
+from botorch_pref.models.base import Inference
+from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
+from botorch_pref.problems import get_problem
+from botorch_pref.randomness import derive_seed
+from botorch_pref.runner import num_threads
+from experiments.arguments import Parser, add_seeds, positive
+from experiments.defaults.loop import PAIRWISE_GP, build_model, check_model
+
+FUNCTIONS = ("catalyst", "hartmann6")
+SAMPLING = "sampling"
+MODELS = ("laplace", "ep", "laplace+ep", PAIRWISE_GP, SAMPLING)
+_NUM_TEST, _NUM_KNOWN = 4096, 512
+_CHAINS, _BURN_IN, _STEPS = 100, 300, 600
+
+
+class Beliefs(NamedTuple):
+    r"""One model fitted to duels of one seed.
+
+    Attributes:
+        function: One of ``FUNCTIONS``.
+        output_scale: The variance of the utilities, in squared logits.
+        num_duels: How many answers there are.
+        seed: Of pairs and answers, which all models share.
+        model: One of ``MODELS``, or an inference, ``@`` and the name of a kernel.
+    """
+
+    function: str
+    output_scale: float
+    num_duels: int
+    seed: int
+    model: str
+
+    @num_threads()
+    def run(self) -> dict[str, str | int | float]:
+        """The row of the table."""
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, self.function, 0))
+        known, utilities = _known(self.function)
+        num = self.num_duels + _NUM_TEST
+        pairs = torch.stack(
+            [torch.randperm(len(known), generator=generator)[:2] for _ in range(num)]
+        )
+        gaps = self.output_scale**0.5 * utilities[pairs].diff(dim=-1).squeeze(-1).neg()
+        wins = torch.rand(num, generator=generator, dtype=gaps.dtype) < torch.sigmoid(gaps)
+        X, answers = known[pairs], wins[: self.num_duels].double()
+        start = process_time()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = self._predict(X[: self.num_duels], answers, X[self.num_duels :])
+        truth = torch.sigmoid(gaps[self.num_duels :])
+        score = truth * found.log() + (1.0 - truth) * torch.log1p(-found)
+        kinds = (LaplaceConvergenceWarning, BotorchWarning)
+        warned = sum(issubclass(w.category, kinds) for w in caught)
+        return self._asdict() | {
+            "log_probability": float(score.mean()),
+            "error": float((found - truth).abs().mean()),
+            "seconds": process_time() - start,
+            "warnings": warned,
+        }
+
+    def _predict(self, X: Tensor, answers: Tensor, test: Tensor) -> Tensor:
+        """Probabilities that the first of each test pair wins."""
+        if self.model == SAMPLING:
+            kernel = _true_kernel(self.function, self.output_scale)
+            return sampled_probabilities(kernel, X, answers, test, derive_seed(self.seed, "ess", 0))
+        datapoints = X.flatten(0, 1)
+        order = torch.where(answers.unsqueeze(-1) > 0, 0, 1) ^ torch.tensor([0, 1])
+        comparisons = order + 2 * torch.arange(len(X)).unsqueeze(-1)
+        inference, _, prior = self.model.partition("@")
+        if inference == PAIRWISE_GP:
+            model = build_model(PAIRWISE_GP, datapoints, comparisons)
+            fit_gpytorch_mll(PairwiseLaplaceMarginalLogLikelihood(model.likelihood, model))
+            posterior = cast(GPyTorchPosterior, model.posterior(test))
+            covariance, mean = posterior.distribution.covariance_matrix, posterior.mean
+            variance = covariance.diagonal(dim1=-2, dim2=-1).sum(-1) - 2.0 * covariance[..., 0, 1]
+            gap = (mean[:, 0] - mean[:, 1]).squeeze(-1)
+            with torch.no_grad():
+                return torch.special.ndtr(gap / (2.0 + variance).sqrt()).clamp(1e-12, 1 - 1e-12)
+        learn, _, predict = inference.partition("+")
+        first = PreferenceGP.from_pairs(X, answers)
+        kernel = build_model(prior, first.items, first.comparisons).covar_module if prior else None
+        models = [
+            PreferenceGP.from_pairs(
+                X, answers, covar_module=kernel, inference=cast(Inference, name)
+            )
+            for name in (learn, predict or learn)
+        ]
+        fit_gpytorch_mll(LaplaceMarginalLogLikelihood(models[0].likelihood, models[0]))
+        models[1].load_state_dict(models[0].state_dict())
+        with torch.no_grad():
+            return models[1].win_probability(test)
+
+
+@lru_cache
+def _known(function: str) -> tuple[Tensor, Tensor]:
+    """Items in the unit cube that duels are between, and their standardised utilities."""
+    if function == "catalyst":
+        problem = get_problem(function, dedupe="mean")
+        items = problem.choices
+    else:
+        problem = get_problem(function)
+        items = draw_sobol_samples(problem.bounds, n=2**13, q=1, seed=0).squeeze(-2)
+    utilities = problem(items)
+    low, high = problem.bounds
+    return (items - low) / (high - low), (utilities - utilities.mean()) / utilities.std()
+
+
+@lru_cache
+def _true_kernel(function: str, output_scale: float) -> Kernel:
+    """The kernel that fits noiseless utilities best."""
+    items, utilities = (part[:_NUM_KNOWN] for part in _known(function))
+    values = output_scale**0.5 * utilities.unsqueeze(-1)
+    model = PreferenceGP(None, None, values=(items, values, torch.full_like(values, 1e-4)))
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    return model.covar_module.requires_grad_(False)
+
+
+@torch.no_grad()
+def sampled_probabilities(
+    kernel: Kernel, X: Tensor, answers: Tensor, test: Tensor, seed: int
+) -> Tensor:
+    """Elliptical slice sampling (Murray, Adams and MacKay 2010), chains side by side."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=X.dtype)
+
+    def covariance(first: Tensor, second: Tensor) -> Tensor:
+        full: Tensor = kernel(first.flatten(0, 1), second.flatten(0, 1)).to_dense()
+        rows = full.view(len(first), 2, len(second), 2).diff(dim=1).squeeze(1)
+        return rows.diff(dim=-1).squeeze(-1)
+
+    size = len(X)
+    prior = covariance(X, X)
+    prior.diagonal().add_(1e-6 * prior.diagonal().mean())
+    root = torch.linalg.cholesky(prior)
+    signs = 2.0 * answers - 1.0
+
+    def draw() -> Tensor:
+        normal = torch.randn(_CHAINS, size, generator=generator, dtype=X.dtype)
+        return normal @ root.T
+
+    def log_likelihood(latent: Tensor) -> Tensor:
+        return logsigmoid(signs * latent).sum(-1)
+
+    weights = torch.cholesky_solve(covariance(X, test), root)
+    own = covariance(test, test[:1]).new_empty(len(test))
+    for rows in torch.arange(len(test)).split(256):
+        own[rows] = covariance(test[rows], test[rows]).diagonal()
+    left = (own - (covariance(X, test) * weights).sum(0)).clamp_min(0.0)
+    state, total = draw(), torch.zeros_like(own)
+    for step in range(_BURN_IN + _STEPS):
+        other, level = draw(), log_likelihood(state) + noise(_CHAINS).log()
+        angle = 2 * torch.pi * noise(_CHAINS)
+        low, high = angle - 2 * torch.pi, angle.clone()
+        new, is_open = state.clone(), torch.ones(_CHAINS, dtype=torch.bool)
+        while bool(is_open.any()):
+            moved = state * angle.cos().unsqueeze(-1) + other * angle.sin().unsqueeze(-1)
+            fits = is_open & (log_likelihood(moved) > level)
+            new[fits] = moved[fits]
+            is_open = is_open & ~fits
+            low = torch.where(is_open & (angle < 0), angle, low)
+            high = torch.where(is_open & (angle >= 0), angle, high)
+            angle = torch.where(is_open, low + (high - low) * noise(_CHAINS), angle)
+        state = new
+        if step >= _BURN_IN and step % 10 == 0:
+            rest = left.sqrt() * torch.randn(_CHAINS, len(left), generator=generator, dtype=X.dtype)
+            total += torch.sigmoid(state @ weights + rest).mean(0)
+    return total / len(range(_BURN_IN, _BURN_IN + _STEPS, 10))
+
+
+def beliefs_table(
+    functions: Sequence[str] = FUNCTIONS,
+    models: Sequence[str] = MODELS,
+    output_scales: Sequence[float] = (4.0, 50.0),
+    num_duels: Sequence[int] = (30, 200),
+    seeds: Sequence[int] = range(20),
+    n_jobs: int = 1,
+) -> pd.DataFrame:
+    """One row for each function, scale, number of duels, seed and model.
+
+    Raises:
+        UnsupportedError: If a function or a model is unknown.
+    """
+    for name in set(functions) - set(FUNCTIONS):
+        raise UnsupportedError(f"unknown function {name!r}; there are {', '.join(FUNCTIONS)}.")
+    for name in models:
+        inference, _, prior = name.partition("@")
+        if inference not in MODELS:
+            raise UnsupportedError(f"unknown model {name!r}; there are {', '.join(MODELS)}.")
+        if prior:
+            check_model(prior)
+    cells = [Beliefs(*c) for c in product(functions, output_scales, num_duels, seeds, models)]
+    runs = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
+        joblib.delayed(cell.run)() for cell in cells
+    )
+    return pd.DataFrame(tqdm(runs, "beliefs", len(cells)))
+
+
+def summary_text(table: pd.DataFrame) -> str:
+    """Means and standard errors, and paired differences to the first model, as text."""
+    first, cell = table["model"].iloc[0], ["function", "output_scale", "num_duels"]
+    rows = []
+    for key, part in table.groupby(cell, sort=False):
+        wide = part.pivot_table("log_probability", "seed", "model", sort=False)
+        row = dict(zip(cell, key, strict=True))
+        row[first] = f"{wide[first].mean():.4f} ± {wide[first].sem():.4f}"
+        for model in wide.columns.drop(first):
+            gain = wide[model] - wide[first]
+            row[f"{model} - {first}"] = f"{gain.mean():+.4f} ± {gain.sem():.4f}"
+        rows.append(row)
+    by_model = table.groupby("model", sort=False)
+    costs = by_model.agg(seconds=("seconds", "mean"), warnings=("warnings", "sum"))
+    return f"{pd.DataFrame(rows).to_string(index=False)}\n\n{costs.to_string()}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table from the command line."""
+    parser = Parser(
+        prog="experiments beliefs",
+        description="Expected log probability of held-out answers, with learnt hyperparameters.",
+    )
+    add_seeds(parser, 20)
+    parser.add_argument("--functions", nargs="+", default=list(FUNCTIONS), metavar="NAME")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), metavar="MODEL")
+    parser.add_argument("--scales", nargs="+", type=positive, default=[4.0, 50.0], metavar="S")
+    parser.add_argument("--duels", nargs="+", type=count, default=[30, 200], metavar="N")
+    parser.add_argument("--out", metavar="CSV", help="save all rows to this file")
+    arguments = parser.parse_args(argv)
+    first = arguments.first_seed
+    try:
+        table = beliefs_table(
+            arguments.functions,
+            arguments.models,
+            arguments.scales,
+            arguments.duels,
+            range(first, first + arguments.seeds),
+            arguments.jobs,
+        )
+    except UnsupportedError as error:
+        parser.error(str(error))
+    if arguments.out:
+        table.to_csv(arguments.out, index=False)
+    print(summary_text(table))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
