@@ -34,7 +34,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -218,7 +218,7 @@ def _sites_at(system: ExactSystem, rows: _Rows, stacked: Tensor, mode: Tensor | 
         left = inverse.square().sum(-2)
         mean, variance = latent, (1.0 - left) / precision
     else:
-        marginals = factor.marginals(factor.gamma())
+        marginals = factor.marginals(precision)  # which here do not need ``Gamma``
         mean, variance = rows.moments(precision, shift, latent, marginals)
         variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
         left = (1.0 - precision * variance).clamp_min(torch.finfo(variance.dtype).eps)
@@ -226,9 +226,7 @@ def _sites_at(system: ExactSystem, rows: _Rows, stacked: Tensor, mode: Tensor | 
     moments = rows.tilted(m, v, mean if mode is None else mode)
     matched = _matching_sites(m, v, moments)
     constant = rows.count * _log_constants(m, v, precision, shift, moments.log_mass)
-    constant = (
-        constant + prior * total_shift + 0.5 * (residual * gain - prior * (total_shift - residual))
-    )
+    constant = constant + 0.5 * (prior * (total_shift + residual) + residual * gain)
     distance = torch.maximum(
         (matched[0] - precision).abs() * variance, (matched[1] - shift).abs() * variance.sqrt()
     )
@@ -303,7 +301,7 @@ class _Rows:
             found.latent, score, curvature.weight
         ):
             if block.latent_dim > 1:
-                values = block.likelihood.scale * latent
+                values = _scale(block) * latent
                 latent = (values.logsumexp(-1, keepdim=True) - values).flatten(-2)
                 weight = torch.exp(-latent)
                 own_score = weight - self._chosen(block, latent)
@@ -322,7 +320,7 @@ class _Rows:
                 continue
             share = t / t.sum(-1, keepdim=True)
             root = torch.diag_embed(t.sqrt()) - share.unsqueeze(-1) * t.sqrt().unsqueeze(-2)
-            size = block.likelihood.scale * block.weight.sqrt()
+            size = _scale(block) * block.weight.sqrt()
             roots.append(size[..., None, None] * root)
         return BlockCurvature(roots)
 
@@ -334,7 +332,7 @@ class _Rows:
         for block, (t, nu) in self._split(precision, shift):
             if block.latent_dim > 1:
                 share = t / t.sum(-1, keepdim=True)
-                size = block.likelihood.scale * block.weight.unsqueeze(-1)
+                size = _scale(block) * block.weight.unsqueeze(-1)
                 nu = (size * (share * nu.sum(-1, keepdim=True) - nu)).flatten(-2)
             parts.append(nu)
         return torch.cat(parts, dim=-1)
@@ -362,7 +360,7 @@ class _Rows:
             if block.latent_dim == 1:
                 variance = variance.squeeze(-1)
             else:
-                scale, width = block.likelihood.scale, t.sum(-1, keepdim=True)
+                scale, width = _scale(block), t.sum(-1, keepdim=True)
                 share, values = t / width, scale * mean
                 cross = scale**2 * matvec(covariance, share)
                 common = (share * cross).sum(-1, keepdim=True) + 1.0 / width
@@ -396,6 +394,11 @@ class _Rows:
     def _chosen(block: Block, like: Tensor) -> Tensor:
         """``... x m r``-dim ones at the items that were chosen."""
         return one_hot(block.answer.long(), block.latent_dim).to(like).flatten(-2)
+
+
+def _scale(block: Block) -> float:
+    """What the utilities of a block of choices are multiplied by."""
+    return cast(SoftmaxLikelihood, block.likelihood).scale
 
 
 def _matching_sites(m: Tensor, v: Tensor, moments: Moments) -> tuple[Tensor, Tensor]:

@@ -8,12 +8,14 @@ from botorch_pref.models.cross_validation import (
     pairwise_cross_validation,
 )
 from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
+from botorch_pref.models.fully_bayesian import FullyBayesianPreferenceGP
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.models.preference_gp import PreferenceGP
 
 __all__ = [
     "BernoulliGP",
     "BordaGP",
+    "FullyBayesianPreferenceGP",
     "LaplaceMarginalLogLikelihood",
     "LikelihoodRatioModel",
     "PairwisePredictions",

@@ -12,6 +12,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
+from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 # Modes of the prior, each a lengthscale and an output scale, and the standard deviations of the
 # logarithms around them.
@@ -77,6 +78,15 @@ class ScalesPrior(LogNormalPrior):
             last = ((logs[..., -1] - math.log(outputscale)) / _OUTPUT_SCALE_WIDTH).square()
             heights.append(-0.5 * (far + last))
         return torch.stack(heights).logsumexp(0)
+
+    def of_logs(self, like: Tensor) -> MixtureSameFamily:
+        """That of the logarithms of ``... x (d + 1)`` scales; all modes have the same mass."""
+        dim, new = like.shape[-1] - 1, like.new_tensor
+        widths = new([_LENGTHSCALE_WIDTH] * dim + [_OUTPUT_SCALE_WIDTH])
+        # The mode of a log-normal variable is below its median.
+        modes = new([[math.log(a)] * dim + [math.log(b)] for a, b in self.modes])
+        parts = Independent(Normal(modes + widths.square(), widths), 1)
+        return MixtureSameFamily(Categorical(logits=new([0.0] * len(modes))), parts)
 
 
 def read_scales(kernel: ScaleKernel) -> Tensor:

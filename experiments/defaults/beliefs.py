@@ -7,7 +7,8 @@ yields of 60 catalysts, standardised and multiplied by the root of the output sc
 
 ``sampling`` is elliptical slice sampling under the kernel that fits the noiseless utilities: what
 exact inference with the right hyperparameters would believe. ``laplace+ep`` learns by Laplace's
-evidence and predicts by expectation propagation. A model's name may end in a kernel and the modes
+evidence and predicts by expectation propagation; ``samples`` and ``samples+ep`` have samples of the
+hyperparameters and predict by either. A model's name may end in a kernel and the modes
 of its prior, ``ep@rbf:0.4:4``. Run it with ``python -m experiments beliefs --seeds 20``.
 """
 
@@ -35,18 +36,19 @@ from tqdm import tqdm
 
 from botorch_pref.cli.parser import count
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
-from botorch_pref.models import PreferenceGP
+from botorch_pref.models import FullyBayesianPreferenceGP, PreferenceGP
 from botorch_pref.models.base import Inference
 from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
 from botorch_pref.problems import get_problem
-from botorch_pref.randomness import derive_seed
+from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads
 from experiments.arguments import Parser, add_seeds, positive
 from experiments.defaults.loop import PAIRWISE_GP, build_model, check_model
 
 FUNCTIONS = ("catalyst", "hartmann6")
 SAMPLING = "sampling"
-MODELS = ("laplace", "ep", "laplace+ep", PAIRWISE_GP, SAMPLING)
+_SAMPLES = {"samples": "laplace", "samples+ep": "ep"}
+MODELS = ("laplace", "ep", "laplace+ep", *_SAMPLES, PAIRWISE_GP, SAMPLING)
 _NUM_TEST, _NUM_KNOWN = 4096, 512
 _CHAINS, _BURN_IN, _STEPS = 100, 300, 600
 
@@ -81,7 +83,7 @@ class Beliefs(NamedTuple):
         wins = torch.rand(num, generator=generator, dtype=gaps.dtype) < torch.sigmoid(gaps)
         X, answers = known[pairs], wins[: self.num_duels].double()
         start = process_time()
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught, seeded(self.seed):
             warnings.simplefilter("always")
             found = self._predict(X[: self.num_duels], answers, X[self.num_duels :])
         truth = torch.sigmoid(gaps[self.num_duels :])
@@ -107,12 +109,23 @@ class Beliefs(NamedTuple):
         if inference == PAIRWISE_GP:
             model = build_model(PAIRWISE_GP, datapoints, comparisons)
             fit_gpytorch_mll(PairwiseLaplaceMarginalLogLikelihood(model.likelihood, model))
-            posterior = cast(GPyTorchPosterior, model.posterior(test))
-            covariance, mean = posterior.distribution.covariance_matrix, posterior.mean
-            variance = covariance.diagonal(dim1=-2, dim2=-1).sum(-1) - 2.0 * covariance[..., 0, 1]
-            gap = (mean[:, 0] - mean[:, 1]).squeeze(-1)
+            found = []
+            for part in test.split(256):  # each pair is one of a batch, with all data
+                with torch.no_grad():
+                    posterior = cast(GPyTorchPosterior, model.posterior(part))
+                covariance, mean = posterior.distribution.covariance_matrix, posterior.mean
+                variance = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)
+                variance = (variance - 2.0 * covariance[..., 0, 1]).clamp_min(0.0)
+                gap = (mean[:, 0] - mean[:, 1]).squeeze(-1)
+                found.append(torch.special.ndtr(gap / (2.0 + variance).sqrt()))
+            return torch.cat(found).clamp(1e-12, 1 - 1e-12)
+        if inference in _SAMPLES:
+            sampled = FullyBayesianPreferenceGP(
+                datapoints, comparisons, inference=cast(Inference, _SAMPLES[inference])
+            )
+            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(sampled.likelihood, sampled))
             with torch.no_grad():
-                return torch.special.ndtr(gap / (2.0 + variance).sqrt()).clamp(1e-12, 1 - 1e-12)
+                return torch.cat([sampled.win_probability(part) for part in test.split(256)])
         learn, _, predict = inference.partition("+")
         first = PreferenceGP.from_pairs(X, answers)
         kernel = build_model(prior, first.items, first.comparisons).covar_module if prior else None

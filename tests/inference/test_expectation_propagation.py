@@ -277,6 +277,26 @@ def test_hard_data_converge(scale, case):
     assert float(sites.log_evidence) < 0
 
 
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 1e2, 1e4])
+@pytest.mark.parametrize("case", ["unanimous", "contradictory", "ranked", "random"])
+def test_hard_choices_converge(scale, case):
+    items = torch.linspace(0, 1, 12).double()
+    covariance = scale * torch.exp(-0.5 * ((items[:, None] - items) / 0.3) ** 2)
+    generator = torch.Generator().manual_seed(15)
+    shown = torch.stack([torch.randperm(12, generator=generator)[:4] for _ in range(20)])
+    favourite = torch.randint(4, (20,), generator=generator)
+    if case == "ranked":
+        favourite = shown.argmax(-1)
+    elif case != "random":
+        shown = torch.tensor([[1, 4, 8, 10]] * 20)
+        favourite = torch.zeros(20) if case == "unanimous" else torch.arange(20) % 4
+    block = choices(shown.tolist(), favourite.tolist())
+    for system in SYSTEMS:
+        sites = find_sites(system_of(covariance, block, system=system))
+        assert bool(sites.converged)
+        assert float(sites.log_evidence) < 0
+
+
 def test_a_start_nearby_saves_steps(monkeypatch):
     covariance, block = random_covariance(12, seed=10, scale=9.0), random_duels(12, 10, seed=11)
     first = find_sites(system_of(covariance, block))
