@@ -4,9 +4,8 @@ Notation: ``Z`` inducing items (``p``), ``L L^T = K_zz``, ``C = H K_xz: m x p``,
 ``D = C L^-T``, so that ``Q = D D^T`` stands for ``P = H K_xx H^T`` (Quinonero-Candela and
 Rasmussen 2005); ``rho = diag(P - Q)`` is the prior variance that is lost. Newton's
 coordinates are ``z ~ N(0, I_p)`` with ``eta = prior_latent + D z``, the Hessian is
-``M = I + D^T W D``. Where there are many rows neither ``C`` nor ``D`` is stored: an evaluation of
-the objective is a pass over the data, a Hessian another, and memory grows by vectors of length
-``m`` alone. As an evaluation then costs a fraction of a Hessian, several steps share one.
+``M = I + D^T W D``. Where there are many rows neither ``C`` nor ``D`` is stored: each step is a
+pass over the data, and memory grows by vectors of length ``m`` alone.
 
 The utility itself keeps the variance that inducing items do not explain,
 ``cov(x, w) = k(x, w) - a(x)^T (I - M^-1) a(w)`` with ``a(x) = L^-1 k(Z, x)``.
@@ -31,10 +30,10 @@ size ``m x p`` is stored, and no root is differentiated.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, NamedTuple, Protocol, Self, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -59,119 +58,94 @@ from botorch_pref.inference.observations import (
 )
 from botorch_pref.inference.systems import Factor, NewtonState, System, solve_vector
 
-_KEPT_ENTRIES = 2**24  # of a covariance of all items that is kept: 128 MiB in double precision
-_STORED_ENTRIES = 2**24  # of a design matrix that is stored
-_BLOCK_ENTRIES = 2**20  # of a block of rows on a CPU, whose matrix products pay so
-_CHUNK_ENTRIES = 2**16  # a thread, of a part whose kernel, and its copies, fits into the cache
-_DEVICE_ENTRIES = 2**26  # of either elsewhere
+_STORED_ENTRIES = 2**24  # of a design matrix that is stored: 128 MiB in double precision
+_BLOCK_ENTRIES = 2**18  # of a block of rows on a CPU, whose kernel is to fit into the cache
+_DEVICE_ENTRIES = 2**26  # of one elsewhere
 JITTER = 1e-10  # of the mean prior variance of the inducing items; more in single precision
 _JITTER_A_POINT = 4  # times the precision, by which a factorisation rounds
-_EXPENSIVE_TOLERANCE = 1e-6  # of the mode, in posterior standard deviations, where a step follows
-_TIGHT_TOLERANCE = 1e-7  # likewise, where none does
-_START_TOLERANCE = 1.0  # likewise, of that of a part of the rows
-_FLOOR = 1000  # roundings, below which a decrement need not fall
-_SLOW = 0.3  # the share of its distance that a step may leave before there is a new Hessian
-_FEW_ROWS = 2**14  # below which no subsample is worth its mode
+_START_TOLERANCE = 1.0  # of the mode of a part of the rows, in posterior standard deviations
+_LAST_TOLERANCE = 1e-5  # likewise, of a mode that a step without an evaluation improves
 _SUBSAMPLE = 8  # one row in so many
 _PANELS = 4  # of a symmetric matrix, of which 3 / 8 are not computed
-_SEED = 719_206_511
 
 
-class ItemKernel(Protocol):
-    r"""The prior covariance of the items, as inference sees these, and of inducing items.
+@dataclass(frozen=True, eq=False)
+class ItemKernel:
+    r"""The prior covariance of items and inducing items.
 
-    Attributes:
-        inputs: All tensors that the covariance depends on, with their graphs.
-        num_inducing: The number ``p`` of inducing items.
+    Args:
+        covariance: A function of ``q x d`` and ``p x d``-dim points and ``diag``: their ``q x p``-
+            dim covariance, or if ``q = p`` its diagonal.
+        items: ``n x d``-dim transformed items.
+        inducing: ``p x d``-dim transformed inducing items.
+        scaling: ``n``-dim factors of the items' utilities in inference; ``None`` for ones.
+        parameters: All tensors besides that ``covariance`` depends on.
     """
 
-    inputs: Sequence[Tensor]
-    num_inducing: int
+    covariance: Callable[..., Tensor]
+    items: Tensor
+    inducing: Tensor
+    scaling: Tensor | None = None
+    parameters: tuple[Tensor, ...] = ()
 
-    def bound(self, inputs: Sequence[Tensor]) -> Self:
-        """The same as a function of other inputs."""
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """All tensors that the covariances depend on, with their graphs."""
+        factors = () if self.scaling is None else (self.scaling,)
+        return self.items, self.inducing, *factors, *self.parameters
 
-    def inducing(self) -> Tensor:
+    def with_leaves(self, wanted: Sequence[bool]) -> ItemKernel:
+        """The same without the graphs; those of its inputs that are wanted require a gradient."""
+        # A kernel reads its parameters from its modules, so they are not replaced.
+        number = len(self.inputs) - len(self.parameters)
+        given = zip(self.inputs[:number], wanted[:number], strict=True)
+        items, inducing, *scaling = (v.detach().requires_grad_(w) for v, w in given)
+        return replace(
+            self, items=items, inducing=inducing, scaling=scaling[0] if scaling else None
+        )
+
+    def own(self) -> Tensor:
         """``p x p``-dim covariance of the inducing items."""
+        return self.covariance(self.inducing, self.inducing)
 
-    def cross(self, items: Tensor | None) -> Tensor:
-        """``q x p``-dim covariance of ``q`` items, by index, or of all, with inducing ones."""
+    def cross(self, items: Tensor) -> Tensor:
+        """``q x p``-dim covariance of ``q`` items, by index, with the inducing ones."""
+        found = self.covariance(self.items[items], self.inducing)
+        return found if self.scaling is None else self.scaling[items].unsqueeze(-1) * found
 
-    def covariance(self, first: Tensor, second: Tensor) -> Tensor:
-        """``q``-dim covariances of items with items, by index."""
+    def variances(self, rows: Incidence) -> Tensor:
+        """``b``-dim diagonal of ``H K_xx H^T``."""
+        columns = list(zip(rows.items.unbind(-1), rows.coefficients, strict=True))
+        own = [(self._elements(i, i), a * a) for i, a in columns]
+        pairs = combinations(columns, 2)
+        return scaled_sum([*own, *((self._elements(i, j), 2 * a * b) for (i, a), (j, b) in pairs)])
+
+    def _elements(self, first: Tensor, second: Tensor) -> Tensor:
+        """``b``-dim covariances of items with items, by index."""
+        found = self.covariance(self.items[first], self.items[second], diag=True)
+        factors = self.scaling
+        return found if factors is None else factors[first] * factors[second] * found
 
 
 class RowBlock(NamedTuple):
-    """Consecutive rows and what was observed there."""
+    """Consecutive rows.
+
+    Attributes:
+        rows: Which ones.
+        observations: What was observed there.
+        items: The items that occur, each once, by index.
+        incidence: The map to the rows from these items.
+    """
 
     rows: slice
     observations: Observations
-
-
-class InducingRows:
-    r"""``C = H K_xz`` in blocks of rows.
-
-    Args:
-        kernel: The covariances.
-        observations: The observations.
-        kept: ``n x p``-dim ``K_xz`` if it is known.
-    """
-
-    def __init__(
-        self, kernel: ItemKernel, observations: Observations, kept: Tensor | None = None
-    ) -> None:
-        self.kernel, self.kept = kernel, kept
-        p, stop = max(kernel.num_inducing, 1), observations.num_rows
-        on_cpu = observations.weight.device.type == "cpu"
-        size, chunk = _BLOCK_ENTRIES, _CHUNK_ENTRIES * torch.get_num_threads()
-        size, chunk = (size, chunk) if on_cpu else (_DEVICE_ENTRIES, _DEVICE_ENTRIES)
-        size, self.chunk = max(1, size // p), max(1, chunk // p)
-        self.blocks = [RowBlock(rows, observations.rows(rows)) for rows in spans(stop, size)]
-        if kept is None and observations.num_items * kernel.num_inducing <= _KEPT_ENTRIES:
-            self.kept = kernel.cross(None)
-
-    def __iter__(self) -> Iterator[tuple[RowBlock, Tensor]]:
-        """All blocks, in order, and their ``b x p``-dim rows of ``C``."""
-        for block in self.blocks:
-            yield block, self.cross(block)
-
-    def cross(self, block: RowBlock) -> Tensor:
-        """``b x p``-dim rows of ``C``, without a graph."""
-        if self.kept is not None:
-            return block.observations.incidence.rows(self.kept)
-        weight = block.observations.weight
-        found = weight.new_empty(len(weight), self.kernel.num_inducing)
-        for rows, sparse in self.chunks(block):
-            found[rows] = cross_rows(self.kernel, sparse)
-        return found
-
-    def chunks(self, block: RowBlock) -> Iterator[tuple[slice, Incidence]]:
-        """The parts of a block, as slices of its rows and of its map."""
-        whole = block.observations.incidence
-        for rows in spans(block.observations.num_rows, self.chunk):
-            factors = [f[rows] if isinstance(f, Tensor) else f for f in whole.coefficients]
-            yield rows, Incidence(whole.items[rows], factors, whole.num_items)
+    items: Tensor
+    incidence: Incidence
 
 
 def spans(stop: int, size: int) -> list[slice]:
     """Consecutive slices of at most ``size`` up to ``stop``."""
     return [slice(i, min(i + size, stop)) for i in range(0, stop, size)]
-
-
-def cross_rows(kernel: ItemKernel, rows: Incidence) -> Tensor:
-    """``b x p``-dim rows of ``H K_xz``, from the covariance of the items of these rows alone."""
-    size, width = rows.items.shape
-    parts = kernel.cross(rows.items.T.reshape(-1)).view(width, size, -1)
-    factors = (f.unsqueeze(-1) if isinstance(f, Tensor) else f for f in rows.coefficients)
-    return scaled_sum(zip(parts.unbind(), factors, strict=True))
-
-
-def variance_rows(kernel: ItemKernel, rows: Incidence) -> Tensor:
-    """``b``-dim diagonal of ``H K_xx H^T``."""
-    columns = list(zip(rows.items.unbind(-1), rows.coefficients, strict=True))
-    own = [(kernel.covariance(i, i), a * a) for i, a in columns]
-    pairs = combinations(columns, 2)
-    return scaled_sum([*own, *((kernel.covariance(i, j), 2 * a * b) for (i, a), (j, b) in pairs)])
 
 
 class InducingSystem(System):
@@ -181,7 +155,7 @@ class InducingSystem(System):
         kernel: The covariances, with the graphs of their inputs.
         cholesky: ``p x p``-dim ``L``; NaN if ``K_zz`` has no root in spite of its jitter.
         jitter_share: The jitter of ``K_zz``, relative to the mean of its diagonal.
-        rows: The rows in blocks.
+        blocks: The rows in blocks.
     """
 
     @torch.no_grad()
@@ -190,7 +164,7 @@ class InducingSystem(System):
     ) -> None:
         if not observations.is_elementwise:
             raise UnsupportedError("Choices of the best of several items need all items.")
-        super().__init__(kernel.inducing(), prior_latent, observations)
+        super().__init__(kernel.own(), prior_latent, observations)
         self.kernel = kernel
         eps, p = torch.finfo(self.covariance.dtype).eps, len(self.covariance)
         self.jitter_share = max(JITTER, max(100, _JITTER_A_POINT * p) * eps)
@@ -198,25 +172,18 @@ class InducingSystem(System):
         jittered.diagonal().add_(self.jitter_share * jittered.diagonal().mean())
         root, info = torch.linalg.cholesky_ex(jittered)
         self.cholesky = torch.where(info > 0, torch.nan, root)
-        self._set_rows(InducingRows(kernel, observations))
+        self.is_expensive = observations.num_rows * p > _STORED_ENTRIES
+        on_cpu = prior_latent.device.type == "cpu"
+        size = (_BLOCK_ENTRIES if on_cpu else _DEVICE_ENTRIES) // p
+        self.blocks = [self._block(rows) for rows in spans(observations.num_rows, max(1, size))]
+        self._designs: list[Tensor] | None = None
 
-    def _set_rows(self, rows: InducingRows) -> None:
-        self._held: Tensor | None = None  # a factored Hessian near by, by which steps are taken
-        self._last = self.covariance.new_full((), torch.inf)
-        self.rows = rows
-        self._is_stored = self.observations.num_rows * len(self.covariance) <= _STORED_ENTRIES
-        self._whitened: Tensor | None = None
-        self.is_expensive = not self._is_stored
-        if self.is_expensive:
-            self.tolerance = self._at_least(_EXPENSIVE_TOLERANCE)
-
-    def tighten(self) -> None:
-        """Search to the tolerance of a mode that no further Newton step improves."""
-        self.tolerance = min(self.tolerance, self._at_least(_TIGHT_TOLERANCE))
-
-    def _at_least(self, tolerance: float) -> float:
-        """A decrement does not fall below some hundred roundings, which single precision shows."""
-        return max(tolerance, _FLOOR * float(torch.finfo(self.covariance.dtype).eps))
+    def _block(self, rows: slice) -> RowBlock:
+        observations = self.observations.rows(rows)
+        whole = observations.incidence
+        items, index = torch.unique(whole.items, return_inverse=True)
+        own = Incidence(index, whole.coefficients, len(items))
+        return RowBlock(rows, observations, items, own)
 
     def whiten(self, columns: Tensor) -> Tensor:
         """``... x p`` rows ``c L^-T`` of covariances with, or values at, the inducing items."""
@@ -236,94 +203,57 @@ class InducingSystem(System):
 
     def design(self) -> Iterator[tuple[RowBlock, Tensor]]:
         """The blocks of rows and ``D`` there, which is stored only where it is small."""
-        if not self._is_stored:
-            yield from ((block, self.whiten(rows)) for block, rows in self.rows)
-            return
-        if self._whitened is None:
-            size = self.observations.num_rows, len(self.covariance)
-            self._whitened = self.covariance.new_empty(size)
-            for block, rows in self.rows:
-                self._whitened[block.rows] = self.whiten(rows)
-        yield from ((block, self._whitened[block.rows]) for block in self.rows.blocks)
+        found = self._designs
+        if found is None:
+            parts = (self.whiten(b.incidence.rows(self.kernel.cross(b.items))) for b in self.blocks)
+            if self.is_expensive:
+                yield from zip(self.blocks, parts, strict=True)
+                return
+            self._designs = found = list(parts)
+        yield from zip(self.blocks, found, strict=True)
+
+    def forget(self) -> None:
+        """Drop what can be computed again from the kernel."""
+        self._designs = None
 
     def begin(self, start: Tensor | None) -> Tensor:
-        """The mode of a part of the rows where there are many; else zero.
-
-        The Hessian of that part, scaled up, serves until steps by it prove slow.
-        """
-        self._last = torch.full_like(self._last, torch.inf)
+        """The mode of a part of the rows where there are many; else zero."""
         if start is not None:
             return start
-        self._held = None
-        if self._is_stored or self.observations.num_rows <= _FEW_ROWS:
+        if not self.is_expensive:
             return self.covariance.new_zeros(len(self.covariance))
-        part = self._part()
-        mode = find_mode(part)
-        hessian = part.factor_at(mode.state).hessian() * _SUBSAMPLE
-        hessian.diagonal().sub_(_SUBSAMPLE - 1)
-        self._held = torch.linalg.cholesky_ex(hessian).L
-        return mode.weights
+        part = slice(0, self.observations.num_rows, _SUBSAMPLE)
+        few = InducingSystem(self.kernel, self.prior_latent[part], self.observations.rows(part))
+        few.tolerance = _START_TOLERANCE
+        return find_mode(few).weights
 
     def evaluate(self, z: Tensor) -> NewtonState:
-        """The distance is Newton's decrement."""
+        """One pass over the data. The distance is Newton's decrement."""
         latent, weight = torch.empty_like(self.prior_latent), torch.empty_like(self.prior_latent)
-        objective, total = -0.5 * z.square().sum(), torch.zeros_like(z)
-        stored = self._is_stored
-        point = z if stored else self.unwhiten(z)
-        for (rows, observations), matrix in self.design() if stored else self.rows:
-            eta = self.prior_latent[rows] + matrix @ point
+        objective, gradient = -0.5 * z.square().sum(), -z
+        hessian = identity(self.covariance)
+        for (rows, observations, *_), design in self.design():
+            eta = self.prior_latent[rows] + design @ z
             score, own = observations.derivatives(eta)
             objective = objective + observations.log_prob(eta).sum()
-            total += score @ matrix
+            gradient = gradient + score @ design
+            _add_gram(hessian, design, own.weight)
             latent[rows], weight[rows] = eta, own.weight
-        gradient = (total if stored else self.whiten(total)) - z
-        held = self._held
-        curvature = as_curvature(weight)
-        cholesky = self.factor(curvature).cholesky if held is None else held
-        distance = _decrement(cholesky, gradient)
-        slow = None if held is None else distance > _SLOW * self._last
-        # A design that is stored is cheap to evaluate, and each step is Newton's own as a rule.
-        self._held = None if stored else cholesky
-        return NewtonState(latent, z, objective, curvature, gradient, distance, cholesky, slow)
+        cholesky = torch.linalg.cholesky_ex(hessian).L
+        distance = solve_triangular(cholesky, gradient.unsqueeze(-1), upper=False).norm()
+        return NewtonState(latent, z, objective, Curvature(weight), gradient, distance, cholesky)
 
-    def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
-        cholesky, self._last = state.cholesky, state.distance
-        assert cholesky is not None  # every state of this system has one
-        if slow:
-            cholesky = self.factor(state.curvature).cholesky
-            self._held, self._last = cholesky, _decrement(cholesky, state.gradient)
-        direction = solve_vector(cholesky, state.gradient)
+    def newton(self, state: NewtonState) -> tuple[Tensor, Tensor]:
+        direction = solve_vector(_factor_at(state).cholesky, state.gradient)
         return direction, state.gradient @ direction
 
     def factor(self, curvature: Tensor | Curvature) -> InducingFactor:
         """One pass over the data."""
         weight = as_curvature(curvature).weight
         hessian = identity(self.covariance)
-        for (rows, _), design in self.design():
-            _add_gram(hessian, design, weight[rows])
+        for block, design in self.design():
+            _add_gram(hessian, design, weight[block.rows])
         return InducingFactor(torch.linalg.cholesky_ex(hessian).L)
-
-    def factor_at(self, state: NewtonState) -> InducingFactor:
-        """That of the Hessian at a state."""
-        if self._is_stored and state.cholesky is not None:
-            return InducingFactor(state.cholesky)
-        return self.factor(state.curvature)
-
-    def forget(self) -> None:
-        """Drop what can be computed again from the kernel."""
-        self._whitened = self._held = None
-
-    def _part(self) -> InducingSystem:
-        """The same system for a part of the rows, chosen at random."""
-        generator = torch.Generator().manual_seed(_SEED)
-        order = torch.randperm(self.observations.num_rows, generator=generator)
-        chosen = order[: len(order) // _SUBSAMPLE].sort().values.to(self.prior_latent.device)
-        part = copy.copy(self)
-        part.observations = self.observations.rows(chosen)
-        part.prior_latent = self.prior_latent[chosen]
-        part._set_rows(InducingRows(self.kernel, part.observations, self.rows.kept))
-        part.is_expensive, part.tolerance = True, _START_TOLERANCE
-        return part
 
 
 class InducingFactor(Factor):
@@ -332,24 +262,20 @@ class InducingFactor(Factor):
     def __init__(self, cholesky: Tensor) -> None:
         self.cholesky = cholesky
 
-    def hessian(self) -> Tensor:
-        """``M``."""
-        return self.cholesky @ self.cholesky.mT
-
     def gamma(self) -> Tensor:
         """``I - M^-1``, which is ``Gamma`` in whitened coordinates."""
         one = identity(self.cholesky)
         return one - torch.cholesky_solve(one, self.cholesky)
 
 
+def _factor_at(state: NewtonState) -> InducingFactor:
+    assert state.cholesky is not None  # every state of this system has one
+    return InducingFactor(state.cholesky)
+
+
 def identity(like: Tensor) -> Tensor:
     """``p x p``-dim, for a matrix of that size."""
     return torch.eye(len(like), dtype=like.dtype, device=like.device)
-
-
-def _decrement(cholesky: Tensor, gradient: Tensor) -> Tensor:
-    """Newton's, of a factored Hessian."""
-    return solve_triangular(cholesky, gradient.unsqueeze(-1), upper=False).norm()
 
 
 def _add_gram(total: Tensor, design: Tensor, weight: Tensor) -> None:
@@ -370,16 +296,13 @@ def _laplace_posterior(
             "its items or hyperparameters."
         )
     with torch.no_grad():
-        if variance_weight is not None:
-            system.tighten()
+        if system.is_expensive:
+            system.tolerance = max(system.tolerance, _LAST_TOLERANCE)
         mode = find_mode(system, start=start)
-        if variance_weight is None:
-            factor = system.factor_at(mode.state)
-            # A search that ends early leaves a step by the Hessian that covariances need anyway.
-            step = solve_vector(factor.cholesky, mode.state.gradient)
-            move = torch.where(mode.converged, step, 0.0)
-            mode = mode._replace(weights=mode.weights + move)
-        else:
+        factor = _factor_at(mode.state)
+        step = solve_vector(factor.cholesky, mode.state.gradient)
+        mode = mode._replace(weights=mode.weights + torch.where(mode.converged, step, 0.0))
+        if variance_weight is not None:
             factor = system.factor(variance_weight)
         system.forget()
         return LaplacePosterior(system, mode.weights, factor.gamma(), mode, factor)
@@ -390,7 +313,6 @@ def _log_evidence(
     system: InducingSystem, *, start: Tensor | None = None
 ) -> tuple[Tensor, LaplaceMode]:
     """The evidence by the formulas of this module."""
-    system.tighten()
     mode = find_mode(system, start=start)
     value: Tensor = _Evidence.apply(system, mode.state, *_inputs_of(system))
     system.forget()
@@ -423,13 +345,10 @@ class _Evidence(Function):
 
     @staticmethod
     def forward(ctx: Any, system: InducingSystem, state: NewtonState, *inputs: Tensor) -> Tensor:
-        slope = _Slope(system, state)
-        grads: Sequence[Tensor] = []
         ctx.wanted = ctx.needs_input_grad[2:]
-        if any(ctx.wanted):
-            grads = slope.gradients(list(ctx.wanted[1:]))
+        value, grads = _evidence_and_gradients(system, state, ctx.wanted)
         ctx.save_for_backward(*(g for g, w in zip(grads, ctx.wanted, strict=False) if w))
-        return state.objective - 0.5 * slope.factor.log_det - 0.5 * slope.lost
+        return value
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -438,99 +357,58 @@ class _Evidence(Function):
         return None, None, *(next(saved) * grads[0] if w else None for w in ctx.wanted)
 
 
-class _Slope:
-    """What a first pass over the data at the mode finds.
+def _evidence_and_gradients(
+    system: InducingSystem, state: NewtonState, wanted: Sequence[bool]
+) -> tuple[Tensor, list[Tensor]]:
+    """The evidence at a mode, and its gradients in the prior latent mean and the kernel's inputs.
 
-    Attributes:
-        factor: That of the Hessian.
-        lost: The sum of ``w_i rho_i``.
-        latent_slope: ``m``-dim ``g``.
-        moved: ``p``-dim ``q``.
+    There are none if none is wanted.
     """
-
-    def __init__(self, system: InducingSystem, state: NewtonState) -> None:
-        self.system, self.state, self.factor = system, state, system.factor_at(state)
-        self.shrink = self.factor.gamma()
-        self.lost = state.objective.new_zeros(())
-        self.latent_slope = torch.empty_like(state.latent)
-        total = torch.zeros_like(state.weights)
-        for (rows, observations), design in system.design():
-            latent, curvature = state.latent[rows], state.curvature.weight[rows]
-            _, own = observations.derivatives(latent)
-            explained = design.square().sum(-1)
-            lost = variance_rows(system.kernel, observations.incidence) - explained
-            left = explained - ((design @ self.shrink) * design).sum(-1)
-            self.lost += curvature @ lost
-            self.latent_slope[rows] = slope = 0.5 * own.contract(left + lost)
-            total += slope @ design
-        self.moved = solve_vector(self.factor.cholesky, total)
-
-    def gradients(self, wanted: Sequence[bool]) -> list[Tensor]:
-        """Those with respect to the prior latent mean and the inputs of the kernel."""
-        kernel = _Adjoint(self.system, wanted)
-        latent = torch.empty_like(self.state.latent)
-        z, q = self.state.weights, self.moved
-        for block, design in self.system.design():
-            rows, observations = block
-            curvature = self.state.curvature.weight[rows]
-            score, _ = observations.derivatives(self.state.latent[rows])
-            moved = self.latent_slope[rows] - curvature * (design @ q)
-            latent[rows] = score + moved
-            if not any(wanted):
-                continue
-            slope = (curvature.unsqueeze(-1) * design) @ self.shrink
-            slope.addr_(score + moved, z).addr_(score, q)
-            kernel.add(block, self.system.unwhiten(slope), -0.5 * curvature)
-        if not any(wanted):
-            return [latent]
-        inner = self.factor.hessian() - self.shrink
-        inner.diagonal().sub_(1.0)
-        inner += torch.outer(z, z) + torch.outer(q, z) + torch.outer(z, q)
-        slope = -0.5 * self.system.unwhiten(self.system.unwhiten(inner).mT)
-        slope.diagonal().add_(self.system.jitter_share * slope.diagonal().mean())
-        return [latent, *kernel.finish(slope)]
-
-
-class _Adjoint:
-    """Gathers the gradient with respect to the inputs of a kernel, block by block."""
-
-    def __init__(self, system: InducingSystem, wanted: Sequence[bool]) -> None:
-        inputs = zip(system.kernel.inputs, wanted, strict=True)
-        # A kernel reads its parameters from its modules, so leaves are not replaced.
-        self.leaves = [v if v.is_leaf else v.detach().requires_grad_(w) for v, w in inputs]
-        self.kernel: ItemKernel = system.kernel.bound(self.leaves)
-        self.totals = [torch.zeros_like(leaf) for leaf in self.leaves]
-        self.rows = system.rows
-        self.kept = None if system.rows.kept is None else torch.zeros_like(system.rows.kept)
-
-    def add(self, block: RowBlock, slope: Tensor, variance_slope: Tensor) -> None:
-        """Adds the share of a block: slopes with respect to its rows of ``C`` and ``P_ii``."""
-        if self.kept is not None:
-            sparse = block.observations.incidence
-            for i, factor in enumerate(sparse.coefficients):
-                share = (factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor) * slope
-                self.kept.index_add_(0, sparse.items[:, i], share)
-        for rows, sparse in self.rows.chunks(block):
-            with torch.enable_grad():
-                value = variance_slope[rows] @ variance_rows(self.kernel, sparse)
-                if self.kept is None:
-                    value = value + (slope[rows] * cross_rows(self.kernel, sparse)).sum()
-            self._add(value)
-
-    def finish(self, inducing_slope: Tensor) -> list[Tensor]:
-        """The gradients, given the slope with respect to ``K_zz``."""
+    factor, z = _factor_at(state), state.weights
+    shrink, lost = factor.gamma(), torch.zeros_like(state.objective)
+    latent_slope, total = torch.empty_like(state.latent), torch.zeros_like(z)
+    for (rows, observations, *_), design in system.design():
+        _, own = observations.derivatives(state.latent[rows])
+        explained = design.square().sum(-1)
+        missing = system.kernel.variances(observations.incidence) - explained
+        left = explained - ((design @ shrink) * design).sum(-1)
+        lost += own.weight @ missing
+        latent_slope[rows] = slope = 0.5 * own.contract(left + missing)
+        total += slope @ design
+    value = state.objective - 0.5 * factor.log_det - 0.5 * lost
+    if not any(wanted):
+        return value, []
+    q = solve_vector(factor.cholesky, total)
+    kernel, latent = system.kernel.with_leaves(wanted[1:]), torch.empty_like(state.latent)
+    totals = [torch.zeros_like(leaf) for leaf in kernel.inputs]
+    for (rows, observations, items, incidence), design in system.design():
+        score, own = observations.derivatives(state.latent[rows])
+        moved = latent_slope[rows] - own.weight * (design @ q)
+        latent[rows] = score + moved
+        slope = (own.weight.unsqueeze(-1) * design) @ shrink
+        slope.addr_(score + moved, z).addr_(score, q)
+        slope = incidence.spread(system.unwhiten(slope))
         with torch.enable_grad():
-            self._add((inducing_slope * self.kernel.inducing()).sum())
-            if self.kept is not None:
-                self._add((self.kept * self.kernel.cross(None)).sum())
-        return self.totals
+            prior = own.weight @ kernel.variances(observations.incidence)
+            share = (slope * kernel.cross(items)).sum() - 0.5 * prior
+        _add_gradients(totals, share, kernel)
+    inner = factor.cholesky @ factor.cholesky.mT - shrink
+    inner.diagonal().sub_(1.0)
+    inner += torch.outer(z, z) + torch.outer(q, z) + torch.outer(z, q)
+    slope = -0.5 * system.unwhiten(system.unwhiten(inner).mT)
+    slope.diagonal().add_(system.jitter_share * slope.diagonal().mean())
+    with torch.enable_grad():
+        share = (slope * kernel.own()).sum()
+    _add_gradients(totals, share, kernel)
+    return value, [latent, *totals]
 
-    def _add(self, value: Tensor) -> None:
-        if not value.requires_grad:
-            return
-        needed = [i for i, leaf in enumerate(self.leaves) if leaf.requires_grad]
-        leaves = [self.leaves[i] for i in needed]
-        found = torch.autograd.grad(value, leaves, allow_unused=True)
-        for i, grad in zip(needed, found, strict=True):
-            if grad is not None:
-                self.totals[i] += grad
+
+def _add_gradients(totals: list[Tensor], value: Tensor, kernel: ItemKernel) -> None:
+    """Adds the gradients of a value to those with respect to the inputs of a kernel."""
+    if not value.requires_grad:
+        return
+    learnt = [(t, v) for t, v in zip(totals, kernel.inputs, strict=True) if v.requires_grad]
+    grads = torch.autograd.grad(value, [v for _, v in learnt], allow_unused=True)
+    for (total, _), grad in zip(learnt, grads, strict=True):
+        if grad is not None:
+            total += grad

@@ -44,7 +44,7 @@ from botorch_pref.inference.systems import (
 
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4
-_DONE, _SLOW, _RISING = 1, 2, 4
+_DONE, _RISING = 1, 2
 _TRIALS_A_STEP = 5  # on average; a hard problem halves many a step
 
 
@@ -139,7 +139,7 @@ class _Newton:
             if flags & _DONE:
                 break
             if flags & _RISING:
-                self.aim(slow=bool(flags & _SLOW))
+                self.aim()
             self.move()
 
     def evaluate(self) -> None:
@@ -163,15 +163,13 @@ class _Newton:
         self.done = self.done | (self.rising & (settled | spent)) | lost
 
     def progress(self) -> Tensor:
-        """A scalar: the flags of all (done) or any (rising, slow) elements, summed up."""
+        """A scalar: whether all elements are done, or any rise."""
         self.moving = self.rising & ~self.done
-        flags = torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
-        slow = self.state.is_slow
-        return flags if slow is None else flags + _SLOW * (slow & self.moving).any()
+        return torch.where(self.done.all(), _DONE, _RISING * self.moving.any())
 
-    def aim(self, slow: bool) -> None:
+    def aim(self) -> None:
         """A new direction from the candidates that rose."""
-        direction, slope = self.system.newton(self.state, slow)
+        direction, slope = self.system.newton(self.state)
         move = self.moving.unsqueeze(-1)
         self.base = torch.where(move, self.z, self.base)
         self.direction = torch.where(move, direction, self.direction)

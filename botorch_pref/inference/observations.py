@@ -364,21 +364,16 @@ class Observations:
         """Some elements of the first batch dimension, or one without that dimension."""
         return Observations([block.select(elements) for block in self.blocks], self.num_items)
 
-    def rows(self, kept: slice | Tensor) -> Observations:
-        """Some of unbatched observations: a slice without a step, or ascending indices."""
-        blocks, first = [], 0
+    def rows(self, kept: slice) -> Observations:
+        """Some of unbatched observations, by a slice with a start and a stop."""
+        blocks, first, step = [], 0, kept.step or 1
         for block in self.blocks:
-            last = first + block.weight.shape[-1]
-            own: slice | Tensor
-            if isinstance(kept, slice):
-                start, stop = max(kept.start, first), min(kept.stop, last)
-                own = slice(start - first, max(start, stop) - first)
-            else:
-                own = kept[(kept >= first) & (kept < last)] - first
+            start = kept.start - first
+            own = slice(start if start > 0 else start % step, max(kept.stop - first, 0), step)
             part = block.select(own)
             if part.weight.shape[-1]:
                 blocks.append(part)
-            first = last
+            first += block.weight.shape[-1]
         return Observations(blocks, self.num_items)
 
     def log_prob(self, latent: Tensor) -> Tensor:

@@ -49,9 +49,7 @@ class NewtonState:
         curvature: The curvature of the log likelihood.
         gradient: ``... x r``-dim gradient in Newton's coordinates; it vanishes at the mode.
         distance: ``...``-dim size of the gradient, in the system's own measure.
-        cholesky: ``... x r x r``-dim factor of the Hessian, or of one near by, if known.
-        is_slow: Whether steps by a former Hessian have become slow, so that a new one is due;
-            ``None`` if every step has its own.
+        cholesky: ``... x r x r``-dim factor of the Hessian, if known.
     """
 
     latent: Tensor
@@ -61,7 +59,6 @@ class NewtonState:
     gradient: Tensor
     distance: Tensor
     cholesky: Tensor | None = None
-    is_slow: Tensor | None = None
 
 
 class System(ABC):
@@ -103,8 +100,8 @@ class System(ABC):
         return torch.ones_like(state.distance, dtype=torch.bool)
 
     @abstractmethod
-    def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
-        """Newton's direction, and the slope of the objective along it; ``slow`` as in the state."""
+    def newton(self, state: NewtonState) -> tuple[Tensor, Tensor]:
+        """Newton's direction, and the slope of the objective along it."""
 
 
 class ExactSystem(System):
@@ -194,7 +191,7 @@ class DualSystem(ExactSystem):
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
         return 0.5 * (z * latent).sum(-1)
 
-    def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
+    def newton(self, state: NewtonState) -> tuple[Tensor, Tensor]:
         direction = self.factor(state.curvature).solve_adjoint(state.gradient)
         return direction, (state.gradient * self.latent(direction)).sum(-1)
 
@@ -235,7 +232,7 @@ class PrimalSystem(ExactSystem):
     def penalty(self, z: Tensor, latent: Tensor) -> Tensor:
         return 0.5 * z.square().sum(-1)
 
-    def newton(self, state: NewtonState, slow: bool = False) -> tuple[Tensor, Tensor]:
+    def newton(self, state: NewtonState) -> tuple[Tensor, Tensor]:
         direction = solve_vector(self.factor(state.curvature).cholesky, state.gradient)
         return direction, (state.gradient * direction).sum(-1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, Self, cast
 
@@ -41,10 +42,10 @@ from botorch_pref.data.checks import (
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.inducing import InducingSystem
+from botorch_pref.inference.inducing import InducingSystem, ItemKernel
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
-from botorch_pref.kernels.evaluation import dueling_variance
+from botorch_pref.kernels.evaluation import dense_covariance, dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.base import (
     Inference,
@@ -55,7 +56,7 @@ from botorch_pref.models.base import (
     transformed_items,
 )
 from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.inducing import InducingKernel, most_varied
+from botorch_pref.models.inducing import most_varied
 
 ValuesArgument = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Values | None
 
@@ -537,7 +538,9 @@ class PreferenceGP(LaplaceGP):
         if self.inducing_points is None:
             return super().system(items, observed)
         latent = observed.prior_latent(self.mean_module(items))
-        kernel = InducingKernel(self.covar_module, items, self.nodes(), observed.scaling)
+        covariance = partial(dense_covariance, self.covar_module)
+        parameters = tuple(self.covar_module.parameters())
+        kernel = ItemKernel(covariance, items, self.nodes(), observed.scaling, parameters)
         return InducingSystem(kernel, latent, observed.observations)
 
     @property

@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_pref.inference import InducingSystem, Observations
+from botorch_pref.inference import InducingSystem, ItemKernel, Observations
 from tests._reference import laplace as reference
 from tests.inference.common import design, matern, oracle
 
 LENGTHSCALE, OUTPUTSCALE = 0.4, 4.0
 
 
-class MaternItems:
-    """The covariance of items and inducing items as a function of five tensors."""
+def matern_items(inputs: Sequence[Tensor]) -> ItemKernel:
+    """That of items, inducing items, a lengthscale, an output scale and factors."""
+    X, Z, lengthscale, outputscale, factors = inputs
 
-    def __init__(self, inputs: Sequence[Tensor]) -> None:
-        self.inputs = inputs  # items, inducing items, lengthscale, output scale, factors
-        self.num_inducing = len(inputs[1])
+    def covariance(left: Tensor, right: Tensor, diag: bool = False) -> Tensor:
+        if not diag:
+            return matern(left, right, lengthscale, outputscale)
+        pairs = left.unsqueeze(-2), right.unsqueeze(-2)
+        return matern(*pairs, lengthscale, outputscale)[..., 0, 0]
 
-    def bound(self, inputs: Sequence[Tensor]) -> Self:
-        return type(self)(inputs)
-
-    def inducing(self) -> Tensor:
-        _, Z, lengthscale, outputscale, _ = self.inputs
-        return matern(Z, Z, lengthscale, outputscale)
-
-    def cross(self, items: Tensor | None) -> Tensor:
-        X, Z, lengthscale, outputscale, factors = self.inputs
-        rows = slice(None) if items is None else items
-        return factors[rows].unsqueeze(-1) * matern(X[rows], Z, lengthscale, outputscale)
-
-    def covariance(self, first: Tensor, second: Tensor) -> Tensor:
-        X, _, lengthscale, outputscale, factors = self.inputs
-        value = matern(X[first].unsqueeze(-2), X[second].unsqueeze(-2), lengthscale, outputscale)
-        return factors[first] * factors[second] * value[..., 0, 0]
+    return ItemKernel(covariance, X, Z, factors, (lengthscale, outputscale))
 
 
 def kernel_inputs(X: Tensor, Z: Tensor, factors: Tensor | None = None) -> list[Tensor]:
-    """The inputs of :class:`MaternItems` at the usual hyperparameters."""
+    """Those of :func:`matern_items` at the usual hyperparameters."""
     scales = X.new_tensor(LENGTHSCALE), X.new_tensor(OUTPUTSCALE)
     return [X, Z, *scales, torch.ones_like(X[:, 0]) if factors is None else factors]
 
@@ -57,7 +44,7 @@ def inducing_side(
     inputs = kernel_inputs(X, Z, factors)
     mean = torch.zeros_like(X[:, 0]) if mean is None else mean
     return InducingSystem(
-        MaternItems(inputs), observations.incidence.apply(inputs[-1] * mean), observations
+        matern_items(inputs), observations.incidence.apply(inputs[-1] * mean), observations
     )
 
 

@@ -1,4 +1,4 @@
-"""A GPyTorch kernel seen by inducing items, and their selection."""
+"""Which items are inducing items."""
 
 from __future__ import annotations
 
@@ -7,24 +7,8 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_pref.models import inducing
-from botorch_pref.models.inducing import InducingKernel, most_varied
+from botorch_pref.models.inducing import most_varied
 from tests.models.common import make_kernel, rand
-
-X, Z = rand(9, 2), rand(4, 2, seed=1)
-
-
-@pytest.mark.parametrize("scaling", [None, 0.5 + rand(9, seed=2)])
-def test_covariances(scaling: torch.Tensor | None) -> None:
-    kernel = make_kernel(2)
-    found = InducingKernel(kernel, X, Z, scaling)
-    factors = torch.ones(9).double() if scaling is None else scaling
-    K = factors.unsqueeze(-1) * kernel(X).to_dense() * factors
-    cross = factors.unsqueeze(-1) * kernel(X, Z).to_dense()
-    rows, others = torch.tensor([3, 0, 3]), torch.tensor([1, 0, 8])
-    torch.testing.assert_close(found.inducing(), kernel(Z).to_dense())
-    torch.testing.assert_close(found.cross(None), cross)
-    torch.testing.assert_close(found.cross(rows), cross[rows])
-    torch.testing.assert_close(found.covariance(rows, others), K[rows, others])
 
 
 def test_the_most_varied_items_are_a_pivoted_cholesky() -> None:
