@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from itertools import takewhile
 from types import FunctionType
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
@@ -98,9 +98,9 @@ class Strategy(ABC):
     No state of a random generator is kept: all draws follow from the seed and the number of the
     round, so a strategy that is stored and resumed asks the identical query next.
 
-    A subclass has ``_choose`` and ``_learn``, and keeps every keyword argument of its constructor
-    in an attribute of that name, from which its state is written: it is a dataclass whose fields
-    are its options, and its ``__post_init__`` checks them.
+    A subclass has ``_choose``, ``_learn`` and ``_recommended``, and keeps every keyword argument of
+    its constructor in an attribute of that name, from which its state is written: it is a dataclass
+    whose fields are its options, and its ``__post_init__`` checks them.
 
     Args:
         bounds: ``2 x d``-dim box, or
@@ -203,21 +203,22 @@ class Strategy(ABC):
         """The ``k x d``-dim items of all queries that were answered or skipped."""
         return self._items_of(answered.query for answered in self.history)
 
-    @abstractmethod
     def recommend(self) -> Tensor:
         """The ``d``-dim best item so far.
 
         Raises:
             ComparisonDataError: On a box, if nothing was asked yet.
         """
+        return self._recommended().item.to(self.space.bounds)
 
-    @abstractmethod
     def recommend_index(self) -> int:
         """Its row in the choices.
 
         Raises:
             SearchSpaceError: If the space is a box.
         """
+        _ = self.space.table  # a box has none, and raises
+        return cast(int, self._recommended().row)
 
     def state_dict(self) -> dict[str, Any]:
         r"""Everything needed to continue, as plain JSON; floats are read back exactly.
@@ -300,6 +301,10 @@ class Strategy(ABC):
     @abstractmethod
     def _learn(self, answered: Answered) -> None:
         """Add an answer to the data."""
+
+    def _recommended(self) -> Candidate:
+        """The best item so far; raises if nothing was answered."""
+        raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:
         """The constructor's arguments but the domain and the seed, as plain JSON."""
@@ -562,16 +567,12 @@ class UtilityStrategy(Strategy):
 def expected_answers(
     queries: Iterable[Query], utilities: Callable[[Query], Tensor]
 ) -> list[Answered]:
-    r"""Pending queries, with the answers that a model of the utility expects.
+    """Pending queries, with the answers that a model expects, which predicts their utilities.
 
     The "kriging believer" of Ginsbourger, Le Riche and Carraro (2010): a strategy learns the
     expected answers to open queries in a copy of its model before it chooses the next query. That
     to an evaluation is the value; to any other the most likely answer, or no preference where
     that is an answer and all others are as likely.
-
-    Args:
-        queries: The queries.
-        utilities: Predicts the ``k``-dim utilities of a query's ``k`` items.
     """
     answered = []
     for query in queries:

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, cast
 
 import torch
-from torch import Tensor
 
 from botorch_pref.data.checks import check_count, endless_from_json, endless_to_json
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -26,15 +25,7 @@ _ATTEMPTS = 100  # to draw another item than the first, of whole numbers and cat
 
 
 def exact(argument: str, amount: object) -> Fraction:
-    r"""An amount as the decimal that it was written as: in floats 0.3 / 0.1 is less than 3.
-
-    Args:
-        argument: Its name, for the message.
-        amount: A positive number, or a string such as ``"0.1"`` or ``"1/3"``.
-
-    Raises:
-        ComparisonDataError: If it is no positive number; names the argument.
-    """
+    """A positive amount as the decimal it was written as: in floats 0.3 / 0.1 is less than 3."""
     try:
         number = None if isinstance(amount, bool) else Fraction(str(amount))
     except (ValueError, ZeroDivisionError):
@@ -129,14 +120,6 @@ class BudgetedStrategy(Strategy):
         payable = any(self.affords(self.price(kind)) for kind in self.kinds)
         return not payable and self._initial() is None
 
-    def recommend(self) -> Tensor:
-        """The item of the largest posterior mean; the strategy says among which."""
-        return self._recommended().item.to(self.space.bounds)
-
-    def recommend_index(self) -> int:
-        _ = self.space.table  # a box has none, and raises
-        return cast(int, self._recommended().row)
-
     @abstractmethod
     def _next(self) -> Chosen:
         """The next query after the initial design, whether it can be paid or not."""
@@ -144,10 +127,6 @@ class BudgetedStrategy(Strategy):
     @abstractmethod
     def _add(self, query: Query, answer: float) -> None:
         """Add an answer to the data."""
-
-    @abstractmethod
-    def _recommended(self) -> Candidate:
-        """The recommended item; raises if nothing was answered."""
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if not self.finished:

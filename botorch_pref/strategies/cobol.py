@@ -103,14 +103,11 @@ class Decision:
 
 
 class FromValues(NamedTuple):
-    """What depends on the values alone, and is kept until there is another value.
-
-    ``best_lower`` is the largest ``mean - beta sd``, standardised; NaN until a test needs it.
-    """
+    """What depends on the values alone, and is kept until there is another value."""
 
     num_values: int
     vanilla: Candidate
-    best_lower: float = math.nan
+    best_lower: float = math.nan  # the largest `mean - beta sd`, once a test needs it
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -251,11 +248,7 @@ class COBOL(Strategy):
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
-        """The paper's rule and settings, without the caps and the prior that are ours.
-
-        Args:
-            **kwargs: Passed to the constructor.
-        """
+        """The paper's rule and settings, without the caps and the prior that are ours."""
         settings: dict[str, Any] = {
             "candidate": "primal-dual",
             "norm_bound_limit": None,
@@ -269,14 +262,6 @@ class COBOL(Strategy):
             "beta": None,
         }
         return cls(**settings | kwargs)
-
-    def recommend(self) -> Tensor:
-        """The evaluated item with the largest posterior mean; raises if there is none."""
-        return self._recommended().item.to(self.space.bounds)
-
-    def recommend_index(self) -> int:
-        _ = self.space.table  # a box has none, and raises
-        return cast(int, self._recommended().row)
 
     def tell(self, query: Query, answer: float | None) -> None:
         """See the base class; what the expert accepts is measured next."""
@@ -444,6 +429,7 @@ class COBOL(Strategy):
         return [*super()._unmeasured(), *shown]
 
     def _recommended(self) -> Candidate:
+        """The evaluated item with the largest posterior mean."""
         return self.values.best()
 
     def _learn(self, answered: Answered) -> None:
@@ -672,15 +658,10 @@ def best(
     avoid: Tensor,
     screens: Sequence[AcquisitionFunction] = (),
 ) -> Candidate:
-    r"""The maximiser of a rule.
+    """The maximiser of a rule over single items, but for ``k x d`` items to avoid.
 
-    Args:
-        space: The domain.
-        rule: The rule, of single items.
-        seed: Of everything random.
-        starts: ``s x d``-dim further items from which a search of a box may begin.
-        avoid: ``k x d``-dim items in place of which the next best one is taken.
-        screens: The rule to tolerances that select where a search begins, the coarser first.
+    A search of a box may also begin at ``s x d`` starts. ``screens`` are the rule to the tolerances
+    that select where it begins, the coarser first.
     """
     with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
         points = starts.unsqueeze(-2)

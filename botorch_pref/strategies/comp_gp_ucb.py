@@ -61,17 +61,7 @@ class FilterRecord(QueryRecord):
 
 
 class OptimisticStep:
-    r"""The upper bounds of one step, of duels and of values, and where they are largest.
-
-    Args:
-        strategy: The strategy; its regressions are not changed.
-        number: ``t = 1, 2, ...``, which counts all queries after the initial design.
-
-    Attributes:
-        beta: The multiple of standard deviations of this step.
-        seed: The seed of all draws of this step.
-        asked: The ``k x d``-dim items that were measured or chosen for duels.
-    """
+    """The upper bounds of step ``t = 1, 2, ...``, of duels and of values, and their maximisers."""
 
     def __init__(self, strategy: CompGPUCB, number: int) -> None:
         self.duels, self.values, self.space = strategy.duels, strategy.values, strategy.space
@@ -197,8 +187,7 @@ class CompGPUCB(BudgetedStrategy):
         borda_slack: ``L_2 zeta``, at least 0: by how much, as a probability, the best item by
             value may fall short of the best in duels. 0 if duels are decided by the objective.
             For a bias ``zeta`` (Assumption 1) and logistic duels it is a quarter of ``zeta``
-            over the range of the objective, which the paper's formulas take to be 1:
-            ``range(f) zeta``, their ``gamma``, is no probability otherwise.
+            over the range of the objective, which the paper's formulas take to be 1.
         **options: Seed, prices, budget and initial design, see
             :class:`~botorch_pref.strategies.BudgetedStrategy`.
 

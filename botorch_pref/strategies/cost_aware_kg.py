@@ -182,10 +182,9 @@ class CostAwareKG(BudgetedStrategy):
         self._model = None
 
     def model(self, pending: Sequence[Query] = ()) -> PreferenceGP:
-        r"""The model of all answers so far, over items with a marker as last column.
+        """The model of all answers, and of pending queries as if they were answered as expected.
 
-        Args:
-            pending: Queries without an answer, which are taken to be answered as expected.
+        Its items have a marker as last column.
         """
         if self._model is None:
             if not self._parameters:

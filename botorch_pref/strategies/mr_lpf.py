@@ -76,13 +76,11 @@ def round_sizes(horizon: int) -> tuple[int, ...]:
 
 
 class Interval(NamedTuple):
-    r"""The confidence interval of a duel, of which an elimination needs the upper end.
+    """The confidence interval of a duel, of which an elimination needs the upper end.
 
-    Attributes:
-        ci_scale: ``"probability"`` for eq. (12) of Kayal et al. (2025), ``mu(h) + beta sigma``;
-            ``"latent"`` for ``h + beta sigma / L``, where ``L`` is the largest slope of the link:
-            valid with the same probability, and never weaker.
-        link: ``mu``.
+    On the scale ``"probability"`` it is eq. (12) of Kayal et al. (2025), ``mu(h) + beta sigma``; on
+    ``"latent"`` ``h + beta sigma / L``, where ``L`` is the largest slope of the link ``mu``: valid
+    with the same probability, and never weaker.
     """
 
     ci_scale: Scale
@@ -95,30 +93,19 @@ class Interval(NamedTuple):
         return float(self.link(zero) * self.link.log_cdf_derivatives(zero)[0])
 
     def slack(self, difference: Tensor, sigma: Tensor, beta: float) -> Tensor:
-        """At least 0 where ``x`` may be as good as ``x'``, given ``h_t`` and ``sigma_t`` of both.
-
-        ``beta`` multiplies ``sigma`` on the scale of probabilities.
-        """
+        """At least 0 where ``x`` may be as good as ``x'``, by ``h_t`` and ``sigma_t`` of both."""
         if self.ci_scale == "latent":
             return difference + beta / self.slope * sigma
         return self.link(difference) + beta * sigma - 0.5
 
     def survivors(self, mean: Tensor, sigma: Tensor, beta: float) -> Tensor:
-        """Which of ``n`` items no other one has beaten for sure; that of largest mean is one.
-
-        ``mean`` has their ``n`` predicted utilities, ``sigma`` the ``n x n`` of their pairs.
-        """
+        """Which items of ``n`` means and ``n x n`` deviations no other one has beaten for sure."""
         slack = self.slack(mean.unsqueeze(-1) - mean, sigma, beta)
         return (slack >= -_ROUNDING).all(dim=-1)
 
 
 class ActiveChoices:
-    r"""The choices that are not eliminated, and the current round on them.
-
-    Attributes:
-        rows: The active rows of the choices, ascending.
-        mean: ``n``-dim utilities that the last full round predicts; ``None`` before its end.
-    """
+    """The choices that are not eliminated, and the current round on them."""
 
     def __init__(
         self, learner: UtilityLearner, kappa: float, interval: Interval, regularizer: Regularizer
@@ -126,8 +113,8 @@ class ActiveChoices:
         self.learner, self.kappa, self.interval = learner, kappa, interval
         self.regularizer: Regularizer = regularizer
         self.choices = learner.space.table
-        self.rows = torch.arange(len(self.choices), device=self.choices.device)
-        self.mean: Tensor | None = None
+        self.rows = torch.arange(len(self.choices), device=self.choices.device)  # that are active
+        self.mean: Tensor | None = None  # as the last full round predicts it
 
     @property
     def num_items(self) -> int:
@@ -135,7 +122,7 @@ class ActiveChoices:
         return len(self.rows)
 
     def begin(self) -> None:
-        """Begin a round under the kernel of now."""
+        """Begin a round under the current kernel."""
         with torch.no_grad():
             items = self.learner.space.normalize(self.choices)
             self._unit = to_dense(self.learner.unit_kernel()(items))
@@ -154,17 +141,11 @@ class ActiveChoices:
         self.table.append(torch.searchsorted(self.rows, rows))
 
     def close(self, answered: list[Answered], beta: float, full: bool, seed: int) -> float:
-        r"""Eliminate what the answers rule out, under the kernel of now, which may be a new one.
+        """Eliminate what answers rule out under ``beta_(r)`` and the current, maybe new, kernel.
 
-        Args:
-            answered: The duels of the round that were not skipped.
-            beta: ``beta_(r)``.
-            full: Whether the round was not cut short by the horizon.
-            seed: Of searches on a box.
-
-        Returns:
-            ``max_x max_x' sigma_(N_r, r)(x, x')`` over the items ``x`` that are left and those that
-            were active in the round; on a box, over samples of both.
+        A round is full unless the horizon cuts it short. Returns ``max_x max_x' sigma_(N_r, r)``
+        over the items ``x`` that are left and those that were active in the round; on a box, over
+        samples of both.
         """
         self.begin()
         posterior = FinitePosterior(
@@ -185,17 +166,11 @@ class ActiveChoices:
 
 
 class Elimination(NamedTuple):
-    r"""The rule by which a round on a box eliminates: what is left are the items of slack >= 0.
+    """The rule by which a round on a box eliminates: what is left are the items of slack >= 0.
 
-    The opponents are finitely many witnesses instead of the whole active set, so the slack
-    is too large rather than too small, and nothing is eliminated that should not be.
-
-    Attributes:
-        model: ``PreferenceGP(variance=kappa)`` of the round's answers.
-        witnesses: ``w x d``-dim active items; the one of largest predicted utility has slack 0.
-        beta: Multiplies the model's own standard deviation of a difference, on the scale of
-            probabilities: ``sqrt(lambda)`` times that of Kayal et al. (2025).
-        interval: The interval that eliminates.
+    The opponents are ``w x d``-dim witnesses instead of the whole active set, so the slack
+    is too large rather than too small, and nothing is eliminated that should not be. ``beta``
+    multiplies the model's own deviations: it is ``sqrt(lambda)`` times that of the paper.
     """
 
     model: PreferenceGP
@@ -218,12 +193,10 @@ class Elimination(NamedTuple):
 
 
 class ActiveBox:
-    r"""The part of a box that is not eliminated, and the current round on it.
+    """The part of a box that is not eliminated, and the current round on it.
 
-    Attributes:
-        eliminations: The rules of the rounds that were closed; what satisfies all is active.
-        pool: ``p x d``-dim active items, the best one by the last prediction among them.
-        predictor: The model of the last full round; ``None`` before its end.
+    Active are the items that satisfy the ``eliminations`` of all closed rounds. Of these the
+    ``pool`` has ``p``, among them the best one by the last prediction.
     """
 
     def __init__(
@@ -232,7 +205,7 @@ class ActiveBox:
         self.learner, self.kappa, self.interval = learner, kappa, interval
         self.space = learner.space
         self.eliminations: list[Elimination] = []
-        self.predictor: PreferenceGP | None = None
+        self.predictor: PreferenceGP | None = None  # of the last full round
         self._sample = self.space.sample(_SAMPLE, seed)
         self.pool = self._sample[:_POOL]
 
@@ -243,7 +216,7 @@ class ActiveBox:
         return 1 if few and len(self.pool.unique(dim=0)) == 1 else None
 
     def slack(self, X: Tensor) -> Tensor:
-        r"""The ``...``-dim slack of ``... x d`` items; those of 0 at least are active."""
+        """The ``...``-dim slack of ``... x d`` items; those of 0 at least are active."""
         if not self.eliminations:
             return torch.ones_like(X[..., 0])
         return torch.stack([rule.slack(X) for rule in self.eliminations]).amin(0)
@@ -415,11 +388,10 @@ class MRLPF(UtilityStrategy):
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
-        r"""The setting of the paper's experiments, on choices.
+        """The setting of the paper's experiments, on choices; the arguments are the constructor's.
 
-        The model is ``PAPER_MODEL``, the ridge ``lambda``, ``beta = 1``, and the predictor that
-        was actually used, of dual coefficients beside a mean log likelihood. ``kappa = 1`` is
-        over-confident: the sigmoid has ``kappa >= 4``. The arguments are those of the constructor.
+        The predictor is the one that was actually used, of dual coefficients beside a mean log
+        likelihood. ``kappa = 1`` is over-confident: the sigmoid has ``kappa >= 4``.
         """
         setting: dict[str, Any] = {
             "hyperparameters": PAPER_MODEL,

@@ -8,12 +8,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import torch
-from botorch.acquisition import AcquisitionFunction
-from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
+from botorch.acquisition import PosteriorMean
+from botorch.models.deterministic import GenericDeterministicModel
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 from torch.quasirandom import SobolEngine
@@ -74,11 +73,7 @@ class LaplacePOPBO(UtilityStrategy):
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
-        r"""The setting of the experiments of Lazzaro et al. (2026).
-
-        The model is ``PAPER_MODEL``, the ridge ``lambda``; ``beta = 1``, identical pairs allowed.
-        The arguments are those of the constructor.
-        """
+        """The setting of Lazzaro et al. (2026); the arguments are those of the constructor."""
         setting = {"hyperparameters": PAPER_MODEL, "kappa": 1.0, "exclude_identical": False}
         return cls(**{**setting, **kwargs})
 
@@ -146,12 +141,7 @@ class OptimisticStrategy(UtilityStrategy):
         self._set: tuple[object, LikelihoodRatioModel] | None = None
 
     def confidence_set(self, pending: Iterable[Query] = ()) -> LikelihoodRatioModel:
-        r"""The set of all answers so far.
-
-        Args:
-            pending: Open queries, which are taken to be answered as the most likely utility
-                has it.
-        """
+        """The set of all answers, and of pending ones as the most likely utility has them."""
         answered = [done for done in self.history if _tells(done)]
         key = (len(answered), str(self.learner.values), self.current_norm_bound)
         if self._set is None or self._set[0] != key:
@@ -162,7 +152,9 @@ class OptimisticStrategy(UtilityStrategy):
         return self._set_of([*answered, *expected]) if expected else model
 
     def _recommend_on_a_box(self) -> Tensor:
-        return self._best_item(MostLikelyUtility(self.confidence_set()), self._seed("report"))
+        mle = self.confidence_set().mle
+        rule = PosteriorMean(GenericDeterministicModel(lambda X: mle(X).unsqueeze(-1)))
+        return self._best_item(rule, self._seed("report"))
 
     def recommend_index(self) -> int:
         return self._best_row(self.confidence_set().mle(self.space.table))
@@ -421,18 +413,6 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         rows, new = match_items(none, shown)
         favourites = rows.new_tensor([int(answer or 0) for _, answer in answered])
         return Choices(shown[new], rows.view(len(answered), 2 * self.num_new), favourites)
-
-
-class MostLikelyUtility(AcquisitionFunction):
-    """The most likely utility as a rule for single items, ``b x 1 x d``."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__(model=model)
-
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """The ``b``-dim utilities."""
-        return cast(LikelihoodRatioModel, self.model).mle(X.squeeze(-2))
 
 
 def _tells(answered: Answered) -> bool:

@@ -95,17 +95,10 @@ def get_strategy(
 
 
 def strategy_class(name: str) -> type[Strategy]:
-    r"""A class of strategies by its own name, which its states carry.
+    """A class of strategies by its own name, which its states carry, such as ``"PFTS"``.
 
-    Args:
-        name: Such as ``"PFTS"``: one of this package's, or one of the user's that has been
-            defined or imported; of several, this package's, else the last.
-
-    Returns:
-        The class.
-
-    Raises:
-        UnsupportedError: If there is no such class; names those there are.
+    It is this package's, or one of the user's that has been defined or imported; of several, this
+    package's, else the last. If there is none, the error names those there are.
     """
     own = f"{__package__}."
     found = sorted(_concrete(Strategy), key=lambda kind: kind.__module__.startswith(own))

@@ -81,11 +81,7 @@ class Regression:
         return True
 
     def model(self, pending: Sequence[Query] = ()) -> SingleTaskGP:
-        r"""The model of all answers, in evaluation mode.
-
-        Args:
-            pending: Queries without an answer, which are taken to be answered as expected.
-        """
+        """The model of all answers, and of pending queries as if they were answered as expected."""
         if self._model is None:
             self._model = self._built(self._hyperparameters).eval()
         known = self._model
@@ -135,14 +131,10 @@ class Regression:
 
 
 def fit_exactly(model: SingleTaskGP) -> bool:
-    r"""Learn the hyperparameters of an exact model, by the evidence and their priors, if any.
+    """Learn the hyperparameters of a model; returns whether there was an optimum, else keeps them.
 
     Where values repeat themselves and there is no prior, the evidence is so steep that a line
-    search may end in rounding errors: where it stopped is taken then. A model without an optimum
-    keeps its hyperparameters.
-
-    Returns:
-        Whether there was an optimum. The model is in evaluation mode afterwards.
+    search may end in rounding errors: where it stopped is taken then.
     """
     if not any(one.requires_grad for one in model.parameters()):
         return False
@@ -170,15 +162,10 @@ def standardised_gp(
     covar_module: Kernel,
     mean_module: Mean | None = None,
 ) -> SingleTaskGP:
-    r"""A model of measured values in any unit, standardised by BoTorch's transform.
+    """A model of ``n`` values in any unit at ``n x d`` items, standardised by BoTorch's transform.
 
-    Args:
-        space: The domain, whose unit cube lengthscales are measured in.
-        items: ``n x d``-dim items.
-        values: ``n``-dim values.
-        noise: The variance of the noise, in squared standard deviations of the values.
-        covar_module: The prior covariance, in the same unit.
-        mean_module: The prior mean; by default a constant.
+    The variance of the noise and the prior are of values with a standard deviation of 1 and items
+    of the space's unit cube.
     """
     # BoTorch's default takes every deviation below 1e-8 for none, which in farads is a lot.
     least = max(_SAME * float(values.abs().max()), 1e-300)

@@ -165,22 +165,15 @@ class UtilityLearner:
         return 1.0 / float(kernel.outputscale.detach()) if isinstance(kernel, ScaleKernel) else 1.0
 
     def refit(self, at_once: bool = False) -> bool:
-        r"""Fit the hyperparameters if they are learnt and the data have grown enough.
+        """Fit the hyperparameters if they are learnt and the data have grown enough.
 
-        Args:
-            at_once: Whether one more answer is enough.
-
-        Returns:
-            Whether they were fitted.
+        With ``at_once`` one more answer is enough. Returns whether they were fitted.
         """
         size = self.data.num_comparisons
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
-        if self._kernel is None:
-            kernel: Kernel = kernel_of({}, self.space, self.kind)
-        else:
-            kernel = copy.deepcopy(self._kernel)
+        kernel = copy.deepcopy(self._kernel) or kernel_of({}, self.space, self.kind)
         model = self._build(kernel, self.data)
         with seeded(derive_seed(self.seed, "fit", size), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
@@ -192,11 +185,7 @@ class UtilityLearner:
         return True
 
     def model(self, expected: Iterable[Answered] = ()) -> PreferenceGP:
-        r"""The model of all comparisons so far.
-
-        Args:
-            expected: Open duels with the answers that are expected, which it also learns.
-        """
+        """The model of all comparisons so far, and of open duels with expected answers."""
         if self._model is None:
             self._model = self._build(self.covar_module(), self.data)
         expected = [done for done in expected if _differs(done.query)]
@@ -206,11 +195,7 @@ class UtilityLearner:
         return self._build(self._model.covar_module, data)
 
     def posterior(self, expected: Sequence[Answered] = ()) -> FinitePosterior:
-        r"""The posterior of all choices.
-
-        Args:
-            expected: As of :meth:`model`.
-        """
+        """The posterior of all choices, by the data of :meth:`model`."""
         if self._exact is None:
             choices = self.space.normalize(self.space.table)
             with torch.no_grad():
@@ -302,13 +287,7 @@ def own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | Non
 
 
 def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> ScaleKernel:
-    """The kernel of a space with given hyperparameters, or with its prior's where there are none.
-
-    Args:
-        values: ``lengthscale`` and ``outputscale``, or nothing.
-        space: The domain, whose unit cube the lengthscale is measured in.
-        kind: ``"rbf"``, ``"matern"`` or ``"matern15"``.
-    """
+    """The kernel on a space's unit cube, with given hyperparameters or else with its prior's."""
     kernel = default_covar_module(space.num_features, Size(), cast(KernelName, kind)).to(
         space.bounds
     )
@@ -343,11 +322,7 @@ def fitted_values(kernel: ScaleKernel, kind: str) -> dict[str, Any]:
 
 
 def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
-    """The hyperparameters that a user gave, and none where they are to be learnt.
-
-    Raises:
-        ComparisonDataError: If they are neither ``"evidence"`` nor such values.
-    """
+    """The hyperparameters that a user gave, checked; none where they are to be learnt."""
     if isinstance(hyperparameters, str) and hyperparameters == "evidence":
         return {}
     values = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {}
@@ -361,30 +336,19 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
             f"penalty, and possibly kernel (rbf, matern or matern15), got {hyperparameters!r}."
         )
     values["outputscale"] = checked_positive("outputscale", values["outputscale"])
-    lengthscale = values["lengthscale"]
-    if not isinstance(lengthscale, list | tuple):
-        values["lengthscale"] = checked_positive("lengthscale", lengthscale)
-        return values
-    if len(lengthscale) != dim:
-        raise ComparisonDataError(
-            f"`lengthscale` has {len(lengthscale)} entries for {dim} dimensions."
-        )
-    values["lengthscale"] = [checked_positive("lengthscale", value) for value in lengthscale]
+    given = values["lengthscale"]
+    each = given if isinstance(given, list | tuple) else [given] * dim
+    if len(each) != dim:
+        raise ComparisonDataError(f"`lengthscale` has {len(each)} entries for {dim} dimensions.")
+    checked = [checked_positive("lengthscale", value) for value in each]
+    values["lengthscale"] = checked if each is given else checked[0]
     return values
 
 
 def as_likelihood(
     likelihood: BernoulliLikelihood | Mapping[str, Any] | None,
 ) -> BernoulliLikelihood:
-    r"""A link; logit by default.
-
-    Args:
-        likelihood: A link of :mod:`botorch_pref.likelihoods`, or what
-            :func:`likelihood_to_json` returned.
-
-    Raises:
-        ComparisonDataError: If it is neither.
-    """
+    """A link as it is given, or as :func:`likelihood_to_json` returned it; logit by default."""
     if likelihood is None:
         return LogitLikelihood()
     if isinstance(likelihood, BernoulliLikelihood):
@@ -407,15 +371,7 @@ def _link_name(kind: type[BernoulliLikelihood]) -> str:
 
 
 def difference_table(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Mean and standard deviation of ``f(x_i) - f(x_j)``.
-
-    Args:
-        mean: ``n``-dim utilities.
-        covariance: Their ``n x n``-dim covariance.
-
-    Returns:
-        Two ``n x n``-dim tables, in the units of the utility.
-    """
+    """The ``n x n``-dim means and standard deviations of ``f(x_i) - f(x_j)`` for ``n`` items."""
     variance = covariance.diagonal()
     square = variance.unsqueeze(-1) + variance - 2 * covariance
     return mean.unsqueeze(-1) - mean, square.clamp_min(0.0).sqrt()
