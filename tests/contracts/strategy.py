@@ -139,10 +139,9 @@ class StrategyContract(ABC):
             strategy.tell(strategy.ask(), right)
             assert strategy.history[-1].answer == right
 
-    def test_same_seed_same_trajectory(self) -> None:
+    def test_another_seed_asks_others(self) -> None:
         _, one = self.played()
-        same, other = (play(self.make(seed), self.num_duels) for seed in (0, 4))
-        assert same == one
+        other = play(self.make(4), self.num_duels)
         assert [query.items.tolist() for query in one] != [query.items.tolist() for query in other]
 
     def test_global_generators_are_left_alone(self) -> None:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.queries import Evaluate, Query
-from botorch_pref.randomness import derive_uniform
+from botorch_pref.queries import Query
 from botorch_pref.strategies import Strategy
 from tests.models.common import rand
 
@@ -33,24 +32,8 @@ def reply(query: Query) -> float:
     return float(first > second)
 
 
-def worth(items: Tensor) -> Tensor:
-    """Two hills, the higher one, of about 1, near (0.7, 0.3)."""
-    first = torch.exp(-(items - torch.tensor([0.7, 0.3])).square().sum(-1) / 0.1)
-    second = torch.exp(-(items - torch.tensor([0.2, 0.8])).square().sum(-1) / 0.05)
-    return first + 0.8 * second
-
-
-def answer(query: Query) -> float:
-    """Values without noise; duels that err by chance, the same at every call."""
-    values = worth(query.items)
-    if isinstance(query, Evaluate):
-        return float(values)
-    chance = derive_uniform(0, "judge", query.id)
-    return float(chance < torch.sigmoid(6 * (values[0] - values[1])))
-
-
 def play(
-    strategy: Strategy, most: int = 1000, judge: Callable[[Query], float | None] = answer
+    strategy: Strategy, most: int = 1000, judge: Callable[[Query], float | None] = reply
 ) -> list[Query]:
     """Ask and answer until nothing can be paid, or so often."""
     queries: list[Query] = []

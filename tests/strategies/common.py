@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.runner.simulation import dueling_regret
 from botorch_pref.strategies import Strategy, UtilityStrategy
 from tests._reference import finite as reference
 from tests._reference import kernels
@@ -39,28 +35,15 @@ def play_noisily(strategy: Strategy, num_duels: int, seed: int = 0) -> list[Any]
     return queries
 
 
-def unit_kernel(strategy: Strategy) -> Array:
-    """The kernel of ``FIXED``, of unit scale, at the choices."""
-    items = strategy.space.normalize(strategy.space.table).numpy()
-    return kernels.gram("matern52", items, items, 0.3)
-
-
-def told(strategy: Strategy) -> tuple[Array, Array]:
-    """The pairs of different choices that were answered, and the answers."""
-    done = [
-        (answered.query.indices, answered.answer)
-        for answered in strategy.history
-        if answered.answer is not None and len(set(answered.query.indices)) == 2
-    ]
-    return np.array([pair for pair, _ in done]).reshape(-1, 2), np.array([y for _, y in done])
-
-
 def oracle(strategy: UtilityStrategy) -> tuple[Array, Array]:
     """Mean utility, and covariance for the unit kernel, of choices under ``FIXED``."""
-    pairs, answers = told(strategy)
-    K = unit_kernel(strategy)
-    if not len(pairs):
+    done = [(query.indices, y) for query, y in strategy.history if y is not None]
+    done = [(pair, y) for pair, y in done if len(set(pair)) == 2]
+    items = strategy.space.normalize(strategy.space.table).numpy()
+    K = kernels.gram("matern52", items, items, 0.3)
+    if not done:
         return np.zeros(len(K)), K
+    pairs, answers = np.array([pair for pair, _ in done]), np.array([y for _, y in done])
     theta = reference.coefficients(K, pairs, answers, PENALTY)
     mean = reference.utilities(K, pairs, theta)
     ridge: Any = strategy.learner.kappa
@@ -94,20 +77,3 @@ def joint(strategy: UtilityStrategy, items: Tensor) -> tuple[Tensor, Tensor]:
     own = covariance.diagonal()
     variance = own.unsqueeze(-1) + own - 2 * covariance
     return mean.unsqueeze(-1) - mean, variance.clamp_min(0.0).sqrt()
-
-
-def cumulative_regret(
-    make: Callable[[int], Strategy], problem: PreferenceProblem, horizon: int, num_seeds: int
-) -> list[float]:
-    """The cumulative dueling regret of one run a seed."""
-    totals = []
-    for seed in range(num_seeds):
-        strategy, judge = make(seed), LogisticJudge(problem, seed)
-        asked = []
-        for step in range(horizon):
-            query: Any = strategy.ask()
-            strategy.tell(query, judge(query, step))
-            asked.append(query.indices)
-        utilities = problem.utilities[torch.tensor(asked)]
-        totals.append(horizon * dueling_regret(problem.optimal_value, utilities))
-    return totals

@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihoods import ProbitLikelihood
-from botorch_pref.queries import Duel, Evaluate, Query
+from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.strategies import CostAwareKG
 from botorch_pref.strategies.cost_aware_kg import UTILITY, _Search, marked
 from tests.contracts.strategy import StrategyContract, stored
 from tests.models.common import rand
-from tests.strategies import budget
 from tests.strategies.budget import WIDE as BOX
-from tests.strategies.budget import reply
+from tests.strategies.budget import play, reply
 
 TABLE = rand(6, 2)
 
@@ -58,10 +55,6 @@ class TestContractOfDuels(StrategyContract):
     def make(self, seed: int = 0) -> CostAwareKG:
         options = {"value_cost": EXPENSIVE, "num_initial_values": 0, "num_initial_duels": 2}
         return on_items(seed=seed, **options, budget=None, covar_module=None)
-
-
-def play(strategy: CostAwareKG, most: int = 1000) -> list[Query]:
-    return budget.play(strategy, most, reply)
 
 
 @pytest.mark.parametrize("make", [on_items, pytest.param(on_a_box, marks=pytest.mark.slow)])
@@ -194,12 +187,6 @@ def test_resumes_with_learnt_hyperparameters() -> None:
     assert read.state_dict() == strategy.state_dict()
 
 
-@pytest.mark.parametrize("wrong", [{"bias": -1.0}, {"noise": 0.0}])
-def test_bad_options(wrong: dict[str, float]) -> None:
-    with pytest.raises(ComparisonDataError, match=f"`{next(iter(wrong))}`"):
-        on_items(**wrong)
-
-
 @pytest.mark.parametrize("domain", [{"choices": TABLE}, {"bounds": BOX}])
 def test_a_recommendation_before_anything_was_learnt_has_no_unit(domain: dict[str, Tensor]) -> None:
     def recommended(scale: float, offset: float) -> Tensor:
@@ -221,20 +208,3 @@ def test_what_could_not_be_measured_is_not_asked_for_again_however_noisy_values_
         strategy.tell(query, None)
         asked.append(query.indices)
     assert len({*asked}) == 4
-
-
-def test_a_link_and_a_kernel_of_ones_own() -> None:
-    def matern(dim: int) -> ScaleKernel:
-        return ScaleKernel(MaternKernel(ard_num_dims=dim))
-
-    strategy = on_items(covar_module=matern, likelihood=ProbitLikelihood(0.5))
-    play(strategy, 7)
-    model = strategy.model()
-    assert isinstance(model.covar_module.base_kernel.base_kernel, MaternKernel)
-    assert (type(model.likelihood), model.likelihood.scale) == (ProbitLikelihood, 0.5)
-    start = matern(2).base_kernel.lengthscale
-    assert not torch.allclose(
-        model.covar_module.base_kernel.base_kernel.lengthscale, start.double()
-    )
-    again = CostAwareKG.from_state_dict(strategy.state_dict(), covar_module=matern)
-    assert again.ask() == strategy.ask()

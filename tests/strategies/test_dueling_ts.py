@@ -16,7 +16,7 @@ from botorch_pref.acquisition import DuelingThompsonSampling
 from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.strategies import DTS, dueling_ts
-from botorch_pref.strategies.dueling_ts import WinVariance, soft_copeland, win_variance
+from botorch_pref.strategies.dueling_ts import WinVariance, win_variance
 from tests.models.common import numerical_gradient, rand
 from tests.strategies import common
 from tests.strategies.common import FIXED, LINE, PENALTY, Array, best
@@ -90,16 +90,6 @@ def test_the_variance_of_a_win(likelihood: BernoulliLikelihood, link: Any) -> No
     expected = [doubt(mean, deviation, link) for mean, deviation in grid.tolist()]
     assert found.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-6)
     assert (found <= 0.25).all()
-
-
-def test_the_expected_score() -> None:
-    mean, deviation = rand(5, 3, seed=1) * 4 - 2, rand(5, 3, seed=2) * 3
-    pairs = zip(mean.tolist(), deviation.tolist(), strict=True)
-    expected = [
-        sum(average(logistic, m, s) for m, s in zip(*rows, strict=True)) / 3 for rows in pairs
-    ]
-    found = soft_copeland(LogitLikelihood(), mean, deviation)
-    assert found.tolist() == pytest.approx(expected, abs=1e-7)
 
 
 # On choices.

@@ -1,21 +1,43 @@
-"""The model behind a strategy: data, hyperparameters, and when they are fitted."""
+"""The model behind a strategy: data, hyperparameters and their fits; links and kernels."""
 
 from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
+from typing import Any
 
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.priors import LogNormalPrior
 
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import (
+    COBOL,
+    DTS,
+    EUBO,
+    MRLPF,
+    PFTS,
+    POPBO,
+    CompGPUCB,
+    CostAwareKG,
+    LaplacePOPBO,
+    MaxMinLCBStrategy,
+    MultipleChoicePOPBO,
+    RandomPairs,
+)
 from botorch_pref.strategies.utility import UtilityLearner, last_refit, refit_is_due
+from tests.contracts.strategy import answer, shorten_searches, stored
 from tests.models.common import rand
+from tests.strategies import budget
 
 FIXED = {"kernel": "matern", "lengthscale": [0.2, 0.5], "outputscale": 3.0}
 BOUNDS = torch.tensor([[-1.0, 0.0], [2.0, 5.0]], dtype=torch.float64)
@@ -39,9 +61,8 @@ def teach(learner: UtilityLearner, num_duels: int, seed: int = 0, box: bool = Fa
     told = []
     for _ in range(num_duels):
         i, j = torch.randperm(9, generator=generator)[:2].tolist()
-        answer = float(TABLE[i].sum() > TABLE[j].sum())
-        assert learner.add(duel(i, j, box), answer)
-        told.append(((i, j), answer))
+        told.append(((i, j), float(TABLE[i].sum() > TABLE[j].sum())))
+        assert learner.add(duel(i, j, box), told[-1][1])
     return told
 
 
@@ -67,14 +88,10 @@ def test_table_and_model_are_one_posterior(kappa: str | float) -> None:
     told += teach(learner, 5, seed=1)
     assert learner.model() is not model
     again = make(FIXED, kappa=kappa)
-    for pair, answer in told:
-        again.add(duel(*pair), answer)
-    torch.testing.assert_close(
-        learner.posterior().mean,
-        again.posterior().mean,
-        atol=1e-9,
-        rtol=0.0,
-    )
+    for pair, won in told:
+        again.add(duel(*pair), won)
+    found, expected = learner.posterior().mean, again.posterior().mean
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0.0)
 
 
 def test_lengthscales_are_in_units_of_the_box() -> None:
@@ -157,3 +174,119 @@ def test_the_last_refit_is_that_of_answers_one_by_one() -> None:
             fitted = size
         assert last_refit(size) == fitted
     assert fitted < 59
+
+
+# Every strategy takes a link and a kernel, learns the kernel's parameters, and stores both.
+
+STRATEGIES = (PFTS, MRLPF, MaxMinLCBStrategy, POPBO, LaplacePOPBO, EUBO, DTS, RandomPairs)
+
+
+def matern(dim: int) -> Kernel:
+    """Matern-3/2 with a lengthscale for each dimension, all of them learnt."""
+    prior = LogNormalPrior(0.0, 1.0)
+    base = MaternKernel(nu=1.5, ard_num_dims=dim, lengthscale_prior=prior)
+    return ScaleKernel(base, outputscale_prior=prior)
+
+
+def play(strategy: Any, num_queries: int) -> None:
+    for step in range(num_queries):
+        query = strategy.ask()
+        strategy.tell(query, answer(query) if step else 0.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "domain"),
+    [
+        *((kind, {"choices": TABLE}) for kind in STRATEGIES),
+        *((kind, {"bounds": BOUNDS}) for kind in (PFTS, POPBO)),
+        *(
+            pytest.param(kind, {"bounds": BOUNDS}, marks=pytest.mark.slow)
+            for kind in STRATEGIES
+            if kind not in (PFTS, POPBO)
+        ),
+    ],
+)
+def test_a_probit_judge_and_a_kernel_that_is_learnt(
+    kind: Any, domain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_searches(monkeypatch)
+    options = {**domain, **({"horizon": 9} if kind is MRLPF else {})}
+    strategy = kind(**options, likelihood=ProbitLikelihood(0.7), covar_module=matern, seed=1)
+    play(strategy, 3)
+    item, model = strategy.recommend(), strategy.learner.model()
+    assert isinstance(model.likelihood, ProbitLikelihood)
+    kernel = strategy.learner.covar_module()
+    assert isinstance(kernel.base_kernel, MaternKernel)
+    assert not torch.equal(kernel.base_kernel.lengthscale, matern(2).base_kernel.lengthscale)
+    state = json.loads(json.dumps(strategy.state_dict()))
+    assert state["options"]["likelihood"] == {"link": "probit", "scale": 0.7}
+    read = kind.from_state_dict(state, covar_module=matern)
+    assert read.state_dict() == state
+    assert torch.equal(read.recommend(), item)
+    assert read.ask() == strategy.ask()
+    assert strategy.with_state(state).ask() == strategy.ask()
+    with pytest.raises(ComparisonDataError, match="`covar_module`"):
+        kind.from_state_dict(state)
+    with pytest.raises(ComparisonDataError, match="`covar_module` has parameters"):
+        kind.from_state_dict(state, covar_module=RBFKernel())
+
+
+@pytest.mark.parametrize("kind", [COBOL, CompGPUCB, CostAwareKG])
+def test_a_kernel_of_values_that_is_learnt(kind: Any) -> None:
+    options = {"num_initial_values": 3, "covar_module": matern}
+    options["num_initial_labels" if kind is COBOL else "num_initial_duels"] = 3
+    if kind is CostAwareKG:
+        options["likelihood"] = ProbitLikelihood(0.5)
+    strategy = kind(choices=TABLE, **options)
+    budget.play(strategy, 8)
+    model = strategy.model() if kind is CostAwareKG else strategy.values.model()
+    assert kind is not CostAwareKG or model.likelihood.scale == 0.5
+    (kernel,) = (one for one in model.modules() if isinstance(one, MaternKernel))
+    assert not torch.allclose(kernel.lengthscale, matern(2).base_kernel.lengthscale.double())
+    read = kind.from_state_dict(strategy.state_dict(), covar_module=matern)
+    assert read.ask() == strategy.ask()
+    with pytest.raises(ComparisonDataError, match="`covar_module`"):
+        stored(strategy)
+
+
+def test_a_kernel_without_an_output_scale_is_the_unit_kernel() -> None:
+    kernel = RBFKernel() + LinearKernel()
+    strategy = PFTS.paper(choices=TABLE, covar_module=kernel, hyperparameters="evidence")
+    play(strategy, 4)
+    assert strategy.learner.penalty == 1.0
+    assert {"kernels.0.raw_lengthscale", "kernels.1.raw_variance"} == set(strategy.learner.values)
+    unit = strategy.space.normalize(TABLE)
+    prior = strategy.learner.posterior().prior_covariance
+    torch.testing.assert_close(prior, strategy.learner.covar_module()(unit).to_dense())
+    assert kernel.kernels[0].lengthscale.item() == RBFKernel().lengthscale.item()  # a copy learns
+
+
+def test_a_kernel_that_requires_no_gradient_stays_as_it_is() -> None:
+    kernel = ScaleKernel(RBFKernel())
+    kernel.base_kernel.lengthscale, kernel.outputscale = 0.3, 4.0
+    given = PFTS(choices=TABLE, covar_module=kernel.requires_grad_(False), seed=2)
+    fixed = {"lengthscale": 0.3, "outputscale": 4.0}
+    named = PFTS(choices=TABLE, hyperparameters=fixed, seed=2)
+    for strategy in (given, named):
+        play(strategy, 6)
+    assert given.learner.num_fitted == 0
+    assert given.learner.penalty == pytest.approx(0.25)
+    assert [done.query for done in given.history] == [done.query for done in named.history]
+
+
+def test_arguments_that_are_no_kernel_and_no_link() -> None:
+    for wrong in ({"covar_module": "rbf"}, {"covar_module": lambda dim: dim}):
+        with pytest.raises(ComparisonDataError, match="`covar_module`"):
+            EUBO(choices=TABLE, **wrong)
+    with pytest.raises(ComparisonDataError, match="`hyperparameters` or `covar_module`"):
+        EUBO(choices=TABLE, covar_module=matern, hyperparameters=FIXED)
+    for wrong in ("probit", {"link": "cauchit", "scale": 1.0}):
+        with pytest.raises(ComparisonDataError, match="`likelihood`"):
+            EUBO(choices=TABLE, likelihood=wrong)
+    with pytest.raises(UnsupportedError, match="softmax"):
+        MultipleChoicePOPBO(choices=TABLE, likelihood=ProbitLikelihood())
+    read = stored(MultipleChoicePOPBO(choices=TABLE, likelihood=LogitLikelihood(2.0)))
+    assert read.likelihood.scale == 2.0
+    state = EUBO(choices=TABLE).state_dict()
+    with pytest.raises(ComparisonDataError, match="leave out `covar_module`"):
+        EUBO.from_state_dict(state, covar_module=matern)

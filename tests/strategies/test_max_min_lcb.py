@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from botorch_pref.problems import Ackley, Catalyst, RKHSFunction
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import MaxMinLCBStrategy
 from tests.contracts.strategy import play
@@ -115,25 +112,3 @@ def test_a_kept_diagonal_on_a_box() -> None:
     queries = play(strategy, 6)
     assert torch.equal(queries[-1].items[0], queries[-1].items[1])
     assert strategy.num_identical > 0
-
-
-# Slow: regret.
-
-
-@pytest.mark.slow
-def test_regret_as_in_the_paper() -> None:
-    """Far less than random play, and much the same on all the paper's finite problems."""
-    for problem, horizon, least, most in (
-        (Ackley(num_choices=40), 300, 2.0, 35.0),
-        (RKHSFunction(scale=5.0), 200, 10.0, 30.0),
-        (RKHSFunction(scale=1.0), 200, 7.0, 20.0),
-        (Catalyst("keep"), 800, 90.0, 240.0),
-    ):
-        totals = common.cumulative_regret(
-            lambda seed, p=problem: MaxMinLCBStrategy.paper(choices=p.choices, seed=seed),
-            problem,
-            horizon,
-            num_seeds=15,
-        )
-        assert least <= statistics.mean(totals) <= most
-        assert np.median(totals) < most

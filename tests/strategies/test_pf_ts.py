@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import statistics
 from typing import Any
 
 import numpy as np
@@ -11,31 +10,15 @@ import pytest
 import torch
 from scipy import stats
 
-from botorch_pref.problems import Catalyst
 from botorch_pref.strategies import PFTS
 from botorch_pref.strategies.pf_ts import paper_scale
-from tests.contracts.strategy import play, stored
+from tests.contracts.strategy import play
 from tests.strategies import common
 from tests.strategies.common import FIXED, GRID, LINE, PENALTY
 
 
 def on_grid(**kwargs: Any) -> PFTS:
     return PFTS(**{"choices": GRID, "hyperparameters": FIXED, **kwargs})
-
-
-@pytest.mark.parametrize("on_identical", ["keep", "resample"])
-def test_resumes_while_it_learns_on_a_box(on_identical: str) -> None:
-    bounds = torch.tensor([[0.0, -1.0], [1.0, 3.0]], dtype=torch.float64)
-    strategy = PFTS(bounds=bounds, on_identical=on_identical, seed=2)
-    play(strategy, 3)
-    waiting = strategy.ask("ann")
-    read = stored(strategy)
-    assert read.ask("ann") == waiting
-    for side in (strategy, read):
-        side.tell(waiting, 0.0)
-    assert read.ask() == strategy.ask()
-    assert torch.equal(read.recommend(), strategy.recommend())
-    assert read.state_dict() == strategy.state_dict()
 
 
 # The law of the pairs.
@@ -102,23 +85,6 @@ def test_rounds_of_the_paper_are_counted_from_one() -> None:
 CERTAIN = 1e-6  # both draws then have the maximiser of the mean
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"bounds": LINE, "choices": None}])
-def test_kept_identical_pairs_are_counted_and_add_no_row(kwargs: dict[str, Any]) -> None:
-    strategy = on_grid(on_identical="keep", scale=CERTAIN, **kwargs)
-    queries = play(strategy, 6)
-    identical = [
-        query
-        for query, y in strategy.history
-        if y is not None and torch.equal(query.items[0], query.items[1])
-    ]
-    assert len(queries) == 6
-    assert strategy.num_identical == len(identical)
-    assert strategy.num_answers == 5
-    assert strategy.learner.data.num_comparisons == 5 - len(identical)
-    read = stored(strategy)
-    assert read.num_identical == strategy.num_identical
-
-
 def test_kept_identical_pairs_move_nothing() -> None:
     strategy = on_grid(on_identical="keep", scale=CERTAIN)
     play(strategy, 30)
@@ -134,18 +100,3 @@ def test_kept_identical_pairs_move_nothing() -> None:
     torch.testing.assert_close(after.mean, before.mean, atol=1e-10, rtol=0.0)
     torch.testing.assert_close(after.covariance, before.covariance, atol=1e-10, rtol=0.0)
     assert strategy.learner.data.num_comparisons == row
-
-
-# Slow: regret.
-
-
-@pytest.mark.slow
-def test_regret_on_the_catalyst() -> None:
-    """Sec. 5.7: ridge 0.05, 30 runs of 800 duels."""
-    problem = Catalyst("keep")
-    totals = common.cumulative_regret(
-        lambda seed: PFTS.paper(choices=problem.choices, seed=seed), problem, 800, 30
-    )
-    assert 70.0 <= statistics.mean(totals) <= 150.0
-    random_play = 800 * float(problem.optimal_value - problem.utilities.mean())
-    assert random_play == pytest.approx(316.3, abs=0.1)

@@ -15,7 +15,6 @@ from botorch_pref.acquisition import OptimisticAdvantage, OptimisticChoice
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import LikelihoodRatioModel
-from botorch_pref.problems import Ackley, Catalyst
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.queries import Choice
 from botorch_pref.strategies import POPBO, LaplacePOPBO, MultipleChoicePOPBO, Strategy
@@ -345,22 +344,6 @@ def test_identical_pairs() -> None:
 
 
 # Slow: regret.
-
-
-@pytest.mark.slow
-def test_regret_as_in_the_paper() -> None:
-    """On Laplace's posterior it hardly beats random play (139, 316), as the diagonal blocks it."""
-    for problem, horizon, least, most in (
-        (Ackley(num_choices=40), 300, 80.0, 160.0),
-        (Catalyst("keep"), 800, 200.0, 316.0),
-    ):
-        totals = common.cumulative_regret(
-            lambda seed, p=problem: POPBO.paper(choices=p.choices, seed=seed),
-            problem,
-            horizon,
-            num_seeds=20,
-        )
-        assert least <= statistics.mean(totals) <= most
 
 
 def of_sample(problem: GPSample, seed: int) -> Strategy:

@@ -19,19 +19,6 @@ def on_grid(**kwargs: Any) -> RandomPairs:
     return RandomPairs(**{"choices": GRID, "hyperparameters": FIXED, **kwargs})
 
 
-def test_pairs_of_few_items_are_distinct() -> None:
-    """Also on a box, if it has whole numbers or categories alone."""
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    strategy = RandomPairs(space=SearchSpace(bounds, categorical=[0]), hyperparameters=FIXED)
-    firsts = []
-    for _ in range(20):
-        query = strategy.ask()
-        assert query.items.flatten().sort().values.tolist() == [0.0, 1.0]
-        firsts.append(float(query.items[0, 0]))
-        strategy.tell(query, 1.0)
-    assert {*firsts} == {0.0, 1.0}
-
-
 @pytest.mark.parametrize("kinds", [{"integer": [0]}, {"categorical": [0]}])
 @pytest.mark.parametrize("size", [2, 3])
 def test_no_item_meets_itself_where_all_others_are_barred(

@@ -153,12 +153,6 @@ def test_an_annotator_has_one_open_query() -> None:
     assert_refused(PFTS, state, "open row 1: 'ann' has another open query")
 
 
-@pytest.mark.parametrize("kind", [COBOL, CompGPUCB, GPTS, MultipleChoicePOPBO, RandomValues])
-def test_progress_of_other_strategies(kind: type[Strategy]) -> None:
-    assert_refused(kind, {**state_of(kind), "progress": {}}, "progress cannot be read: KeyError")
-    assert_refused(kind, {**state_of(kind), "options": {"speed": 1}}, "options.*speed")
-
-
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

@@ -1,19 +1,24 @@
-"""Strategies on a space of all kinds of parameters with constraints, and on a table of such."""
+"""Strategies on spaces of all kinds of parameters, and called in any mode of autograd."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from botorch_pref.queries import Choice, Duel, Label, Query
+from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, RandomPairs, Strategy
 from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.registry import get_strategy, strategy_names
+from tests.common import BOX as UNIT
 from tests.space.test_mixed import SPACES, everything, is_feasible
+from tests.test_device_strategies import makers
 
 BOX = everything()
 TABLE = SearchSpace(BOX.bounds, BOX.sample(20, seed=5), integer=[3, 6], log=[4], categorical=[5])
@@ -33,7 +38,7 @@ def made(name: str, space: SearchSpace) -> Strategy:
     return changed
 
 
-def utility(items: torch.Tensor) -> torch.Tensor:
+def utility(items: Tensor) -> Tensor:
     """Of all kinds of parameters."""
     shares, number, level = items[..., 0], items[..., 3], items[..., 5]
     heat = items[..., 4].log10() + 2.0
@@ -87,3 +92,32 @@ def test_kinds_of_numbers_without_constraints(name: str, space: str) -> None:
 def test_random_pairs() -> None:
     play(RandomPairs(space=BOX, seed=1), BOX)
     play(RandomPairs(space=TABLE, seed=1), TABLE)
+
+
+# Strategies fit, maximise and keep what they find in whatever mode they are called.
+
+
+def asked(name: str, mode: Callable[[], Any]) -> list[Tensor]:
+    """The items of the queries and the recommendation, every second call in a mode."""
+    strategy, found = makers()[name](SearchSpace(UNIT)), []
+    for step in range(5):  # rounds of MR-LPF end on the way
+        with mode() if step % 2 else nullcontext():
+            query = strategy.ask()
+        answer = float(query.items.sum()) if isinstance(query, Evaluate) else 1.0
+        with nullcontext() if step % 2 else mode():
+            strategy.tell(query, answer)
+        found.append(query.items)
+    with mode():
+        return [*found, strategy.recommend()]
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("name", [*strategy_names(), "cobol", "cobohl"])
+@pytest.mark.parametrize(
+    "mode", [torch.inference_mode, pytest.param(torch.no_grad, marks=pytest.mark.slow)]
+)
+def test_a_mode_changes_nothing(mode: Callable[[], Any], name: str) -> None:
+    """Inference mode refuses all that `no_grad` does, and more."""
+    for mine, other in zip(asked(name, mode), asked(name, nullcontext), strict=True):
+        assert torch.equal(mine, other)
+        assert not mine.requires_grad
