@@ -33,7 +33,6 @@ class Catalyst(TableProblem):
 
     Attributes:
         names: The composition of each choice, such as ``"Au-0.6-Zn-0.4"``.
-        dedupe: What was done with repeated measurements.
     """
 
     name = "catalyst"
@@ -61,4 +60,3 @@ class Catalyst(TableProblem):
         percent = torch.tensor(table["fe_h2"].to_numpy())
         super().__init__(torch.tensor(table[_ELEMENTS].to_numpy()), percent / 10.0)
         self.names = tuple(table["composition"])
-        self.dedupe = dedupe

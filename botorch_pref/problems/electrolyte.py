@@ -43,13 +43,11 @@ class ElectrolyteStandIn(PreferenceProblem):
     labels of its experts.
 
     Attributes:
-        variables: The names of an item's entries.
         rho_range: The smallest and the largest utility, for a
             :class:`~botorch_pref.problems.SyntheticExpert`.
     """
 
     name = "electrolytestandin"
-    variables = ("molarity", "dmc_share", "ec_share")
     rho_range = (0.0, _BEST_CONDUCTIVITY)
     _optimal_value = _BEST_CONDUCTIVITY
 

@@ -21,12 +21,8 @@ from botorch_pref.problems.base import PreferenceProblem
 
 _BEST_PPD = 5.0
 _RADIANT, _HUMIDITY = 25.0, 50.0  # those of two dimensions
-_RANGES = {
-    "air_temperature": (20.0, 30.0),
-    "air_speed": (0.05, 1.0),
-    "radiant_temperature": (20.0, 30.0),
-    "humidity": (30.0, 70.0),
-}
+# Air temperature, air speed, mean radiant temperature and humidity.
+_BOUNDS = ((20.0, 30.0), (0.05, 1.0), (20.0, 30.0), (30.0, 70.0))
 # Air temperatures at which the predicted mean vote is 0 in two dimensions, by the air speed.
 _COMFORTABLE = ((24.29599406823525, 0.05), (25.88800880425025, 0.2), (27.963669850159064, 1.0))
 _GRID_SIDES = {2: 20, 4: 10}
@@ -51,13 +47,9 @@ class ThermalComfort(PreferenceProblem):
     [Xu2024] names the variables and the predicted mean vote, and nothing else: ranges, met, clo,
     the fixed values, the utility and its scale are this package's own choice.
 
-    The best items, of utility ``-5 / standard_deviation``, are those with a vote of 0. They are a
-    whole surface (in two dimensions a curve), so a recommendation is as good as its utility, never
-    as its distance to one of ``optimizers``, which are examples.
-
-    Attributes:
-        variables: The names of an item's entries.
-        standard_deviation: Of the percentage over the grid.
+    The best items, of 5 percent, are those with a vote of 0. They are a whole surface (in two
+    dimensions a curve), and ``optimizers`` are examples: a recommendation is as good as its
+    utility, never as its distance to one of them.
     """
 
     name = "thermalcomfort"
@@ -66,61 +58,45 @@ class ThermalComfort(PreferenceProblem):
         """Set up the room; ``dim`` is 2 or 4, else it raises a ``SearchSpaceError``."""
         if dim not in _GRID_SIDES:
             raise SearchSpaceError(f"dim must be 2 or 4, got {dim!r}.")
-        self.variables = tuple(_RANGES)[:dim]
-        bounds = [_RANGES[variable] for variable in self.variables]
+        bounds = _BOUNDS[:dim]
         self._optimizers = [(*point, _RADIANT, _HUMIDITY)[:dim] for point in _COMFORTABLE]
         super().__init__(bounds=bounds)
         sides = [torch.linspace(*side, _GRID_SIDES[dim], dtype=torch.double) for side in bounds]
-        percentages = _dissatisfied(self.vote(torch.cartesian_prod(*sides)))
-        self.standard_deviation = float(percentages.std(correction=0))
-        self._optimal_value = -_BEST_PPD / self.standard_deviation
-
-    def vote(self, X: Tensor) -> Tensor:
-        """The predicted mean vote, from -3, cold, to 3, hot ([ISO7730]), without external work.
-
-        It has first derivatives but for the kinks of the standard; second derivatives are not
-        those of the function.
-
-        Args:
-            X: ``batch_shape x d``-dim items.
-
-        Returns:
-            ``batch_shape``-dim votes, not cut off at -3 and 3.
-
-        Raises:
-            ItemError: If ``X`` does not hold items within the bounds; names the first row.
-        """
-        self._validate_items(X, argument="X")
-        air, speed, *others = X.unbind(dim=-1)
-        radiant, humidity = others or (torch.full_like(air, _RADIANT), _HUMIDITY)
-        dry = (_SKIN - _clothes_temperature(air, radiant, 12.1 * speed.sqrt())) / _INSULATION
-        vapour = 10.0 * humidity * (16.6536 - 4030.183 / (air + 235.0)).exp()
-        diffusion = 3.05e-3 * (5733.0 - 6.99 * _POWER - vapour)
-        sweat = 0.42 * (_POWER - 58.15)
-        breath = 1.7e-5 * _POWER * (5867.0 - vapour) + 0.0014 * _POWER * (34.0 - air)
-        load = _POWER - (diffusion + sweat + breath) - dry
-        return (0.303 * math.exp(-0.036 * _POWER) + 0.028) * load
+        self._scale = float(_dissatisfied(torch.cartesian_prod(*sides)).std(correction=0))
+        self._optimal_value = -_BEST_PPD / self._scale
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
-        return -_dissatisfied(self.vote(X)) / self.standard_deviation
+        return -_dissatisfied(X) / self._scale
 
 
-def _dissatisfied(vote: Tensor) -> Tensor:
+def predicted_mean_vote(X: Tensor) -> Tensor:
+    """The votes of ``d``-dim items from -3, cold, to 3, hot ([ISO7730]), not cut off there.
+
+    First derivatives are exact but for the kinks of the standard; second ones are not.
+    """
+    air, speed, *others = X.unbind(dim=-1)
+    radiant, humidity = others or (torch.full_like(air, _RADIANT), _HUMIDITY)
+    dry = (_SKIN - _clothes_temperature(air, radiant, 12.1 * speed.sqrt())) / _INSULATION
+    vapour = 10.0 * humidity * (16.6536 - 4030.183 / (air + 235.0)).exp()
+    diffusion = 3.05e-3 * (5733.0 - 6.99 * _POWER - vapour)
+    sweat = 0.42 * (_POWER - 58.15)
+    breath = 1.7e-5 * _POWER * (5867.0 - vapour) + 0.0014 * _POWER * (34.0 - air)
+    load = _POWER - (diffusion + sweat + breath) - dry
+    return (0.303 * math.exp(-0.036 * _POWER) + 0.028) * load
+
+
+def _dissatisfied(X: Tensor) -> Tensor:
     """The percentage of people who are dissatisfied (PPD, [ISO7730]), 5 where the vote is 0."""
-    square = vote.square()
+    square = predicted_mean_vote(X).square()
     return _BEST_PPD - 95.0 * torch.expm1(-0.03353 * square.square() - 0.2179 * square)
 
 
 def _clothes_temperature(air: Tensor, radiant: Tensor, forced: Tensor) -> Tensor:
-    """The temperature of the clothes in degrees Celsius, by Newton's method.
+    """The temperature of the clothes, by Newton's method; all temperatures in degrees Celsius.
 
     The standard's equation is increasing and convex where the clothes are warmer than the air, as
-    within the bounds, so steps from the skin's temperature, which is above, stay above.
-
-    Args:
-        air: Its temperature in degrees Celsius.
-        radiant: Likewise.
-        forced: The least coefficient of convection, by the speed of the air.
+    within the bounds, so steps from the skin's temperature, which is above, stay above. The least
+    coefficient of convection, ``forced``, follows from the speed of the air.
     """
 
     def excess(t: Tensor) -> Tensor:

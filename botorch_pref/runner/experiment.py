@@ -19,7 +19,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -106,12 +105,6 @@ def run_experiment(
     named, numbers = _named(strategies), _checked_seeds(seeds)
     if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs == 0):
         raise UnsupportedError(f"n_jobs must be a whole number but 0, or None, got {n_jobs!r}.")
-    further = (horizon, recommend_every, judge, evaluations, record)
-    runs = {
-        (name, seed): Run(problem, name, factory, seed, *further)
-        for name, factory in named.items()
-        for seed in numbers
-    }
     settings = {
         **describe_problem(problem),
         "horizon": horizon,
@@ -121,10 +114,20 @@ def run_experiment(
         "record": None if record is None else describe(record),
     }
     store = None if directory is None else Store(directory, settings, named)
+    runs = [(name, seed) for name in named for seed in numbers]
     found = {} if store is None else {key: store.load(*key) for key in runs}
     done = {key: table for key, table in found.items() if table is not None}
     # All strategies of one seed run before those of the next, so that a part is balanced.
     missing = sorted((key for key in runs if key not in done), key=operator.itemgetter(1))
+    options = {"evaluations": evaluations, "record": record, "recommend_every": recommend_every}
+    calls = (
+        joblib.delayed(simulate_run)(key, named[key[0]], problem, judge, horizon, options)
+        for key in missing
+    )
+    try:
+        parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
+    except ValueError:  # Ray's backend, and a few others, return everything at the end
+        parallel = joblib.Parallel(n_jobs, batch_size=1)
     with tqdm(
         desc=settings["problem"],
         total=len(runs),
@@ -132,7 +135,7 @@ def run_experiment(
         unit="run",
         disable=not progress,
     ) as bar:
-        for key, table in _simulated({key: runs[key] for key in missing}, n_jobs):
+        for key, table in parallel(calls):
             if store is not None:
                 store.save(*key, table)
             done[key] = table
@@ -141,50 +144,34 @@ def run_experiment(
     return typed(pd.concat([done[key] for key in runs], ignore_index=True))
 
 
-@dataclass(frozen=True)
-class Run:
-    """One strategy under one seed; the fields are arguments of :func:`run_experiment`."""
-
-    problem: PreferenceProblem | ProblemFactory
-    strategy: str
-    factory: StrategyFactory
-    seed: int
-    horizon: int
-    recommend_every: int
-    judge: JudgeFactory
-    evaluations: int | None = None
-    record: Record | None = None
-
-    def simulate(self) -> pd.DataFrame:
-        """The table of the history, with names and seed; a ``RunError`` if anything raised."""
-        problem = self.problem
-        try:
-            with _TURN, num_threads():
-                if not isinstance(problem, PreferenceProblem):
-                    problem = problem(self.seed)
-                # All strategies get the same judge; their own draws are independent of it.
-                judge = self.judge(problem, seed=derive_seed(self.seed, "judge", 0))
-                seed = derive_seed(self.seed, "strategy", 0)
-                table = simulate(
-                    build_strategy(self.factory, problem, seed, self.horizon),
-                    problem,
-                    judge,
-                    self.horizon,
-                    progress=False,
-                    recommend_every=self.recommend_every,
-                    evaluations=self.evaluations,
-                    record=self.record,
-                    random_regret=math.nan,  # which is not in the table
-                ).table
-        except Exception as error:
-            # Not every error can be sent from process to process; this one can.
-            raise RunError(
-                f"strategy {self.strategy!r}, seed {self.seed}: {type(error).__name__}: {error}"
-            ) from error
-        table.insert(0, "problem", problem.name)
-        table.insert(1, "strategy", self.strategy)
-        table.insert(2, "seed", self.seed)
-        return table
+def simulate_run(
+    key: Key,
+    factory: StrategyFactory,
+    problem: PreferenceProblem | ProblemFactory,
+    judge: JudgeFactory,
+    horizon: int,
+    options: Mapping[str, Any],
+) -> tuple[Key, pd.DataFrame]:
+    """One strategy under one seed: the table of its history, with names and seed."""
+    name, seed = key
+    try:
+        with _TURN, num_threads():
+            if not isinstance(problem, PreferenceProblem):
+                problem = problem(seed)
+            # All strategies get the same judge; their own draws are independent of it.
+            answers = judge(problem, seed=derive_seed(seed, "judge", 0))
+            strategy = build_strategy(factory, problem, derive_seed(seed, "strategy", 0), horizon)
+            options = {**options, "random_regret": math.nan}  # which is not in the table
+            table = simulate(strategy, problem, answers, horizon, progress=False, **options).table
+    except Exception as error:
+        # Not every error can be sent from process to process; this one can.
+        raise RunError(
+            f"strategy {name!r}, seed {seed}: {type(error).__name__}: {error}"
+        ) from error
+    table.insert(0, "problem", problem.name)
+    table.insert(1, "strategy", name)
+    table.insert(2, "seed", seed)
+    return key, table
 
 
 @contextmanager
@@ -245,20 +232,6 @@ def _takes(factory: StrategyFactory, name: str) -> bool:
         if all(other.kind is not other.VAR_KEYWORD for other in parameters.values()):
             return False
     return True
-
-
-def _simulated(runs: Mapping[Key, Run], n_jobs: int | None) -> Iterator[tuple[Key, pd.DataFrame]]:
-    """The keys and tables of runs as they are finished."""
-    calls = (joblib.delayed(_simulate)(key, run) for key, run in runs.items())
-    try:
-        parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
-    except ValueError:  # Ray's backend, and a few others, return everything at the end
-        parallel = joblib.Parallel(n_jobs, batch_size=1)
-    yield from parallel(calls)
-
-
-def _simulate(key: Key, run: Run) -> tuple[Key, pd.DataFrame]:
-    return key, run.simulate()
 
 
 def _named(strategies: object) -> dict[str, StrategyFactory]:

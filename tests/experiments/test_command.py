@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley
-from botorch_pref.runner.experiment import Run
+from botorch_pref.runner import experiment
 from botorch_pref.strategies import PFTS
 from experiments.__main__ import MEASUREMENTS, main
 from experiments.claims import Claim, Comparison, compared, judge_claim, lower, not_higher
@@ -142,15 +143,15 @@ def test_runs_are_saved_and_gone_on_with(
     assert main(arguments) == 0
     assert capsys.readouterr().out.startswith("63 measured catalysts, by cost")
     assert len(pd.read_csv(tmp_path / "cost-rows.csv")) == 2 * 2 * 6
-    run, played = Run.simulate, []
+    run, played = experiment.simulate_run, []
 
-    def counted(self: Run) -> pd.DataFrame:
-        played.append(self.seed)
-        if self.seed == 3:
+    def counted(key: tuple[str, int], *arguments: Any) -> Any:
+        played.append(key[1])
+        if key[1] == 3:
             raise KeyboardInterrupt
-        return run(self)
+        return run(key, *arguments)
 
-    monkeypatch.setattr(Run, "simulate", counted)
+    monkeypatch.setattr(experiment, "simulate_run", counted)
     assert main([*arguments, "--seeds", "3"]) == 0
     assert "with 4 runs that were finished before" in capsys.readouterr().out
     assert played == [2, 2]

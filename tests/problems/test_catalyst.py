@@ -11,7 +11,6 @@ from botorch_pref.problems import Catalyst
 def test_facts_of_the_data() -> None:
     problem = Catalyst()
     assert problem.name == "catalyst"
-    assert problem.dedupe == "keep"
     assert problem.dim == 3
     assert problem.bounds.tolist() == [[0.0] * 3, [1.0] * 3]
     assert problem.choices.shape == (63, 3)
