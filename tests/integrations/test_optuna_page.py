@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import runpy
 import shutil
-import socket
-import subprocess
-import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from wsgiref.simple_server import make_server
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1400,1000",
-]
+WEB_PAGE = Path(__file__).resolve().parents[2] / "examples" / "web_page.py"
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000"]
 PATIENCE = 60.0  # seconds
 MISSING = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
 
@@ -56,37 +47,11 @@ def browser() -> Iterator[Any]:
     driver.quit()
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    started = []
-
-    def start(storage: str) -> str:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        command = [str(Path(sys.executable).parent / "optuna-dashboard"), storage]
-        command += ["--host", "127.0.0.1", "--port", str(port)]
-        command += ["--artifact-dir", str(tmp_path)]
-        with (tmp_path / "page.log").open("w") as log:
-            started.append(subprocess.Popen(command, stdout=log, stderr=log))
-
-        def listens() -> bool:
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", port)) == 0
-
-        until(listens)
-        return f"http://127.0.0.1:{port}"
-
-    yield start
-    for process in started:
-        process.terminate()
-        process.wait()
-
-
 def test_an_answer_clicked_on_the_page_changes_the_next_suggestion(
-    tmp_path: Path, browser: Any, serve: Callable[[str], str]
+    tmp_path: Path, browser: Any
 ) -> None:
-    example = runpy.run_path(str(ROOT / "examples" / "web_page.py"))
+    dashboard = pytest.importorskip("optuna_dashboard")
+    example = runpy.run_path(str(WEB_PAGE))
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     store = example["FileSystemArtifactStore"](str(tmp_path))
     study = example["open_study"](storage)
@@ -99,7 +64,9 @@ def test_an_answer_clicked_on_the_page_changes_the_next_suggestion(
     other.report_preference(first, second)
     example["propose"](other, store)
 
-    browser.get(f"{serve(storage)}/dashboard/studies/1")
+    server = make_server("127.0.0.1", 0, dashboard.wsgi(storage, artifact_store=store))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    browser.get(f"http://127.0.0.1:{server.server_port}/dashboard/studies/1")
     button = "//button[translate(normalize-space(), 'WORST', 'worst') = 'worst']"
     worst = until(lambda: (b := browser.find_elements("xpath", button)) and len(b) == 2 and b)
     pictures = browser.find_elements("css selector", "img[alt^='flower']")
@@ -115,3 +82,5 @@ def test_an_answer_clicked_on_the_page_changes_the_next_suggestion(
     assert study.get_trials()[2].params != other.get_trials()[2].params
     shown = "img[alt='flower 2.png']"
     until(lambda: browser.find_elements("css selector", shown))
+    server.shutdown()
+    server.server_close()

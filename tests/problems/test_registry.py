@@ -1,9 +1,47 @@
+"""All problems as BoTorch's test functions, and by their names."""
+
 import pytest
 import torch
-from torch.quasirandom import SobolEngine
+from botorch.test_functions import synthetic as botorch_synthetic
+from botorch.utils.testing import (
+    BaseTestProblemTestCaseMixIn,
+    BotorchTestCase,
+    SyntheticTestFunctionTestCaseMixin,
+)
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.problems import SyntheticProblem, ThermalComfort, get_problem, problem_names
+from botorch_pref.problems import (
+    Ackley,
+    RKHSFunction,
+    SyntheticProblem,
+    ThermalComfort,
+    get_problem,
+    problem_names,
+)
+
+
+class TestBoxesAsBoTorchTestFunctions(
+    BotorchTestCase, BaseTestProblemTestCaseMixIn, SyntheticTestFunctionTestCaseMixin
+):
+    functions = (
+        Ackley(),
+        Ackley(dim=3, unit_cube=False),
+        SyntheticProblem(botorch_synthetic.Branin(), unit_cube=False),
+        *(get_problem(name) for name in ("branin", "hartmann6", "cosine8", "levy")),
+        get_problem("electrolytestandin"),
+        ThermalComfort(),
+        ThermalComfort(4),
+    )
+
+
+class TestGridsAsBoTorchTestProblems(BotorchTestCase, BaseTestProblemTestCaseMixIn):
+    functions = (
+        Ackley(num_choices=40),
+        Ackley(num_choices=7, unit_cube=False),
+        RKHSFunction(),
+        RKHSFunction(kernel="se"),
+        RKHSFunction(kernel="matern15"),
+    )
 
 
 @pytest.mark.parametrize("name", problem_names())
@@ -13,9 +51,8 @@ def test_every_problem(name: str) -> None:
     if name not in ("thermalcomfort", "electrolytestandin"):  # which are in units of their own
         assert problem.bounds.tolist() == [[0.0] * problem.dim, [1.0] * problem.dim]
     if problem.choices is None:
-        sobol = SobolEngine(problem.dim, scramble=True, seed=0)
-        lower, upper = problem.bounds
-        values = problem(torch.lerp(lower, upper, sobol.draw(2048, dtype=torch.double)))
+        unit = torch.rand(2048, problem.dim, dtype=torch.double)
+        values = problem(torch.lerp(*problem.bounds, unit))
         reached = problem(problem.optimizers)
         best = torch.full_like(reached, problem.optimal_value)
         assert torch.allclose(reached, best, atol=1e-4)

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from botorch.utils.testing import BaseTestProblemTestCaseMixIn, BotorchTestCase
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from sklearn.kernel_ridge import KernelRidge
 
@@ -15,10 +14,6 @@ KERNELS = {
     "matern15": lambda: MaternKernel(nu=1.5),
     "se": RBFKernel,
 }
-
-
-class TestAsBoTorchTestProblems(BotorchTestCase, BaseTestProblemTestCaseMixIn):
-    functions = (RKHSFunction(), RKHSFunction(kernel="se"), RKHSFunction(kernel="matern15"))
 
 
 @pytest.mark.parametrize("scale", [1.0, 5.0])

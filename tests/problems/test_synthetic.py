@@ -3,38 +3,10 @@ import math
 import pytest
 import torch
 from botorch.test_functions import synthetic as botorch_synthetic
-from botorch.utils.testing import (
-    BaseTestProblemTestCaseMixIn,
-    BotorchTestCase,
-    SyntheticTestFunctionTestCaseMixin,
-)
-from hypothesis import given
-from hypothesis import strategies as st
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
 from botorch_pref.problems import Ackley, SyntheticProblem
-
-
-class TestAsBoTorchTestFunctions(
-    BotorchTestCase, BaseTestProblemTestCaseMixIn, SyntheticTestFunctionTestCaseMixin
-):
-    functions = (
-        Ackley(),
-        Ackley(dim=3, unit_cube=False),
-        SyntheticProblem(botorch_synthetic.Branin()),
-        SyntheticProblem(botorch_synthetic.Branin(), unit_cube=False),
-        SyntheticProblem(botorch_synthetic.Hartmann(dim=6)),
-        SyntheticProblem(botorch_synthetic.Cosine8()),
-        SyntheticProblem(botorch_synthetic.Levy(dim=4)),
-    )
-
-
-class TestGridsAsBoTorchTestProblems(BotorchTestCase, BaseTestProblemTestCaseMixIn):
-    functions = (
-        Ackley(num_choices=40),
-        Ackley(num_choices=7, unit_cube=False),
-    )
 
 
 @pytest.mark.parametrize("unit_cube", [True, False])
@@ -54,22 +26,6 @@ def test_ackley_grid_of_the_paper(unit_cube: bool) -> None:
     assert problem.optimal_value == pytest.approx(-1.22543, abs=5e-6)
     assert problem.utilities.min().item() == pytest.approx(-14.1969, abs=5e-5)
     assert torch.equal(problem.utilities, problem.utilities.flip(0))
-
-
-@given(
-    st.integers(2, 5).flatmap(lambda dim: st.lists(st.floats(0.0, 1.0), min_size=dim, max_size=dim))
-)
-def test_ackley_range_is_the_same_in_every_dimension(point: list[float]) -> None:
-    problem = Ackley(dim=len(point))
-    value = problem(torch.tensor(point, dtype=torch.double)).item()
-    assert -14.302667500265276 - 1e-12 <= value <= 1e-12
-
-
-def test_ackley_has_gradients() -> None:
-    problem = Ackley(dim=2)
-    X = torch.tensor([[0.3, 0.62], [0.9, 0.999]], dtype=torch.double)
-    X.requires_grad_(True)
-    assert torch.autograd.gradcheck(problem._evaluate_true, (X,))
 
 
 @pytest.mark.parametrize(

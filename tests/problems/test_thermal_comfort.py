@@ -5,11 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from botorch.utils.testing import (
-    BaseTestProblemTestCaseMixIn,
-    BotorchTestCase,
-    SyntheticTestFunctionTestCaseMixin,
-)
 from scipy.optimize import brentq
 from torch import Tensor
 
@@ -17,12 +12,6 @@ from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.problems import ThermalComfort
 from botorch_pref.problems.thermal_comfort import predicted_mean_vote
 from tests.models.common import rand
-
-
-class TestAsBoTorchTestFunctions(
-    BotorchTestCase, BaseTestProblemTestCaseMixIn, SyntheticTestFunctionTestCaseMixin
-):
-    functions = (ThermalComfort(), ThermalComfort(4))
 
 
 def reference_vote(ta: float, v: float, tr: float = 25.0, rh: float = 50.0) -> float:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,7 +11,7 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge
 from botorch_pref.queries import Choice, Duel, Query
-from botorch_pref.runner import History, random_play, replacing, simulate
+from botorch_pref.runner import History, random_play, simulate
 from botorch_pref.space import SearchSpace
 from tests.runner.common import Budgeted, Failing, LabelsAndValues
 
@@ -259,19 +258,3 @@ def test_an_interrupt_keeps_what_was_done() -> None:
     assert history.recommended is not None
     with pytest.raises(KeyboardInterrupt):
         simulate(Fixed([]), problem, first_wins, 9, progress=False)
-
-
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text("old")
-
-    def stop_half_way() -> None:
-        with replacing(path) as temporary:
-            temporary.write_text("new")
-            assert path.read_text() == "old"
-            raise RuntimeError("half-way")
-
-    with pytest.raises(RuntimeError, match="half-way"):
-        stop_half_way()
-    assert path.read_text() == "old"
-    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
