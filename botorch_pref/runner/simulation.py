@@ -41,7 +41,6 @@ _COLUMNS = {
     "dueling_regret": "float64",
     "cumulative_regret": "float64",
     "utility_regret": "float64",
-    "cumulative_utility_regret": "float64",
     "recommendation_regret": "float64",
     "simple_regret": "float64",
     "num_evaluations": "Int64",
@@ -67,31 +66,24 @@ class History:
         horizon: The number of steps that were planned; the table is shorter if the simulation
             ended or was interrupted before.
         random_regret: The mean dueling regret of a duel of two items drawn uniformly.
-        table: One row a duel, a choice, which may have more than two items, or a label or an
-            evaluation, which have a first item alone; also what was recorded besides, and of a
-            strategy with a budget ``cost``, of all queries so far, and ``finished``, true in the
-            last row if it asks no more:
+        table: One row a query: a duel, a choice, which may have more than two items, or a label
+            or an evaluation, which have a first item alone. Columns besides these are what was
+            recorded and, of a strategy with a budget, ``cost``, the sum so far, and ``finished``,
+            true in the last row if it asks no more:
 
             ========================= ===================================================
             step                      1, 2, ...
-            first_index, ...          the items' indices, if the problem has choices
-            first_x1, second_x1, ...  the two items; of a choice also item3_x1, ...
-            recommended_index         of the item recommended after the duel, likewise
-            recommended_x1, ...       that item; missing where it was not asked for
+            first_x1, second_x1, ...  the items; of a choice also item3_x1, ...
+            recommended_x1, ...       the item recommended then; missing if not asked for
+            first_index, ...          their indices, if the problem has choices
             kind                      ``duel``, ``choice``, ``label`` or ``evaluate``
             identical                 whether all items that are compared are one
-            answer                    1 the first won, 0 the second, 0.5 neither; the
-                                      position of a choice's favourite, from 0; the value;
-                                      of a label 1 to accept and 0 to reject; or none
+            answer                    as the strategy was told it; missing for none
             first_utility, ...        the utilities of the items
-            dueling_regret            a probability in [0, 1/2]: [Lazzaro2026], Eq. (2); of
-                                      an evaluation that of the item paired with itself, of
-                                      a choice the mean of those over its items; missing
-                                      of a label, which pays no regret
+            dueling_regret            a probability in [0, 1/2]: [Lazzaro2026], Eq. (2), its
+                                      mean over the items; missing of a label
             cumulative_regret         the sum of the dueling regrets so far
-            utility_regret            the mean over the items, in units of the utility;
-                                      missing of a label
-            cumulative_utility_regret the sum of the utility regrets so far
+            utility_regret            likewise, in units of the utility
             recommendation_regret     in units of the utility
             simple_regret             the least utility regret of the evaluations so far,
                                       those of an initial design included; missing before
@@ -337,7 +329,6 @@ def history_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     columns = {name: None for row in rows for name in row if name not in _COLUMNS}
     table = typed(pd.DataFrame(rows, columns=[*columns, *_COLUMNS]))
     table["cumulative_regret"] = table["dueling_regret"].fillna(0.0).cumsum()
-    table["cumulative_utility_regret"] = table["utility_regret"].fillna(0.0).cumsum()
     answered = table["answer"].notna()
     measured = answered & table["kind"].eq(Evaluate.kind)
     table["simple_regret"] = table["utility_regret"].where(measured).cummin().ffill()

@@ -87,18 +87,6 @@ def test_what_was_accepted_is_measured(typed: Type, capsys: Capture) -> None:
     assert saved().history["answer"].isna().tolist() == [False] * 5 + [True] * 2
 
 
-def test_what_is_no_answer_is_asked_again(typed: Type, capsys: Capture) -> None:
-    assert typed("y 1,5 nan inf -inf 1e999 1 2 3 1 maybe Y q", "--bounds", BOUNDS) == 0
-    lines = capsys.readouterr().out.splitlines()
-    again = "is no answer: type a number such as 3.5, or s, u or q."
-    wrong = [line.partition("'")[2] for line in lines if line.endswith(again)]
-    assert wrong == [f"{word}' {again}" for word in ("y", "1,5", "nan", "inf", "-inf", "1e999")]
-    assert [line for line in lines if line.endswith("no answer: type y or n, or s, u or q.")] == [
-        f"'{word}' is no answer: type y or n, or s, u or q." for word in ("1", "maybe")
-    ]
-    assert saved().history["answer"].tolist() == [1.0, 2.0, 3.0, 1.0]
-
-
 def test_each_answer_is_on_the_disk_when_the_next_item_is_shown(
     typed: Type, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

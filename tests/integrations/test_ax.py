@@ -96,15 +96,13 @@ def answered(
         trial = experiment.new_batch_trial(GeneratorRun([Arm(first), Arm(second)]))
         trial.mark_running(no_runner_required=True)
         wins = float(distance(first) < distance(second))
-        if cost:
-            costs = {arm.name: {"cost": (arm.parameters["y"], 0.1)} for arm in trial.arms}
-            trial.attach_batch_trial_data(costs)
-        if metric == PREFERENCE_METRIC:
-            attach_answer(trial, wins)
-        else:
-            answers = zip(trial.arms, (wins, 1.0 - wins), strict=True)
-            trial.attach_batch_trial_data({arm.name: {metric: label} for arm, label in answers})
-            trial.mark_completed()
+        told: dict[str, Any] = {}
+        for arm, won in zip(trial.arms, (wins, 1.0 - wins), strict=True):
+            told[arm.name] = {metric: won}
+            if cost:
+                told[arm.name]["cost"] = (arm.parameters["y"], 0.1)
+        trial.attach_batch_trial_data(told)
+        trial.mark_completed()
     return experiment
 
 

@@ -5,26 +5,12 @@ from pathlib import Path
 import pytest
 from matplotlib import rcParams
 
-from botorch_pref.plotting import COLOURS, DASHES, MARKERS, save_figure
+from botorch_pref.plotting import save_figure
 from botorch_pref.plotting.style import (
     heading,
     new_panels,
     wrapped,
 )
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of sRGB, as WCAG defines it."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def test_lines_are_seen_on_white_and_told_apart() -> None:
-    assert all(1.05 / (luminance(colour) + 0.05) > 2.0 for colour in COLOURS)
-    assert len({*COLOURS}) == len(COLOURS) == len({*MARKERS}) == len(MARKERS)
-    # Their numbers have no common divisor, so 28 curves differ in colour or dashes.
-    assert (len(COLOURS), len(DASHES)) == (7, 4)
 
 
 def test_no_title_is_cut_off() -> None:

@@ -1,6 +1,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -118,19 +119,18 @@ def test_repeated_items_go_by_index() -> None:
     assert problem.utility(torch.tensor([3, 1])).tolist() == [0.5, -1.0]
 
 
-def test_other_items_are_refused() -> None:
-    problem = TableProblem(ITEMS, UTILITIES, bounds=UNIT)
-    with pytest.raises(ItemError, match=r"X is not a choice in row \[0, 1\]"):
-        problem(torch.tensor([[[0.0, 1.0], [0.25, 0.5]]], dtype=torch.double))
-    with pytest.raises(ItemError, match="within the bounds"):
-        problem(torch.tensor([[0.0, 2.0]], dtype=torch.double))
-    with pytest.raises(SearchSpaceError, match="`choices` to be within the bounds"):
-        TableProblem(2.0 * ITEMS, UTILITIES, bounds=UNIT)
-
-
-@pytest.mark.parametrize("shape", [(3,), (4, 1)])
-def test_every_choice_has_one_utility(shape: tuple[int, ...]) -> None:
-    with pytest.raises(SearchSpaceError, match="utilities must be 4 numbers, one a choice"):
-        TableProblem(ITEMS, torch.zeros(shape), bounds=UNIT)
-    with pytest.raises(SearchSpaceError, match=r"utilities is not finite in row \[1\]"):
-        TableProblem(ITEMS, UTILITIES.log(), bounds=UNIT)
+@pytest.mark.parametrize(
+    ("call", "given", "message"),
+    [
+        (None, [[0.0, 1.0], [0.25, 0.5]], r"X is not a choice in row \[1\]"),
+        (None, [[0.0, 2.0]], "within the bounds"),
+        (lambda X: TableProblem(X, UTILITIES, UNIT), 2.0 * ITEMS, "`choices` to be within"),
+        (lambda U: TableProblem(ITEMS, U, UNIT), torch.zeros(3), "must be 4 numbers, one a"),
+        (lambda U: TableProblem(ITEMS, U, UNIT), torch.zeros(4, 1), "must be 4 numbers, one a"),
+        (lambda U: TableProblem(ITEMS, U, UNIT), UTILITIES.log(), r"not finite in row \[1\]"),
+    ],
+)
+def test_bad_tables(call: Callable[[Tensor], Tensor] | None, given: Any, message: str) -> None:
+    call = call or TableProblem(ITEMS, UTILITIES, bounds=UNIT)
+    with pytest.raises(SearchSpaceError, match=message):
+        call(torch.as_tensor(given).double())

@@ -92,31 +92,26 @@ def test_duels_answer_as_they_always_did() -> None:
 
 
 def test_values_are_normal_around_the_utility() -> None:
-    judge = LogisticJudge(CATALYST, seed=1, value_noise=0.5)
-    queries = Evaluate(0, CATALYST.choices[0]), Evaluate(1, CATALYST.choices[4], 4)
-    values = torch.tensor([[judge(query, t) for t in range(3000)] for query in queries])
-    noise = (values - CATALYST.utilities[[0, 4]].unsqueeze(-1).to(values)) / 0.5
-    # One draw a step, whatever is evaluated: strategies share it.
-    assert torch.allclose(noise[0], noise[1], atol=1e-5)
-    assert noise[0].mean().abs() < 4.0 / 3000**0.5
-    assert noise[0].var().sub(1.0).abs() < 4.0 * (2.0 / 3000) ** 0.5
-    inside = [(noise[0].abs() < width).double().mean().item() for width in (1.0, 2.0)]
+    """By seed, step and annotator: strategies share the noise, whatever they evaluate."""
+    items = Evaluate(0, CATALYST.choices[0]), Evaluate(1, CATALYST.choices[4], 4)
+
+    def noise(query: Evaluate, t: int, seed: int = 1, scale: float = 0.5) -> float:
+        value = LogisticJudge(CATALYST, seed=seed, value_noise=scale)(query, t)
+        return value - float(CATALYST.utilities[0 if query.indices is None else query.indices])
+
+    first, second = (torch.tensor([noise(query, t) for t in range(3000)]) for query in items)
+    assert torch.allclose(first, second, atol=1e-5)
+    unit = first / 0.5
+    assert unit.mean().abs() < 4.0 / 3000**0.5
+    assert unit.var().sub(1.0).abs() < 4.0 * (2.0 / 3000) ** 0.5
+    inside = [(unit.abs() < width).double().mean().item() for width in (1.0, 2.0)]
     assert inside == pytest.approx([0.6827, 0.9545], abs=0.035)
-
-
-def test_value_noise_follows_from_seed_step_and_annotator() -> None:
-    problem, item = Ackley(dim=2), torch.tensor([0.3, 0.8])
-
-    def noise(seed: int, t: int, annotator: str | None, scale: float = 1.0) -> float:
-        judge = LogisticJudge(problem, seed=seed, value_noise=scale)
-        return judge(Evaluate(0, item, annotator=annotator), t) - problem(item.double()).item()
-
-    keys = [(seed, t, who) for seed in range(3) for t in range(4) for who in (None, "ann", "bob")]
-    drawn = [noise(*key) for key in keys]
-    assert len({*drawn}) == len(drawn)
-    assert [noise(*key) for key in reversed(keys)] == drawn[::-1]
-    assert [noise(*key, scale=2.0) for key in keys] == pytest.approx([2 * one for one in drawn])
-    assert [noise(*key, scale=0.0) for key in keys] == [0.0] * len(keys)
+    asked = [Evaluate(0, items[0].items, annotator=name) for name in (None, "ann", "bob")]
+    keys = [(query, t, seed) for query in asked for t in range(4) for seed in range(3)]
+    assert len({noise(*key) for key in keys}) == len(keys)
+    doubled = [2.0 * noise(*key) for key in keys]
+    assert [noise(*key, scale=1.0) for key in keys] == pytest.approx(doubled)
+    assert noise(items[0], 0, scale=0.0) == 0.0
 
 
 def test_a_choice_of_two_is_a_duel() -> None:

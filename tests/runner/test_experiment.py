@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import statistics
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import joblib
@@ -219,30 +217,6 @@ def test_seeds_come_in_any_form_and_names_from_factories() -> None:
 def test_bad_arguments(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         play(**wrong)
-
-
-@pytest.mark.slow
-def test_two_workers_of_dask_make_the_same_table(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
-    processes = tmp_path / "processes"
-    processes.mkdir()
-
-    def paper(space: SearchSpace, seed: int, kappa: float) -> PFTS:
-        (processes / str(os.getpid())).touch()
-        return PFTS.paper(space=space, seed=seed, kappa=kappa)
-
-    strategies = {"narrow": partial(paper, kappa=1.0), "wide": partial(paper, kappa=4.0)}
-    play = partial(run_experiment, Ackley(num_choices=12), strategies, 8, 4, progress=False)
-    # Of two threads each, so that runs share a process as well. Port 0 is any free one.
-    cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0"
-    )
-    with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
-        table = play()
-    names = {path.name for path in processes.iterdir()}
-    assert len(names) == 2
-    assert str(os.getpid()) not in names
-    assert_same(play(), table)
 
 
 # What a factory is given.
