@@ -135,10 +135,10 @@ def run_experiment(
         unit="run",
         disable=not progress,
     ) as bar:
-        for key, table in parallel(calls):
+        for (name, seed), table in parallel(calls):
             if store is not None:
-                store.save(*key, table)
-            done[key] = table
+                store.save(name, seed, table)
+            done[name, seed] = table
             bar.update()
     # Columns that only some runs have are missing elsewhere.
     return typed(pd.concat([done[key] for key in runs], ignore_index=True))
