@@ -227,8 +227,6 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         >>> pair, gain = optimize_acqf(rule, bounds, q=2, num_restarts=4, raw_samples=128)
     """
 
-    nodes: Tensor
-
     def __init__(self, model: Model, reference: Tensor, *, project: Project | None = None) -> None:
         r"""Set the candidates for the best item.
 
@@ -244,9 +242,6 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         """
         super().__init__(model, reference, project=project)
         self.likelihood = link_of(model)
-        count = round(_REACH / _STEP)
-        nodes = _STEP * torch.arange(-count, count + 1, dtype=torch.double)
-        self.register_buffer("nodes", nodes)
         self.law = _law(model)
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
@@ -276,7 +271,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         deviation = variance.clamp_min(_NO_VARIANCE).sqrt()
         slopes = (moments.cross[..., 0] - moments.cross[..., 1]) / deviation.unsqueeze(-1)
         mean = moments.asked_mean[..., 0] - moments.asked_mean[..., 1]
-        z = self.nodes.to(mean)
+        z = torch.arange(-_REACH, _REACH + _STEP, _STEP, dtype=mean.dtype, device=mean.device)
         # Of a link that is a step on the grid, the gain is that of the steepest smooth one.
         steepness = self.likelihood.scale * deviation
         factor = (_SHARPEST / steepness.clamp_min(_SHARPEST)).detach().unsqueeze(-1)

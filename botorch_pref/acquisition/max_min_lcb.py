@@ -9,7 +9,6 @@ from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
-from torch.nn import Module
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.utils import (
@@ -53,26 +52,24 @@ class MaxMinLCB(ItemAcquisitionFunction):
         beta: float,
         followers: Tensor,
         *,
-        likelihood: Module | None = None,
         diagonal: Literal["keep", "exclude"] = "keep",
     ) -> None:
         r"""Set the model and the followers.
 
         Args:
-            model: A model of the utility with a joint ``posterior``;
+            model: A model of the utility with a joint ``posterior`` and a link;
                 :class:`~botorch_pref.models.PreferenceGP`, or BoTorch's ``PairwiseGP``.
             beta: Multiplies the model's standard deviation; at least 0. With the papers'
                 unit-scale ``sigma`` it is their ``beta`` times ``sqrt(lambda)``, where
                 ``lambda`` is one over the output scale.
             followers: ``w x d``-dim items that the follower chooses from.
-            likelihood: The link; by default the model's.
             diagonal: The bound of a follower equal to the leader: ``"keep"`` for exactly 1/2,
                 ``"exclude"`` to leave it out unless it is the only one.
 
         Raises:
             ComparisonDataError: If ``followers`` is not a table of items of one row at least,
                 ``beta`` is negative, or ``diagonal`` is another word.
-            UnsupportedError: If the model's link is unknown and ``likelihood`` not given.
+            UnsupportedError: If the model's link is unknown.
         """
         super().__init__(model=model)
         if followers.dim() != 2 or not len(followers):
@@ -83,7 +80,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
         if diagonal not in ("keep", "exclude"):
             raise ComparisonDataError(f"`diagonal` must be keep or exclude, got {diagonal!r}.")
         self.beta = checked_beta(beta)
-        self.likelihood = link_of(model, likelihood)
+        self.link = link_of(model)
         self.diagonal = diagonal
         self.register_buffer("followers", followers.detach().clone())
 
@@ -134,4 +131,4 @@ class MaxMinLCB(ItemAcquisitionFunction):
         return bound.argmin(dim=-1)
 
     def _lower_bound(self, mean: Tensor, variance: Tensor) -> Tensor:
-        return self.likelihood(mean) - self.beta * safe_deviation(variance)
+        return self.link(mean) - self.beta * safe_deviation(variance)

@@ -6,10 +6,6 @@ from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.input_constructors import (
-    acqf_input_constructor,
-    get_acqf_input_constructor,
-)
 from botorch.models.model import Model
 from botorch.posteriors import Posterior
 from botorch.utils.transforms import t_batch_mode_transform
@@ -17,7 +13,7 @@ from torch import Size, Tensor
 
 from botorch_pref.acquisition.base import PairAcquisitionFunction
 from botorch_pref.acquisition.utils import given_items
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 
 
 class PairAsPoint(AcquisitionFunction):
@@ -110,21 +106,3 @@ class _FirstItemModel(Model):
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:
         """The posterior at the first items of ``... x q x 2d``-dim pairs."""
         return self.item_model.posterior(X[..., : X.shape[-1] // 2], *args, **kwargs)
-
-
-@acqf_input_constructor(PairAsPoint)
-def _inputs(
-    model: Model,
-    acq_function_class: type[AcquisitionFunction],
-    acq_function_kwargs: dict[str, Any] | None = None,
-    training_data: Any = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    """The wrapped rule comes from its own constructor."""
-    if X_pending is not None:
-        raise UnsupportedError(
-            "PairAsPoint is not built with pending pairs: call its set_X_pending afterwards."
-        )
-    arguments = {"training_data": training_data, **(acq_function_kwargs or {})}
-    inputs = get_acqf_input_constructor(acq_function_class)(model=model, **arguments)
-    return {"acq_function": acq_function_class(**inputs)}

@@ -10,7 +10,7 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import PairwiseGP
 from botorch.models.model import Model
-from botorch.models.transforms.outcome import Standardize, StratifiedStandardize
+from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_dense, to_linear_operator
@@ -96,7 +96,7 @@ def _standardize_of(model: Model) -> Standardize:
             f"The objective's model must have one output, but has {model.num_outputs}."
         )
     transform = getattr(model, "outcome_transform", None)
-    if isinstance(transform, Standardize) and not isinstance(transform, StratifiedStandardize):
+    if type(transform) is Standardize:  # not a subclass by strata
         return transform
     if transform is not None:
         raise UnsupportedError(

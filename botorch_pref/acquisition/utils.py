@@ -8,7 +8,6 @@ import torch
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
-from torch.nn import Module
 
 from botorch_pref.data.checks import finite, is_positive, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -104,28 +103,21 @@ def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:
     return (mean + beta * safe_deviation(variance)).squeeze(-1)
 
 
-def link_of(model: Model, likelihood: Module | None = None) -> BernoulliLikelihood:
-    r"""The link that a model was fitted with.
-
-    Args:
-        model: A model whose ``likelihood`` is one of this package or one of BoTorch's two
-            pairwise ones.
-        likelihood: Used instead of the model's.
-
-    Returns:
-        The link as a likelihood of this package.
+def link_of(model: Model) -> BernoulliLikelihood:
+    r"""The link that a model was fitted with, as a likelihood of this package.
 
     Raises:
-        UnsupportedError: If the likelihood is none of these.
+        UnsupportedError: If the model's ``likelihood`` is neither one of this package nor one of
+            BoTorch's two pairwise ones.
     """
-    if likelihood is None and isinstance(own := getattr(model, "link", None), BernoulliLikelihood):
+    if isinstance(own := getattr(model, "link", None), BernoulliLikelihood):
         return own
-    found = getattr(model, "likelihood", None) if likelihood is None else likelihood
+    found = getattr(model, "likelihood", None)
     if (link := known_link(found)) is not None:
         return link
     raise UnsupportedError(
-        f"{type(found).__name__} of {type(model).__name__} has no known link: give "
-        "`likelihood`, for instance LogitLikelihood()."
+        f"{type(found).__name__} of {type(model).__name__} has no known link: fit a model with, "
+        "for instance, LogitLikelihood()."
     )
 
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import matvec
 from botorch_pref.likelihood_ratio.interior_point import MAX_STEPS, InteriorPoint, Program, solve
@@ -87,13 +87,11 @@ class MaximumLikelihood(NamedTuple):
     Attributes:
         coordinates: ``r``-dim ``u``; of all maximisers the one of the smallest norm.
         log_likelihood: 0-dim log likelihood there.
-        norm_multiplier: 0-dim ``nu`` with ``grad ell = nu u``; 0 where the ball is inactive.
         converged: 0-dim boolean: whether it is certified to be within rounding of the maximum.
     """
 
     coordinates: Tensor
     log_likelihood: Tensor
-    norm_multiplier: Tensor
     converged: Tensor
 
 
@@ -212,9 +210,9 @@ class ConfidenceSet:
             gap = (found.upper - found.lower).clamp_min(0.0)
             weights = found.weights.view(*shape, several.shape[-2], 1)
         if g.shape[-2] == 1:
-            value = Envelope.apply(g.squeeze(-2), s, u, w)
+            value = _envelope(g.squeeze(-2), s, u, w)
         else:
-            value = Envelope.apply((weights * g).sum(-2), s, u, w)
+            value = _envelope((weights * g).sum(-2), s, u, w)
             # Functions of positive weight are equal in the optimum; here, up to the gap.
             least = matvec(g.detach().to(u), u).amin(-1) + s.detach() * w
             value = value + (least - value.detach())
@@ -273,30 +271,22 @@ class ConfidenceSet:
         _, sizes, basis = torch.linalg.svd(rows, full_matrices=False)
         basis = basis[sizes > torch.finfo(rows.dtype).eps * max(rows.shape) * rows.norm()]
         v = basis.T @ (basis @ found.point[0, :-1])
-        gradient = program.derivatives(v @ rows.T)[0][:-1]
-        square = v.square().sum().clamp_min(torch.finfo(v.dtype).tiny)
         return MaximumLikelihood(
             coordinates=self.norm_bound * v,
             log_likelihood=found.lower[0],
-            norm_multiplier=(gradient @ v / square).clamp_min(0.0) / self.norm_bound**2,
             converged=(found.upper - found.lower)[0] <= FINAL * (1.0 + total),
         )
 
 
-class Envelope(torch.autograd.Function):
+def _envelope(g: Tensor, s: Tensor, u: Tensor, w: Tensor) -> Tensor:
     """``g^T u* + s w*``; its gradient is ``(u*, w*)``, as the set does not depend on ``g, s``."""
+    value = (g * u).sum(-1) + s * w
+    if value.requires_grad:
+        value.register_hook(_refuse_second_derivatives)
+    return value
 
-    @staticmethod
-    def forward(ctx: Any, g: Tensor, s: Tensor, u: Tensor, w: Tensor) -> Tensor:
-        """The ``...``-dim values at the maximisers ``u`` and ``w``."""
-        ctx.save_for_backward(u, w)
-        ctx.shapes = g.shape, s.shape
-        return (g * u).sum(-1) + s * w
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """The gradients in ``g`` and ``s``."""
-        u, w = ctx.saved_tensors
-        of_g, of_s = grad.unsqueeze(-1) * u, grad * w
-        return of_g.sum_to_size(ctx.shapes[0]), of_s.sum_to_size(ctx.shapes[1]), None, None
+def _refuse_second_derivatives(gradient: Tensor) -> None:
+    """Raises in a backward pass that is itself differentiated: maximisers were held fixed."""
+    if torch.is_grad_enabled():
+        raise UnsupportedError("Bounds over a confidence set have first derivatives only.")

@@ -38,7 +38,6 @@ from botorch_pref.likelihood_ratio.confidence_set import (
     FLOOR,
     Bound,
     ConfidenceSet,
-    MaximumLikelihood,
     Whitening,
     whiten,
 )
@@ -252,16 +251,6 @@ class LikelihoodRatioModel(Model):
         return self._solved().confidence_set
 
     @property
-    def slack(self) -> float:
-        """What a function of the set may lack of the largest log likelihood."""
-        return self.confidence_set.slack
-
-    @property
-    def maximum_likelihood(self) -> MaximumLikelihood:
-        """The most likely function of the ball, as coordinates, log likelihood, multiplier."""
-        return self.confidence_set.mle
-
-    @property
     def value_bound(self) -> float:
         """``kappa B``, what no utility of an item exceeds, jitter aside."""
         return self._solved().deviation * self.norm_bound
@@ -318,8 +307,8 @@ class LikelihoodRatioModel(Model):
         while self.blocks and left > 0 and model.norm_bound < limit:
             larger = model._with(model.items, None)
             larger.norm_bound = min(2.0 * model.norm_bound, limit)
-            old, new = (m.maximum_likelihood.log_likelihood for m in (model, larger))
-            if not bool(new - old > larger.slack):
+            old, new = model.confidence_set, larger.confidence_set
+            if not bool(new.mle.log_likelihood - old.mle.log_likelihood > new.slack):
                 break
             model, left = larger, left - 1
         return model
@@ -427,7 +416,7 @@ class LikelihoodRatioModel(Model):
         Raises:
             ComparisonDataError: As of :meth:`lower`.
         """
-        return self._within_box(self._value(X)[0] @ self.maximum_likelihood.coordinates)
+        return self._within_box(self._value(X)[0] @ self.confidence_set.mle.coordinates)
 
     def duel_sigma(self, X: Tensor) -> Tensor:
         r"""The answer-free width of pairs, eq. (16) with ``lambda = 1``; no standard deviation.

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from botorch_pref.acquisition import AdvantageUCB
-from botorch_pref.exceptions import ComparisonDataError
 from tests.acquisition.common import (
     botorch_model,
     make_batched_model,
@@ -67,12 +66,3 @@ def test_batched_model() -> None:
     assert values.shape == (5, 3)
     expected = [AdvantageUCB(one, REF, 1.0)(items[:, 0]) for one in alone]
     torch.testing.assert_close(values, torch.stack(expected, dim=-1), atol=1e-8, rtol=1e-8)
-
-
-def test_bad_arguments() -> None:
-    with pytest.raises(ComparisonDataError, match="`x_ref` row 0"):
-        AdvantageUCB(make_model(), rand(2).fill_(torch.nan), 1.0)
-    with pytest.raises(ComparisonDataError, match=r"`x_ref` must be d-dim, got \(1, 2\)"):
-        AdvantageUCB(make_model(), REF.unsqueeze(0), 1.0)
-    with pytest.raises(ComparisonDataError, match="`beta`"):
-        AdvantageUCB(make_model(), REF, -1.0)

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from botorch_pref.acquisition import DiscreteKnowledgeGradient
 from botorch_pref.acquisition.knowledge_gradient import expected_gain
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from tests.acquisition.common import (
     REFERENCE,
     joint,
-    make_batched_model,
     make_model,
 )
 from tests.contracts.acquisition import ItemAcquisitionContract
@@ -71,21 +69,6 @@ def test_many_at_once() -> None:
     """More than one joint posterior holds, in the same order."""
     X = rand(300, 1, 2)
     torch.testing.assert_close(make()(X)[270:], make()(X[270:]))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"reference": REFERENCE[0]},
-        {"reference": REFERENCE[:0]},
-        {"noise": -1.0},
-        {"noise": float("inf")},
-        {"model": make_batched_model()[0]},
-    ],
-)
-def test_bad_arguments(options: dict[str, object]) -> None:
-    with pytest.raises((ComparisonDataError, UnsupportedError), match=f"`{next(iter(options))}`"):
-        make(**options)
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:

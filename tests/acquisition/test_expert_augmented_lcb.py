@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
-from botorch.models import SingleTaskGP
 
 from botorch_pref.acquisition import ExpertAugmentedLCB, OptimisticAcceptance
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import LikelihoodRatioModel
 from tests.acquisition.common import make_botorch_model, make_model
 from tests.acquisition.expert import (
     ACCEPT,
-    X,
     Y,
     by_hand,
     label_gp,
@@ -134,30 +130,3 @@ def test_preferences_with_a_gaussian_latent() -> None:
     for labels in (model, make_botorch_model()):
         upper = OptimisticAcceptance(labels, x_ref=REF)(AT)
         torch.testing.assert_close(upper, mean + variance.sqrt(), atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("argument", "wrong"),
-    [
-        ("beta", (math.nan, math.inf, "one", None, True)),
-        ("weight", (-1.0, math.nan, math.inf, "one")),
-        ("tolerance", (0.0, -1.0, math.nan)),
-        ("x_ref", (REF.unsqueeze(0), REF[:1], REF * math.nan)),
-    ],
-)
-def test_what_is_out_of_range(argument: str, wrong: tuple[Any, ...]) -> None:
-    for value in wrong:
-        with pytest.raises(ComparisonDataError, match=f"`{argument}`"):
-            ExpertAugmentedLCB(by_hand(), label_set(), **{argument: value})
-
-
-def test_models_that_do_not_fit() -> None:
-    two = SingleTaskGP(X, torch.stack([Y, Y], dim=-1))
-    with pytest.raises(UnsupportedError, match="one output, but has 2"):
-        ExpertAugmentedLCB(two, label_set())
-    with pytest.raises(UnsupportedError, match="`label_model` must be"):
-        ExpertAugmentedLCB(by_hand(), by_hand())
-    with pytest.raises(ComparisonDataError, match="Give `label_model`, or a `weight` of 0"):
-        ExpertAugmentedLCB(by_hand(), None, 1.0, 1.0)
-    with pytest.raises(ComparisonDataError, match="`X`"):
-        ExpertAugmentedLCB(by_hand(), label_set())(AT * math.nan)

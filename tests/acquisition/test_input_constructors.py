@@ -8,7 +8,6 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
-from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
 from botorch.models import PairwiseGP
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
@@ -25,11 +24,9 @@ from botorch_pref.acquisition import (
     LogHumanConstrainedEI,
     MaxMinLCB,
     OptimisticAdvantage,
-    PairAsPoint,
     PairVariance,
 )
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.models import BordaGP, PreferenceGP
 from tests.acquisition.common import (
     REFERENCE,
@@ -50,7 +47,6 @@ AT = {1: rand(5, 1, 2, seed=4), 2: rand(5, 2, 2, seed=4)}
 REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 TABLE = rand(6, 2)
 BORDA = BordaGP.from_duels(X, (Y.median() < Y).double())
-LINK = ProbitLikelihood()
 EXPERT = {"x_ref": REF, "tolerance": 1e-4}
 KNOWLEDGE = {"reference": REFERENCE}
 UTILITY_RULES: list[Rule] = [
@@ -100,7 +96,7 @@ def test_every_rule_from_a_model_alone(cls: Rule, make: Any) -> None:
             MaxMinLCB,
             1,
             make_model(),
-            {"beta": 0.5, "followers": TABLE, "likelihood": LINK, "diagonal": "exclude"},
+            {"beta": 0.5, "followers": TABLE, "diagonal": "exclude"},
             None,
         ),
         (AdvantageUCB, 1, make_model(), {"x_ref": REF, "beta": 3.0}, None),
@@ -203,20 +199,6 @@ def test_without_data() -> None:
         rule = build(MaxMinLCB, model, bounds=BOX)
         assert rule.followers.shape == (128, 2)
         assert rule.followers.dtype == torch.double
-
-
-def test_rules_as_points() -> None:
-    model, pairs = make_model(), rand(5, 2, 2)
-    eubo = AnalyticExpectedUtilityOfBestOption
-    point = build(PairAsPoint, model, acq_function_class=eubo, training_data=None)
-    torch.testing.assert_close(point(pairs.view(5, 1, 4)), eubo(pref_model=model)(pairs))
-    options = {"acq_function_class": DuelingThompsonSampling}
-    given = {"scale": 2.0, "seed": 5}
-    point = build(PairAsPoint, model, **options, acq_function_kwargs=given)
-    expected = DuelingThompsonSampling(model, **given)(pairs)
-    assert torch.equal(point(pairs.view(5, 1, 4)), expected)
-    with pytest.raises(UnsupportedError, match="PairAsPoint"):
-        build(PairAsPoint, model, **options, X_pending=rand(1, 4))
 
 
 class Nearness(ItemAcquisitionFunction):

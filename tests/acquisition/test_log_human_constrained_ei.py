@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from scipy.stats import norm
 
 from botorch_pref.acquisition import LogHumanConstrainedEI
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from tests.acquisition.common import make_model
 from tests.acquisition.expert import (
@@ -83,11 +81,3 @@ def test_hopeless_items_still_have_a_gradient() -> None:
     assert values.isfinite().all()
     assert gradient.isfinite().all()
     assert (gradient.norm(dim=-1) > 0).all()
-
-
-def test_bad_arguments() -> None:
-    for best_f in (math.nan, math.inf, torch.zeros(2)):
-        with pytest.raises(ComparisonDataError, match="`best_f` must be one finite number"):
-            LogHumanConstrainedEI(by_hand(), label_set(), best_f)
-    with pytest.raises(UnsupportedError, match="has no units"):
-        LogHumanConstrainedEI(make_model(), label_set(), 0.5)

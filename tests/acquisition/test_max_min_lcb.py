@@ -8,15 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from botorch.models.likelihoods.pairwise import PairwiseProbitLikelihood
 from botorch.models.transforms.input import Normalize
 from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 
 from botorch_pref.acquisition import MaxMinLCB
-from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import (
     make_batched_model,
@@ -116,14 +114,14 @@ def test_gradient_of_the_envelope() -> None:
     ("likelihood", "link"),
     [
         (ProbitLikelihood(scale=0.5), lambda h: special.ndtr(0.5 * h)),
-        (PairwiseProbitLikelihood(), lambda h: special.ndtr(h / 2**0.5)),
         (LogitLikelihood(scale=3.0), lambda h: special.expit(3.0 * h)),
     ],
 )
-def test_links(likelihood: torch.nn.Module, link: Link) -> None:
+def test_links(likelihood: BernoulliLikelihood, link: Link) -> None:
     model, items = make_model(), rand(12, 2, seed=4)
     table = bounds_table(model, items, 0.2, link).fill_diagonal_(0.5)
-    rule = MaxMinLCB(model, 0.2, items, likelihood=likelihood)
+    rule = MaxMinLCB(model, 0.2, items)
+    rule.link = likelihood
     torch.testing.assert_close(rule(items.unsqueeze(-2)), table.amin(1), atol=1e-6, rtol=0.0)
 
 
@@ -157,24 +155,9 @@ def test_batched_model() -> None:
 )
 def test_bounds_are_those_of_the_joint_posterior(model: Any) -> None:
     leaders, followers = rand(5, 2, seed=3), rand(9, 2, seed=11)
-    rule = MaxMinLCB(model, 0.3, followers, likelihood=LogitLikelihood())
+    rule = MaxMinLCB(model, 0.3, followers)
+    rule.link = LogitLikelihood()
     joint = model.posterior(torch.cat([leaders, followers]))
     mean, deviation = tables(joint.mean.squeeze(-1), joint.covariance_matrix)
     expected = (torch.sigmoid(mean) - 0.3 * deviation)[:5, 5:].amin(-1)
     torch.testing.assert_close(rule(leaders.unsqueeze(-2)), expected, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"followers": rand(2)}, "`followers`"),
-        ({"followers": rand(0, 2)}, "`followers`"),
-        ({"followers": rand(5, 3)}, "`followers` must have 2 columns"),
-        ({"followers": torch.tensor([[0.1, 0.2], [0.3, torch.nan]])}, "`followers` row 1"),
-        ({"beta": -0.1}, "`beta`"),
-        ({"diagonal": "drop"}, "`diagonal`"),
-    ],
-)
-def test_bad_arguments(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ComparisonDataError, match=message):
-        MaxMinLCB(make_model(), **{"beta": 1.0, "followers": rand(5, 2), **options})

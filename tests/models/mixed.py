@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
 from botorch_pref.models import PreferenceGP
-from tests._reference import mixed as reference
+from tests._reference import laplace as reference
 from tests.models.common import LinearMean, make_duels, make_kernel, rand, utility
 
 
@@ -49,23 +50,29 @@ def make_mixed(
 def oracle(
     model: PreferenceGP, X: Tensor, link: str = "logit", scale: float = 1.0
 ) -> tuple[Tensor, Tensor, float]:
-    """Posterior mean and covariance at ``X: q x d``, and the evidence, by brute force."""
-    duels, values, n = model.data, model.values, len(model.items)
-    link_scale = float(model.link_scale.detach())
-    rows, targets, variances = np.arange(duels.num_items, n), np.zeros(0), np.ones(0)
-    if values is not None:
-        targets = values.targets.squeeze(-1).numpy()
-        noise = model.noise_model.noise if values.variances is None else values.variances
-        variances = np.broadcast_to(noise.detach().numpy().ravel(), len(rows))
-    answers = (part.numpy() for part in (duels.pairs, duels.wins, duels.count))
-    data = reference.Data(*answers, rows, targets, variances, scale * link_scale, link)
+    """Posterior mean and covariance at ``X: q x d``, and the evidence, by brute force.
+
+    Values condition the prior of the comparisons, for which Laplace's approximation is written out.
+    """
+    duels, values, n, evidence = model.data, model.values, len(model.items), 0.0
     everything = torch.cat([model.items, X])
     with torch.no_grad():
         K = model.covar_module(everything).to_dense().numpy()
         mean = model.mean_module(everything).numpy()
-    mode, curvature, evidence = reference.fit(mean[:n], K[:n, :n], data)
+    if values is not None:
+        noise = model.noise_model.noise if values.variances is None else values.variances
+        rows, targets = np.arange(duels.num_items, n), values.targets.squeeze(-1).numpy()
+        measured = K[np.ix_(rows, rows)] + np.eye(len(rows)) * noise.detach().numpy().ravel()
+        evidence = stats.multivariate_normal(mean[rows], measured).logpdf(targets)
+        gain = np.linalg.solve(measured, K[rows])
+        mean, K = mean + (targets - mean[rows]) @ gain, K - K[:, rows] @ gain
+    pairs, wins, count = (part.numpy() for part in (duels.pairs, duels.wins, duels.count))
+    A, link_scale = reference.incidence(pairs, n), float(model.link_scale.detach())
+    at_items, cross, prior = K[:n, :n], K[n:, :n], K[n:, n:]
+    fitted = reference.fit(at_items, mean[:n], A, wins / count, count, link, scale * link_scale)
+    found, covariance = reference.predict(fitted, at_items, A, cross, prior, mean[n:])
     if not isinstance(model.variance, str):
-        A = link_scale * reference.incidence(data.pairs, n)
-        curvature = A.T @ np.diag(data.count / model.variance) @ A + data.precision(n)
-    found = reference.predict(mean[n:], K[n:, n:], K[n:, :n], K[:n, :n], mode - mean[:n], curvature)
-    return torch.from_numpy(found[0]), torch.from_numpy(found[1]), evidence
+        covariance = reference.answer_free_covariance(
+            prior, cross, at_items, link_scale * A, count, model.variance
+        )
+    return torch.from_numpy(found), torch.from_numpy(covariance), fitted.log_evidence + evidence

@@ -53,7 +53,7 @@ def everything(model: LikelihoodRatioModel) -> Tensor:
 def assert_same(first: LikelihoodRatioModel, second: LikelihoodRatioModel) -> None:
     torch.testing.assert_close(everything(first), everything(second), atol=1e-7, rtol=0)
     assert first.num_answers == second.num_answers
-    assert first.slack == pytest.approx(second.slack)
+    assert first.confidence_set.slack == pytest.approx(second.confidence_set.slack)
 
 
 # ------------------------------------------------------------------ data as such
@@ -120,7 +120,7 @@ def test_labels_beside_duels_are_rows_more() -> None:
     values = both.mle(X)
     duels = values[DUELS[:, 0]] - values[DUELS[:, 1]]
     total = torch.nn.functional.logsigmoid(torch.cat([duels, values[:1], -values[1:2]])).sum()
-    best = both.maximum_likelihood.log_likelihood
+    best = both.confidence_set.mle.log_likelihood
     torch.testing.assert_close(total, best, atol=1e-5, rtol=0)
 
 
@@ -157,8 +157,8 @@ def test_without_answers_there_is_the_ball(model: LikelihoodRatioModel) -> None:
     torch.testing.assert_close(model.upper(POINTS), size, atol=1e-9, rtol=0)
     torch.testing.assert_close(model.lower(POINTS), -size, atol=1e-9, rtol=0)
     assert not model.mle(POINTS).any()
-    assert (model.num_answers, model.slack) == (0, float("inf"))
-    assert float(model.maximum_likelihood.log_likelihood) == 0.0
+    assert (model.num_answers, model.confidence_set.slack) == (0, float("inf"))
+    assert float(model.confidence_set.mle.log_likelihood) == 0.0
     assert model.adapt_norm_bound() is model
     assert model.asked_duel_sigma().shape == (0,)
     pairs = torch.stack([POINTS[:2], POINTS[2:4]], dim=-2)
@@ -258,7 +258,7 @@ def test_the_slack_depends_on_the_bound_on_values() -> None:
     kernel = ScaleKernel(unit_kernel(2)).double()
     kernel.outputscale = torch.tensor(4.0).double()  # a float passes through float32
     found = make_set(slack=slack, covar_module=kernel, norm_bound=1.5)
-    assert found.slack == pytest.approx(0.5 * 4.0 * 3.0)
+    assert found.confidence_set.slack == pytest.approx(0.5 * 4.0 * 3.0)
 
 
 def test_it_is_solved_once() -> None:
@@ -267,7 +267,7 @@ def test_it_is_solved_once() -> None:
         model = make_set()
         assert counted.call_count == 0
         for _ in range(2):
-            model.lower(POINTS), model.upper(POINTS), model.mle(POINTS), model.slack
+            model.lower(POINTS), model.upper(POINTS), model.mle(POINTS), model.confidence_set.slack
             model.advantage(POINTS[:4].view(2, 2, 2))
         assert counted.call_count == 1
 

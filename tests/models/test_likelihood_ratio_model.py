@@ -114,7 +114,7 @@ def test_bounds_are_those_of_the_printed_program(name: str) -> None:
 @pytest.mark.parametrize("name", ["noisy", "repeated", "labels"])
 def test_likelihood(name: str) -> None:
     model = SETS[name]()
-    items, found, answers = model.items, model.maximum_likelihood, answers_of(model, 0)
+    items, found, answers = model.items, model.confidence_set.mle, answers_of(model, 0)
     best, values = float(found.log_likelihood), model.mle(items).numpy()
     assert reference.log_likelihood(answers, values) == pytest.approx(best, abs=1e-7)
     total = float(answers.weight.sum()) * math.log(2)
@@ -135,11 +135,13 @@ def test_likelihood(name: str) -> None:
 def test_most_likely_function_is_the_mode_of_our_model(name: str) -> None:
     model = SETS[name]()
     model.jitter = 0.0
-    if float(model.maximum_likelihood.norm_multiplier) == 0.0:
+    if float(model.confidence_set.mle.coordinates.norm()) < 0.99 * model.norm_bound:
         model = with_norm_bound(model, 0.3)
-    nu = float(model.maximum_likelihood.norm_multiplier)
+    u = model.confidence_set.mle.coordinates.requires_grad_()
+    (gradient,) = torch.autograd.grad(model.confidence_set.log_likelihood(u), u)
+    nu = float(gradient @ u.detach()) / model.norm_bound**2
     assert nu > 1e-3
-    assert float(model.maximum_likelihood.coordinates.norm()) == pytest.approx(model.norm_bound)
+    assert float(u.detach().norm()) == pytest.approx(model.norm_bound)
     kernel = ScaleKernel(unit_kernel(2)).double()
     kernel.outputscale = 1.0 / nu
     block = model.blocks[0]
@@ -344,8 +346,8 @@ def test_bad_points_are_named(name: str) -> None:
 
 def gain_and_slack(model: LikelihoodRatioModel) -> tuple[float, float]:
     larger = with_norm_bound(model, 2 * model.norm_bound)
-    gain = larger.maximum_likelihood.log_likelihood - model.maximum_likelihood.log_likelihood
-    return float(gain), larger.slack
+    gain = larger.confidence_set.mle.log_likelihood - model.confidence_set.mle.log_likelihood
+    return float(gain), larger.confidence_set.slack
 
 
 @pytest.mark.parametrize("slack", [0.01, {"rule": "sqrt", "scale": 0.05}, "sqrt"])
@@ -373,7 +375,7 @@ def test_doubling_compares_with_the_slack_of_the_larger_bound() -> None:
         scale = shares[1] * gain / math.sqrt(12)
         rule = {"rule": "sqrt", "scale": scale, "times_bound": True}
         model = consistent(norm_bound=0.5, slack=rule)
-        assert model.slack == pytest.approx(shares[0] * gain, rel=0.01)
+        assert model.confidence_set.slack == pytest.approx(shares[0] * gain, rel=0.01)
         assert model.adapt_norm_bound(max_doublings=1).norm_bound == doubled
 
 
@@ -440,11 +442,11 @@ def test_bounds_of_labels(
     """Xu et al. (2024b), COBOL, problems (38) and (39), by an independent solver."""
     model, at = rejected(ITEMS, REJECT, norm_bound=norm_bound, slack=slack, box=box)
     lower, estimate, upper = at(QUERIES)
-    assert float(model.maximum_likelihood.log_likelihood) == pytest.approx(likelihood, abs=2e-6)
+    assert float(model.confidence_set.mle.log_likelihood) == pytest.approx(likelihood, abs=2e-6)
     assert lower.tolist() == pytest.approx(low, abs=5e-5)
     assert upper.tolist() == pytest.approx(high, abs=5e-5)
     if box is None:
-        assert float(model.maximum_likelihood.coordinates.norm()) == pytest.approx(norm_bound)
+        assert float(model.confidence_set.mle.coordinates.norm()) == pytest.approx(norm_bound)
     if norm_bound == 3.0 and box is None:
         assert estimate.tolist() == pytest.approx([1.36794, -0.34266, -0.10764, -0.90622], abs=5e-5)
         values = at(ITEMS)[1].tolist()
@@ -479,7 +481,7 @@ def test_one_place_labelled_again_and_again(times: int, width: float) -> None:
     options = {"norm_bound": 4.0, "slack": slack, "jitter": 0.0}
     model, at = rejected([0.3] * times, [1] * times, **options)
     assert len(model.items) == 1
-    assert model.slack == pytest.approx(0.04 * math.sqrt(times + 1))
+    assert model.confidence_set.slack == pytest.approx(0.04 * math.sqrt(times + 1))
     lower, _, upper = at([0.3])
     assert float(upper - lower) == pytest.approx(width, abs=2e-3)
 
@@ -586,7 +588,7 @@ def test_the_truth_is_covered() -> None:
             found = model.condition_on_pairs(pairs[:t], answers[:t])
             f = problem(found.items).numpy()
             truth = reference.log_likelihood(answers_of(found, 0), f)
-            best = float(found.maximum_likelihood.log_likelihood)
+            best = float(found.confidence_set.mle.log_likelihood)
             assert best <= 0
             lack[seed, column] = best - truth
     mean, quantile = lack.mean(0), np.quantile(lack, 0.95, axis=0)

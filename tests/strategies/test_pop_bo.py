@@ -231,7 +231,7 @@ def test_one_new_item_is_a_duel(space: dict[str, Any]) -> None:
         duels.tell(duel, float(first_wins))
         choices.tell(choice, int(not first_wins))
         models = duels.confidence_set(), choices.confidence_set()
-        likelihoods = [float(model.maximum_likelihood.log_likelihood) for model in models]
+        likelihoods = [float(model.confidence_set.mle.log_likelihood) for model in models]
         assert likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-6)
         assert [model.num_answers for model in models] == [step + 1] * 2
     torch.testing.assert_close(duels.recommend(), choices.recommend(), atol=1e-4, rtol=0)
