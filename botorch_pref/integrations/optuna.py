@@ -158,13 +158,17 @@ class PreferentialSampler(BaseSampler):
         if distributions:
             parameters = Parameters(distributions)
             refused = {trial.number for trial in answers.refused}
-            compared = [trial for trial in answers.compared() if trial.number not in refused]
-            found, pairs = [*parameters.placed(compared)], answers.pairs(parameters)
+            pairs = answers.pairs(parameters)
+            found = [
+                trial
+                for trial in answers.compared()
+                if trial.number not in refused and len(parameters.items([trial]))
+            ]
             if len(pairs) and found:
                 model = self._model(parameters, pairs)
                 with torch.no_grad():
-                    means = model.posterior(torch.stack([item for _, item in found])).mean
-                return found[int(means.argmax())][0]
+                    means = model.posterior(parameters.items(found)).mean
+                return found[int(means.argmax())]
         raise UnsupportedError("There are no answers yet that tell which trial is best.")
 
     def _space_filling_item(
@@ -289,10 +293,6 @@ class Parameters:
 
     A category is the index of its choice. What has a step, whole numbers on a linear scale
     included, is the number of steps from the lower end.
-
-    Attributes:
-        distributions: Optuna's distributions, none of a single value, sorted by name.
-        space: The search space.
     """
 
     def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
@@ -304,9 +304,8 @@ class Parameters:
                 kinds["categorical"].append(i)
                 ends.append((0.0, len(distribution.choices) - 1.0))
                 continue
-            ends.append(
-                (_number(distribution, distribution.low), _number(distribution, distribution.high))
-            )
+            low, high = distribution.low, distribution.high
+            ends.append((_number(distribution, low), _number(distribution, high)))
             if _step(distribution) is not None or isinstance(distribution, IntDistribution):
                 kinds["integer"].append(i)
             if distribution.log:
@@ -328,16 +327,10 @@ class Parameters:
         item = torch.tensor(numbers, dtype=torch.double)
         return item if bool(self.space.contains(item)) else None
 
-    def placed(self, trials: Iterable[FrozenTrial]) -> Iterator[tuple[FrozenTrial, Tensor]]:
-        """Those trials that lie in the space, with their items."""
-        for trial in trials:
-            item = self.item(trial.params, trial.distributions)
-            if item is not None:
-                yield trial, item
-
     def items(self, trials: Iterable[FrozenTrial]) -> Tensor:
         """``k x d``-dim items of those trials that lie in the space."""
-        items = [item for _, item in self.placed(trials)]
+        found = (self.item(trial.params, trial.distributions) for trial in trials)
+        items = [item for item in found if item is not None]
         return torch.stack(items) if items else self.space.bounds[:0]
 
     def values(self, item: Tensor) -> dict[str, Any]:

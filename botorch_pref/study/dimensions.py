@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from torch import Tensor
-
 from botorch_pref.exceptions import StudyError
 from botorch_pref.space.search_space import SearchSpace
 
@@ -111,13 +109,7 @@ def dimensions_of(
     return tuple(dimensions)
 
 
-def value_texts(item: Tensor, dimensions: Sequence[Dimension], space: SearchSpace) -> list[str]:
-    """The numbers of a ``d``-dim item for a person, without units, or the names of levels."""
-    numbers = enumerate(zip(dimensions, item.tolist(), strict=True))
-    return [_text(dimension.value(number), i, space) for i, (dimension, number) in numbers]
-
-
-def _text(value: float | str, i: int, space: SearchSpace) -> str:
+def value_text(value: float | str, i: int, space: SearchSpace) -> str:
     """A number to a thousandth of its range or finer; of choices six digits, or an integer."""
     if isinstance(value, str):
         return value

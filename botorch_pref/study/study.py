@@ -21,7 +21,7 @@ from botorch_pref.queries import Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import default_strategy, strategy_class
-from botorch_pref.study.dimensions import Dimension, dimensions_of, value_texts
+from botorch_pref.study.dimensions import Dimension, dimensions_of, value_text
 from botorch_pref.study.file import StudyFile
 from botorch_pref.study.recommendation import Beliefs, Recommendation, StoppingRule, recommendation
 from botorch_pref.study.rewind import Difference, apply, difference
@@ -340,7 +340,8 @@ class Study:
 
     def value_texts(self, item: Tensor) -> list[str]:
         """The values of a ``d``-dim item for a person, without names and units."""
-        return value_texts(item, self.dimensions, self.space)
+        values = enumerate(self._values(item).values())
+        return [value_text(value, i, self.space) for i, value in values]
 
     def close(self) -> None:
         """Let others write; all is saved already."""

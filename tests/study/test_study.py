@@ -32,7 +32,7 @@ from botorch_pref.strategies import (
     Strategy,
 )
 from botorch_pref.study import Dimension, StoppingRule, Study
-from botorch_pref.study.dimensions import value_texts
+from botorch_pref.study.dimensions import value_text
 from botorch_pref.study.rewind import apply, difference
 from tests.models.common import rand
 
@@ -190,7 +190,6 @@ def test_history_of_single_items_and_of_choices(tmp_path: Path) -> None:
 
 def test_numbers_are_as_fine_as_their_range() -> None:
     """Those of choices are shown as they were given."""
-    one = [Dimension("x")]
     for width, number, text in (
         (1e-6, 1.2345678e-7, "0.000000123"),
         (1.0, 0.12345678, "0.123"),
@@ -198,9 +197,10 @@ def test_numbers_are_as_fine_as_their_range() -> None:
         (1e6, 123456.78, "123457"),
     ):
         space = SearchSpace(torch.tensor([[0.0], [width]], dtype=torch.float64))
-        assert value_texts(torch.tensor([number]).double(), one, space) == [text]
+        assert value_text(number, 0, space) == text
     rows = torch.tensor([[0.001, 2020, 1234567], [0.01, 2021, 9e6], [100.0, 2022, 0]]).double()
-    shown = [value_texts(row, 3 * one, SearchSpace(choices=rows)) for row in rows]
+    space = SearchSpace(choices=rows)
+    shown = [[value_text(x, i, space) for i, x in enumerate(row)] for row in rows.tolist()]
     assert shown == [
         ["0.001", "2020", "1234567"],
         ["0.01", "2021", "9000000"],
