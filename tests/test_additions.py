@@ -10,14 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
-from botorch.sampling.pathwise import draw_matheron_paths
-from torch import Size, Tensor
+from torch import Tensor
 from torch.autograd.functional import hessian, jacobian
 
 from botorch_pref.data.blocks import Block, BlockData
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, SoftmaxLikelihood
-from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models import BernoulliGP, PreferenceGP
 from botorch_pref.problems import Ackley
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.queries import Query
@@ -171,37 +169,6 @@ def test_rankings_against_brute_force(case: int) -> None:
     torch.testing.assert_close(model.log_evidence(), evidence, atol=1e-8, rtol=0)
     for name, exact, numerical in parameter_gradients(model, model.log_evidence):
         torch.testing.assert_close(exact, numerical, atol=1e-6, rtol=1e-6, msg=name)
-
-
-def test_evidence_of_a_ranking_against_quadrature() -> None:
-    """Of one ranking of three items under a narrow prior, where Laplace's error is small."""
-    data = Rankings(rand(3, 2, seed=5), torch.tensor([[1, 2, 0]]))
-    kernel = make_kernel(2)
-    kernel.outputscale = 0.02
-    model = PreferenceGP(None, None, covar_module=kernel, choices=data)
-    with torch.no_grad():
-        root = torch.linalg.cholesky(kernel(data.datapoints).to_dense())
-    grid = torch.linspace(-7.0, 7.0, 57, dtype=torch.float64)
-    z = torch.cartesian_prod(grid, grid, grid)
-    density = (
-        torch.distributions.Normal(0.0, 1.0).log_prob(z).sum(-1) + 3 * (grid[1] - grid[0]).log()
-    )
-    utilities = (z @ root.T)[:, data.items[0]]
-    none, one = torch.zeros(len(z)).double(), torch.ones(len(z)).double()
-    exact = (density + PlackettLuce(1.0).log_prob(utilities, none, one)).logsumexp(0)
-    torch.testing.assert_close(model.log_evidence(), exact, atol=1e-4, rtol=0)
-
-
-def test_rankings_are_fitted_drawn_from_and_moved() -> None:
-    model = PreferenceGP(None, None, choices=rankings(8, 4))
-    before = model.log_evidence().detach()
-    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-    assert model.log_evidence() > before
-    with torch.no_grad():
-        draws = draw_matheron_paths(model, Size([4000]))(POINTS)
-        mean = model.posterior(POINTS).mean.squeeze(-1)
-    torch.testing.assert_close(draws.mean(0), mean, atol=0.15, rtol=0)
-    assert model.float().choices[0].datapoints.dtype == torch.float32
 
 
 def test_a_ranking_is_asked_answered_and_stored(ranking: Any) -> None:

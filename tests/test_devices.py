@@ -141,7 +141,7 @@ def test_fits(device: torch.device, name: str) -> None:
     def fitted(device: torch.device) -> PreferenceGP | BernoulliGP:
         model = MODELS[name](lambda tensor: tensor.to(device))
         mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
-        fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 6}})
+        fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})
         return model
 
     there, here = fitted(device), fitted(CPU)
@@ -155,7 +155,6 @@ def test_fits(device: torch.device, name: str) -> None:
 
 
 def test_the_posterior_of_finitely_many_items(device: torch.device) -> None:
-
     def posterior(device: torch.device) -> list[Tensor]:
         kernel = default_covar_module(2, torch.Size()).to(X).base_kernel
         found = FinitePosterior(kernel(X).to_dense().detach().to(device), penalty=0.1)

@@ -159,17 +159,6 @@ def test_a_true_kappa_is_conservative() -> None:
     assert excess.max() > 1e-2
 
 
-def test_worked_fixture() -> None:
-    x = np.array([[0.0], [0.1], [0.3]])
-    K = kernels.gram("matern52", x, x, 0.1)
-    pairs, answers = np.array([[0, 1], [2, 1], [0, 1]]), np.ones(3)
-    free = make(pairs, answers, K, penalty=0.05, kappa=1.0).covariance
-    assert float(free[0, 0]) == pytest.approx(9.807, abs=5e-4)
-    assert float(free[0, 0] + free[1, 1] - 2 * free[0, 1]) == pytest.approx(0.48614, abs=5e-6)
-    exact = make(pairs, answers, K, penalty=0.05).covariance
-    assert float(exact[0, 0] + exact[1, 1] - 2 * exact[0, 1]) == pytest.approx(5.88105, abs=5e-6)
-
-
 @pytest.mark.parametrize("kappa", ["laplace", 2.0])
 @numbers
 def test_equals_the_model_on_the_same_items(kappa: str | float, num_duels: int) -> None:

@@ -73,21 +73,6 @@ class TestExact:
         observations = make(X, M, 6)
         return inducing_side(X, X, observations, MEAN), matern(X), observations
 
-    def test_mode_evidence_and_predictions(self) -> None:
-        system, K, observations = self.systems()
-        exact = choose_system(K, system.prior_latent, observations)
-        value, mode = log_evidence(system)
-        expected, exact_mode = log_evidence(exact)
-        assert_equal(mode.latent, exact_mode.latent, 1e-8)
-        assert_equal(value, expected, 1e-8, scale=float(expected.abs()))
-        cross = matern(POINTS, X)
-        for found, wanted in zip(
-            laplace_posterior(system).predict(ZERO, matern(POINTS), cross),
-            laplace_posterior(exact).predict(ZERO, matern(POINTS), cross),
-            strict=True,
-        ):
-            assert_equal(found, wanted, 1e-8)
-
     def test_repeated_inducing_items_change_nothing(self) -> None:
         system, _, observations = self.systems()
         twice = inducing_side(X, torch.cat([X, X[:4]]), observations, MEAN)

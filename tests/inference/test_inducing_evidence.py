@@ -9,12 +9,10 @@ from torch import Tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import (
     InducingSystem,
-    choose_system,
     inducing,
-    laplace_posterior,
     log_evidence,
 )
-from tests.inference.common import assert_equal, likelihood, make, matern, rand, randn
+from tests.inference.common import assert_equal, likelihood, make, rand, randn
 from tests.inference.inducing import inducing_side, kernel_inputs, matern_items
 from tests.models.common import numerical_gradient
 
@@ -50,22 +48,6 @@ def test_gradient(name: str, link: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert_equal((found * direction).sum(), 3.0 * moved, 1e-6)
 
 
-def test_all_gradients_at_once_and_with_no_data_lost() -> None:
-    """With all items as inducing items they are those of the exact evidence."""
-    observations = make(X, M, 4)
-    leaves = [t.clone().requires_grad_() for t in (*kernel_inputs(X, X)[2:4], MEAN)]
-    lengthscale, outputscale, mean = leaves
-    latent = observations.incidence.apply(mean)
-    inputs = [X, X, lengthscale, outputscale, torch.ones_like(X[:, 0])]
-    value, _ = log_evidence(InducingSystem(matern_items(inputs), latent, observations))
-    K = matern(X, None, lengthscale, outputscale)
-    exact, _ = log_evidence(choose_system(K, observations.incidence.apply(mean), observations))
-    assert_equal(value, exact, 1e-8)
-    found, expected = torch.autograd.grad(value, leaves), torch.autograd.grad(exact, leaves)
-    for one, other in zip(found, expected, strict=True):
-        assert_equal(one, other, 1e-7)
-
-
 def test_a_start_changes_nothing() -> None:
     system = inducing_side(X, Z, make(X, M), MEAN)
     value, mode = log_evidence(system)
@@ -78,14 +60,3 @@ def test_no_second_derivatives() -> None:
     leaves = [t.clone().requires_grad_() for t in (*kernel_inputs(X, Z), MEAN)]
     with pytest.raises(UnsupportedError, match="first derivatives only"):
         torch.autograd.grad(evidence(leaves, "logit"), leaves, create_graph=True)
-
-
-def test_the_posterior_is_not_differentiated() -> None:
-    inputs = kernel_inputs(X, Z)
-    inputs[2].requires_grad_()
-    observations = make(X, M)
-    system = InducingSystem(matern_items(inputs), observations.incidence.apply(MEAN), observations)
-    with pytest.raises(UnsupportedError, match="cannot be differentiated"):
-        laplace_posterior(system)
-    with torch.no_grad():
-        assert bool(laplace_posterior(system).mode.converged)

@@ -49,7 +49,6 @@ from tests.models.common import (
     make_duels,
     make_kernel,
     make_model,
-    numerical_gradient,
     parameter_gradients,
     rand,
     utility,
@@ -141,15 +140,6 @@ def test_every_kind_of_duels_can_be_fitted(
 # ------------------------------------------------------------------ acquisitions
 
 
-def test_eubo_is_the_expected_larger_utility() -> None:
-    model = make_model()
-    pairs = rand(5, 2, 2, seed=1)
-    analytic = AnalyticExpectedUtilityOfBestOption(pref_model=model)(pairs)
-    sampler = SobolQMCNormalSampler(Size([8192]), seed=0)
-    sampled = qExpectedUtilityOfBestOption(pref_model=model, sampler=sampler)(pairs)
-    torch.testing.assert_close(analytic, sampled, atol=5e-3, rtol=5e-3)
-
-
 def test_eubo_with_a_previous_winner_and_over_outcomes() -> None:
     model = make_model()
     winner, X = rand(1, 2, seed=4), rand(5, 1, 2, seed=5)
@@ -165,14 +155,6 @@ def test_eubo_with_a_previous_winner_and_over_outcomes() -> None:
         found = kind(**arguments)(pairs)
         tolerance = 1e-3 if kind is AnalyticExpectedUtilityOfBestOption else 0.1
         torch.testing.assert_close(found, plain(outcome(pairs)), atol=tolerance, rtol=tolerance)
-
-
-def test_eubo_gradient_against_finite_differences() -> None:
-    acquisition = AnalyticExpectedUtilityOfBestOption(pref_model=make_model())
-    X = rand(1, 2, 2, seed=3).requires_grad_()
-    (exact,) = torch.autograd.grad(acquisition(X).sum(), X)
-    numerical = numerical_gradient(lambda x: acquisition(x).sum(), X)
-    torch.testing.assert_close(exact, numerical, atol=1e-7, rtol=1e-6)
 
 
 def test_pairs_over_mixed_and_discrete_domains() -> None:

@@ -139,16 +139,6 @@ def test_each_model_of_a_batch_has_its_own_start() -> None:
     batch._start_at_best_mode()
     starts = torch.stack([at_mode(MODES[number]) for number in (0, 0, 1, 1)])
     torch.testing.assert_close(read_scales(batch.covar_module), starts)
-    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(batch.likelihood, batch))
-    for row, (X, rows) in enumerate(data):
-        alone = PreferenceGP(X, rows)
-        fit_gpytorch_mll(LaplaceMarginalLogLikelihood(alone.likelihood, alone))
-        torch.testing.assert_close(
-            read_scales(batch.covar_module)[row],
-            read_scales(alone.covar_module),
-            rtol=1e-2,
-            atol=0.0,
-        )
 
 
 def test_what_is_not_learnt_not_allowed_or_has_another_prior_is_left_alone() -> None:

@@ -14,9 +14,8 @@ from botorch.optim import optimize_acqf
 from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.kernels import Kernel
 from gpytorch.priors import LogNormalPrior
-from torch import Size, Tensor
+from torch import Size
 
-from botorch_pref.acquisition import DuelingThompsonSampling, MaxMinLCB, PairVariance
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import InducingSystem
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
@@ -28,7 +27,6 @@ from tests.models.common import (
     assert_same_posterior,
     make_duels,
     make_kernel,
-    numerical_gradient,
     parameter_gradients,
     rand,
     utility,
@@ -108,22 +106,6 @@ class TestGradient:
                 exact, numerical, atol=1e-6, rtol=1e-5, msg=lambda text, name=name: name + text
             )
 
-    @pytest.mark.parametrize("which", ["items", "inducing items"])
-    def test_locations(self, which: str) -> None:
-        X, comparisons = make_duels(4, 9, 2)
-        Z = rand(3, 2, seed=6)
-
-        def value(moved: Tensor) -> Tensor:
-            items, inducing = (moved, Z) if which == "items" else (X, moved)
-            options = {"covar_module": make_kernel(2), "input_transform": Normalize(2)}
-            options["input_transform"].learn_coefficients = False
-            model = PreferenceGP(items, comparisons, inducing_points=inducing, **options)
-            return model.log_evidence()
-
-        leaf = (X if which == "items" else Z).clone().requires_grad_()
-        (found,) = torch.autograd.grad(value(leaf), leaf)
-        torch.testing.assert_close(found, numerical_gradient(value, leaf), atol=1e-6, rtol=1e-5)
-
     def test_fit(self) -> None:
         X, comparisons = make_duels(40, 150, 2)
         model = PreferenceGP(X, comparisons, inducing_points=15)
@@ -157,23 +139,6 @@ class TestPrediction:
         near, wide = (center + torch.tensor([[0.0], [g]]).double() for g in (1e-6, 1e-4))
         variances = [model.difference_moments(X)[1].detach() for X in (near, wide)]
         torch.testing.assert_close(variances[1], 1e4 * variances[0], rtol=2e-2, atol=0)
-
-    @pytest.mark.parametrize("rule", ["variance", "thompson", "max-min"])
-    def test_acquisition_functions(self, rule: str) -> None:
-        model = make_model(inducing_points=8)
-        unit = torch.tensor([[0.0] * 2, [1.0] * 2], dtype=torch.float64)
-        acquisition, q = {
-            "variance": lambda: (PairVariance(model), 2),
-            "thompson": lambda: (DuelingThompsonSampling(model, seed=0), 2),
-            "max-min": lambda: (MaxMinLCB(model, beta=1.0, followers=POINTS), 1),
-        }[rule]()
-        with seeded(1):
-            items, value = optimize_acqf(
-                acquisition, unit, q=q, num_restarts=2, raw_samples=16, options={"maxiter": 10}
-            )
-        assert items.shape == (q, 2)
-        others = acquisition(rand(32, q, 2, seed=5)).detach()
-        assert float(value) >= float(others.median())
 
 
 class TestData:

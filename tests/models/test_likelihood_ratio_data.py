@@ -22,9 +22,8 @@ from botorch_pref.likelihood_ratio.slack import ConstantSlack, SqrtSlack
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from tests.common import same
-from tests.inference.common import matern
 from tests.models.common import duplicates, make_duels, make_kernel, rand
-from tests.models.confidence_sets import JITTER, lengthscales, make_set, unit_kernel
+from tests.models.confidence_sets import lengthscales, make_set, unit_kernel
 
 POINTS = rand(6, 2, seed=9)
 X, DUELS = make_duels(8, 12, 2)
@@ -324,43 +323,9 @@ def test_bad_options_are_named() -> None:
 # ------------------------------------------------------- coefficients at points
 
 
-def covariance(X: Tensor, Z: Tensor) -> Tensor:
-    return matern(X, Z, lengthscale=lengthscales(X.shape[-1]), outputscale=1.0)
-
-
-def found(appended: bool, num_items: int = 8) -> tuple[LikelihoodRatioModel, Tensor]:
-    model = make_set(num_items, 0, jitter_points=appended)
-    return model, model.items
-
-
-@pytest.mark.parametrize("appended", [True, False])
-def test_a_value_is_kriging_and_what_is_left(appended: bool) -> None:
-    model, items = found(appended)
-    a, s = model._value(POINTS)
-    K = covariance(items, items) + JITTER * torch.eye(8, dtype=torch.float64)
-    cross = covariance(POINTS, items)
-    weights = torch.linalg.solve(K, cross.T).T
-    torch.testing.assert_close(a @ model._solved().whitening.root.T, weights @ K, atol=1e-9, rtol=0)
-    left = 1.0 + appended * JITTER - (weights * cross).sum(-1)
-    torch.testing.assert_close(s.square(), left, atol=1e-9, rtol=0)
-    torch.testing.assert_close((a.square().sum(-1) + s.square()), left + (weights * cross).sum(-1))
-
-
-@pytest.mark.parametrize("appended", [True, False])
-def test_the_norm_of_a_difference_is_its_prior_deviation(appended: bool) -> None:
-    model, _ = found(appended)
-    pairs = torch.stack([POINTS[:3], POINTS[3:]], dim=-2)
-    g, beyond = model._difference(pairs)
-    cross = covariance(POINTS[:3], POINTS[3:]).diagonal()
-    expected = 2.0 + 2.0 * appended * JITTER - 2.0 * cross
-    torch.testing.assert_close(g.square().sum(-1) + beyond.square(), expected, atol=1e-9, rtol=0)
-    a, _ = model._value(pairs)
-    assert torch.equal(g, a[:, 0] - a[:, 1])
-
-
 def test_digits_of_near_identical_points() -> None:
     """Without jitter, ``|f(x) - f(x')|`` is at most the distance times the slope."""
-    model, _ = found(False)
+    model = make_set(8, 0, jitter_points=False)
     near = torch.stack([POINTS, POINTS + 1e-5], dim=-2)
     g, beyond = model._difference(near)
     prior = 5.0 / 3.0 * 1e-10 * lengthscales(2).pow(-2).sum()
@@ -369,14 +334,14 @@ def test_digits_of_near_identical_points() -> None:
 
 
 def test_gradient_at_a_node_is_that_beside_it() -> None:
-    model, items = found(True)
+    model = make_set(8, 0, jitter_points=True)
 
     def gradient(X: Tensor) -> Tensor:
         X = X.clone().requires_grad_()
         a, _ = model._value(X)
         return torch.autograd.grad((a @ rand(8, seed=4)).sum(), X)[0]
 
-    at, beside = gradient(items), gradient(items + 1e-7)
+    at, beside = gradient(model.items), gradient(model.items + 1e-7)
     assert float(at.abs().amin()) > 0
     torch.testing.assert_close(at, beside, atol=1e-4, rtol=1e-4)
 

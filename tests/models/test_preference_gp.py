@@ -52,9 +52,6 @@ variances = pytest.mark.parametrize("variance", ["laplace", 4.0])
 PAIRS = torch.tensor([[0, 1], [2, 1], [3, 0], [2, 4]])
 
 
-# -------------------------------------------------------------------------- data
-
-
 # --------------------------------------------------------------------- posterior
 
 
@@ -332,19 +329,6 @@ def test_batched_is_looped(
         torch.testing.assert_close(evidence[i], one.log_evidence(), atol=1e-9, rtol=1e-9)
         (alone,) = torch.autograd.grad(one.log_evidence(), own.raw_outputscale)
         torch.testing.assert_close(gradient[i], alone, atol=1e-8, rtol=1e-8)
-
-
-def test_padding_rows_change_nothing() -> None:
-    X, comparisons = make_duels(6, 5, 2)
-    pairs = torch.cat([comparisons, torch.zeros(3, 2, dtype=torch.long)]).expand(2, 8, 2)
-    count = torch.cat([torch.ones(5), torch.zeros(3)]).double().expand(2, 8)
-    data = Comparisons(X.expand(2, 6, 2), pairs, count, count)
-    padded = PreferenceGP(data.datapoints, data, covar_module=make_kernel(2))
-    plain = PreferenceGP(X, comparisons, covar_module=make_kernel(2))
-    Z = rand(4, 2, seed=1)
-    torch.testing.assert_close(padded.posterior(Z).mean[0], plain.posterior(Z).mean)
-    torch.testing.assert_close(padded.posterior(Z).variance[1], plain.posterior(Z).variance)
-    torch.testing.assert_close(padded.log_evidence()[0], plain.log_evidence())
 
 
 # ------------------------------------------------------------------------ copies
