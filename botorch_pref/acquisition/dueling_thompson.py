@@ -43,15 +43,14 @@ class DuelingThompsonSampling(PairAcquisitionFunction):
         """
         super().__init__(model=model)
         self.scale = scale
-        self.seed = seed
-        self._base = int(torch.randint(2**62, ())) if seed is None else seed
+        self.seed = int(torch.randint(2**62, ())) if seed is None else seed
         self.redraw()
 
     def redraw(self, draw: int = 0) -> None:
         r"""Replace both paths; of one rule the same number ``draw`` is the same draw."""
         self._draw = draw
         device = next(self.model.parameters(), torch.empty(0)).device
-        with seeded(derive_seed(self._base, "pair", draw), device):
+        with seeded(derive_seed(self.seed, "pair", draw), device):
             self.paths = [draw_matheron_paths(self.model, Size()) for _ in range(2)]
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:

@@ -228,13 +228,7 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
     """
 
     def __init__(self, model: Model, reference: Tensor, *, project: Project | None = None) -> None:
-        r"""Set the candidates for the best item.
-
-        Args:
-            model: As of :class:`~botorch_pref.acquisition.knowledge_gradient.KnowledgeGradient`,
-                like the others; with a known link.
-            reference: ``M x d``-dim items.
-            project: From items as asked to items as their utility counts.
+        r"""Arguments are those of ``KnowledgeGradient``, with a model whose link is known.
 
         Raises:
             ComparisonDataError: If ``reference`` is no table.

@@ -53,8 +53,8 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
     def forward(self, X: Tensor) -> Tensor:
         """The ``b``-dim advantages of ``b x 1 x d``-dim items, in the units of the utility."""
         model = cast(ConfidenceSetModel, self.model)
-        value: Tensor = model.bound(X.squeeze(-2), self.x_ref, tolerance=self.tolerance).value
-        return value
+        found = model.bound(X.squeeze(-2), self.x_ref, tolerance=self.tolerance)
+        return cast(Tensor, found.value)
 
 
 class OptimisticChoice(ItemAcquisitionFunction):
@@ -93,8 +93,7 @@ class OptimisticChoice(ItemAcquisitionFunction):
         model = cast(ConfidenceSetModel, self.model)
         opponents = self.opponents.to(model.items)
         found = model.advantage_over_all(X.squeeze(-2), opponents, tolerance=self.tolerance)
-        value: Tensor = found.value
-        return value
+        return cast(Tensor, found.value)
 
 
 def _checked_model(model: Model) -> Model:

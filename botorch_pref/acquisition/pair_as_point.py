@@ -2,17 +2,11 @@ r"""A rule for pairs, seen as a rule for points with twice the columns."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.models.model import Model
-from botorch.posteriors import Posterior
 from botorch.utils.transforms import t_batch_mode_transform
-from torch import Size, Tensor
+from torch import Tensor
 
 from botorch_pref.acquisition.base import PairAcquisitionFunction
-from botorch_pref.acquisition.utils import given_items
 from botorch_pref.exceptions import ComparisonDataError
 
 
@@ -37,7 +31,7 @@ class PairAsPoint(AcquisitionFunction):
                 BoTorch's EUBO; ``qExpectedUtilityOfBestOption`` for several pairs, as the
                 analytic one refuses pending points.
         """
-        super().__init__(model=_FirstItemModel(acq_function.model))
+        super().__init__(model=acq_function.model)
         self.acq_function = acq_function
         self._pending: Tensor | None = None
 
@@ -77,32 +71,3 @@ class PairAsPoint(AcquisitionFunction):
         else:  # BoTorch's own rules know pending points
             points = None if pairs is None else pairs.flatten(end_dim=1)
             self.acq_function.set_X_pending(points)
-
-
-class _FirstItemModel(Model):
-    """A model over pairs for BoTorch's optimizers, which sample around good observed points.
-
-    Its posterior is that of the first items; the value of a pair is that of the wrapped rule.
-    """
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.item_model = model
-
-    @property
-    def num_outputs(self) -> int:
-        return self.item_model.num_outputs
-
-    @property
-    def batch_shape(self) -> Size:
-        return self.item_model.batch_shape
-
-    @property
-    def train_inputs(self) -> tuple[Tensor]:
-        """``n x 2d``-dim pairs of observed items."""
-        items = given_items(self.item_model)
-        return (torch.cat([items, items.roll(1, dims=-2)], dim=-1),)
-
-    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:
-        """The posterior at the first items of ``... x q x 2d``-dim pairs."""
-        return self.item_model.posterior(X[..., : X.shape[-1] // 2], *args, **kwargs)

@@ -92,14 +92,11 @@ def rbf(lengthscale: float, variance: float) -> ScaleKernel:
     return kernel
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(3), pytest.param(range(3, 63), marks=pytest.mark.slow)], ids=["few", "many"]
-)
 @torch.no_grad()
-def test_constrained_maximum_is_that_of_a_grid(seeds: range) -> None:
+def test_constrained_maximum_is_that_of_a_grid() -> None:
     axis, shares = torch.linspace(0, 1, 201).double(), []
     grid = torch.cartesian_prod(axis, axis)
-    for seed in seeds:
+    for seed in range(3):
         rule = a_filter(seed)
         slack = rule.feasibility(grid)
         values = torch.cat([rule(part) for part in grid.unsqueeze(-2).split(4096)])

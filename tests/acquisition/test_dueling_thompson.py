@@ -46,7 +46,7 @@ def test_scale_multiplies_the_standard_deviation_alone() -> None:
 
 @torch.no_grad()
 def test_arms_are_independent_and_exchangeable() -> None:
-    model, items, num = make_model(), rand(4, 2, seed=6), 400
+    model, items, num = make_model(), rand(4, 2, seed=6), 200
     rules = [DuelingThompsonSampling(model, seed=seed) for seed in range(num)]
     draws = torch.stack([torch.stack([path(items) for path in rule.paths]) for rule in rules], 1)
     posterior = model.posterior(items)
@@ -92,7 +92,7 @@ def test_joint_optimum_is_that_of_a_dense_grid(dim: int, scale: float) -> None:
     bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64)
     torch.manual_seed(0)
     pair, value = optimize_acqf(
-        rule, bounds, q=2, num_restarts=10, raw_samples=256, options={"maxiter": 200}
+        rule, bounds, q=2, num_restarts=4, raw_samples=256, options={"maxiter": 200}
     )
     axis = torch.linspace(0.0, 1.0, 2001 if dim == 1 else 81, dtype=torch.float64)
     grid = torch.cartesian_prod(*[axis] * dim).view(-1, dim)

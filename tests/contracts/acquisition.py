@@ -106,12 +106,6 @@ class AcquisitionContract(ABC):
         rule = self.make()
         return (rule, BOUNDS) if self.q == 1 else (PairAsPoint(rule), BOUNDS.repeat(1, 2))
 
-    def test_starts_around_observed_items(self) -> None:
-        torch.manual_seed(0)
-        options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
-        best, _ = optimize_acqf(*self.point, q=1, **options)
-        assert best.shape == (1, self.q * DIM)
-
     def test_mixed_optimisation(self) -> None:
         torch.manual_seed(0)
         features = [{0: 0.25}, {0: 0.75}]
@@ -144,6 +138,12 @@ class ItemAcquisitionContract(AcquisitionContract):
 
     def test_is_an_acquisition_function(self) -> None:
         assert isinstance(self.make(), ItemAcquisitionFunction)
+
+    def test_starts_around_observed_items(self) -> None:
+        torch.manual_seed(0)
+        options = {**SHORT, "options": {"sample_around_best": True, "maxiter": 5}}
+        best, _ = optimize_acqf(self.make(), BOUNDS, q=1, **options)
+        assert best.shape == (1, DIM)
 
 
 class PairAcquisitionContract(AcquisitionContract):

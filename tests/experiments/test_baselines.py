@@ -17,10 +17,8 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import COBOL, Strategy
 from experiments.baselines import (
     GPTS,
-    GPUCB,
     MFGPUCB,
     AlternatingExpert,
-    BordaUCB,
     CoExBO,
     ExpertOverride,
     ExpertSampling,
@@ -68,22 +66,6 @@ def moments(model: Any, X: Tensor = TABLE) -> tuple[Tensor, Tensor]:
 
 
 # ------------------------------------------------------------------ duels and values with prices
-
-
-def test_upper_bounds_on_values_and_on_duels() -> None:
-    measuring = GPUCB(choices=TABLE, num_initial_values=6)
-    dueling = BordaUCB(choices=TABLE, num_initial_duels=15)
-    play(measuring, 6)
-    play(dueling, 15)
-    for t in range(1, 5):
-        beta = 0.5 * math.log(2 * t)
-        value, duel = measuring.ask(), dueling.ask()
-        mean, deviation = moments(measuring.values.model())
-        assert value.indices == (mean + beta * deviation).argmax()
-        mean, deviation = moments(dueling.duels.model())
-        assert duel.indices[0] == (mean + beta * deviation).argmax()
-        measuring.tell(value, answer(value))
-        dueling.tell(duel, answer(duel))
 
 
 def test_item_and_kind_of_two_fidelities() -> None:

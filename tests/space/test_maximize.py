@@ -23,16 +23,6 @@ def inside(num: int) -> Tensor:
     return items[disc(items) >= 0]
 
 
-def test_an_item_is_led_to_the_border() -> None:
-    rule = Peak(torch.tensor([[2.0, 5.0]], dtype=torch.float64))
-    best = SearchSpace(BOX).maximize(
-        rule, starts=inside(9).unsqueeze(-2), raw_samples=0, feasible=disc
-    )
-    assert float(disc(best.items)) >= -1e-9
-    torch.testing.assert_close(best.items, torch.tensor([[1.5, 5.0]]).double(), atol=1e-3, rtol=0.0)
-    assert float(best.value) == pytest.approx(float(rule(best.items.unsqueeze(0))), abs=1e-12)
-
-
 def test_both_items_of_a_pair_are_constrained() -> None:
     target = torch.tensor([[2.0, 5.0], [0.5, 9.0]], dtype=torch.float64)
     items = inside(9)

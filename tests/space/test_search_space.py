@@ -60,44 +60,48 @@ ROWS = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.5, 3.0]], dtype=torch.float64)
             r"`choices` row 1 has 0\.5 in column 1, .* whole",
         ),
         ({"choices": ROWS, "equality_constraints": [([0], [1.0], 0.5)]}, "takes no constraints"),
+        *(
+            ({"bounds": CUBE} | kinds, words)
+            for kinds, words in [
+                ({"integer": [3]}, "`integer` has 3, but dimensions are 0 to 2"),
+                ({"log": [2, 2]}, "`log` has a dimension more than once"),
+                (
+                    {"categorical": [1], "bounds": CUBE + 0.5},
+                    r"row 0 has 0\.5 in column 1, .* `categ",
+                ),
+                ({"log": [1]}, r"`bounds` .* in column 1, .* `log` needs positive numbers"),
+                ({"categorical": [2]}, "`bounds` column 2: a category's first level is 0"),
+                ({"categorical": [1], "integer": [1]}, "Dimension 1 is in `categorical`"),
+                (
+                    {"inequality_constraints": [([0], [1.0])]},
+                    "`inequality_constraints` row 0 must be",
+                ),
+                (
+                    {"equality_constraints": [([0, 1], [1.0], 1.0)]},
+                    "`equality_constraints` row 0 must be",
+                ),
+                ({"equality_constraints": [([0], [0.0], 1.0)]}, "no coefficient but 0"),
+                (
+                    {"log": [2], "inequality_constraints": [([0, 2], [1.0, 1.0], 3.0)]},
+                    "row 0 has dimension 2, which is categorical or log-scaled",
+                ),
+                ({"inequality_constraints": [([0, 1], [1.0, 1.0], 3.5)]}, "No item satisfies"),
+                (
+                    {"integer": [1], "equality_constraints": [([1], [2.0], 1.0)]},
+                    "No item satisfies",
+                ),
+                (
+                    {"inequality_constraints": [([0], [1.0], 0.5), ([0], [-1.0], -0.5)]},
+                    "leave no room .* equality constraint",
+                ),
+            ]
+        ),
     ],
 )
-def test_bad_domains(arguments: dict[str, object], words: str) -> None:
+def test_bad_arguments(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(SearchSpaceError, match=words) as caught:
         SearchSpace(**arguments)
     assert isinstance(caught.value, BotorchError)
-
-
-@pytest.mark.parametrize(
-    ("kinds", "words"),
-    [
-        ({"integer": [3]}, "`integer` has 3, but dimensions are 0 to 2"),
-        ({"log": [2, 2]}, "`log` has a dimension more than once"),
-        (
-            {"categorical": [1], "bounds": CUBE + 0.5},
-            r"row 0 has 0\.5 in column 1, .* `categ",
-        ),
-        ({"log": [1]}, r"`bounds` .* in column 1, .* `log` needs positive numbers"),
-        ({"categorical": [2]}, "`bounds` column 2: a category's first level is 0"),
-        ({"categorical": [1], "integer": [1]}, "Dimension 1 is in `categorical`"),
-        ({"inequality_constraints": [([0], [1.0])]}, "`inequality_constraints` row 0 must be"),
-        ({"equality_constraints": [([0, 1], [1.0], 1.0)]}, "`equality_constraints` row 0 must be"),
-        ({"equality_constraints": [([0], [0.0], 1.0)]}, "no coefficient but 0"),
-        (
-            {"log": [2], "inequality_constraints": [([0, 2], [1.0, 1.0], 3.0)]},
-            "row 0 has dimension 2, which is categorical or log-scaled",
-        ),
-        ({"inequality_constraints": [([0, 1], [1.0, 1.0], 3.5)]}, "No item satisfies"),
-        ({"integer": [1], "equality_constraints": [([1], [2.0], 1.0)]}, "No item satisfies"),
-        (
-            {"inequality_constraints": [([0], [1.0], 0.5), ([0], [-1.0], -0.5)]},
-            "leave no room .* equality constraint",
-        ),
-    ],
-)
-def test_bad_kinds(kinds: dict[str, Any], words: str) -> None:
-    with pytest.raises(SearchSpaceError, match=words):
-        SearchSpace(**({"bounds": CUBE} | kinds))
 
 
 @pytest.mark.parametrize("q", [0, 3])
