@@ -304,7 +304,7 @@ class COBOL(Strategy):
         if self.beta is not None:
             return self.beta
         covariance = to_dense(objective.covar_module(objective.train_inputs[0]))
-        eigenvalues = torch.linalg.eigvalsh(covariance)  # which repeated items do not trouble
+        eigenvalues = torch.linalg.eigvalsh(covariance)  # which also repeated items have
         gain = 0.5 * float((eigenvalues.clamp_min(0.0) / self.noise).log1p().sum())
         # Lemma 3.1: the bounds hold for all items and steps with probability 1 - delta / 2.
         width = self.noise * math.sqrt(2.0 * (gain + 1.0 + math.log(2.0 / _FAILURE)))

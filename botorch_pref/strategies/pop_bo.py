@@ -36,7 +36,7 @@ from botorch_pref.strategies.utility import PAPER_MODEL, difference_table
 Report = Literal["max-mle", "min-sigma"]
 """Which item POP-BO recommends."""
 
-_LINE_SEARCH = 1e-6  # the gap that L-BFGS-B does not see
+_LINE_SEARCH = 1e-6  # a gap below the tolerance of L-BFGS-B
 _CHUNK = 256
 _STARTS, _POOL = 4, 192  # items that are refined, of so many and their neighbours
 _NEIGHBOURS, _REACH = 64, 0.2  # of the most likely item; of the range of every dimension

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from fractions import Fraction
-from functools import partial
 from math import ceil, floor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import BudgetedStrategy, CompGPUCB, CostAwareKG
 from botorch_pref.strategies.base import Candidate, Chosen
 from botorch_pref.strategies.budgeted import QueryRecord, exact
-from botorch_pref.study import Study
 from tests.contracts.strategy import StrategyContract, stored
 from tests.strategies.budget import BOX, TABLE, play
 
@@ -145,16 +141,3 @@ def test_skipped_queries_are_paid_and_not_learnt(cls: type[BudgetedStrategy]) ->
     strategy.recommend()
     with pytest.raises(SearchSpaceError):
         cls(bounds=BOX).recommend_index()
-
-
-def test_a_study_knows_that_its_budget_is_spent(tmp_path: Path) -> None:
-    kind = partial(CompGPUCB, gamma=math.inf, budget="3.5", **DESIGN)
-    with Study.create(tmp_path / "study.json", SearchSpace(choices=TABLE), kind) as study:
-        asked = 0
-        while not study.strategy.finished:
-            with suppress(UnsupportedError):
-                study.tell(study.ask(), 1.0)
-            asked += 1
-            assert asked < 60
-        assert study.strategy.finished
-        assert len(study.history) == len(study.strategy.history)

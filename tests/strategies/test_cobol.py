@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.problems import SyntheticExpert, SyntheticProblem
 from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
@@ -223,31 +222,12 @@ def test_a_helpful_expert_is_asked_until_he_is_known() -> None:
     assert read.ask() == strategy.ask()
 
 
-def test_initial_values_that_are_skipped() -> None:
-    """Others are asked for until there is one; then the design goes on."""
-    strategy = on_items(num_initial_labels=1)
-    with pytest.raises(ComparisonDataError, match="Nothing was answered"):
-        strategy.recommend()
-    for answer in (None, None, None, None, None, 1.0):
-        query = strategy.ask()
-        assert isinstance(query, Evaluate)
-        strategy.tell(query, answer)
-    assert isinstance(strategy.ask(), Label)
-    strategy.tell(strategy.ask(), 1.0)
-    assert strategy.decisions[strategy.ask().id].source != "initial"
-    box = on_a_box()
-    play(box, 2)
-    with pytest.raises(SearchSpaceError):
-        box.recommend_index()
-
-
 # The models.
 
 
 def test_a_window_of_labels() -> None:
-    """The model is that of somebody who was told the last ones only."""
-    windowed, whole = told(2, 6, label_window=4), told(2, 6)
-    last = told(2, 0)
+    """The model is that of the last ones alone."""
+    windowed, whole, last = told(2, 6, label_window=4), told(2, 6), told(2, 0)
     for answered in whole.labelled[-4:]:
         last._learn(answered)
     X = SPACE.sample(3, seed=0)

@@ -13,7 +13,7 @@ from torch import Tensor
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.strategies import CostAwareKG
 from botorch_pref.strategies.cost_aware_kg import UTILITY, _Search, marked
-from tests.contracts.strategy import StrategyContract, stored
+from tests.contracts.strategy import StrategyContract
 from tests.models.common import rand
 from tests.strategies.budget import WIDE as BOX
 from tests.strategies.budget import play, reply
@@ -175,16 +175,6 @@ def test_many_choices() -> None:
     step = _Search(strategy, 9, [])
     assert len(step.reference) == len(step.contenders) < 64
     assert strategy.recommend_index() in step.contenders
-
-
-@pytest.mark.slow
-def test_resumes_with_learnt_hyperparameters() -> None:
-    strategy = on_a_box(covar_module=None, bias=None, noise=1e-4)
-    play(strategy, 6)
-    read = stored(strategy)
-    assert read.state_dict() == strategy.state_dict()
-    assert play(read, 1) == play(strategy, 1)
-    assert read.state_dict() == strategy.state_dict()
 
 
 @pytest.mark.parametrize("domain", [{"choices": TABLE}, {"bounds": BOX}])

@@ -174,9 +174,8 @@ def test_the_rule_on_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
         draw = rules[-1].arm(0, items)
     scores = copeland_of_draw(draw.tolist(), draw[1:].tolist())
     assert scores[0] >= max(scores.values()) - 1e-5
-    mean, deviation = common.joint(strategy, torch.cat([asked, grid]))
-    moments = zip(mean[0].tolist(), deviation[0].tolist(), strict=True)
-    doubts = [doubt(m, s) for m, s in moments]
+    moments = common.joint(strategy, torch.cat([asked, grid]))
+    doubts = [doubt(m, s) for m, s in torch.stack(moments, -1)[0].tolist()]
     assert doubts[1] >= max(doubts[2:]) - 1e-4
 
 
@@ -188,18 +187,15 @@ def test_the_variance_and_its_gradient() -> None:
         item = torch.tensor([[[at]]], dtype=torch.float64, requires_grad=True)
         value = rule(item)
         mean, deviation = common.joint(strategy, torch.stack([item.detach()[0, 0], LINE.mean(0)]))
-        assert float(value.detach()) == pytest.approx(
-            doubt(float(mean[0, 1]), float(deviation[0, 1])), abs=1e-6
-        )
-        value.sum().backward()
-        assert item.grad is not None
-        expected = numerical_gradient(lambda x: rule(x).sum(), item.detach())
-        assert torch.allclose(item.grad, expected, rtol=1e-5, atol=1e-7)
+        expected = doubt(float(mean[0, 1]), float(deviation[0, 1]))
+        assert float(value.detach()) == pytest.approx(expected, abs=1e-6)
+        (gradient,) = torch.autograd.grad(value.sum(), item)
+        slope = numerical_gradient(lambda x: rule(x).sum(), item.detach())
+        assert torch.allclose(gradient, slope, rtol=1e-5, atol=1e-7)
     here = LINE.mean(0).view(1, 1, 1).clone().requires_grad_()
-    rule(here).sum().backward()
-    assert here.grad is not None
-    assert here.grad.isfinite().all()
-    assert float(rule(here).detach()) < 1e-20
+    value = rule(here)
+    assert torch.autograd.grad(value.sum(), here)[0].isfinite().all()
+    assert float(value.detach()) < 1e-20
 
 
 def test_the_condorcet_winner_of_a_box() -> None:
@@ -210,9 +206,7 @@ def test_the_condorcet_winner_of_a_box() -> None:
     mean, deviation = common.joint(strategy, torch.cat([asked, common.line(61)]))
     scores = []
     for i in range(len(asked)):
-        pairs = zip(
-            mean[i, len(asked) :].tolist(), deviation[i, len(asked) :].tolist(), strict=True
-        )
+        pairs = torch.stack([mean[i], deviation[i]], -1)[len(asked) :].tolist()
         scores.append(sum(average(logistic, m, s) for m, s in pairs) / 61)
     chosen = (asked == strategy.recommend()).all(-1).nonzero()[0].item()
     assert scores[int(chosen)] >= max(scores) - 2e-3

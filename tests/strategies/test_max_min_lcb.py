@@ -100,7 +100,7 @@ def test_the_game_on_a_box(candidate_filter: bool) -> None:
     lower = torch.sigmoid(mean) - beta * PENALTY**0.5 * deviation
     lower.fill_diagonal_(0.5)
     candidates = (lower.amax(0) <= 0.5 + 1e-9) | torch.tensor(not candidate_filter)
-    candidates[:2] = False  # the asked pair is judged by the grid
+    candidates[:2] = False  # the asked pair is compared with the grid
     worst = lower[:, candidates].amin(-1)
     assert worst[0] >= worst[2:].max() - 0.01
     assert lower[0, 1] <= worst[0] + 1e-4

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
 from botorch_pref.queries import Evaluate, Label
 from botorch_pref.strategies import COBOL, CompGPUCB, CostAwareKG, Strategy
 from experiments.baselines import GPUCB, MFGPUCB
@@ -105,17 +106,21 @@ def test_rows_that_look_alike_are_items_of_their_own(kind: type[Strategy]) -> No
     assert rows == {0, 1, 2}
 
 
-@pytest.mark.parametrize("kind", [ExpertOverride, AlternatingExpert, CoExBO, RandomValues])
+@pytest.mark.parametrize("kind", [COBOL, ExpertOverride, AlternatingExpert, CoExBO, RandomValues])
 def test_an_initial_design_without_a_value_goes_on(kind: type[Strategy]) -> None:
     strategy = kind(bounds=BOX, num_initial_values=1, num_initial_labels=0)  # type: ignore[call-arg]
     items = []
     for told in (None, None, 1.0):
+        with pytest.raises(ComparisonDataError, match=r"Nothing was .* yet"):
+            strategy.recommend()
         query = strategy.ask()
         assert isinstance(query, Evaluate)
         items.append(query.items)
         strategy.tell(query, told)
     assert not torch.equal(items[0], items[1])
     strategy.ask()
+    with pytest.raises(SearchSpaceError):
+        strategy.recommend_index()
 
 
 @pytest.mark.usefixtures("short_searches")
