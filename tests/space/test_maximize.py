@@ -8,7 +8,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.space import SearchSpace
-from botorch_pref.space.maximize import peaks_first, starting_points
+from botorch_pref.space.maximize import starting_points
 from tests.models.common import rand
 from tests.space.test_search_space import BOX, Peak
 
@@ -59,18 +59,6 @@ def test_a_search_that_leaves_is_continued_along_the_border() -> None:
     with torch.no_grad():
         along = rule(at.T.double().unsqueeze(-2))
     assert float(best.value) >= float(along.max()) - 1e-6
-
-
-def test_searches_start_at_different_peaks() -> None:
-    """The best rows are crowded; their crowd is one peak, and the second is far away."""
-    axis = torch.linspace(0.0, 1.0, 41).double()
-    values = torch.exp(-((axis - 0.2) ** 2) / 0.02) + 0.5 * torch.exp(-((axis - 0.9) ** 2) / 0.001)
-    bounds = torch.tensor([[0.0], [1.0]]).double()
-    items = axis.view(-1, 1, 1)
-    rows = peaks_first(values, items, bounds, 4)
-    assert rows[:2].tolist() == [8, 36]
-    assert sorted(rows[2:].tolist()) == [7, 9]  # then the others, best first
-    assert sorted(peaks_first(values, items, bounds, 99).tolist()) == [*range(41)]
 
 
 def test_choices_are_filtered() -> None:
