@@ -37,10 +37,8 @@ class ElectrolyteStandIn(PreferenceProblem):
         A &= 1.2 + 0.3 e, \qquad b = -0.25 + 0.1 e,
 
     chosen so that the best electrolyte lies where the experts of [Xu2024b] expected it, at 30 %
-    EC and 1 mol/l, with 70 % DMC, of which they knew nothing; and so that conductivities lie
-    between 0, without salt, and 13 mS/cm. Nothing that is found here holds for a real
-    electrolyte. What was fitted to measurements in the paper is not published, nor are the
-    labels of its experts.
+    EC and 1 mol/l, with 70 % DMC, and conductivities between 0, without salt, and 13 mS/cm. The
+    paper publishes neither what was fitted to measurements nor the labels of its experts.
 
     Attributes:
         rho_range: The smallest and the largest utility, for a

@@ -210,9 +210,6 @@ def utilities_of(problem: PreferenceProblem, query: Query) -> Tensor:
     """The ``k``-dim utilities of a query's items without noise, or a scalar for one item.
 
     Indices decide, where a query has them: an item may be listed twice with different utilities.
-
-    Raises:
-        ItemError: If the items or the indices are none of the problem's.
     """
     bounds = problem.bounds
     if query.indices is not None:

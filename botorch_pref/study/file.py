@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from botorch_pref.exceptions import StudyError, StudyFileError, StudyLockedError
+from botorch_pref.exceptions import StudyFileError, StudyLockedError
 from botorch_pref.runner.store import replacing
 
 FORMAT, VERSION = "botorch_pref study", 2
@@ -57,13 +57,6 @@ class StudyFile:
         """Let others write."""
         self.writable = False
         self._release()
-
-    def check_writable(self) -> None:
-        """Raises StudyError unless it may be written."""
-        if not self.writable:
-            raise StudyError(
-                f"Study {str(self.path)!r} is closed, or was opened with read_only=True."
-            )
 
     def read(self) -> dict[str, Any]:
         """The file's entries, each of its type; the strategy's state is not looked into."""

@@ -393,7 +393,10 @@ class Study:
 
     def _check_writable(self) -> None:
         """Raises StudyError unless it may be changed, and was changed by way of the study."""
-        self._file.check_writable()
+        if not self._file.writable:
+            raise StudyError(
+                f"Study {str(self.path)!r} is closed, or was opened with read_only=True."
+            )
         if len(self.strategy.history) != len(self._content.told):
             raise StudyError(
                 "The strategy was told answers that the study does not have; tell answers to "
