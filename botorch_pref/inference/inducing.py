@@ -49,13 +49,7 @@ from botorch_pref.inference.laplace import (
     log_evidence,
     refuse_second_derivatives,
 )
-from botorch_pref.inference.observations import (
-    Curvature,
-    Incidence,
-    Observations,
-    as_curvature,
-    scaled_sum,
-)
+from botorch_pref.inference.observations import Curvature, Incidence, Observations, scaled_sum
 from botorch_pref.inference.systems import Factor, NewtonState, System, solve_vector
 
 _STORED_ENTRIES = 2**24  # of a design matrix that is stored: 128 MiB in double precision
@@ -247,20 +241,19 @@ class InducingSystem(System):
         direction = solve_vector(_factor_at(state).cholesky, state.gradient)
         return direction, state.gradient @ direction
 
-    def factor(self, curvature: Tensor | Curvature) -> InducingFactor:
-        """One pass over the data."""
-        weight = as_curvature(curvature).weight
+    def factor(self, weight: Tensor) -> InducingFactor:
+        """That of the Hessian at ``m``-dim curvatures, by one pass over the data."""
         hessian = identity(self.covariance)
         for block, design in self.design():
             _add_gram(hessian, design, weight[block.rows])
         return InducingFactor(torch.linalg.cholesky_ex(hessian).L)
 
 
+@dataclass(eq=False)
 class InducingFactor(Factor):
     """Cholesky of ``M = I + D^T W D``."""
 
-    def __init__(self, cholesky: Tensor) -> None:
-        self.cholesky = cholesky
+    cholesky: Tensor
 
     def gamma(self) -> Tensor:
         """``I - M^-1``, which is ``Gamma`` in whitened coordinates."""
@@ -360,10 +353,7 @@ class _Evidence(Function):
 def _evidence_and_gradients(
     system: InducingSystem, state: NewtonState, wanted: Sequence[bool]
 ) -> tuple[Tensor, list[Tensor]]:
-    """The evidence at a mode, and its gradients in the prior latent mean and the kernel's inputs.
-
-    There are none if none is wanted.
-    """
+    """The evidence at a mode and, if wanted, its gradients in ``prior_latent`` and the inputs."""
     factor, z = _factor_at(state), state.weights
     shrink, lost = factor.gamma(), torch.zeros_like(state.objective)
     latent_slope, total = torch.empty_like(state.latent), torch.zeros_like(z)
