@@ -4,12 +4,14 @@ A simulated judge answers random duels; each model is built and fitted to them a
 4096 other random pairs. The score of a model is the expected log probability of an answer, known
 as the judge's own probabilities are. Utilities are Hartmann's function in six dimensions and the
 yields of 60 catalysts, standardised and multiplied by the root of the output scale, in logits.
+Light fields were compared by people (see ``data``): half of the pairs are held out, and the share
+of their answers stands for the probability.
 
 ``sampling`` is elliptical slice sampling under the kernel that fits the noiseless utilities: what
 exact inference with the right hyperparameters would believe. ``laplace+ep`` learns by Laplace's
 evidence and predicts by expectation propagation; ``samples`` and ``samples+ep`` have samples of the
-hyperparameters and predict by either. A model's name may end in a kernel and the modes
-of its prior, ``ep@rbf:0.4:4``. Run it with ``python -m experiments beliefs --seeds 20``.
+hyperparameters and predict by either. A model's name may end in a kernel and the modes of its
+prior, ``ep@rbf:0.4:4``. Run it with ``python -m experiments beliefs --seeds 20 --out table.csv``.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
+from pathlib import Path
 from time import process_time
 from typing import NamedTuple, cast
 
 import joblib
+import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import torch
 from botorch.exceptions.warnings import BotorchWarning
@@ -45,11 +50,12 @@ from botorch_pref.runner import num_threads
 from experiments.arguments import Parser, add_seeds, positive
 from experiments.defaults.loop import PAIRWISE_GP, build_model, check_model
 
-FUNCTIONS = ("catalyst", "hartmann6")
+PEOPLE = "light-field"
+FUNCTIONS = ("catalyst", "hartmann6", PEOPLE)
 SAMPLING = "sampling"
 _SAMPLES = {"samples": "laplace", "samples+ep": "ep"}
 MODELS = ("laplace", "ep", "laplace+ep", *_SAMPLES, PAIRWISE_GP, SAMPLING)
-_NUM_TEST, _NUM_KNOWN = 4096, 512
+_NUM_TEST, _NUM_KNOWN, _NUM_BINS = 4096, 512, 10
 _CHAINS, _BURN_IN, _STEPS = 100, 300, 600
 
 
@@ -58,7 +64,7 @@ class Beliefs(NamedTuple):
 
     Attributes:
         function: One of ``FUNCTIONS``.
-        output_scale: The variance of the utilities, in squared logits.
+        output_scale: The variance of the utilities, in squared logits; 0 for people's answers.
         num_duels: How many answers there are.
         seed: Of pairs and answers, which all models share.
         model: One of ``MODELS``, or an inference, ``@`` and the name of a kernel.
@@ -73,20 +79,11 @@ class Beliefs(NamedTuple):
     @num_threads()
     def run(self) -> dict[str, str | int | float]:
         """The row of the table."""
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, self.function, 0))
-        known, utilities = _known(self.function)
-        num = self.num_duels + _NUM_TEST
-        pairs = torch.stack(
-            [torch.randperm(len(known), generator=generator)[:2] for _ in range(num)]
-        )
-        gaps = self.output_scale**0.5 * utilities[pairs].diff(dim=-1).squeeze(-1).neg()
-        wins = torch.rand(num, generator=generator, dtype=gaps.dtype) < torch.sigmoid(gaps)
-        X, answers = known[pairs], wins[: self.num_duels].double()
+        X, answers, test, truth = self._duels()
         start = process_time()
         with warnings.catch_warnings(record=True) as caught, seeded(self.seed):
             warnings.simplefilter("always")
-            found = self._predict(X[: self.num_duels], answers, X[self.num_duels :])
-        truth = torch.sigmoid(gaps[self.num_duels :])
+            found = self._predict(X, answers, test)
         score = truth * found.log() + (1.0 - truth) * torch.log1p(-found)
         kinds = (LaplaceConvergenceWarning, BotorchWarning)
         warned = sum(issubclass(w.category, kinds) for w in caught)
@@ -95,7 +92,28 @@ class Beliefs(NamedTuple):
             "error": float((found - truth).abs().mean()),
             "seconds": process_time() - start,
             "warnings": warned,
+            **_reliability(found, truth),
         }
+
+    def _duels(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pairs and their answers, test pairs, and the probability that the first of each wins."""
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, self.function, 0))
+        if self.function == PEOPLE:
+            pairs, shares = _people()
+            order = torch.randperm(len(pairs), generator=generator)
+            test, rest = order[::2], order[1::2]
+            asked = rest[torch.randint(len(rest), (self.num_duels,), generator=generator)]
+            wins = torch.rand(len(asked), generator=generator, dtype=shares.dtype) < shares[asked]
+            return pairs[asked], wins.double(), pairs[test], shares[test]
+        known, utilities = _known(self.function)
+        num = self.num_duels + _NUM_TEST
+        drawn = torch.stack(
+            [torch.randperm(len(known), generator=generator)[:2] for _ in range(num)]
+        )
+        gaps = self.output_scale**0.5 * utilities[drawn].diff(dim=-1).squeeze(-1).neg()
+        wins = torch.rand(num, generator=generator, dtype=gaps.dtype) < torch.sigmoid(gaps)
+        (X, test), own = known[drawn].split([self.num_duels, _NUM_TEST]), slice(self.num_duels)
+        return X, wins[own].double(), test, torch.sigmoid(gaps[self.num_duels :])
 
     def _predict(self, X: Tensor, answers: Tensor, test: Tensor) -> Tensor:
         """Probabilities that the first of each test pair wins."""
@@ -139,6 +157,32 @@ class Beliefs(NamedTuple):
         models[1].load_state_dict(models[0].state_dict())
         with torch.no_grad():
             return models[1].win_probability(test)
+
+
+def _reliability(found: Tensor, truth: Tensor) -> dict[str, float]:
+    """Sums of what was predicted and of what was so, and counts, by bins of the prediction."""
+    # Each pair stands for its reverse as well.
+    both, so = torch.cat([found, 1.0 - found]), torch.cat([truth, 1.0 - truth])
+    bins = (both * _NUM_BINS).long().clamp_max(_NUM_BINS - 1)
+    parts = {"predicted": both, "so": so, "pairs": torch.ones_like(so)}
+    return {
+        f"{name}_{i}": float(values[bins == i].sum())
+        for name, values in parts.items()
+        for i in range(_NUM_BINS)
+    }
+
+
+@lru_cache
+def _people() -> tuple[Tensor, Tensor]:
+    """Pairs of light fields, and the share of answers in which the first of each won."""
+    table = pd.read_csv(Path(__file__).parent / "data" / "light_field_pairs.csv")
+    types = sorted({*table["type_1"], *table["type_2"]} - {"Reference"})
+    sides = []
+    for i in ("1", "2"):
+        kinds = table[f"type_{i}"].to_numpy()[:, None] == types
+        level = table[[f"level_{i}"]].to_numpy() / table["level_1"].max()
+        sides.append(torch.as_tensor(np.hstack([kinds, level])))
+    return torch.stack(sides, dim=1), torch.as_tensor((table["wins_1"] / table["answers"]).array)
 
 
 @lru_cache
@@ -240,7 +284,14 @@ def beliefs_table(
             raise UnsupportedError(f"unknown model {name!r}; there are {', '.join(MODELS)}.")
         if prior:
             check_model(prior)
-    cells = [Beliefs(*c) for c in product(functions, output_scales, num_duels, seeds, models)]
+    cells = [
+        Beliefs(function, scale, *others, model)
+        for function in functions
+        for scale in ((0.0,) if function == PEOPLE else output_scales)
+        for others in product(num_duels, seeds)
+        for model in models
+        if (function, model) != (PEOPLE, SAMPLING)
+    ]
     runs = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
         joblib.delayed(cell.run)() for cell in cells
     )
@@ -264,6 +315,29 @@ def summary_text(table: pd.DataFrame) -> str:
     return f"{pd.DataFrame(rows).to_string(index=False)}\n\n{costs.to_string()}"
 
 
+def save_reliability(table: pd.DataFrame, path: Path) -> None:
+    """A reliability diagram for each function, all scales and numbers of duels taken together."""
+    functions = table["function"].unique()
+    figure, axes = plt.subplots(
+        1, len(functions), figsize=(4.0 * len(functions), 4.0), sharey=True, squeeze=False
+    )
+    for axis, function in zip(axes[0], functions, strict=True):
+        axis.plot([0, 1], [0, 1], color="0.7", linewidth=1.0)
+        for model, rows in table[table["function"] == function].groupby("model", sort=False):
+            sums = {
+                name: rows[[f"{name}_{i}" for i in range(_NUM_BINS)]].sum().to_numpy()
+                for name in ("predicted", "so", "pairs")
+            }
+            kept = sums["pairs"] > 0
+            predicted, so = (sums[n][kept] / sums["pairs"][kept] for n in ("predicted", "so"))
+            axis.plot(predicted, so, marker="o", markersize=4, label=model)
+        axis.set(title=function, xlabel="predicted probability", aspect="equal")
+    axes[0, 0].set_ylabel("share that won")
+    axes[0, 0].legend(frameon=False)
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    plt.close(figure)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table from the command line."""
     parser = Parser(
@@ -275,7 +349,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="+", default=list(MODELS), metavar="MODEL")
     parser.add_argument("--scales", nargs="+", type=positive, default=[4.0, 50.0], metavar="S")
     parser.add_argument("--duels", nargs="+", type=count, default=[30, 200], metavar="N")
-    parser.add_argument("--out", metavar="CSV", help="save all rows to this file")
+    parser.add_argument(
+        "--out",
+        metavar="CSV",
+        help="save all rows here, and beside it a diagram of what was predicted and what was so",
+    )
     arguments = parser.parse_args(argv)
     first = arguments.first_seed
     try:
@@ -291,6 +369,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     if arguments.out:
         table.to_csv(arguments.out, index=False)
+        save_reliability(table, Path(arguments.out).with_suffix(".png"))
     print(summary_text(table))
     return 0
 
