@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_pref.runner.experiment import build_strategy
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
+from experiments.defaults import beliefs
 from experiments.defaults.closed_loop import closed_loop_table, paired_ratios
 from experiments.defaults.loop import FUNCTIONS, SPREAD, StandardisedProblem
 from experiments.papers import experiments
@@ -228,3 +230,30 @@ def test_the_loops_that_chose_the_defaults(tmp_path: Path) -> None:
     shares = table.pivot(index="seed", columns="model", values="share_3")
     ratio = np.log(shares[models[1]] / shares[models[0]]).mean()
     assert row["log ratio"] == pytest.approx(ratio)
+
+
+def test_held_out_answers(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    command = ["--seeds", "1", "--functions", "light-field", "--duels", "6", "--out", str(path)]
+    assert beliefs.main([*command, "--models", "laplace", "ep", "samples", "pairwise-gp"]) == 0
+    table = pd.read_csv(path)
+    assert len(table) == 4
+    assert table["log_probability"].between(-1.5, -0.3).all()
+    # Every held-out pair stands in the diagram twice.
+    pairs = table[[f"pairs_{i}" for i in range(10)]].sum(axis=1)
+    assert (pairs == 108).all()
+    assert path.with_suffix(".png").exists()
+    assert beliefs.summary_text(table).count("laplace") == 4
+
+
+def test_sampled_beliefs_are_those_of_quadrature() -> None:
+    """One pair, asked seven times, under a normal prior of its difference."""
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = 9.0
+    pair = torch.tensor([[[0.0], [5.0]]]).double()
+    answers = torch.tensor([1.0] * 6 + [0.0]).double()
+    found = beliefs.sampled_probabilities(kernel, pair.expand(7, -1, -1), answers, pair, 0)
+    grid = torch.linspace(-30, 30, 4001).double()
+    density = torch.exp(-(grid**2) / 36.0) * torch.sigmoid(grid) ** 6 * torch.sigmoid(-grid)
+    expected = (density * torch.sigmoid(grid)).sum() / density.sum()
+    assert float(found) == pytest.approx(float(expected), abs=0.01)
