@@ -243,7 +243,7 @@ def test_held_out_answers(tmp_path: Path) -> None:
     pairs = table[[f"pairs_{i}" for i in range(10)]].sum(axis=1)
     assert (pairs == 108).all()
     assert path.with_suffix(".png").exists()
-    assert beliefs.summary_text(table).count("laplace") == 4
+    assert beliefs.summary_text(table).count("laplace") == 5
 
 
 def test_sampled_beliefs_are_those_of_quadrature() -> None:
