@@ -45,11 +45,13 @@ from torch.nn.functional import one_hot
 
 from botorch_pref.data.blocks import Block, BlockLikelihood
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.inference.inducing import InducingSystem
 from botorch_pref.inference.laplace import (
     Evidence,
     LaplaceMode,
     LaplacePosterior,
     find_mode,
+    log_evidence,
     refuse_second_derivatives,
 )
 from botorch_pref.inference.observations import (
@@ -64,8 +66,10 @@ from botorch_pref.inference.systems import (
     DualSystem,
     ExactFactor,
     ExactSystem,
+    Factor,
     System,
     matvec,
+    solve_vector,
 )
 from botorch_pref.likelihoods import SoftmaxLikelihood
 
@@ -113,9 +117,9 @@ class Sites(NamedTuple):
         precision: ``... x M``-dim ``w``, or ``t`` in choices.
         shift: ``... x M``-dim ``nu``.
         latent: ``... x M``-dim posterior mean of the latent values.
-        weights: ``... x M``-dim ``a``.
+        weights: ``... x M``-dim ``a``; ``p``-dim coordinates of inducing items.
         factor: The factored system at the precisions.
-        log_evidence: ``...``-dim log evidence.
+        log_evidence: ``...``-dim log evidence; NaN for inducing items.
         distance: ``...``-dim largest difference of the sites and those that match tilted moments,
             in units of the posterior.
         matched: ``... x 2 x M``-dim precisions and shifts that match the tilted moments.
@@ -126,7 +130,7 @@ class Sites(NamedTuple):
     shift: Tensor
     latent: Tensor
     weights: Tensor
-    factor: ExactFactor
+    factor: Factor
     log_evidence: Tensor
     distance: Tensor
     matched: Tensor
@@ -162,16 +166,12 @@ def find_sites(system: System, *, start: Tensor | None = None, max_steps: int = 
         The sites. Elements that did not converge are marked and warned of.
 
     Raises:
-        UnsupportedError: If several latent values of an observation are no choice of the best
-            item, or for inducing items.
+        UnsupportedError: If several latent values of an observation are no choice of the best item.
     """
-    if not isinstance(system, ExactSystem):
-        raise UnsupportedError('inference="ep" needs all items, not inducing items.')
     rows, mode = _Rows(system.observations), None
     # From sites of precision zero the first step would be too long.
     if start is None or not bool(start[..., 0, :].any(-1).all()):
-        found = find_mode(system)
-        start, mode = rows.laplace_sites(found)
+        start, mode = rows.laplace_sites(find_mode(system))
     sites = _sites_at(system, rows, start, mode)
     step = torch.ones_like(sites.distance)
     for _ in range(max_steps):
@@ -195,9 +195,12 @@ def find_sites(system: System, *, start: Tensor | None = None, max_steps: int = 
     return sites
 
 
-def _sites_at(system: ExactSystem, rows: _Rows, stacked: Tensor, mode: Tensor | None) -> Sites:
+def _sites_at(system: System, rows: _Rows, stacked: Tensor, mode: Tensor | None) -> Sites:
     """The posterior of given sites, and the sites that would match the tilted moments."""
     precision, shift = stacked.unbind(-2)
+    if isinstance(system, InducingSystem):
+        return _inducing_sites_at(system, precision, shift, mode)
+    assert isinstance(system, ExactSystem)
     prior = system.prior_latent
     if isinstance(system, DualSystem):  # variances are found from precisions
         largest = system.covariance.diagonal(dim1=-2, dim2=-1).clamp_min(_LEAST_SHARE)
@@ -224,12 +227,9 @@ def _sites_at(system: ExactSystem, rows: _Rows, stacked: Tensor, mode: Tensor | 
         left = (1.0 - precision * variance).clamp_min(torch.finfo(variance.dtype).eps)
     m, v = (mean - variance * shift) / left, variance / left
     moments = rows.tilted(m, v, mean if mode is None else mode)
-    matched = _matching_sites(m, v, moments)
     constant = rows.count * _log_constants(m, v, precision, shift, moments.log_mass)
     constant = constant + 0.5 * (prior * (total_shift + residual) + residual * gain)
-    distance = torch.maximum(
-        (matched[0] - precision).abs() * variance, (matched[1] - shift).abs() * variance.sqrt()
-    )
+    matched, distance = _matched(m, v, moments, precision, shift, variance)
     return Sites(
         precision=precision,
         shift=shift,
@@ -237,10 +237,56 @@ def _sites_at(system: ExactSystem, rows: _Rows, stacked: Tensor, mode: Tensor | 
         weights=weights,
         factor=factor,
         log_evidence=constant.sum(-1) + rows.log_integral(precision, shift) - 0.5 * factor.log_det,
-        distance=distance.amax(-1),
-        matched=torch.stack(matched, dim=-2),
+        distance=distance,
+        matched=matched,
         mode=moments.mode,
     )
+
+
+def _inducing_sites_at(
+    system: InducingSystem, precision: Tensor, shift: Tensor, mode: Tensor | None
+) -> Sites:
+    """The same, in blocks of rows; the weights are those of the whitened inducing items."""
+    residual, factor = shift - precision * system.prior_latent, system.factor(precision)
+    weights = torch.zeros_like(system.covariance[0])
+    for block, design in system.design():
+        weights += residual[block.rows] @ design
+    weights = solve_vector(factor.cholesky, weights)
+    latent, modes = torch.empty_like(precision), torch.empty_like(precision)
+    matched, farthest = torch.stack([precision, shift]), []
+    for (rows, observations, *_), design in system.design():
+        own, nu = precision[rows], shift[rows]
+        mean = system.prior_latent[rows] + design @ weights
+        variance = solve_triangular(factor.cholesky, design.mT, upper=False).square().sum(0)
+        variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
+        left = (1.0 - own * variance).clamp_min(torch.finfo(variance.dtype).eps)
+        m, v = (mean - variance * nu) / left, variance / left
+        moments = _Rows(observations).tilted(m, v, mean if mode is None else mode[rows])
+        matched[:, rows], distance = _matched(m, v, moments, own, nu, variance)
+        latent[rows], modes[rows] = mean, moments.mode
+        farthest.append(distance)
+    return Sites(
+        precision=precision,
+        shift=shift,
+        latent=latent,
+        weights=weights,
+        factor=factor,
+        log_evidence=latent.new_full((), torch.nan),
+        distance=torch.stack(farthest).amax(),
+        matched=matched,
+        mode=modes,
+    )
+
+
+def _matched(
+    m: Tensor, v: Tensor, moments: Moments, precision: Tensor, shift: Tensor, variance: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Matching sites, ``... x 2 x M``, and how far the present ones are from them."""
+    matched = _matching_sites(m, v, moments)
+    distance = torch.maximum(
+        (matched[0] - precision).abs() * variance, (matched[1] - shift).abs() * variance.sqrt()
+    )
+    return torch.stack(matched, dim=-2), distance.amax(-1)
 
 
 def _gain(system: ExactSystem, weights: Tensor) -> Tensor:
@@ -521,19 +567,22 @@ def _legendre(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]
     return points, masses
 
 
-def ep_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor, Sites]:
-    r"""The log marginal likelihood by expectation propagation.
+def ep_evidence(
+    system: System, *, start: Tensor | None = None
+) -> tuple[Tensor, Sites | LaplaceMode]:
+    r"""The log marginal likelihood by expectation propagation; Laplace's through inducing items.
 
     Args:
         system: The prior and the observations.
-        start: Precisions and shifts of related sites; those of Laplace's mode by default.
+        start: What a related evidence was found at; Laplace's mode by default.
 
     Returns:
         The ``...``-dim log evidence, differentiable with respect to the system's ``covariance``
-        and ``prior_latent``, and the sites.
+        and ``prior_latent``, and the sites, or the mode.
     """
+    if not isinstance(system, ExactSystem):
+        return log_evidence(system, start=start)
     sites = find_sites(system, start=start)
-    assert isinstance(system, ExactSystem)  # no other has sites
     inputs = system.covariance, system.prior_latent, sites.log_evidence, sites.weights
     return Evidence.apply(*inputs, system.incidence, sites.factor, True), sites
 
@@ -552,11 +601,19 @@ def ep_posterior(
     Returns:
         The posterior, differentiable with respect to the system's ``covariance`` and
         ``prior_latent``.
+
+    Raises:
+        UnsupportedError: If the prior of inducing items requires a gradient.
     """
-    assert isinstance(system, ExactSystem)
+    if isinstance(system, InducingSystem):
+        system.refuse_gradient()
     sites = find_sites(system, start=start)
+    assert isinstance(system, InducingSystem | ExactSystem)  # there are no others
     with torch.no_grad():
         factor = sites.factor if variance_weight is None else system.factor(variance_weight)
+    if isinstance(system, InducingSystem):
+        system.forget()
+        return LaplacePosterior(system, sites.weights, factor.gamma(), sites, factor)
     inputs = system.covariance, system.prior_latent, system, sites, variance_weight
     weights, gamma = _Posterior.apply(*inputs, factor)
     return LaplacePosterior(system, weights, gamma, sites, factor)

@@ -206,6 +206,14 @@ class InducingSystem(System):
             self._designs = found = list(parts)
         yield from zip(self.blocks, found, strict=True)
 
+    def refuse_gradient(self) -> None:
+        """Raises if a gradient of the posterior would be expected."""
+        if torch.is_grad_enabled() and any(t.requires_grad for t in _inputs_of(self)):
+            raise UnsupportedError(
+                "The posterior through inducing items cannot be differentiated with respect to "
+                "its items or hyperparameters."
+            )
+
     def forget(self) -> None:
         """Drop what can be computed again from the kernel."""
         self._designs = None
@@ -283,11 +291,7 @@ def _laplace_posterior(
     system: InducingSystem, variance_weight: Tensor | None = None, *, start: Tensor | None = None
 ) -> LaplacePosterior:
     """The posterior in whitened coordinates, without a gradient."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in _inputs_of(system)):
-        raise UnsupportedError(
-            "The posterior through inducing items cannot be differentiated with respect to "
-            "its items or hyperparameters."
-        )
+    system.refuse_gradient()
     with torch.no_grad():
         if system.is_expensive:
             system.tolerance = max(system.tolerance, _LAST_TOLERANCE)

@@ -161,8 +161,7 @@ class PreferenceGP(LaplaceGP):
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
-            UnsupportedError: If there are choices and ``variance`` is a number, or inducing items
-                and ``inference`` is ``"ep"``.
+            UnsupportedError: If there are choices and ``variance`` is a number.
         """
         data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
         asked = (choices,) if isinstance(choices, BlockData) else tuple(choices)
@@ -345,8 +344,6 @@ class PreferenceGP(LaplaceGP):
         self._check_inducing(batch, parts)
         if choices and not isinstance(self.variance, str):
             raise UnsupportedError('`variance` must be "laplace" where there are choices.')
-        if self.inference == "ep" and (self._inducing is not None or self._num_inducing):
-            raise UnsupportedError('`inference` must be "laplace" with `inducing_points`.')
         for name, items in zip(named, parts, strict=True):
             check_shape(name, items, "n", parts[0].shape[-1])
             check_like(name, items, parts[0])

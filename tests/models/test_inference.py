@@ -10,7 +10,7 @@ from torch.autograd import gradcheck
 
 from botorch_pref.acquisition.knowledge_gradient import _law
 from botorch_pref.data import Choices
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
 
 
@@ -140,8 +140,6 @@ def test_what_it_cannot_do_is_said(data):
     items, comparisons = data
     with pytest.raises(ComparisonDataError, match="inference"):
         PreferenceGP(items, comparisons, inference="variational")
-    with pytest.raises(UnsupportedError, match="inducing"):
-        PreferenceGP(items, comparisons, inference="ep", inducing_points=4)
 
 
 def test_choices_beside_duels(data):
@@ -162,6 +160,49 @@ def test_choices_beside_duels(data):
         found = [model.win_probability(pairs) for model in models]
     scores = [(truth * p.log() + (1.0 - truth) * torch.log1p(-p)).mean() for p in found]
     assert scores[1] > scores[0]
+
+
+def test_inducing_items_that_are_all_items_change_nothing(data):
+    items, comparisons = data
+    values = (items[:3], items[:3].sum(-1, keepdim=True), torch.full((3, 1), 0.5).double())
+    models = [
+        with_scales(
+            PreferenceGP(
+                items, comparisons, values=values, inference="ep", link_scale=1.3, **options
+            ),
+            0.3,
+            20.0,
+        )
+        for options in ({}, {"inducing_points": items})
+    ]
+    X = torch.rand(6, 2, 2, generator=torch.Generator().manual_seed(5), dtype=torch.double)
+    with torch.no_grad():
+        exact, inducing = (model.posterior(X) for model in models)
+        chances = [model.win_probability(X) for model in models]
+    torch.testing.assert_close(inducing.mean, exact.mean, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        inducing.covariance_matrix, exact.covariance_matrix, rtol=1e-4, atol=1e-3
+    )
+    torch.testing.assert_close(*chances, rtol=1e-4, atol=1e-4)
+
+
+def test_many_duels_through_inducing_items(data):
+    """Rows in blocks: the believed probabilities are nearer to the judge's than Laplace's."""
+    generator = torch.Generator().manual_seed(6)
+    X = torch.rand(400, 2, 2, generator=generator, dtype=torch.double)
+    utility = 15.0 * X.sum(-1)
+    chance = torch.sigmoid(utility[:, 0] - utility[:, 1])
+    answers = (torch.rand(400, generator=generator) < chance).double()
+    errors = {}
+    for name in ("laplace", "ep"):
+        model = PreferenceGP.from_pairs(X[:200], answers[:200], inference=name, inducing_points=30)
+        fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        with torch.no_grad():
+            found = model.win_probability(X[200:])
+            paths = draw_matheron_paths(model, torch.Size([2]))(X[200:, 0])
+        assert bool(paths.isfinite().all())
+        errors[name] = float((found - chance[200:]).abs().mean())
+    assert errors["ep"] < errors["laplace"]
 
 
 def test_paths_have_the_law_of_the_posterior(data):
