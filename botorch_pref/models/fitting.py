@@ -12,12 +12,11 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
-from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 # Modes of the prior, each a lengthscale and an output scale, and the standard deviations of the
 # logarithms around them.
 DEFAULT_MODES = ((0.21, 1.5), (0.7, 4.0))
-_LENGTHSCALE_WIDTH, _OUTPUT_SCALE_WIDTH = 0.8, 1.0
+LENGTHSCALE_WIDTH, OUTPUT_SCALE_WIDTH = 0.8, 1.0
 
 KernelName = Literal["rbf", "matern", "matern15"]
 _SMOOTHNESS = {"matern": 2.5, "matern15": 1.5}
@@ -54,7 +53,7 @@ class ScalesPrior(LogNormalPrior):
     """
 
     def __init__(self, modes: Sequence[tuple[float, float]]) -> None:
-        super().__init__(math.log(modes[0][0]) + _LENGTHSCALE_WIDTH**2, _LENGTHSCALE_WIDTH)
+        super().__init__(math.log(modes[0][0]) + LENGTHSCALE_WIDTH**2, LENGTHSCALE_WIDTH)
         self.modes = tuple(modes)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -74,19 +73,10 @@ class ScalesPrior(LogNormalPrior):
         """
         logs, heights = x.log(), []
         for lengthscale, outputscale in self.modes:
-            far = ((logs[..., :-1] - math.log(lengthscale)) / _LENGTHSCALE_WIDTH).square().sum(-1)
-            last = ((logs[..., -1] - math.log(outputscale)) / _OUTPUT_SCALE_WIDTH).square()
+            far = ((logs[..., :-1] - math.log(lengthscale)) / LENGTHSCALE_WIDTH).square().sum(-1)
+            last = ((logs[..., -1] - math.log(outputscale)) / OUTPUT_SCALE_WIDTH).square()
             heights.append(-0.5 * (far + last))
         return torch.stack(heights).logsumexp(0)
-
-    def of_logs(self, like: Tensor) -> MixtureSameFamily:
-        """That of the logarithms of ``... x (d + 1)`` scales; all modes have the same mass."""
-        dim, new = like.shape[-1] - 1, like.new_tensor
-        widths = new([_LENGTHSCALE_WIDTH] * dim + [_OUTPUT_SCALE_WIDTH])
-        # The mode of a log-normal variable is below its median.
-        modes = new([[math.log(a)] * dim + [math.log(b)] for a, b in self.modes])
-        parts = Independent(Normal(modes + widths.square(), widths), 1)
-        return MixtureSameFamily(Categorical(logits=new([0.0] * len(modes))), parts)
 
 
 def read_scales(kernel: ScaleKernel) -> Tensor:

@@ -12,7 +12,13 @@ from botorch.models.transforms.input import InputTransform
 from botorch.posteriors.fully_bayesian import MCMC_DIM, GaussianMixturePosterior
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Size, Tensor
-from torch.distributions import MultivariateNormal
+from torch.distributions import (
+    Categorical,
+    Independent,
+    MixtureSameFamily,
+    MultivariateNormal,
+    Normal,
+)
 from torch.nn import Module
 
 from botorch_pref.data.blocks import BlockData
@@ -20,7 +26,14 @@ from botorch_pref.data.checks import check_count, check_shape
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models.base import Inference, num_columns
-from botorch_pref.models.fitting import ScalesPrior, default_covar_module, read_scales, write_scales
+from botorch_pref.models.fitting import (
+    LENGTHSCALE_WIDTH,
+    OUTPUT_SCALE_WIDTH,
+    ScalesPrior,
+    default_covar_module,
+    read_scales,
+    write_scales,
+)
 from botorch_pref.models.preference_gp import PreferenceGP
 
 _CANDIDATES_A_SAMPLE = 4  # draws from the prior, of which the chains' starts are chosen
@@ -114,10 +127,14 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         """Starts by sampling and resampling from the prior, then slices of ellipses."""
         kernel, prior = self.covar_module, cast(ScalesPrior, self.covar_module.scales_prior)
         like, size = read_scales(kernel).squeeze(-2), self.num_mcmc_samples
-        law = prior.of_logs(like)
-        parts = law.component_distribution
+        dim = like.shape[-1] - 1
+        widths = like.new_tensor([LENGTHSCALE_WIDTH] * dim + [OUTPUT_SCALE_WIDTH])
+        modes = like.new_tensor([[a] * dim + [b] for a, b in prior.modes]).log()
+        # The mode of a log-normal variable is below its median.
+        parts = Independent(Normal(modes + widths.square(), widths), 1)
+        law = MixtureSameFamily(Categorical(logits=torch.zeros_like(modes[:, 0])), parts)
         apart = parts.mean - law.mean
-        spread = torch.diag(parts.variance.mean(0)) + apart.mT @ apart / len(apart)
+        spread = torch.diag(widths.square()) + apart.mT @ apart / len(apart)
         normal = MultivariateNormal(law.mean, spread)
         root = normal.scale_tril
 
