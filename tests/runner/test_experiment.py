@@ -219,6 +219,15 @@ def test_bad_arguments(wrong: dict[str, Any], message: str) -> None:
         play(**wrong)
 
 
+@pytest.mark.slow
+def test_two_workers_of_dask_make_the_same_table() -> None:
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0")
+    with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
+        found = play({"pf-ts": PFTS.paper}, 8, 4)
+    assert_same(play({"pf-ts": PFTS.paper}, 8, 4), found)
+
+
 # What a factory is given.
 
 
