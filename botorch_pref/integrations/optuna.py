@@ -31,7 +31,8 @@ from optuna_dashboard.preferential._system_attrs import (
 from torch import Tensor
 
 from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
-from botorch_pref.data.checks import check_count, checked_seed
+from botorch_pref.data.checks import check_count
+from botorch_pref.data.options import checked_seed
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Duel

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from botorch_pref.data.checks import endless_from_json, endless_to_json, plain
+from botorch_pref.data.options import endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import ComparisonDataError
 
 

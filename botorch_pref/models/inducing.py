@@ -9,9 +9,9 @@ from torch import Size, Tensor
 from torch.nn import Parameter
 
 from botorch_pref.data.blocks import match_items
-from botorch_pref.randomness import derive_seed
 
 _CANDIDATES = 4096  # of which the inducing items are chosen
+_SEED = 0
 _NEGLIGIBLE = 1e-3  # of the prior variance, that inducing items need not explain
 
 
@@ -31,7 +31,7 @@ def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Tensor:
     Returns:
         The indices of ``number`` items; fewer if no more of the candidates differ.
     """
-    generator = torch.Generator().manual_seed(derive_seed(0, "inducing items", len(inputs)))
+    generator = torch.Generator().manual_seed(_SEED)
     order = torch.randperm(len(inputs), generator=generator).to(inputs.device)
     part = order[: max(_CANDIDATES, 2 * number)].sort().values
     candidates = inputs[part]

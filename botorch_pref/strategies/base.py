@@ -16,13 +16,8 @@ from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_pref.data.checks import (
-    check_count,
-    checked_seed,
-    endless_from_json,
-    endless_to_json,
-    plain,
-)
+from botorch_pref.data.checks import check_count
+from botorch_pref.data.options import checked_seed, endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer, argmax_with_random_ties
 from botorch_pref.likelihoods import BernoulliLikelihood

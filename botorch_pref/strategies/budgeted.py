@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal, cast
 
 import torch
 
-from botorch_pref.data.checks import check_count, endless_from_json, endless_to_json
+from botorch_pref.data.checks import check_count
+from botorch_pref.data.options import endless_from_json, endless_to_json
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed

@@ -29,15 +29,8 @@ from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
 from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import standardised_posterior
-from botorch_pref.data.checks import (
-    check_count,
-    check_word,
-    checked_flag,
-    checked_positive,
-    endless_from_json,
-    endless_to_json,
-    is_positive,
-)
+from botorch_pref.data.checks import check_count, check_word, checked_positive, is_positive
+from botorch_pref.data.options import checked_flag, endless_from_json, endless_to_json
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.slack import slack_rule
 from botorch_pref.likelihoods import BernoulliLikelihood

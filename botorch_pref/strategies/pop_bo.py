@@ -21,9 +21,10 @@ from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage, OptimisticChoice
 from botorch_pref.acquisition.utils import checked_beta
 from botorch_pref.data.blocks import match_items
-from botorch_pref.data.checks import check_count, check_word, checked_flag, checked_positive
+from botorch_pref.data.checks import check_count, check_word, checked_positive
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.options import checked_flag
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihood_ratio.confidence_set import SCREENING
 from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from botorch_pref.data.checks import endless_from_json
+from botorch_pref.data.options import endless_from_json
 from botorch_pref.problems import SyntheticExpert
 from botorch_pref.runner.experiment import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL, Strategy
