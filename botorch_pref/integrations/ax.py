@@ -99,7 +99,7 @@ def preference_model_config(**fields: Any) -> ModelConfig:
 
 
 def preference_surrogate_spec(model_config: ModelConfig | None = None) -> SurrogateSpec:
-    r"""What ``BoTorchGenerator(surrogate_spec=...)`` takes, of :func:`preference_model_config`.
+    r"""The surrogate that ``BoTorchGenerator`` takes as its ``surrogate_spec``.
 
     Ax looks the model of comparisons up by the name of their metric alone, and takes BoTorch's
     ``PairwiseGP`` instead of what ``SurrogateSpec(model_configs=...)`` says.

@@ -30,7 +30,7 @@ def dense_covariance(
 
 
 def dueling_variance(base_kernel: Kernel, first: Tensor, second: Tensor, **params: Any) -> Tensor:
-    """The ``... x n``-dim prior variances of ``f(x) - f(x')``, with all their digits.
+    """Prior variances of ``f(x) - f(x')``, one for each pair, with all their digits.
 
     Args:
         base_kernel: A kernel over items; its distances are not expanded into squares.
