@@ -223,13 +223,10 @@ def _sites_at(system: System, rows: _Rows, stacked: Tensor, mode: Tensor | None)
     else:
         marginals = factor.marginals(precision)  # which here do not need ``Gamma``
         mean, variance = rows.moments(precision, shift, latent, marginals)
-        variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
-        left = (1.0 - precision * variance).clamp_min(torch.finfo(variance.dtype).eps)
-    m, v = (mean - variance * shift) / left, variance / left
-    moments = rows.tilted(m, v, mean if mode is None else mode)
-    constant = rows.count * _log_constants(m, v, precision, shift, moments.log_mass)
+        left = None
+    matched, distance, mode, constant = _matched(rows, precision, shift, mean, variance, left, mode)
+    constant = rows.count * constant
     constant = constant + 0.5 * (prior * (total_shift + residual) + residual * gain)
-    matched, distance = _matched(m, v, moments, precision, shift, variance)
     return Sites(
         precision=precision,
         shift=shift,
@@ -239,7 +236,7 @@ def _sites_at(system: System, rows: _Rows, stacked: Tensor, mode: Tensor | None)
         log_evidence=constant.sum(-1) + rows.log_integral(precision, shift) - 0.5 * factor.log_det,
         distance=distance,
         matched=matched,
-        mode=moments.mode,
+        mode=mode,
     )
 
 
@@ -255,15 +252,12 @@ def _inducing_sites_at(
     latent, modes = torch.empty_like(precision), torch.empty_like(precision)
     matched, farthest = torch.stack([precision, shift]), []
     for (rows, observations, *_), design in system.design():
-        own, nu = precision[rows], shift[rows]
-        mean = system.prior_latent[rows] + design @ weights
+        latent[rows] = mean = system.prior_latent[rows] + design @ weights
         variance = solve_triangular(factor.cholesky, design.mT, upper=False).square().sum(0)
-        variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
-        left = (1.0 - own * variance).clamp_min(torch.finfo(variance.dtype).eps)
-        m, v = (mean - variance * nu) / left, variance / left
-        moments = _Rows(observations).tilted(m, v, mean if mode is None else mode[rows])
-        matched[:, rows], distance = _matched(m, v, moments, own, nu, variance)
-        latent[rows], modes[rows] = mean, moments.mode
+        near = None if mode is None else mode[rows]
+        matched[:, rows], distance, modes[rows], _ = _matched(
+            _Rows(observations), precision[rows], shift[rows], mean, variance, None, near
+        )
         farthest.append(distance)
     return Sites(
         precision=precision,
@@ -279,14 +273,40 @@ def _inducing_sites_at(
 
 
 def _matched(
-    m: Tensor, v: Tensor, moments: Moments, precision: Tensor, shift: Tensor, variance: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Matching sites, ``... x 2 x M``, and how far the present ones are from them."""
+    rows: _Rows,
+    precision: Tensor,
+    shift: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    left: Tensor | None,
+    mode: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sites that match the tilted moments of given marginals.
+
+    Args:
+        rows: The factors.
+        precision: ``... x M``-dim precisions of the present sites.
+        shift: ``... x M``-dim shifts of them.
+        mean: ``... x M``-dim means of the marginals.
+        variance: ``... x M``-dim variances of the marginals.
+        left: ``1 - precision * variance``, if it is known with all its digits.
+        mode: Points near the modes of the tilted distributions; the means by default.
+
+    Returns:
+        ``... x 2 x M``-dim sites, how far the present ones are from them, the modes, and the log
+        constants of the present sites.
+    """
+    if left is None:
+        variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
+        left = (1.0 - precision * variance).clamp_min(torch.finfo(variance.dtype).eps)
+    m, v = (mean - variance * shift) / left, variance / left
+    moments = rows.tilted(m, v, mean if mode is None else mode)
     matched = _matching_sites(m, v, moments)
     distance = torch.maximum(
         (matched[0] - precision).abs() * variance, (matched[1] - shift).abs() * variance.sqrt()
     )
-    return torch.stack(matched, dim=-2), distance.amax(-1)
+    constants = _log_constants(m, v, precision, shift, moments.log_mass)
+    return torch.stack(matched, dim=-2), distance.amax(-1), moments.mode, constants
 
 
 def _gain(system: ExactSystem, weights: Tensor) -> Tensor:
@@ -590,20 +610,10 @@ def ep_evidence(
 def ep_posterior(
     system: System, variance_weight: Tensor | None = None, *, start: Tensor | None = None
 ) -> LaplacePosterior:
-    r"""Find the sites and what predictions need of them.
+    """The sites and what predictions need of them.
 
-    Args:
-        system: The prior and the observations.
-        variance_weight: ``... x m``-dim answer-free curvature ``count / kappa`` for the
-            covariance; by default the covariance uses the precisions of the sites.
-        start: Precisions and shifts of related sites.
-
-    Returns:
-        The posterior, differentiable with respect to the system's ``covariance`` and
-        ``prior_latent``.
-
-    Raises:
-        UnsupportedError: If the prior of inducing items requires a gradient.
+    As of :func:`~botorch_pref.inference.laplace.laplace_posterior`; without ``variance_weight`` the
+    covariance uses the precisions of the sites, and ``start`` are those of related ones.
     """
     if isinstance(system, InducingSystem):
         system.refuse_gradient()

@@ -110,7 +110,6 @@ class LaplaceGP(Model, GP):
         covar_module: The prior covariance.
         mean_module: The prior mean.
         likelihood: The link of answers.
-        inference: ``"laplace"`` or ``"ep"``.
         variance: ``"laplace"``, or ``kappa`` of an answer-free covariance.
         num_observations: The number of rows that were observed.
     """
@@ -129,7 +128,6 @@ class LaplaceGP(Model, GP):
         inference: Inference = "laplace",
     ) -> None:
         super().__init__()
-        check_word("inference", inference, Inference)
         self.inference = inference
         self.covar_module = covar_module
         self.mean_module = mean_module
@@ -137,6 +135,16 @@ class LaplaceGP(Model, GP):
         if input_transform is not None:
             self.input_transform = input_transform
         self._is_fitting = False
+
+    @property
+    def inference(self) -> Inference:
+        """What finds posterior and evidence; setting it drops both."""
+        return self._inference
+
+    @inference.setter
+    def inference(self, value: Inference) -> None:
+        check_word("inference", value, Inference)
+        self._inference = value
         self._forget()
 
     @property

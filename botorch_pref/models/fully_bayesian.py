@@ -2,9 +2,8 @@ r"""A preference model over samples of its hyperparameters, by the conventions o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -38,7 +37,7 @@ from botorch_pref.models.preference_gp import PreferenceGP
 
 _CANDIDATES_A_SAMPLE = 4  # draws from the prior, of which the chains' starts are chosen
 _SMALLEST_BRACKET = 1e-6
-_BOUNDS = math.log(1.1e-3), math.log(99.0)  # of all scales, inside those of the kernel
+_LEAST, _LONGEST, _LARGEST = 1.01e-3, 99.0, 9.9e3  # inside the bounds of the kernel's scales
 
 
 class FullyBayesianPreferenceGP(PreferenceGP):
@@ -120,7 +119,6 @@ class FullyBayesianPreferenceGP(PreferenceGP):
                 self._sample_scales()
         finally:
             self.inference = inference
-            self._forget()
         return mll.eval()
 
     def _sample_scales(self) -> None:
@@ -137,6 +135,7 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         spread = torch.diag(widths.square()) + apart.mT @ apart / len(apart)
         normal = MultivariateNormal(law.mean, spread)
         root = normal.scale_tril
+        largest = like.new_tensor([_LONGEST] * dim + [_LARGEST])
 
         def uniform(*shape: int) -> Tensor:
             return torch.rand(shape, dtype=like.dtype).to(like)
@@ -147,7 +146,8 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         def log_density(offset: Tensor) -> Tensor:
             """Relative to the normal that proposals are drawn from."""
             logs = law.mean + offset
-            write_scales(kernel, logs.clamp(*_BOUNDS).exp().unsqueeze(-2))
+            scales = logs.exp().clamp_min(_LEAST).minimum(largest)
+            write_scales(kernel, scales.unsqueeze(-2))
             return self.log_evidence() + law.log_prob(logs) - normal.log_prob(logs)
 
         drawn = [offsets() for _ in range(_CANDIDATES_A_SAMPLE)]
@@ -172,6 +172,14 @@ class FullyBayesianPreferenceGP(PreferenceGP):
                 angle = torch.where(is_open, low + (high - low) * uniform(size), angle)
             state = new
         log_density(state)
+
+    def fantasize(self, *args: Any, **kwargs: Any) -> Self:
+        """Not supported.
+
+        Raises:
+            UnsupportedError: Always: fantasies are a batch, and samples are one already.
+        """
+        raise UnsupportedError(f"{type(self).__name__} has no fantasies; use a PreferenceGP.")
 
     def posterior(
         self,

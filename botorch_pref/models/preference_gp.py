@@ -150,7 +150,8 @@ class PreferenceGP(LaplaceGP):
             mean_module: The prior mean; by default zero, or a learnt constant with values.
             variance: ``"laplace"``, or a positive ``kappa``: the answer-free covariance, where
                 the curvature of ``s`` times a difference is ``1 / kappa``. The mean is the same.
-            inference: ``"laplace"``, or ``"ep"`` for expectation propagation.
+            inference: ``"laplace"``, or ``"ep"`` for expectation propagation; through inducing
+                items that predicts, and Laplace's evidence learns.
             link_scale: ``s`` to fix it; else it is learnt, or 1 without comparisons or values.
             inducing_points: ``p x d``-dim inducing items or their number.
             jitter: Accepted as by BoTorch's ``PairwiseGP``, and not used, like what follows.

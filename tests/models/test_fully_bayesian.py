@@ -13,6 +13,7 @@ from botorch.acquisition.preference import (
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.transforms import is_ensemble, is_fully_bayesian
 
 from botorch_pref.data import Choices
@@ -136,11 +137,26 @@ def test_data_and_transforms_are_those_of_the_base():
     assert torch.equal(new.covar_module.outputscale, model.covar_module.outputscale)
 
 
+def test_scales_may_be_large_and_the_inference_has_been_used():
+    """Nearly noiseless answers want output scales far beyond the longest lengthscale."""
+    items = torch.linspace(0, 1, 40, dtype=torch.double).unsqueeze(-1)
+    pairs = torch.combinations(torch.arange(40))[::5]
+    model = FullyBayesianPreferenceGP(
+        items, pairs.flip(-1), inference="ep", num_samples=8, num_steps=16
+    )
+    model.log_evidence()
+    fit(model)
+    assert model.inference == "ep"
+    assert float(model.covar_module.outputscale.detach().max()) > 99.0
+
+
 def test_what_it_cannot_do_is_said():
     items, comparisons = data(2)
     with pytest.raises(ComparisonDataError, match="datapoints"):
         FullyBayesianPreferenceGP(items.expand(2, -1, -1), comparisons.expand(2, -1, -1))
     model = FullyBayesianPreferenceGP(items, comparisons, num_samples=2)
     mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+    with pytest.raises(UnsupportedError, match="fantasies"):
+        model.fantasize(items[:2], SobolQMCNormalSampler(torch.Size([2])))
     with pytest.raises(UnsupportedError, match="optimizer"):
         fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})

@@ -136,6 +136,17 @@ def test_labels(data):
     assert sure[1] > sure[0]
 
 
+def test_another_inference_drops_what_was_found(data):
+    model = PreferenceGP(*data)
+    for name in ("ep", "laplace"):
+        model.posterior(data[0])
+        model.log_evidence()
+        model.inference = name
+        new = PreferenceGP(*data, inference=name)
+        assert torch.equal(model.posterior(data[0]).mean, new.posterior(data[0]).mean)
+        assert torch.equal(model.log_evidence(), new.log_evidence())
+
+
 def test_what_it_cannot_do_is_said(data):
     items, comparisons = data
     with pytest.raises(ComparisonDataError, match="inference"):
