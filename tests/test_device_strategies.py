@@ -128,6 +128,7 @@ def test_a_search_in_a_space(
         return AnalyticExpectedUtilityOfBestOption(pref_model=model)
 
     options: dict[str, Any] = {"q": 2, "seed": 3, "raw_samples": 16, "num_restarts": 1}
+    options["options"] = {"maxiter": 5}
     found = space(device).maximize(rule(device), **options)
     wanted = space(CPU).maximize(rule(CPU), **options)
     assert found.items.device == found.value.device == device

@@ -70,10 +70,9 @@ def test_one_value_a_step_of_the_likelihood_ratio_solver_is_brought_to_the_cpu(
         steps.append(True)
         advance(solver, *args)
 
-    X, comparisons = items_and_comparisons(6, 10)
+    X, comparisons = items_and_comparisons(4, 5)
     kernel = default_covar_module(2, torch.Size()).to(X)
-    for module in ("confidence_set", "interior_point"):
-        monkeypatch.setattr(f"botorch_pref.likelihood_ratio.{module}.InteriorPoint", method)
+    monkeypatch.setattr("botorch_pref.likelihood_ratio.interior_point.InteriorPoint", method)
     monkeypatch.setattr(method, "maximize", counted)
     monkeypatch.setattr(method, "_advance", step)
     with second_device() as (device, counts):

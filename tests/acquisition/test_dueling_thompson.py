@@ -46,7 +46,7 @@ def test_scale_multiplies_the_standard_deviation_alone() -> None:
 
 @torch.no_grad()
 def test_arms_are_independent_and_exchangeable() -> None:
-    model, items, num = make_model(), rand(4, 2, seed=6), 200
+    model, items, num = make_model(), rand(4, 2, seed=6), 120
     rules = [DuelingThompsonSampling(model, seed=seed) for seed in range(num)]
     draws = torch.stack([torch.stack([path(items) for path in rule.paths]) for rule in rules], 1)
     posterior = model.posterior(items)

@@ -26,10 +26,10 @@ def command(*arguments: str) -> int:
 
 def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "deep" / "out"
-    arguments = ["run", "catalyst", "--strategy", "pf-ts", "--horizon", "6", "--seed", "3"]
+    arguments = ["run", "catalyst", "--strategy", "pf-ts", "--horizon", "4", "--seed", "3"]
     assert main([*arguments, "--out", str(out)]) == 0
     shown = capsys.readouterr()
-    assert "6/6" in shown.err
+    assert "4/4" in shown.err
     report = fields(shown.out)
     table = pd.read_csv(out / "history.csv")
     problem = Catalyst()
@@ -43,7 +43,7 @@ def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
     )
     better = (table["first_utility"] - table["second_utility"]) * (table["answer"] - 0.5)
     assert report["answers"] == (
-        f"simulated with noise: {(better < 0).sum()} of 6 duels went to the worse item"
+        f"simulated with noise: {(better < 0).sum()} of 4 duels went to the worse item"
     )
     assert re.fullmatch(
         r"\d\d\.\d ± \d\.\d % hydrogen after as many duels \(mean of 10 runs\)",
@@ -51,12 +51,12 @@ def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
     )
     assert report["cumulative regret"] == (
         f"{table['dueling_regret'].sum():.2f} (dueling regret; random play expects "
-        f"{6 * random_play(problem):.2f})"
+        f"{4 * random_play(problem):.2f})"
     )
-    assert report["identical pairs"] == "0 of 6 duels (0%)"
+    assert report["identical pairs"] == "0 of 4 duels (0%)"
     assert report["history"] == str(out / "history.csv")
     assert report["regret plot"] == str(out / "regret.png")
-    assert len(table) == 6
+    assert len(table) == 4
     assert (out / "regret.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(file.name for file in out.iterdir()) == ["history.csv", "regret.png"]
 
@@ -66,6 +66,7 @@ def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
     pd.testing.assert_frame_equal(table.drop(columns="seconds"), again.drop(columns="seconds"))
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_a_box(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = ["--strategy", "pf-ts", "--preset", "paper", "--horizon", "2", "--quiet"]
@@ -83,6 +84,7 @@ def test_a_box(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch)
     assert table[["first_x1", "second_x2"]].iloc[0].tolist() == asked.items.diag().tolist()
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_values_are_no_duels(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,7 @@ def test_one_row_has_the_moments_of_its_integral(link, answer, weight, variance,
         return own + stats.norm.logpdf(h, mean, variance**0.5)
 
     # A trapezoidal rule, whose points are dense around the mean and reach far out.
-    z = np.linspace(-1.0, 1.0, 100_001)
+    z = np.linspace(-1.0, 1.0, 20_001)
     h = latent + spread * 40.0 * np.sinh(6.0 * z) / np.sinh(6.0)
     logs = log_density(h) + np.log(spread * 240.0 * np.cosh(6.0 * z) / np.sinh(6.0) * (z[1] - z[0]))
     mass = special.logsumexp(logs)
@@ -197,11 +197,12 @@ def test_dual_and_primal_system_agree(num_duels, more):
 @pytest.mark.parametrize("more", [(), (CHOICES,)], ids=["", "choices"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_gradients_are_those_of_differences(system, more):
-    blocks = (*mixed_blocks(5, 2, seed=5), *more)
+    duels, values, labels = mixed_blocks(5, 2, seed=5)
+    blocks = (duels, values, *(more or [labels]))
     # One direction each: a gradient of every entry would take as long and tell no more.
     generator = torch.Generator().manual_seed(6)
     root, slope = torch.randn(2, 5, 5, generator=generator, dtype=torch.double)
-    prior = torch.linspace(-0.4, 0.5, 6 + 6 * len(more)).double()
+    prior = torch.linspace(-0.4, 0.5, 10 if more else 6).double()
     point = torch.zeros(2).double().requires_grad_()
 
     def at(point):
@@ -216,7 +217,7 @@ def test_gradients_are_those_of_differences(system, more):
         explained = columns @ found.gamma @ columns.mT
         return (columns @ found.weights).sin().sum() + explained.cos().sum()
 
-    options = {"eps": 1e-4, "atol": 1e-5, "rtol": 1e-5}
+    options = {"eps": 1e-4, "atol": 1e-5, "rtol": 1e-5, "check_undefined_grad": False}
     assert gradcheck(lambda x: ep_evidence(at(x)[1])[0], point, **options)
     assert gradcheck(posterior, point, **options)
     assert gradcheck(lambda x: posterior(x, torch.ones_like(prior)), point, **options)
@@ -369,7 +370,7 @@ def test_choices_beside_quadrature(scale):
     """Two choices among three items, whose utilities have a grid."""
     covariance = scale * torch.eye(3).double()
     system = system_of(covariance, choices([[0, 1, 2], [1, 2, 0]], [0.0, 2.0]))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     f = np.stack(np.meshgrid(nodes, nodes, nodes, indexing="ij")) * scale**0.5
     mass = np.einsum("i,j,k->ijk", weights, weights, weights) / weights.sum() ** 3
     mass *= np.exp(f[0] - special.logsumexp(f, axis=0)) ** 2

@@ -67,7 +67,7 @@ def test_bounds_equal_the_printed_program(name: str) -> None:
     for bound in (low, high, several):
         assert bound.converged.all()
         assert_inside(confidence, bound.coordinates, bound.beyond)
-    for point in range(2):
+    for point in range(2 if n < 100 else 1):
         objective = np.zeros(n + len(problem.points))
         objective[n + point], objective[0] = 1.0, -1.0
         assert_equal_to(high.value[point], problem.printed(objective, level))

@@ -109,17 +109,16 @@ def test_the_update_is_exact(
     "kernel",
     [
         ScaleKernel(RBFKernel()),
-        make_kernel(2),
         MaternKernel(nu=0.5, ard_num_dims=2),
         ScaleKernel(MaternKernel(nu=1.5, active_dims=(1,))),
     ],
-    ids=["rbf", "matern52", "matern12", "active dims"],
+    ids=["rbf", "matern12", "active dims"],
 )
 @torch.no_grad()
 def test_kernels_with_random_features(kernel: Kernel) -> None:
     model, points = make_model(covar_module=kernel.double()), rand(6, 2, seed=7)
     with seeded(0):
-        draws = draw_matheron_paths(model, Size([4000]))(points)
+        draws = draw_matheron_paths(model, Size([2000]))(points)
     posterior = model.posterior(points)
     # The features are one draw, whose error the mean of the paths does not have.
     assert_mean(draws, posterior.mean.squeeze(-1), 1.15 * posterior.covariance_matrix)
@@ -141,7 +140,7 @@ def test_paths_agree_with_the_finite_set(variance: str | float) -> None:
         exact.append(pair.tolist(), float(answer))
     model = PreferenceGP.from_pairs(grid[pairs], answers, covar_module=kernel, variance=variance)
     with seeded(0):
-        draws = draw_matheron_paths(model, Size([4000]))(grid)
+        draws = draw_matheron_paths(model, Size([2000]))(grid)
     assert_mean(draws, exact.mean, 1.15 * exact.covariance)
     assert largest_error(draws, exact.covariance) < 0.15
 
@@ -216,7 +215,7 @@ def test_batched_model(batch_kernel: bool) -> None:
 def test_prior_only_model() -> None:
     model, points = PreferenceGP(None, None, covar_module=make_kernel(2)), rand(5, 2, seed=2)
     with seeded(0):
-        draws = draw_matheron_paths(model, Size([4000]))(points)
+        draws = draw_matheron_paths(model, Size([2000]))(points)
     covariance = model.covar_module(points).to_dense()
     assert_mean(draws, torch.zeros(5, dtype=torch.float64), 1.15 * covariance)
     assert largest_error(draws, covariance) < 0.15

@@ -116,9 +116,11 @@ def test_on_a_plane() -> None:
     size = len(mean.get_images()[0].get_array())
     x, y = np.linspace(0, 1, size), np.linspace(0.1, 0.8, size)
     X = torch.tensor([[a, b] for b in y for a in x], dtype=torch.float64)  # a row a value of b
-    for axes, expected in zip((mean, deviation), difference(model, X, best_of(model)), strict=True):
+    found = difference(model, X[::7], best_of(model))
+    for axes, expected in zip((mean, deviation), found, strict=True):
         (image,) = axes.get_images()
-        np.testing.assert_allclose(image.get_array(), expected.reshape(size, size), atol=1e-5)
+        assert image.get_array().shape == (size, size)
+        np.testing.assert_allclose(image.get_array().flatten()[::7], expected, atol=1e-5)
         # The outermost pixels are centred on the bounds.
         half = 0.5 / (size - 1)
         extent = [-half, 1 + half, 0.1 - 0.7 * half, 0.8 + 0.7 * half]

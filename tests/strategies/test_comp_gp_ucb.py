@@ -188,7 +188,7 @@ def test_gamma_follows_from_the_slack() -> None:
 def test_choices_do_not_depend_on_the_unit_of_values() -> None:
     def items(scale: float, offset: float) -> list[list[float]]:
         strategy, found = on_table(gamma=0.12, borda_slack=0.05), []
-        for number in range(11 + 16):
+        for number in range(11 + 10):
             query = strategy.ask()
             value = math.sin(7.0 * float(query.items.flatten()[0])) + 0.3 * (number % 2)
             told = offset + scale * value if query.items.dim() == 1 else float(value > 0.2)

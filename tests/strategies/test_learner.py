@@ -210,9 +210,9 @@ def test_a_probit_judge_and_a_kernel_that_is_learnt(
     kind: Any, domain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorten_searches(monkeypatch)
-    options = {**domain, **({"horizon": 9} if kind is MRLPF else {})}
+    options = {**domain, **({"horizon": 4} if kind is MRLPF else {})}
     strategy = kind(**options, likelihood=ProbitLikelihood(0.7), covar_module=matern, seed=1)
-    play(strategy, 3)
+    play(strategy, 2)
     item, model = strategy.recommend(), strategy.learner.model()
     assert isinstance(model.likelihood, ProbitLikelihood)
     kernel = strategy.learner.covar_module()

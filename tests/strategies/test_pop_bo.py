@@ -62,6 +62,7 @@ def model_of(strategy: POPBO) -> LikelihoodRatioModel:
 # The two arms.
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("make", [on_items, on_a_box, by_laplace])
 def test_the_reference_is_the_last_first_arm(make: Any) -> None:
     """Bit for bit, whoever won, also after a skip."""
@@ -71,15 +72,15 @@ def test_the_reference_is_the_last_first_arm(make: Any) -> None:
 
 @pytest.mark.parametrize("make", [on_items, by_laplace])
 def test_the_first_opponent_is_random(make: Any) -> None:
-    assert {make(seed=seed).ask().indices[1] for seed in range(60)} == set(range(8))
-    boxes = [make(choices=None, bounds=LINE, seed=seed).ask().items[1] for seed in range(8)]
+    assert {make(seed=seed).ask().indices[1] for seed in range(40)} == set(range(8))
+    boxes = [make(choices=None, bounds=LINE, seed=seed).ask().items[1] for seed in range(5)]
     assert float(torch.stack(boxes).max() - torch.stack(boxes).min()) > 1.0
 
 
 def test_far_items_are_drawn_at_first() -> None:
     """All of them are as far as can be: a tie up to the solver's gap."""
     apart = {**FIXED, "lengthscale": 0.003}
-    asked = {on_items(hyperparameters=apart, seed=seed).ask().indices[0] for seed in range(60)}
+    asked = {on_items(hyperparameters=apart, seed=seed).ask().indices[0] for seed in range(40)}
     assert asked == set(range(8))
 
 
@@ -127,7 +128,7 @@ def test_the_norm_bound_grows_and_never_shrinks() -> None:
     options = {"norm_bound": 0.25, "slack": 0.01}
     strategy, fixed = on_items(**options), on_items(**options, adapt_norm_bound=False)
     bounds = []
-    for _ in range(10):
+    for _ in range(8):
         for either in (strategy, fixed):
             play(either, 1)
         bounds.append(strategy.current_norm_bound)
@@ -204,6 +205,7 @@ def name_favourites(strategy: MultipleChoicePOPBO, num_questions: int) -> list[A
     return queries
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("options", [{"num_new": 1}, {}, {"num_new": 3}, {"bounds": BOX}], ids=str)
 def test_a_question(options: dict[str, Any]) -> None:
     """New items first, then those that were new before, whatever the answer; all distinct."""
@@ -224,7 +226,7 @@ def test_a_question(options: dict[str, Any]) -> None:
 def test_one_new_item_is_a_duel(space: dict[str, Any]) -> None:
     options = {**space, "seed": 2, "hyperparameters": FIXED, "norm_bound": 2.0, "slack": 0.5}
     duels, choices = POPBO(**options), MultipleChoicePOPBO(num_new=1, **options)
-    for step in range(5):
+    for step in range(3):
         duel, choice = duels.ask(), choices.ask()
         torch.testing.assert_close(duel.items, choice.items, atol=1e-5, rtol=0)
         first_wins = step % 3 > 0
@@ -271,6 +273,7 @@ def test_an_advantage_over_several() -> None:
         torch.testing.assert_close(gradient, slope, atol=2e-4, rtol=1e-3)
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("options", [{}, {"num_new": 1, "bounds": BOX}], ids=str)
 def test_questions_resume(options: dict[str, Any]) -> None:
     strategy = of_favourites(**options, seed=4)

@@ -67,7 +67,7 @@ def test_every_strategy(name: str, space: SearchSpace) -> None:
 def test_kinds_of_numbers_without_constraints(name: str, space: str) -> None:
     """Where BoTorch searches without constraints, whole numbers of each start are its own."""
     strategy = get_strategy(name, SPACES[space], seed=1, horizon=4)
-    for number in range(4):
+    for number in range(3):
         query = strategy.ask()
         assert bool(SPACES[space].contains(query.items).all())
         strategy.tell(query, float(number % 2))
@@ -84,7 +84,7 @@ def test_random_pairs() -> None:
 def asked(name: str, mode: Callable[[], Any]) -> list[Tensor]:
     """The items of the queries and the recommendation, every second call in a mode."""
     strategy, found = makers()[name](SearchSpace(UNIT)), []
-    for step in range(5):  # rounds of MR-LPF end on the way
+    for step in range(4):  # rounds of MR-LPF end on the way
         with mode() if step % 2 else nullcontext():
             query = strategy.ask()
         answer = float(query.items.sum()) if isinstance(query, Evaluate) else 1.0

@@ -77,7 +77,7 @@ def test_nor_while_no_value_is_known(kind: type[CompGPUCB | MFGPUCB]) -> None:
 def test_nobody_is_asked_for_the_same_value_again(name: str, domain: dict[str, Any]) -> None:
     """Not after it was skipped, nor while another one is at it; and a state has all of that."""
     strategy = (EXPERT | PRICED)[name](seed=1, **domain)
-    for _ in range(14):
+    for _ in range(9):
         query = strategy.ask()
         strategy.tell(query, reply(query))
     asked = []

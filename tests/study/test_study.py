@@ -399,7 +399,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(new=VALUES, old=VALUES)
 @example(new=[1, {"a": True}], old=[1.0, {"a": 1}])
 @example(new={"a": 0.0}, old={"a": -0.0})
