@@ -9,7 +9,7 @@ is counted, and every tensor that is sent from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _KIND = "second"
@@ -125,9 +124,11 @@ class SecondDevice(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if any(isinstance(leaf, _Remote) for leaf in tree_leaves((args, kwargs))):
+        if any(isinstance(tensor, _Remote) for tensor in _tensors(args, kwargs)):
             leaves = func is _aten._to_copy.default and not _is_second(kwargs.get("device", _KIND))
             self.transfers += leaves or _is_asked(func, args) or _by_mask(func, args)
+        elif not _is_second(kwargs.get("device")):
+            return func(*args, **kwargs)
         self.sent += func in _MIXED and _is_sent(func, args, kwargs)
         return _computed(func, args, kwargs)
 
@@ -145,7 +146,7 @@ def _is_second(device: Any) -> bool:
 
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    tensors = _tensors(args, kwargs)
     remote = [tensor for tensor in tensors if isinstance(tensor, _Remote)]
     to_second = _is_second(kwargs.get("device"))
     if remote and func not in _MIXED:
@@ -168,10 +169,10 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         stays = bool(remote) and kwargs.get("device") is None
     drawn = stays and torch.Tag.nondeterministic_seeded in func.tags
     with _other_numbers() if drawn else nullcontext():
-        found = func(*tree_map(_held, args), **tree_map(_held, kwargs))
+        found = func(*_each(_held, args), **{k: _each(_held, v) for k, v in kwargs.items()})
     if not stays:
         return found
-    found = tree_map(lambda leaf: _Remote(leaf) if isinstance(leaf, Tensor) else leaf, found)
+    found = _each(lambda leaf: _Remote(leaf) if isinstance(leaf, Tensor) else leaf, found)
     return return_and_correct_aliasing(func, args, kwargs, found) if remote else found
 
 
@@ -201,7 +202,7 @@ def _is_sent(func: Any, args: Any, kwargs: Mapping[str, Any]) -> bool:
     """Whether something is copied from the CPU to the device."""
     if func is _aten._to_copy.default:
         return _is_second(kwargs.get("device")) and not isinstance(args[0], _Remote)
-    given = [leaf for leaf in tree_leaves(args[1:]) if isinstance(leaf, Tensor)]
+    given = _tensors(args[1:], {})
     return isinstance(args[0], _Remote) and not all(isinstance(t, _Remote) for t in given)
 
 
@@ -210,6 +211,22 @@ def _by_mask(func: Any, args: Any) -> bool:
     return func in _INDEXED and any(
         isinstance(index, _Remote) and index.dtype == torch.bool for index in args[1]
     )
+
+
+def _tensors(args: Any, kwargs: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors of a call, some of which are in lists; torch's own function is slow."""
+    found: list[Tensor] = []
+    for given in (*args, *kwargs.values()):
+        parts = given if isinstance(given, list | tuple) else (given,)
+        found += [part for part in parts if isinstance(part, Tensor)]
+    return found
+
+
+def _each(change: Callable[[Any], Any], given: Any) -> Any:
+    """Each part of lists and tuples changed."""
+    if isinstance(given, list | tuple):
+        return type(given)([_each(change, part) for part in given])
+    return change(given)
 
 
 def _held(leaf: Any) -> Any:

@@ -55,6 +55,7 @@ def test_claims_are_about_what_is_run() -> None:
 # ------------------------------------------------------------------ PF-TS and MR-LPF
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", ["ackley", "mr-lpf-branin"])
 def test_regrets(name: str, tmp_path: Path) -> None:
     small = replace(ALL[name], seeds=1, horizon=4)
@@ -103,6 +104,7 @@ def test_reference_values(name: str) -> None:
 # ------------------------------------------------------------------ POP-BO
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_pop_bo_on_a_line() -> None:
     problem = ALL["pop-gp"].problem()(3)
     experiment = replace(ALL["pop-gp"], horizon=3, seeds=2)
@@ -124,6 +126,7 @@ def test_pop_bo_on_a_line() -> None:
     assert bands.measures(table).query("seed == 0")["width"].is_monotonic_decreasing
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_table_2(tmp_path: Path) -> None:
     table2: Any = ALL["pop-table2"]
     printed = [float(cell) for cell in table2.printed["a uniform point"].values()]
@@ -138,6 +141,7 @@ def test_table_2(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ COBOL
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_an_expert_on_one_function(tmp_path: Path) -> None:
     full: Any = ALL["cobol-ablation"]
     arms = {"lcb", "cobol", "random", "expert sampling"}
@@ -165,6 +169,7 @@ def test_an_expert_on_one_function(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ COMP-GP-UCB
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_duels_and_values(tmp_path: Path) -> None:
     full: Any = ALL["comp-currin"]
     factory = full.groups[0].task.arms["comp"].factory(10, 100)

@@ -80,7 +80,7 @@ def quiet(system: System, **options: object) -> LaplaceMode:
 @both_sides
 @every_link
 @both_judges
-@pytest.mark.parametrize("outputscale", [0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("outputscale", [0.1, 3.0, 100.0])
 def test_duels_and_labels(
     wanted: type[System], link: str, scale: float, judge: str, outputscale: float
 ) -> None:
@@ -96,7 +96,7 @@ def test_duels_and_labels(
 
 @both_sides
 @every_link
-@pytest.mark.parametrize("outputscale", [1e6, 3e9, 1e11])
+@pytest.mark.parametrize("outputscale", [1e6, 1e11])
 @pytest.mark.parametrize("repeats", [1.0, 50.0])
 def test_huge_prior_variances(
     wanted: type[System], link: str, scale: float, outputscale: float, repeats: float

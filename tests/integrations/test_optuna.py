@@ -93,6 +93,7 @@ def point(params: dict[str, Any]) -> Tensor:
     return torch.tensor([params["x"], params["y"]], dtype=torch.double)
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("rule", ["ts", "eubo"])
 def test_proposals_follow_from_the_study_alone(rule: Any, tmp_path: Path) -> None:
     """One sampler throughout, and another process for every trial, propose the same."""

@@ -183,10 +183,10 @@ def test_advice_has_the_right_frequency(query: Any, accuracy: float) -> None:
     expected = float(torch.sigmoid(accuracy * (rho if rho.dim() == 0 else rho[0] - rho[1])))
     assert 0.02 < expected < 0.98
     answers = answers_of(
-        lambda seed: SyntheticExpert(ELECTROLYTE, accuracy, seed=seed), query, 2000
+        lambda seed: SyntheticExpert(ELECTROLYTE, accuracy, seed=seed), query, 1000
     )
     assert {*answers} == {0.0, 1.0}
-    assert abs(sum(answers) / 2000 - expected) < 4.0 * (expected * (1.0 - expected) / 2000) ** 0.5
+    assert abs(sum(answers) / 1000 - expected) < 4.0 * (expected * (1.0 - expected) / 1000) ** 0.5
     expert = SyntheticExpert(ELECTROLYTE, accuracy, seed=5)
     ann = type(query)(0, query.items, annotator="ann")
     assert [expert(ann, t) for t in range(100)] != answers[:100]

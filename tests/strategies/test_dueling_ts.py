@@ -132,12 +132,12 @@ def test_the_first_arm_is_a_draw_from_the_posterior() -> None:
     draws = rng.multivariate_normal(mean, covariance / PENALTY, 100_000)
     expected = np.bincount(draws.argmax(-1), minlength=5) / len(draws)
     counts = np.zeros(5)
-    for _ in range(400):
+    for _ in range(250):
         query = strategy.ask()
         counts[query.indices[0]] += 1
         strategy.tell(query, None)
-    assert np.abs(counts / 400 - expected).max() < 4 * 0.5 / math.sqrt(400)
-    assert stats.chisquare(counts, 400 * expected).pvalue > 1e-3
+    assert np.abs(counts / 250 - expected).max() < 4 * 0.5 / math.sqrt(250)
+    assert stats.chisquare(counts, 250 * expected).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("seed", [0, 1, 15])

@@ -53,7 +53,7 @@ def test_the_pair_is_the_solution_of_the_game(
         kappa=kappa, diagonal=diagonal, candidate_filter=candidate_filter, beta=beta
     )
     found = set()
-    for step in range(14):
+    for step in range(9):
         mean, covariance = common.oracle(strategy)
         leaders, followers = game(mean, covariance, beta, candidate_filter, diagonal)
         (query,) = common.play_noisily(strategy, 1, seed=step)
