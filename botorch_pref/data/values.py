@@ -55,13 +55,13 @@ class Values(BlockData):
         self._broadcast(dict(zip(self._dims, self.names, strict=True)))
 
     @classmethod
-    def from_argument(cls, values: Any) -> Values | None:
+    def from_argument(cls, values: Any) -> Values:
         """Those of a model's argument ``values``: ``(X, Y)``, ``(X, Y, Yvar)`` or the like.
 
         Raises:
             ComparisonDataError: If it is anything else, or as the constructor.
         """
-        if values is None or isinstance(values, cls):
+        if isinstance(values, cls):
             return values
         if not isinstance(values, tuple | list) or len(values) not in (2, 3):
             raise ComparisonDataError("`values` must be (X, Y) or (X, Y, Yvar).")

@@ -5,8 +5,12 @@ from botorch_pref.likelihood_ratio.confidence_set import (
     SCREENING,
     Bound,
     ConfidenceSet,
+    ConstantSlack,
     MaximumLikelihood,
+    SlackRule,
+    SqrtSlack,
     Whitening,
+    slack_rule,
     whiten,
 )
 
@@ -15,7 +19,11 @@ __all__ = [
     "SCREENING",
     "Bound",
     "ConfidenceSet",
+    "ConstantSlack",
     "MaximumLikelihood",
+    "SlackRule",
+    "SqrtSlack",
     "Whitening",
+    "slack_rule",
     "whiten",
 ]

@@ -52,15 +52,14 @@ class HyperparameterCache(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._found: tuple[tuple[object, ...], Tensor, T] | None = None
+        self._key: tuple[object, Tensor] = (None, torch.empty(0))
+        self._value: T | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return type(self), ()
 
-    def get(
-        self, model: Module, constants: tuple[object, ...], like: Tensor, find: Callable[[], T]
-    ) -> T:
-        """The value, found again if a part of the model, a constant or ``like``'s type changed."""
+    def get(self, model: Module, constants: tuple[object, ...], like: Tensor) -> T | None:
+        """The value; None if a part of the model, a constant or ``like``'s type has changed."""
         _, *submodules = modules = list(model.modules())
         parts = [
             tensor.detach().reshape(-1).to(like)
@@ -70,9 +69,14 @@ class HyperparameterCache(Generic[T]):
         ]
         values = torch.cat(parts) if parts else like.new_empty(0)
         key = (submodules, constants, like.dtype, like.device)
-        if self._found is None or self._found[0] != key or not torch.equal(self._found[1], values):
-            self._found = (key, values, find())
-        return self._found[2]
+        if self._key[0] != key or not torch.equal(self._key[1], values):
+            self._key, self._value = (key, values), None
+        return self._value
+
+    def keep(self, value: T) -> T:
+        """Keep the value for the hyperparameters of the last :meth:`get`, and return it."""
+        self._value = value
+        return value
 
 
 class Observed(NamedTuple):
@@ -338,7 +342,8 @@ class LaplaceGP(Model, GP):
         constants = (self.likelihood.scale, self.variance)
         # What is cached is used where gradients are taken, too.
         with torch.inference_mode(False), torch.no_grad():
-            return self._cache.get(self, constants, self.items, self._solve)
+            found = self._cache.get(self, constants, self.items)
+            return self._cache.keep(self._solve()) if found is None else found
 
     def _solve(self) -> tuple[Tensor, LaplacePosterior]:
         system = self.system(self.transformed_items(), self.observed())

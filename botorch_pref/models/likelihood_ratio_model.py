@@ -38,10 +38,11 @@ from botorch_pref.likelihood_ratio.confidence_set import (
     FLOOR,
     Bound,
     ConfidenceSet,
+    SlackRule,
     Whitening,
+    slack_rule,
     whiten,
 )
-from botorch_pref.likelihood_ratio.slack import SlackRule, slack_rule
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, checked_link
 from botorch_pref.models.base import (
     HyperparameterCache,
@@ -125,7 +126,7 @@ class LikelihoodRatioModel(Model):
             norm_bound: ``B``, in the norm of ``covar_module``.
             covar_module: The kernel, copied, without gradients; by default RBF with unit
                 variance on the unit cube.
-            slack: See :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`; ``"sqrt"`` is
+            slack: See :func:`~botorch_pref.likelihood_ratio.slack_rule`; ``"sqrt"`` is
                 the root of the number of answers.
             box: The largest absolute utility, at the items and of the values returned; None
                 for no such bound.
@@ -139,9 +140,11 @@ class LikelihoodRatioModel(Model):
             UnsupportedError: If the kernel is batched.
         """
         super().__init__()
-        default = default_covar_module(num_columns(items, input_transform), Size()).base_kernel
+        if covar_module is None:
+            dim = num_columns(items, input_transform)
+            covar_module = default_covar_module(dim, Size()).base_kernel
         # The set depends on hyperparameters in ways that the envelope theorem leaves out.
-        self.covar_module = copy.deepcopy(default if covar_module is None else covar_module)
+        self.covar_module = copy.deepcopy(covar_module)
         self.blocks = tuple(block for block in blocks if block.weight.shape[-1])
         links = (b.likelihood for b in blocks if isinstance(b.likelihood, BernoulliLikelihood))
         self.likelihood = next(links, LogitLikelihood())
@@ -558,7 +561,8 @@ class LikelihoodRatioModel(Model):
     def _solved(self) -> _Solution:
         with torch.no_grad():
             options = (self.norm_bound, self.slack_rule, self.box, self.jitter, self.jitter_points)
-            return self._cache.get(self, options, self.items, self._solve)
+            found = self._cache.get(self, options, self.items)
+            return self._cache.keep(self._solve()) if found is None else found
 
     def _solve(self) -> _Solution:
         nodes = self.transformed_items()

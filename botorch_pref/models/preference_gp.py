@@ -164,7 +164,8 @@ class PreferenceGP(LaplaceGP):
             ComparisonDataError: If the data cannot be used; names argument and row.
             UnsupportedError: If there are choices and ``variance`` is a number.
         """
-        data, measured = as_comparisons(datapoints, comparisons), Values.from_argument(values)
+        data = as_comparisons(datapoints, comparisons)
+        measured = None if values is None else Values.from_argument(values)
         asked = (choices,) if isinstance(choices, BlockData) else tuple(choices)
         named, batch_shape = _by_argument(data, measured, asked)
         items = next((part.datapoints for part in named.values()), None)

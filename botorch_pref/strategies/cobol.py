@@ -32,7 +32,7 @@ from botorch_pref.acquisition.standard_units import standardised_posterior
 from botorch_pref.data.checks import check_count, check_word, checked_positive, is_positive
 from botorch_pref.data.options import checked_flag, endless_from_json, endless_to_json
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihood_ratio.slack import slack_rule
+from botorch_pref.likelihood_ratio.confidence_set import SqrtSlack
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
@@ -49,7 +49,7 @@ Source = Literal["initial", "augmented", "vanilla"]
 Rule = Callable[..., AcquisitionFunction]
 
 _NORM_BOUND = 1.0  # of the belief to begin with, for a kernel of unit variance
-_SLACK = {"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True}
+_SLACK = SqrtSlack(scale=0.01, offset=1.0, times_bound=True)
 
 # The paper's, of standardised values; the scale of their noise is their variance.
 _OBJECTIVE_NORM, _FAILURE = 1.0, 0.01
@@ -282,7 +282,7 @@ class COBOL(Strategy):
                 likelihood=cast(BernoulliLikelihood, self.likelihood),
                 covar_module=self._label_kernel(),
                 norm_bound=self.norm_bound,
-                slack=slack_rule(_SLACK),
+                slack=_SLACK,
                 box=self.value_bound,
                 input_transform=self.space.input_transform(),
             )

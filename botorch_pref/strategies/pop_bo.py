@@ -26,8 +26,7 @@ from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.options import checked_flag
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio.confidence_set import SCREENING
-from botorch_pref.likelihood_ratio.slack import slack_rule, slack_to_json
+from botorch_pref.likelihood_ratio.confidence_set import SCREENING, slack_rule, slack_to_json
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Answered, Choice, Duel, Query
@@ -117,7 +116,7 @@ class OptimisticStrategy(UtilityStrategy):
         norm_bound: ``B``, in the norm of the kernel, which has unit variance where it is
             learnt. 6 is the paper's for standardised functions.
         slack: A number, a name or a mapping; see
-            :func:`~botorch_pref.likelihood_ratio.slack.slack_rule`.
+            :func:`~botorch_pref.likelihood_ratio.slack_rule`.
         adapt_norm_bound: Whether the norm bound is doubled while the answers ask for it.
         value_bound: The largest absolute utility of an asked item, or None.
 
@@ -134,7 +133,8 @@ class OptimisticStrategy(UtilityStrategy):
         """Check the options."""
         super().__post_init__()
         self.norm_bound = checked_positive("norm_bound", self.norm_bound)
-        self.slack = slack_to_json(slack_rule(self.slack))
+        self._slack_rule = slack_rule(self.slack)
+        self.slack = slack_to_json(self._slack_rule)
         checked_flag("adapt_norm_bound", self.adapt_norm_bound)
         if self.value_bound is not None:
             self.value_bound = checked_positive("value_bound", self.value_bound)
@@ -186,7 +186,7 @@ class OptimisticStrategy(UtilityStrategy):
             [data.block(self.learner.likelihood)],
             covar_module=kernel,
             norm_bound=self.current_norm_bound,
-            slack=self.slack,
+            slack=self._slack_rule,
             box=self.value_bound,
             input_transform=self.space.input_transform(),
         )

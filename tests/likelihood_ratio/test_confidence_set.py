@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference import Block, Observations
-from botorch_pref.likelihood_ratio import Bound, ConfidenceSet, whiten
+from botorch_pref.likelihood_ratio import (
+    Bound,
+    ConfidenceSet,
+    ConstantSlack,
+    SlackRule,
+    SqrtSlack,
+    slack_rule,
+    whiten,
+)
+from botorch_pref.likelihood_ratio.confidence_set import slack_to_json
 from botorch_pref.likelihood_ratio.interior_point import Barrier, InteriorPoint, solve
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
@@ -400,3 +412,49 @@ def test_whitening() -> None:
     assert low_rank.shape == (9, 4)
     torch.testing.assert_close(low_rank @ low_rank.T, factor @ factor.T, atol=1e-12, rtol=0)
     assert whiten(factor.new_zeros(0, 0)).root.shape == (0, 0)
+
+
+def test_slacks() -> None:
+    assert SqrtSlack()(9, 3.0) == 3.0
+    assert SqrtSlack(0.5, 7.0)(9, 3.0) == 2.0
+    assert SqrtSlack(0.01, 1.0, True)(24, 4.0) == pytest.approx(0.2)
+    assert ConstantSlack(0.7)(9, 3.0) == 0.7
+
+
+@pytest.mark.parametrize(
+    "rule", [SqrtSlack(0.01, 1.0, True), ConstantSlack(0.0), ConstantSlack(math.inf)]
+)
+def test_slack_from_json(rule: SlackRule) -> None:
+    assert slack_rule(json.loads(json.dumps(slack_to_json(rule)))) == rule
+    assert slack_rule(rule) is rule
+
+
+def test_what_a_slack_may_be_given_as() -> None:
+    given = {"rule": "sqrt", "scale": 2.0}
+    assert slack_rule(given) == SqrtSlack(2.0)
+    assert given == {"rule": "sqrt", "scale": 2.0}
+    assert slack_rule("sqrt") == SqrtSlack()
+    assert slack_rule(2) == ConstantSlack(2.0)
+
+
+@pytest.mark.parametrize(
+    "slack",
+    [
+        True,
+        None,
+        "root",
+        {},
+        {"scale": 1.0},
+        {"rule": []},
+        {"rule": "sqrt", "slope": 1.0},
+        {"rule": "sqrt", "scale": "one"},
+        -1.0,
+        math.nan,
+        {"rule": "sqrt", "scale": -1.0},
+        {"rule": "sqrt", "offset": -1.0},
+        {"rule": "constant", "value": -0.1},
+    ],
+)
+def test_refuses_what_is_no_slack(slack: Any) -> None:
+    with pytest.raises(ComparisonDataError, match="`slack`"):
+        slack_rule(slack)

@@ -18,7 +18,7 @@ from torch import Tensor
 from botorch_pref.data import Comparisons
 from botorch_pref.data.blocks import match_items
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio.slack import ConstantSlack, SqrtSlack
+from botorch_pref.likelihood_ratio import ConstantSlack, SqrtSlack
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LikelihoodRatioModel
 from tests.common import same

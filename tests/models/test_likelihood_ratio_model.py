@@ -15,8 +15,7 @@ from torch import Tensor
 from botorch_pref.acquisition import OptimisticAcceptance
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import BoundConvergenceWarning, ComparisonDataError, UnsupportedError
-from botorch_pref.likelihood_ratio import SCREENING
-from botorch_pref.likelihood_ratio.slack import slack_rule
+from botorch_pref.likelihood_ratio import SCREENING, slack_rule
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models import LikelihoodRatioModel, PreferenceGP
 from experiments.problems import GPSample
