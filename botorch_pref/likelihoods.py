@@ -26,6 +26,7 @@ __all__ = [
     "ProbitLikelihood",
     "SoftmaxLikelihood",
     "StandardNormal",
+    "link_of",
 ]
 
 _GAUSS_HERMITE_NODES = 32
@@ -324,3 +325,21 @@ def checked_link(likelihood: Module | None) -> BernoulliLikelihood:
             f"{type(likelihood).__name__}."
         )
     return link
+
+
+def link_of(model: Module) -> BernoulliLikelihood:
+    r"""The link that a model was fitted with, as a likelihood of this package.
+
+    Raises:
+        UnsupportedError: If the model's ``likelihood`` is neither one of this package nor one of
+            BoTorch's two pairwise ones.
+    """
+    if isinstance(own := getattr(model, "link", None), BernoulliLikelihood):
+        return own
+    found = getattr(model, "likelihood", None)
+    if (link := known_link(found)) is not None:
+        return link
+    raise UnsupportedError(
+        f"{type(found).__name__} of {type(model).__name__} has no known link: fit a model with, "
+        "for instance, LogitLikelihood()."
+    )

@@ -16,7 +16,7 @@ from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage, O
 from botorch_pref.acquisition.pair_as_point import PairAsPoint
 from botorch_pref.acquisition.pair_variance import PairVariance
 from botorch_pref.acquisition.standard_units import standardised_posterior
-from botorch_pref.acquisition.utils import difference_moments, link_of
+from botorch_pref.acquisition.utils import difference_moments
 
 __all__ = [
     "AdvantageUCB",
@@ -35,6 +35,5 @@ __all__ = [
     "PairAsPoint",
     "PairVariance",
     "difference_moments",
-    "link_of",
     "standardised_posterior",
 ]

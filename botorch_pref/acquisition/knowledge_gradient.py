@@ -15,11 +15,11 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisitionFunction
-from botorch_pref.acquisition.utils import difference_moments, link_of
+from botorch_pref.acquisition.utils import difference_moments
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import ExactSystem
-from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, link_of
 
 _NO_VARIANCE = 1e-16  # of an item or a difference: below it, an answer has no effect
 _CHUNK = 256  # rows of a joint posterior beside the reference

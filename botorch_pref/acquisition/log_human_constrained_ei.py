@@ -11,8 +11,8 @@ from torch import Tensor
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import StandardUnits
-from botorch_pref.acquisition.utils import link_of
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.likelihoods import link_of
 
 
 class LogHumanConstrainedEI(ItemAcquisitionFunction):

@@ -15,10 +15,10 @@ from botorch_pref.acquisition.utils import (
     check_columns,
     checked_beta,
     difference_moments,
-    link_of,
 )
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.likelihoods import link_of
 
 _CHUNK = 128  # leaders whose joint posterior with the followers is worth a call
 

@@ -16,12 +16,12 @@ from botorch_pref.acquisition.utils import (
     ConfidenceSetModel,
     checked_item,
     difference_moments,
-    link_of,
     marginal_moments,
 )
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.likelihoods import link_of
 
 
 class OptimisticAcceptance(ItemAcquisitionFunction):

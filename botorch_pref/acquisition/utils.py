@@ -1,4 +1,4 @@
-r"""What rules ask of a model: moments, bounds, its link and its items."""
+r"""What rules ask of a model: moments, bounds and its items."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from botorch_pref.data.checks import finite, is_positive, refuse
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.evaluation import safe_deviation
-from botorch_pref.likelihoods import BernoulliLikelihood, known_link
 
 TOLERANCE = 1e-9
 """The gap to which bounds over a confidence set are solved by default."""
@@ -101,24 +100,6 @@ def upper_bound(model: Model, X: Tensor, beta: float | Tensor) -> Tensor:
         return model.interval(X.squeeze(-2), beta)[1]
     mean, variance = marginal_moments(model, X)
     return (mean + beta * safe_deviation(variance)).squeeze(-1)
-
-
-def link_of(model: Model) -> BernoulliLikelihood:
-    r"""The link that a model was fitted with, as a likelihood of this package.
-
-    Raises:
-        UnsupportedError: If the model's ``likelihood`` is neither one of this package nor one of
-            BoTorch's two pairwise ones.
-    """
-    if isinstance(own := getattr(model, "link", None), BernoulliLikelihood):
-        return own
-    found = getattr(model, "likelihood", None)
-    if (link := known_link(found)) is not None:
-        return link
-    raise UnsupportedError(
-        f"{type(found).__name__} of {type(model).__name__} has no known link: fit a model with, "
-        "for instance, LogitLikelihood()."
-    )
 
 
 def given_items(model: Model) -> Tensor:

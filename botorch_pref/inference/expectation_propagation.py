@@ -60,6 +60,7 @@ from botorch_pref.inference.observations import (
     IdentityIncidence,
     Marginals,
     Observations,
+    matvec,
 )
 from botorch_pref.inference.systems import (
     DualFactor,
@@ -68,7 +69,6 @@ from botorch_pref.inference.systems import (
     ExactSystem,
     Factor,
     System,
-    matvec,
     solve_vector,
 )
 from botorch_pref.likelihoods import SoftmaxLikelihood

@@ -11,8 +11,8 @@ from torch import Tensor
 from botorch_pref.data.blocks import DUEL, Block
 from botorch_pref.data.checks import check_word, checked_kappa, checked_positive
 from botorch_pref.inference.laplace import LaplacePosterior, find_mode, laplace_posterior
-from botorch_pref.inference.observations import Observations
-from botorch_pref.inference.systems import ExactFactor, choose_system, matvec, prior_root
+from botorch_pref.inference.observations import Observations, matvec
+from botorch_pref.inference.systems import ExactFactor, choose_system, prior_root
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 
 _TIE = 1e-9

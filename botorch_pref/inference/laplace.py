@@ -32,14 +32,13 @@ from torch import Tensor
 from torch.autograd import Function
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
-from botorch_pref.inference.observations import IdentityIncidence, Incidence
+from botorch_pref.inference.observations import IdentityIncidence, Incidence, matvec
 from botorch_pref.inference.systems import (
     ExactFactor,
     ExactSystem,
     Factor,
     NewtonState,
     System,
-    matvec,
 )
 
 MAX_STEPS = 100

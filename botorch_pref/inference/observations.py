@@ -451,6 +451,13 @@ def broadcast(*shapes: Size) -> Size:
     return batches[0] if same else torch.broadcast_shapes(*batches)
 
 
+def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
+    """``A v`` for ``... x p x q`` and ``... x q``."""
+    if matrix.dim() == 2 and vector.dim() == 1:
+        return matrix.mv(vector)
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
 def scaled_sum(terms: Iterable[tuple[Tensor, float | Tensor]]) -> Tensor:
     """The sum of ``factor * term``, without a product where the factor is plus or minus one."""
     total: Tensor | None = None

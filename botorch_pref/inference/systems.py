@@ -32,6 +32,7 @@ from botorch_pref.inference.observations import (
     Observations,
     as_curvature,
     broadcast,
+    matvec,
 )
 
 _SMALL = 64  # roots of the rounding unit
@@ -354,13 +355,6 @@ class PrimalFactor(ExactFactor):
     def _half(self) -> Tensor:
         # The posterior covariance of the utilities is the square of this.
         return solve_triangular(self.cholesky, self.system.root.mT, upper=False)
-
-
-def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
-    """``A v`` for ``... x p x q`` and ``... x q``."""
-    if matrix.dim() == 2 and vector.dim() == 1:
-        return matrix.mv(vector)
-    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
 
 def solve_vector(cholesky: Tensor, vector: Tensor) -> Tensor:

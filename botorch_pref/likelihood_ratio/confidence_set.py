@@ -27,8 +27,7 @@ from torch.nn.functional import pad
 
 from botorch_pref.data.options import endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.observations import Observations
-from botorch_pref.inference.systems import matvec
+from botorch_pref.inference.observations import Observations, matvec
 from botorch_pref.likelihood_ratio.interior_point import MAX_STEPS, InteriorPoint, Program, solve
 
 SCREENING = 1e-4

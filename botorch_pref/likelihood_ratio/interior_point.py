@@ -31,8 +31,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.observations import Curvature, Observations, as_curvature
-from botorch_pref.inference.systems import matvec
+from botorch_pref.inference.observations import Curvature, Observations, as_curvature, matvec
 
 MAX_STEPS = 100
 """The most Newton steps of an element; six times as many where the first method gets stuck."""

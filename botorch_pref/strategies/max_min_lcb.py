@@ -12,10 +12,11 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
-from botorch_pref.acquisition.utils import checked_beta, difference_moments, link_of
+from botorch_pref.acquisition.utils import checked_beta, difference_moments
 from botorch_pref.data.checks import check_word
 from botorch_pref.data.options import checked_flag
 from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.likelihoods import link_of
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import PAPER_MODEL, difference_table

@@ -24,9 +24,9 @@ from botorch_pref.acquisition import (
     PairAsPoint,
     PairVariance,
 )
-from botorch_pref.acquisition.utils import difference_moments, link_of
+from botorch_pref.acquisition.utils import difference_moments
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.likelihoods import ProbitLikelihood
+from botorch_pref.likelihoods import ProbitLikelihood, link_of
 from botorch_pref.models import BordaGP, PreferenceGP
 from tests.acquisition.common import (
     botorch_model,

@@ -15,11 +15,15 @@ from botorch.models.transforms.input import Normalize, Warp
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
-from botorch_pref.acquisition import link_of
 from botorch_pref.data import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference import DualSystem, PrimalSystem
-from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.likelihoods import (
+    BernoulliLikelihood,
+    LogitLikelihood,
+    ProbitLikelihood,
+    link_of,
+)
 from botorch_pref.models import PreferenceGP
 from tests.models.common import (
     COPIES,
