@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from botorch_pref.inference.finite import Regularizer
-from botorch_pref.models.fitting import KernelName
+from botorch_pref.kernels.items import KernelName
 from botorch_pref.plotting import plot_experiment
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner import random_play, run_experiment

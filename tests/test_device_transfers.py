@@ -11,9 +11,9 @@ from torch import Tensor
 from botorch_pref.inference import PrimalSystem, find_mode
 from botorch_pref.inference.inducing import InducingSystem
 from botorch_pref.kernels import ComparisonBiasKernel
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.likelihood_ratio.interior_point import Barrier, InteriorPoint
 from botorch_pref.models import LikelihoodRatioModel, PreferenceGP
-from botorch_pref.models.fitting import default_covar_module
 from tests._reference.second_device import second_device
 from tests.common import emulated, items_and_comparisons
 

@@ -26,13 +26,13 @@ from botorch_pref.acquisition import (
 )
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.inference.finite import FinitePosterior
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.models import (
     BernoulliGP,
     BordaGP,
     LaplaceMarginalLogLikelihood,
     PreferenceGP,
 )
-from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import EUBO
 from botorch_pref.study import Study

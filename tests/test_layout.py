@@ -40,7 +40,7 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def module_name(path: Path) -> str:
-    """`botorch_pref/models/fitting.py` is `botorch_pref.models.fitting`."""
+    """`botorch_pref/models/base.py` is `botorch_pref.models.base`."""
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.utils import checked_beta, checked_item, difference_moments
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 
 
 class AdvantageUCB(ItemAcquisitionFunction):

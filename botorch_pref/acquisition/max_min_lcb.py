@@ -17,7 +17,7 @@ from botorch_pref.acquisition.utils import (
     difference_moments,
 )
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import link_of
 
 _CHUNK = 128  # leaders whose joint posterior with the followers is worth a call

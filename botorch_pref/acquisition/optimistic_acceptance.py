@@ -20,7 +20,7 @@ from botorch_pref.acquisition.utils import (
 )
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import link_of
 
 

@@ -17,7 +17,7 @@ from linear_operator import to_dense, to_linear_operator
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
 
 

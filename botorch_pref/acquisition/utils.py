@@ -11,7 +11,7 @@ from torch import Tensor
 
 from botorch_pref.data.checks import finite, is_positive, refuse
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 
 TOLERANCE = 1e-9
 """The gap to which bounds over a confidence set are solved by default."""

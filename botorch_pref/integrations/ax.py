@@ -56,8 +56,7 @@ from torch import Tensor
 from botorch_pref.acquisition import ItemAcquisitionFunction, PairAcquisitionFunction
 from botorch_pref.exceptions import ComparisonDataError, StaleQueryError, UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models.base import LaplaceGP
-from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
+from botorch_pref.models.base import LaplaceGP, LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 
 __all__ = [

@@ -1,13 +1,13 @@
 r"""BoTorch models of comparisons, labels, choices and values."""
 
 from botorch_pref.models import pathwise  # noqa: F401 (registers the draws of these models)
+from botorch_pref.models.base import LaplaceMarginalLogLikelihood
 from botorch_pref.models.bernoulli_gp import BernoulliGP
 from botorch_pref.models.borda_gp import BordaGP
 from botorch_pref.models.cross_validation import (
     PairwisePredictions,
     pairwise_cross_validation,
 )
-from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
 from botorch_pref.models.fully_bayesian import FullyBayesianPreferenceGP
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.models.preference_gp import PreferenceGP

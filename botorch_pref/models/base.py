@@ -35,9 +35,8 @@ from botorch_pref.inference.laplace import (
 )
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System, choose_system, keep_pages
-from botorch_pref.kernels.evaluation import dense_covariance
+from botorch_pref.kernels.items import dense_covariance, possible_starts, write_scales
 from botorch_pref.likelihoods import checked_link
-from botorch_pref.models.fitting import possible_starts, write_scales
 
 T = TypeVar("T")
 Inference = Literal["laplace", "ep"]
@@ -443,6 +442,26 @@ class LaplaceGP(Model, GP):
         # Items with a graph behind them can be neither copied nor stored; values can.
         data = {name: map_tensors(getattr(self, name), Tensor.detach) for name in self._data_names}
         return {**self.__dict__, **data, "_start": None}
+
+
+class LaplaceMarginalLogLikelihood(MarginalLogLikelihood):
+    r"""The Laplace evidence of a model plus the log density of its priors.
+
+    For :func:`botorch.fit.fit_gpytorch_mll`. BoTorch's own
+    ``PairwiseLaplaceMarginalLogLikelihood`` works on these models as well and fits the
+    very same objective: both defer to the model.
+
+    Example:
+        >>> mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+        >>> fit_gpytorch_mll(mll)
+    """
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """The scalar objective, a sum over the model's batch.
+
+        GPyTorch passes an output and targets; the evidence is a function of the model alone.
+        """
+        return -self.model.compute_custom_loss(self)
 
 
 class _BatchElement(LaplaceGP):

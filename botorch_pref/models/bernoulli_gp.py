@@ -10,8 +10,8 @@ from torch.nn import Module
 
 from botorch_pref.data.labels import Labels
 from botorch_pref.inference.observations import Observations
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.models.base import Inference, LaplaceGP, Observed, learn_bounds, num_columns
-from botorch_pref.models.fitting import default_covar_module
 
 
 class BernoulliGP(LaplaceGP):

@@ -28,7 +28,7 @@ from botorch_pref.data.checks import (
     refuse,
 )
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 
 ANSWER_VARIANCE = 0.25  # the largest of an answer of 0 or 1
 _PRIOR_MEAN = 0.5  # of the wins of random items against each other, whatever the utility

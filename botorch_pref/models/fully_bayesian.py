@@ -24,8 +24,7 @@ from botorch_pref.data.blocks import BlockData
 from botorch_pref.data.checks import check_count, check_shape
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.models.base import Inference, num_columns
-from botorch_pref.models.fitting import (
+from botorch_pref.kernels.items import (
     LENGTHSCALE_WIDTH,
     OUTPUT_SCALE_WIDTH,
     ScalesPrior,
@@ -33,6 +32,7 @@ from botorch_pref.models.fitting import (
     read_scales,
     write_scales,
 )
+from botorch_pref.models.base import Inference, num_columns
 from botorch_pref.models.preference_gp import PreferenceGP
 
 _CANDIDATES_A_SAMPLE = 4  # draws from the prior, of which the chains' starts are chosen

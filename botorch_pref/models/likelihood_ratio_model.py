@@ -31,7 +31,7 @@ from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.labels import Labels
 from botorch_pref.exceptions import BoundConvergenceWarning, ComparisonDataError, UnsupportedError
 from botorch_pref.inference.observations import Observations
-from botorch_pref.kernels.evaluation import dense_covariance, dueling_variance
+from botorch_pref.kernels.items import default_covar_module, dense_covariance, dueling_variance
 from botorch_pref.kernels.pairs import AdditivePairKernel
 from botorch_pref.likelihood_ratio.confidence_set import (
     FINAL,
@@ -52,7 +52,6 @@ from botorch_pref.models.base import (
     transformed_items,
     transformed_rows,
 )
-from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.models.preference_gp import as_comparisons
 
 _CUTOFF = 1e-12  # of the largest eigenvalue; with jitter, nothing is below

@@ -11,6 +11,7 @@ from typing import Any, Self, cast
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
+from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from botorch.sampling.pairwise_samplers import PairwiseMCSampler
@@ -19,7 +20,7 @@ from botorch.utils.containers import BotorchContainer, SliceContainer
 from botorch.utils.datasets import RankingDataset, SupervisedDataset
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from gpytorch.priors import LogNormalPrior
 from linear_operator.operators import DiagLinearOperator
@@ -27,7 +28,7 @@ from torch import Size, Tensor
 from torch.nn import Module, Parameter
 from torch.nn.functional import pad
 
-from botorch_pref.data.blocks import BlockData
+from botorch_pref.data.blocks import BlockData, match_items
 from botorch_pref.data.checks import (
     check_count,
     check_items,
@@ -45,7 +46,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.inducing import InducingSystem, ItemKernel
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
-from botorch_pref.kernels.evaluation import dense_covariance, dueling_variance
+from botorch_pref.kernels.items import default_covar_module, dense_covariance, dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.base import (
     Inference,
@@ -55,8 +56,8 @@ from botorch_pref.models.base import (
     num_columns,
     transformed_items,
 )
-from botorch_pref.models.fitting import default_covar_module
-from botorch_pref.models.inducing import most_varied
+
+_CANDIDATES = 4096  # of which inducing items are chosen
 
 ValuesArgument = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Values | None
 
@@ -671,6 +672,46 @@ def as_comparisons(
     ):
         raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
     return comparisons
+
+
+@torch.no_grad()
+def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Tensor:
+    r"""Items that explain much of the prior variance of all, greedily one after the other.
+
+    A pivoted Cholesky of the prior covariance (Burt, Rasmussen and van der Wilk 2020), of a
+    random part of the items where there are many. Where this kernel leaves nothing more to
+    explain, the rest are spread over the items: a fit may find shorter lengthscales.
+
+    Args:
+        kernel: The prior covariance.
+        inputs: ``n x d``-dim transformed items.
+        number: How many items.
+
+    Returns:
+        The indices of ``number`` items; fewer if no more of the candidates differ.
+    """
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(inputs), generator=generator).to(inputs.device)
+    part = order[: max(_CANDIDATES, 2 * number)].sort().values
+    candidates = inputs[part]
+    relative = ScaleKernel(kernel)  # to its largest variance
+    relative.raw_outputscale = Parameter(relative.raw_outputscale.to(candidates))
+    largest = kernel(candidates, diag=True).amax()
+    relative.outputscale = largest.reciprocal()
+    chosen = _pivots(relative, candidates, number)
+    if len(chosen) < number:
+        rough = MaternKernel(nu=0.5, ard_num_dims=candidates.shape[-1]).to(candidates)
+        extent = candidates.amax(0) - candidates.amin(0)
+        rough.lengthscale = torch.where(extent > 0, extent, 1.0)
+        spread = _pivots(rough, candidates, number)
+        chosen = torch.cat([chosen, spread[~torch.isin(spread, chosen)]])[:number]
+    return part[chosen]
+
+
+def _pivots(kernel: Kernel, items: Tensor, number: int) -> Tensor:
+    """Those of a pivoted Cholesky; it ends where a millionth of a variance of one is left."""
+    found = GreedyVarianceReduction().allocate_inducing_points(items, kernel, number, Size())
+    return match_items(items, found)[0]
 
 
 def _check_alike(name: str, old: Tensor | None, new: Tensor | None) -> None:

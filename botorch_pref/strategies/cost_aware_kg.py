@@ -26,7 +26,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
+from botorch_pref.models.base import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, seeded

@@ -13,7 +13,7 @@ from torch import Tensor
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
 from botorch_pref.acquisition.utils import difference_moments
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood, link_of
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy

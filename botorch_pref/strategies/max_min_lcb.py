@@ -15,7 +15,7 @@ from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
 from botorch_pref.acquisition.utils import checked_beta, difference_moments
 from botorch_pref.data.checks import check_word
 from botorch_pref.data.options import checked_flag
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import link_of
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.strategies.base import Pair, UtilityStrategy

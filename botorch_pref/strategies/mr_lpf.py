@@ -26,7 +26,7 @@ from botorch_pref.inference.finite import (
     Regularizer,
     argmax_with_random_ties,
 )
-from botorch_pref.kernels.evaluation import safe_deviation
+from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Query

@@ -18,13 +18,9 @@ from botorch_pref.data.checks import check_word, checked_kappa, checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
+from botorch_pref.kernels.items import DEFAULT_MODES, KernelName, default_covar_module
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.models.fitting import (
-    DEFAULT_MODES,
-    KernelName,
-    LaplaceMarginalLogLikelihood,
-    default_covar_module,
-)
+from botorch_pref.models.base import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, seeded

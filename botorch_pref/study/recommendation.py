@@ -14,7 +14,8 @@ from torch import Size, Tensor
 
 from botorch_pref.exceptions import StudyError
 from botorch_pref.inference.systems import prior_root
-from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood, default_covar_module
+from botorch_pref.kernels.items import default_covar_module
+from botorch_pref.models.base import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import SearchSpace

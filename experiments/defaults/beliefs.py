@@ -42,8 +42,7 @@ from tqdm import tqdm
 from botorch_pref.cli.parser import count
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
 from botorch_pref.models import FullyBayesianPreferenceGP, PreferenceGP
-from botorch_pref.models.base import Inference
-from botorch_pref.models.fitting import LaplaceMarginalLogLikelihood
+from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood
 from botorch_pref.problems import get_problem
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads

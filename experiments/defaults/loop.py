@@ -33,8 +33,8 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.models import PreferenceGP
-from botorch_pref.models.fitting import KernelName, default_covar_module
 from botorch_pref.problems import LogisticJudge, PreferenceProblem, get_problem
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads

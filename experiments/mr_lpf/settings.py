@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from botorch_pref.models.fitting import KernelName
+from botorch_pref.kernels.items import KernelName
 from botorch_pref.problems import PreferenceProblem, RKHSFunction, get_problem
 from botorch_pref.randomness import derive_uniform
 from botorch_pref.runner.experiment import StrategyFactory

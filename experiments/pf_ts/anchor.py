@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from torch import Size, Tensor
 
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
-from botorch_pref.models.fitting import default_covar_module
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.plotting import COLOURS
 from botorch_pref.problems import Ackley
 from botorch_pref.randomness import derive_seed

@@ -26,9 +26,9 @@ from linear_operator import to_dense
 from torch import Size, Tensor
 
 from botorch_pref.inference import Block, Observations
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.likelihood_ratio import ConfidenceSet, whiten
 from botorch_pref.likelihoods import LogitLikelihood
-from botorch_pref.models.fitting import default_covar_module
 from experiments.speed.timing import Case, Side
 
 NUM_POINTS = 64

@@ -24,8 +24,8 @@ from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator import to_dense
 from torch import Size, Tensor
 
+from botorch_pref.kernels.items import DEFAULT_MODES, default_covar_module
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import DEFAULT_MODES, default_covar_module
 from experiments.speed.duels import DIM, FRESH, Duels, Grid, duels, probes
 from experiments.speed.timing import Case, Run, Side
 

@@ -17,9 +17,9 @@ from gpytorch.variational import CholeskyVariationalDistribution, VariationalStr
 from torch import Size, Tensor
 
 from botorch_pref.kernels import DuelingKernel
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.queries import Duel
 from botorch_pref.strategies import EUBO, PFTS
 from botorch_pref.strategies.base import Strategy

@@ -40,9 +40,9 @@ from torch import Size, Tensor
 
 from botorch_pref.acquisition import PairAsPoint
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.kernels.items import ScalesPrior, read_scales
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import ScalesPrior, read_scales
 from tests.models.common import (
     assert_same_posterior,
     first_won,

@@ -13,14 +13,14 @@ from gpytorch.priors import LogNormalPrior
 from scipy.stats import lognorm
 from torch import Size, Tensor
 
-from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
-from botorch_pref.models.fitting import (
+from botorch_pref.kernels.items import (
     DEFAULT_MODES,
     ScalesPrior,
     default_covar_module,
     read_scales,
     write_scales,
 )
+from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
 from tests.models.common import make_duels, rand
 
 MODES = ((0.21, 1.5), (0.7, 4.0))

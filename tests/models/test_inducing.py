@@ -6,8 +6,8 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from botorch_pref.models import inducing
-from botorch_pref.models.inducing import most_varied
+from botorch_pref.models import preference_gp
+from botorch_pref.models.preference_gp import most_varied
 from tests.models.common import make_kernel, rand
 
 
@@ -42,7 +42,7 @@ def test_as_many_as_asked_for(scale: float) -> None:
 
 
 def test_many_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inducing, "_CANDIDATES", 30)
+    monkeypatch.setattr(preference_gp, "_CANDIDATES", 30)
     kernel, items = ScaleKernel(RBFKernel()).double(), rand(500, 3, seed=4)
     chosen = most_varied(kernel, items, 10)
     assert len(set(chosen.tolist())) == 10

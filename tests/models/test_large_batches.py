@@ -15,8 +15,8 @@ from gpytorch.means import ConstantMean, LinearMean
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.kernels.items import default_covar_module, read_scales
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP, base
-from botorch_pref.models.fitting import default_covar_module, read_scales
 
 BATCH, DUELS, DIM = 4, 12, 2
 

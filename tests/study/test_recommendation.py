@@ -11,9 +11,9 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.models import PreferenceGP
-from botorch_pref.models.fitting import default_covar_module
 from botorch_pref.queries import Duel, Label
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, PFTS, RandomPairs

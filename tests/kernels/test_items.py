@@ -8,7 +8,7 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Size
 
-from botorch_pref.kernels.evaluation import dense_covariance
+from botorch_pref.kernels.items import dense_covariance
 from tests.models.common import rand
 
 BATCHED = MaternKernel(nu=1.5, batch_shape=Size([2]))

@@ -1,4 +1,4 @@
-r"""What hyperparameters are fitted by, and the defaults they start from."""
+r"""Kernels over items: the default one and its prior, and values of any one as plain tensors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, Literal, Self
 
 import torch
 from botorch.utils.constraints import LogTransformedInterval
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch import settings
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
+from linear_operator import to_dense
 from torch import Size, Tensor
 
 # Modes of the prior, each a lengthscale and an output scale, and the standard deviations of the
@@ -20,26 +21,6 @@ LENGTHSCALE_WIDTH, OUTPUT_SCALE_WIDTH = 0.8, 1.0
 
 KernelName = Literal["rbf", "matern", "matern15"]
 _SMOOTHNESS = {"matern": 2.5, "matern15": 1.5}
-
-
-class LaplaceMarginalLogLikelihood(MarginalLogLikelihood):
-    r"""The Laplace evidence of a model plus the log density of its priors.
-
-    For :func:`botorch.fit.fit_gpytorch_mll`. BoTorch's own
-    ``PairwiseLaplaceMarginalLogLikelihood`` works on these models as well and fits the
-    very same objective: both defer to the model.
-
-    Example:
-        >>> mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
-        >>> fit_gpytorch_mll(mll)
-    """
-
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """The scalar objective, a sum over the model's batch.
-
-        GPyTorch passes an output and targets; the evidence is a function of the model alone.
-        """
-        return -self.model.compute_custom_loss(self)
 
 
 class ScalesPrior(LogNormalPrior):
@@ -149,3 +130,42 @@ def default_covar_module(
     )
     kernel.register_prior("scales_prior", ScalesPrior(modes), read_scales, write_scales)
     return kernel
+
+
+def dense_covariance(
+    kernel: Kernel, left: Tensor, right: Tensor | None = None, diag: bool = False
+) -> Tensor:
+    """The ``... x p x q``-dim covariance of points as a tensor, or its ``... x p``-dim diagonal.
+
+    A lazily evaluated kernel, GPyTorch's default, costs a fifth more where points are few.
+
+    Args:
+        kernel: Any kernel.
+        left: ``... x p x d``-dim points.
+        right: ``... x q x d``-dim points; ``left`` by default.
+        diag: Whether only the diagonal is wanted, where ``p = q``.
+    """
+    with settings.lazily_evaluate_kernels(False):
+        covariance: Tensor = to_dense(kernel(left, right, diag=diag))
+        return covariance
+
+
+def dueling_variance(base_kernel: Kernel, first: Tensor, second: Tensor, **params: Any) -> Tensor:
+    """Prior variances of ``f(x) - f(x')``, one for each pair, with all their digits.
+
+    Args:
+        base_kernel: A kernel over items; its distances are not expanded into squares.
+        first: ``... x n x d``-dim first items.
+        second: ``... x n x d``-dim second items.
+        **params: Passed to the base kernel.
+    """
+    own = to_dense(base_kernel(first, first, diag=True, **params))
+    own = own + to_dense(base_kernel(second, second, diag=True, **params))
+    cross = to_dense(base_kernel(first, second, diag=True, **params))
+    return (own - 2.0 * cross).clamp_min(0.0)
+
+
+def safe_deviation(variance: Tensor) -> Tensor:
+    r"""The square root of ``...``-dim variances, of gradient zero where they are zero."""
+    positive = variance > 0
+    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
