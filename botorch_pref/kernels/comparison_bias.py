@@ -22,6 +22,10 @@ _PRIOR_DEVIATION = 1.0
 _LEAST, _MOST = 1e-6, 1e2
 
 
+# The last column of an item: whether its utility counts, or what a judge of duels sees.
+UTILITY, COMPARED = 0.0, 1.0
+
+
 class ComparisonBiasKernel(WrappingKernel):
     r"""``k((x, z), (x', z')) = k(x, x') (1 + b z z')``.
 
@@ -91,6 +95,16 @@ class ComparisonBiasKernel(WrappingKernel):
             return covariance * (1.0 + bias * x1[..., -1] * x2[..., -1])
         both = x1[..., -1].unsqueeze(-1) * x2[..., -1].unsqueeze(-2)
         return covariance * (1.0 + (bias.unsqueeze(-1) if bias.dim() else bias) * both)
+
+
+def marked(items: Tensor, marker: float) -> Tensor:
+    """``... x d``-dim items with a column that says how they are seen."""
+    return torch.cat([items, torch.full_like(items[..., :1], marker)], dim=-1)
+
+
+def as_utility(items: Tensor) -> Tensor:
+    """``... x (d + 1)``-dim items as their utility counts."""
+    return marked(items[..., :-1], UTILITY)
 
 
 def _read_bias(kernel: ComparisonBiasKernel) -> Tensor:

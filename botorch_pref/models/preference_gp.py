@@ -480,7 +480,9 @@ class PreferenceGP(LaplaceGP):
         scale = self.link_scale.detach().flatten()
         if bool((scale != scale[:1]).any()):
             raise UnsupportedError("A batch of models with scales of their own has no one link.")
-        return type(self.likelihood)(self.likelihood.scale * float(scale[0]))
+        link = copy.copy(self.likelihood)
+        link.scale *= float(scale[0])
+        return link
 
     def observed(self) -> Observed:
         parts, scaling = self._parts(), self.scaling()
@@ -676,19 +678,12 @@ def as_comparisons(
 
 @torch.no_grad()
 def most_varied(kernel: Kernel, inputs: Tensor, number: int) -> Tensor:
-    r"""Items that explain much of the prior variance of all, greedily one after the other.
+    """The indices of items that explain much of the prior variance of all ``n x d``-dim inputs.
 
     A pivoted Cholesky of the prior covariance (Burt, Rasmussen and van der Wilk 2020), of a
     random part of the items where there are many. Where this kernel leaves nothing more to
-    explain, the rest are spread over the items: a fit may find shorter lengthscales.
-
-    Args:
-        kernel: The prior covariance.
-        inputs: ``n x d``-dim transformed items.
-        number: How many items.
-
-    Returns:
-        The indices of ``number`` items; fewer if no more of the candidates differ.
+    explain, the rest are spread over the items: a fit may find shorter lengthscales. There are
+    fewer than ``number`` if no more of the candidates differ.
     """
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(inputs), generator=generator).to(inputs.device)

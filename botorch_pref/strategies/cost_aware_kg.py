@@ -24,7 +24,13 @@ from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import prior_root
-from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
+from botorch_pref.kernels.comparison_bias import (
+    COMPARED,
+    UTILITY,
+    ComparisonBiasKernel,
+    as_utility,
+    marked,
+)
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.base import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
@@ -42,9 +48,6 @@ from botorch_pref.strategies.utility import (
     refit_is_due,
     set_parameters,
 )
-
-# The last column of an item: whether its utility counts, or what a judge of duels sees.
-UTILITY, COMPARED = 0.0, 1.0
 
 _POOL = 512  # items at which draws are compared
 _NEARBY = 128  # of these around the best ones
@@ -395,16 +398,6 @@ class _Search:
         normal = torch.randn(len(items), _DRAWS, generator=generator, dtype=torch.double)
         draws = joint.mean + prior_root(covariance) @ normal.to(covariance)
         return draws.argmax(0).unique()
-
-
-def marked(items: Tensor, marker: float) -> Tensor:
-    """``... x d``-dim items with a column that says how they are seen."""
-    return torch.cat([items, torch.full_like(items[..., :1], marker)], dim=-1)
-
-
-def as_utility(items: Tensor) -> Tensor:
-    """``... x (d + 1)``-dim items as their utility counts."""
-    return marked(items[..., :-1], UTILITY)
 
 
 def _seen_as(rule: AcquisitionFunction, marker: float, dim: int) -> AcquisitionFunction:

@@ -10,9 +10,10 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
+from botorch_pref.kernels.comparison_bias import UTILITY, marked
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.strategies import CostAwareKG
-from botorch_pref.strategies.cost_aware_kg import UTILITY, _Search, marked
+from botorch_pref.strategies.cost_aware_kg import _Search
 from tests.contracts.strategy import StrategyContract
 from tests.models.common import rand
 from tests.strategies.budget import WIDE as BOX
