@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -30,6 +32,23 @@ def items_and_comparisons(n: int = 12, m: int = 30) -> tuple[Tensor, Tensor]:
 def same(found: Any, wanted: Any) -> None:
     """As near as double precision gets on two devices."""
     torch.testing.assert_close(found.detach().cpu(), wanted.detach(), rtol=1e-8, atol=1e-8)
+
+
+def held(thing: Any, seen: list[Any] | None = None) -> Iterator[Tensor]:
+    """Every tensor that can be reached through attributes, mappings and sequences."""
+    seen = [] if seen is None else seen
+    if isinstance(thing, type | FunctionType | str) or any(thing is one for one in seen):
+        return
+    seen.append(thing)
+    if isinstance(thing, Tensor):
+        yield thing
+        return
+    if isinstance(thing, list | tuple | set):
+        parts: Any = thing
+    else:
+        parts = (thing if isinstance(thing, Mapping) else getattr(thing, "__dict__", {})).values()
+    for part in [*parts]:
+        yield from held(part, seen)
 
 
 def utility(items: Tensor) -> Tensor:

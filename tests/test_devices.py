@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.models.transforms.input import Normalize
 from botorch.optim.utils import sample_all_priors
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Size, Tensor
@@ -24,6 +25,7 @@ from botorch_pref.acquisition import (
     DuelingKnowledgeGradient,
     DuelingThompsonSampling,
 )
+from botorch_pref.data import Choices
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.kernels.items import default_covar_module
@@ -31,14 +33,16 @@ from botorch_pref.models import (
     BernoulliGP,
     BordaGP,
     LaplaceMarginalLogLikelihood,
+    LikelihoodRatioModel,
     PreferenceGP,
 )
+from botorch_pref.models.base import LaplaceGP
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import EUBO
 from botorch_pref.study import Study
 from experiments.baselines import GPUCB
 from tests._reference.second_device import second_device
-from tests.common import BOX, CPU, answer, emulated, items_and_comparisons, same
+from tests.common import BOX, CPU, answer, emulated, held, items_and_comparisons, same
 
 TABLE = torch.cartesian_prod(*[torch.linspace(0, 1, 4, dtype=torch.float64)] * 2)
 
@@ -189,6 +193,27 @@ def test_a_moved_model_draws_from_its_priors_and_is_fitted_again(device: torch.d
     sample_all_priors(model)
     assert model.covar_module.base_kernel.lengthscale.device == device
     assert model.log_evidence().isfinite().all()
+
+
+@pytest.mark.parametrize("name", [*MODELS, "choices", "scaled items", "borda", "a set"])
+def test_nothing_that_a_model_holds_is_left_behind(name: str, device: torch.device) -> None:
+    """Data, learnt bounds and inducing items move, and what was derived from them is dropped."""
+    choices = Choices(X, torch.tensor([[0, 1, 2], [5, 3, 4]]), torch.tensor([2, 0]))
+    more: dict[str, Callable[[], Any]] = {
+        "choices": lambda: PreferenceGP(X, COMPARISONS, choices=choices, inference="ep"),
+        "scaled items": lambda: PreferenceGP(X, COMPARISONS, input_transform=Normalize(2)),
+        "borda": lambda: BordaGP(X, X[:, :1], input_transform=Normalize(2)),
+        "a set": lambda: LikelihoodRatioModel.from_comparisons(X, COMPARISONS, norm_bound=2.0),
+    }
+    model = more[name]() if name in more else MODELS[name](lambda tensor: tensor)
+    (model.upper if name == "a set" else model.posterior)(AT)
+    if isinstance(model, LaplaceGP):
+        model.log_evidence()
+    assert len([*held(model)]) > 5
+    model.float()
+    assert all(t.dtype == torch.float32 for t in held(model) if t.is_floating_point())
+    model.to(device)
+    assert all(t.device == device or not t.dim() for t in held(model))  # a prior keeps numbers
 
 
 def test_values_alone(device: torch.device) -> None:

@@ -231,9 +231,8 @@ class LaplaceGP(Model, GP):
         if self._is_split(observed):
             return self._evidence_by_element()
         system = self.system(self.transformed_items(), observed)
-        start = None if self._start is None else self._start.to(system.covariance)
         evidence = ep_evidence if self.inference == "ep" else log_evidence
-        value, found = evidence(system, start=start)
+        value, found = evidence(system, start=self._start)
         with torch.inference_mode(False):  # the start is used where gradients are taken, too
             self._start = found.start
         return value if observed.log_units is None else value - observed.log_units
@@ -432,10 +431,11 @@ class LaplaceGP(Model, GP):
         self._start = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Torch's, of what moves a module: data move, too."""
+        """Torch's, of what moves a module: data move, too, and what was derived is found again."""
         super()._apply(fn, recurse)
         for name in self._data_names:
             setattr(self, name, map_tensors(getattr(self, name), fn))
+        self._forget()
         return self
 
     def __getstate__(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def test_value_is_the_models_advantage() -> None:
     assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("dim", [1, 2, 6])
+@pytest.mark.parametrize("dim", [1, 6])
 @pytest.mark.parametrize("over_item", [True, False])
 def test_gradient(dim: int, over_item: bool) -> None:
     """Away from the data, of whole batches, by the maximising function held fixed."""

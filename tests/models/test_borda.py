@@ -149,13 +149,3 @@ def test_bounds_have_gradients_where_nothing_is_left_to_learn() -> None:
 def test_bad_data(arguments: Any, match: str) -> None:
     with pytest.raises(ComparisonDataError, match=match):
         BordaGP(*arguments)
-
-
-def test_a_model_that_was_used_can_be_cast() -> None:
-    X = rand(5, 2)
-    model = BordaGP(X, (X[:, :1] > 0.5).double(), input_transform=Normalize(2))
-    model.posterior(X)
-    model.float()
-    assert model.items.dtype == torch.float32
-    model.train()
-    assert model.train_inputs[0].dtype == torch.float32

@@ -115,7 +115,6 @@ def test_further_data_and_copies() -> None:
     assert more.choices[0].items.shape == (7, 3)
     assert more.num_observations == model.num_observations + 2
     assert_same_posterior(copy.deepcopy(model).posterior(POINTS), model.posterior(POINTS))
-    assert model.float().choices[0].datapoints.dtype == torch.float32
     assert model.with_comparisons(model.data).choices
 
 

@@ -20,7 +20,6 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import InducingSystem
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.randomness import seeded
-from tests.common import same
 from tests.models.common import (
     COPIES,
     LinearMean,
@@ -197,15 +196,6 @@ class TestData:
         model.covar_module.base_kernel.lengthscale = 50.0
         model = model.float()
         assert bool(model.posterior(POINTS.float()).mean.isfinite().all())
-
-    def test_on_a_device(self, device: torch.device) -> None:
-        model = make_model(inducing_points=6)
-        expected, value = model.posterior(POINTS), model.log_evidence()
-        moved = copy.deepcopy(model).to(device)
-        found = moved.posterior(POINTS.to(device))
-        same(found.mean, expected.mean)
-        same(found.variance, expected.variance)
-        same(moved.log_evidence(), value)
 
     def test_batches(self) -> None:
         X, comparisons = make_duels(8, 12, 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -153,18 +152,6 @@ def test_answer_free_variance_ignores_answers_and_the_mean_ignores_kappa() -> No
     # At the logit's own bound on 1 / curvature the answer-free variance is a lower one.
     bound = posterior(comparisons, 4.0)
     assert (bound.variance <= laplace.variance + 1e-10).all()
-
-
-@pytest.mark.parametrize("kappa", [0.5, 4.0])
-def test_another_comparison_never_raises_the_answer_free_variance(kappa: float) -> None:
-    X, comparisons = make_duels(7, 12, 2)
-    Z = rand(30, 2, 2, seed=1)
-    last = torch.full((30,), math.inf).double()
-    for m in range(1, 13):
-        model = PreferenceGP(X, comparisons[:m], covar_module=make_kernel(2), variance=kappa)
-        found = model.pair_posterior(Z).variance.flatten()
-        assert (found <= last + 1e-10).all()
-        last = found
 
 
 def test_positions_are_those_of_pairwise_gp() -> None:
