@@ -13,10 +13,9 @@ import pytest
 import torch
 from botorch.exceptions.errors import BotorchError
 
-from botorch_pref.problems import Ackley, Catalyst, RKHSFunction, get_problem
+from botorch_pref.problems import get_problem
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.runner import num_threads
-from botorch_pref.runner.simulation import dueling_regret
 from botorch_pref.strategies import (
     COBOL,
     DTS,
@@ -263,45 +262,3 @@ def test_the_hundredth_costs_at_most_four_times_the_tenth(name: str, kappa: Any)
             seconds.append(asked + time.process_time() - begin)
     tenth, hundredth = statistics.median(seconds[7:12]), statistics.median(seconds[97:102])
     assert hundredth <= 4.0 * tenth, (tenth, hundredth)
-
-
-def on_catalyst() -> Catalyst:
-    return Catalyst("keep")
-
-
-def on_ackley() -> Ackley:
-    return Ackley(num_choices=40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "make", "horizon", "num_seeds", "least", "most"),
-    [
-        (PFTS, on_catalyst, 800, 30, 70.0, 150.0),
-        (MaxMinLCBStrategy, on_ackley, 300, 15, 2.0, 35.0),
-        (MaxMinLCBStrategy, partial(RKHSFunction, scale=5.0), 200, 15, 10.0, 30.0),
-        (MaxMinLCBStrategy, partial(RKHSFunction, scale=1.0), 200, 15, 7.0, 20.0),
-        (MaxMinLCBStrategy, on_catalyst, 800, 15, 90.0, 240.0),
-        # Hardly better than random play (139 and 316), as the diagonal blocks it.
-        (LaplacePOPBO, on_ackley, 300, 20, 80.0, 160.0),
-        (LaplacePOPBO, on_catalyst, 800, 20, 200.0, 316.0),
-    ],
-)
-def test_regret_as_in_the_paper(
-    kind: Any, make: Any, horizon: int, num_seeds: int, least: float, most: float
-) -> None:
-    """The mean cumulative dueling regret, far below that of random play but for one rule."""
-    problem, totals = make(), []
-    for seed in range(num_seeds):
-        strategy, judge = (
-            kind.paper(choices=problem.choices, seed=seed),
-            LogisticJudge(problem, seed),
-        )
-        asked = []
-        for step in range(horizon):
-            query = strategy.ask()
-            strategy.tell(query, judge(query, step))
-            asked.append(query.indices)
-        utilities = problem.utilities[torch.tensor(asked)]
-        totals.append(horizon * dueling_regret(problem.optimal_value, utilities))
-    assert least <= statistics.mean(totals) <= most
