@@ -231,6 +231,19 @@ class Duel(Query):
     _item_shape = (2, "d")
     indices: tuple[int, int] | None
 
+    @classmethod
+    def between(
+        cls,
+        query_id: int,
+        first: tuple[Tensor, int | None],
+        second: tuple[Tensor, int | None],
+        annotator: str | None = None,
+    ) -> Self:
+        """The duel of two ``d``-dim items, each with its row in the choices, if there are any."""
+        (item, row), (other, other_row) = first, second
+        rows = None if row is None or other_row is None else (row, other_row)
+        return cls(query_id, torch.stack([item.to(other), other]), rows, annotator)
+
     def read(self, word: str) -> float | None:
         return {"1": 1.0, "2": 0.0, "=": 0.5}.get(word)
 

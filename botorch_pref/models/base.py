@@ -464,6 +464,11 @@ class LaplaceMarginalLogLikelihood(MarginalLogLikelihood):
         return -self.model.compute_custom_loss(self)
 
 
+def refit_is_due(size: int, num_fitted: int) -> bool:
+    """Whether data have grown by a tenth since hyperparameters were fitted to them."""
+    return size > num_fitted and 10 * size >= 11 * num_fitted
+
+
 class _BatchElement(LaplaceGP):
     """Model ``i`` of a large batch as a batch of one, with copies of its hyperparameters."""
 

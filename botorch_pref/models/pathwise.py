@@ -36,7 +36,7 @@ from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
 from botorch_pref.inference.inducing import draw_weights
-from botorch_pref.inference.systems import ExactFactor
+from botorch_pref.inference.systems import ExactFactor, keep_pages
 from botorch_pref.models.base import LaplaceGP
 
 NUM_FEATURES = 4096
@@ -100,6 +100,7 @@ def draw_posterior_paths(
     Returns:
         A differentiable path from items to ``sample_shape x batch_shape x ...`` values.
     """
+    keep_pages()  # for evaluations of the paths
     prior = prior_sampler(model, sample_shape)
     nodes = model.nodes().detach()
     weight = nodes.new_zeros(*sample_shape, *model.batch_shape, nodes.shape[-2])

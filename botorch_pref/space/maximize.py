@@ -19,7 +19,6 @@ from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
-from botorch_pref.inference.systems import keep_pages
 from botorch_pref.space.parameters import Parameters
 from botorch_pref.space.polytope import Polytope
 
@@ -68,7 +67,6 @@ def starting_points(
     def best_of(items: Tensor, size: int) -> Tensor:
         return items[values(items).topk(min(size, len(items))).indices]
 
-    keep_pages()  # for what follows
     if feasible is None and number is None and len(raw) and len(known):
         return torch.cat([best_of(raw, _RESTARTS), best_of(known, _KNOWN_RESTARTS)])
     items = torch.cat([raw, known])

@@ -77,14 +77,6 @@ class Chosen(NamedTuple):
     item: Candidate
     opponent: Candidate | None = None
 
-    def query(self, kind: type[Query], query_id: int, annotator: str | None) -> Query:
-        """A duel if there is an opponent, else a query of a kind about the item."""
-        if self.opponent is None:
-            return kind(query_id, *self.item, annotator)
-        (item, row), (other, other_row) = self.item, self.opponent
-        rows = None if row is None else (row, other_row)
-        return Duel(query_id, torch.stack([item.to(other), other]), rows, annotator)
-
 
 @dataclass(eq=False, repr=False)
 class Strategy(ABC):

@@ -131,13 +131,13 @@ class BudgetedStrategy(Strategy):
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if not self.finished:
-            chosen = self._initial() or self._next()
-            kind: Kind = chosen.record.kind
-            if self.affords(self.price(kind)):
-                self.records.append(chosen.record)
-                if kind == "duel" and chosen.opponent is None:
-                    chosen = chosen._replace(opponent=self._opponent(query_id, chosen.item))
-                return chosen.query(Evaluate, query_id, annotator)
+            record, item, opponent = self._initial() or self._next()
+            if self.affords(self.price(record.kind)):
+                self.records.append(record)
+                if record.kind == "value":
+                    return Evaluate(query_id, *item, annotator)
+                opponent = opponent or self._opponent(query_id, item)
+                return Duel.between(query_id, item, opponent, annotator)
             self._ended = True
         raise UnsupportedError(
             f"The budget of {self.budget} is spent: the next query cannot be paid."

@@ -202,7 +202,8 @@ class COBOL(Strategy):
         super().__post_init__()
         self._check_options()
         self.likelihood = as_likelihood(self.likelihood)
-        self.values = Regression(self.space, self._values_model, refit=1)
+        build = partial(standardised_gp, noise=self.noise, mean_module=ZeroMean())
+        self.values = Regression(self.space, build, self._values_kernel(), refit=1)
         self.labelled: list[Answered] = []
         self.norm_bound = _NORM_BOUND
         self.weight = float(self.trust_weight)
@@ -314,13 +315,14 @@ class COBOL(Strategy):
             if adapted.norm_bound > self.norm_bound:
                 self.norm_bound, self._expert = adapted.norm_bound, adapted
 
-    def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
+    def _values_kernel(self) -> Kernel:
+        """The prior covariance of standardised values."""
         dim, kernel = self.space.num_features, own_kernel(self.covar_module, self.space)
         if kernel is None and self.lengthscale_prior:
             kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim)
         elif kernel is None:  # bounded as with the prior, or distances could have no digits left
             kernel = RBFKernel(ard_num_dims=dim, lengthscale_constraint=GreaterThan(2.5e-2))
-        return standardised_gp(self.space, items, values, self.noise, kernel.double(), ZeroMean())
+        return kernel.double()
 
     def _label_kernel(self) -> Kernel:
         """The belief's, of unit variance: that of the values, wider, and a share of a constant."""
@@ -344,8 +346,12 @@ class COBOL(Strategy):
         else:
             self.round += 1
             chosen = self._initial() or self._decided()
-        self.decisions.append(chosen.record)
-        return chosen.query(Label if chosen.record.asks else Evaluate, query_id, annotator)
+        decision, item, opponent = chosen
+        self.decisions.append(decision)
+        if opponent is not None:
+            return Duel.between(query_id, item, opponent, annotator)
+        kind = Label if decision.asks else Evaluate
+        return kind(query_id, *item, annotator)
 
     def _initial(self) -> Chosen | None:
         """The next query of the initial design, values first; None where it is complete."""

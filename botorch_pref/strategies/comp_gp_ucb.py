@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import torch
@@ -224,10 +224,17 @@ class CompGPUCB(BudgetedStrategy):
         gamma = max(self.borda_slack / 4, LEAST_GAMMA) if self.gamma is None else self.gamma
         self.current_gamma = float(gamma)
         self.phase, self._streak = 1, 0  # of duels in a row
+        kernel = own_kernel(self.covar_module, self.space)
         # With one value nothing is known of scales.
         known: dict[str, Any] = {"least": 2, "warm": True}
-        self.duels = Regression(self.space, self._duels_model, refit=_REFIT_DUELS, **known)
-        self.values = Regression(self.space, self._values_model, refit=_REFIT_VALUES, **known)
+        self.duels = Regression(self.space, BordaGP.from_duels, kernel, refit=_REFIT_DUELS, **known)
+        self.values = Regression(
+            self.space,
+            partial(standardised_gp, noise=_VALUE_NOISE),
+            kernel or isotropic_kernel(torch.Size(), self.space.bounds, 1.0),
+            refit=_REFIT_VALUES,
+            **known,
+        )
 
     def _next(self) -> Chosen:
         step = self._step()
@@ -276,24 +283,6 @@ class CompGPUCB(BudgetedStrategy):
         self.duels.learn()
         self.values.learn()
         return OptimisticStep(self, 1 + self._num_later())
-
-    def _duels_model(self, items: Tensor, answers: Tensor) -> SingleTaskGP:
-        return BordaGP.from_duels(
-            items,
-            answers,
-            covar_module=own_kernel(self.covar_module, self.space),
-            input_transform=self.space.input_transform(),
-        )
-
-    def _values_model(self, items: Tensor, values: Tensor) -> SingleTaskGP:
-        kernel = own_kernel(self.covar_module, self.space)
-        return standardised_gp(
-            self.space,
-            items,
-            values,
-            noise=_VALUE_NOISE,
-            covar_module=kernel or isotropic_kernel(items.shape[:-2], items, 1.0),
-        )
 
     def _add(self, query: Query, answer: float) -> None:
         (self.duels if query.compares else self.values).add(query, answer)

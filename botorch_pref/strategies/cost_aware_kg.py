@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, cast
@@ -32,22 +33,14 @@ from botorch_pref.kernels.comparison_bias import (
     marked,
 )
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.base import LaplaceMarginalLogLikelihood
+from botorch_pref.models.base import LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import Maximum
 from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
-from botorch_pref.strategies.utility import (
-    KernelArgument,
-    as_likelihood,
-    kernel_of,
-    own_kernel,
-    parameters_of,
-    refit_is_due,
-    set_parameters,
-)
+from botorch_pref.strategies.utility import KernelArgument, as_likelihood, kernel_of, own_kernel
 
 _POOL = 512  # items at which draws are compared
 _NEARBY = 128  # of these around the best ones
@@ -152,10 +145,11 @@ class CostAwareKG(BudgetedStrategy):
         if self.bias is not None and self.bias != 0:
             self.bias = checked_positive("bias", self.bias)
         self.noise = None if self.noise is None else checked_positive("noise", self.noise)
+        self._prior = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space, "rbf")
         self.duels: list[Answered] = []
         self.values: list[Answered] = []
         self.units = Units()
-        self._parameters: dict[str, Any] = {}  # as learnt
+        self._parameters: dict[str, Tensor] = {}  # as learnt
         self._num_fitted = (0, 0)  # duels and values
         self._model: PreferenceGP | None = None
 
@@ -180,7 +174,8 @@ class CostAwareKG(BudgetedStrategy):
         if any(one.requires_grad for one in model.parameters()):
             with seeded(derive_seed(self.seed, "fit", sum(sizes)), model.items.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-        self._parameters = parameters_of(model)
+        found = dict(model.named_parameters())
+        self._parameters = {name: value.detach() for name, value in found.items()}
         self._num_fitted = sizes
         self._model = None
 
@@ -213,13 +208,13 @@ class CostAwareKG(BudgetedStrategy):
         return 1.0 if model is None else float(model.noise.detach())
 
     def _build(
-        self, parameters: Mapping[str, Any], expected: Sequence[Answered] = ()
+        self, parameters: Mapping[str, Tensor], expected: Sequence[Answered] = ()
     ) -> PreferenceGP:
         """A model of all answers and of expected ones; without parameters, one to be fitted."""
         like = self.space.bounds
         answered = [*self.duels, *self.values, *expected]
         duels = [done for done in answered if done.query.comparisons(done.answer or 0.0)]
-        items = marked(self._items_of(query for query, _ in duels), COMPARED)
+        items = marked(self._items_of([query for query, _ in duels]), COMPARED)
         pairs = items.view(len(duels), 2, self.space.dim + 1)
         data = Comparisons.from_pairs(pairs, like.new_tensor([answer for _, answer in duels]))
         mean, values = ConstantMean().to(like), None
@@ -227,21 +222,20 @@ class CostAwareKG(BudgetedStrategy):
             told = like.new_tensor([[value] for _, value in measured])
             told = (told - self.units.offset) / self.units.spread
             variances = None if self.noise is None else torch.full_like(told, self.noise)
-            items = self._items_of(query for query, _ in measured)
+            items = self._items_of([query for query, _ in measured])
             values = Values(marked(items, UTILITY), told, variances)
         else:
             mean.requires_grad_(False)  # comparisons do not determine a constant
-        base = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space, "rbf")
         model = PreferenceGP(
             data.datapoints,
             data,
             likelihood=cast(BernoulliLikelihood, self.likelihood),
             values=values,
-            covar_module=ComparisonBiasKernel(base, bias=self.bias).to(like),
+            covar_module=ComparisonBiasKernel(deepcopy(self._prior), bias=self.bias).to(like),
             mean_module=mean,
             input_transform=self.space.input_transform(num_markers=1),
         )
-        set_parameters(model, parameters)
+        model.load_state_dict(parameters, strict=False)  # without values it has fewer
         return model
 
     def _next(self) -> Chosen:
@@ -281,14 +275,18 @@ class CostAwareKG(BudgetedStrategy):
 
     def _progress(self) -> dict[str, Any]:
         return super()._progress() | {
-            "parameters": self._parameters,
+            "parameters": {name: value.tolist() for name, value in self._parameters.items()},
             "num_fitted_each": list(self._num_fitted),
             "units": list(self.units),
         }
 
     def _restore(self, progress: dict[str, Any]) -> None:
         super()._restore(progress)
-        self._parameters, self.units = progress["parameters"], Units(*progress["units"])
+        self.units = Units(*progress["units"])
+        self._parameters = {
+            name: torch.tensor(value, dtype=torch.double)
+            for name, value in progress["parameters"].items()
+        }
         duels, values = progress["num_fitted_each"]
         self._num_fitted = duels, values
         self._model = None
@@ -302,8 +300,8 @@ class _Search:
         self.seed = derive_seed(strategy.seed, "optimizer", number)
         self.model, self.noise = strategy.model(pending), strategy.value_noise
         answered = (*strategy.values, *strategy.duels)
-        self.asked = strategy._items_of(query for query, _ in answered)
-        self.avoid = strategy._items_of(query for query in pending if query.measures)
+        self.asked = strategy._items_of([query for query, _ in answered])
+        self.avoid = strategy._items_of([query for query in pending if query.measures])
 
     @cached_property
     def recommended(self) -> Maximum:

@@ -3,7 +3,7 @@ r"""Exact regression on the answers of a strategy, whose hyperparameters are lea
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,6 @@ from botorch.models.transforms.outcome import Standardize
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.settings import validate_input_scaling
 from gpytorch.kernels import Kernel
-from gpytorch.means import Mean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.settings import skip_posterior_variances
 from linear_operator.utils.errors import NanError, NotPSDError
@@ -26,7 +25,6 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Answered, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Candidate, expected_answers
-from botorch_pref.strategies.utility import parameters_of, set_parameters
 
 _SAME = 1e-12  # of the largest value: a deviation below it is rounding
 
@@ -37,7 +35,9 @@ class Regression:
 
     Args:
         space: The domain.
-        build: Makes a model of ``n x d``-dim items and their ``n``-dim answers.
+        build: Makes a model of ``n x d``-dim items and their ``n``-dim answers, with a
+            ``covar_module`` and an ``input_transform``.
+        kernel: The prior covariance, which each model has a copy of.
         refit: After how many more answers hyperparameters are learnt again.
         least: The number of answers from which they are learnt.
         warm: Whether a fit starts from the hyperparameters found before, not from the prior's.
@@ -47,7 +47,8 @@ class Regression:
     """
 
     space: SearchSpace
-    build: Callable[[Tensor, Tensor], SingleTaskGP]
+    build: Callable[..., SingleTaskGP]
+    kernel: Kernel | None
     refit: int
     least: int = 1
     warm: bool = False
@@ -55,7 +56,7 @@ class Regression:
     def __post_init__(self) -> None:
         self.answers: list[Answered] = []
         self._num_fitted = 0
-        self._hyperparameters: dict[str, Any] = {}
+        self._hyperparameters: dict[str, Tensor] = {}
         self._model: SingleTaskGP | None = None
 
     def add(self, query: Query, answer: float) -> None:
@@ -75,7 +76,8 @@ class Regression:
             return False
         model = self._built(self._hyperparameters if self.warm else {})
         if fit_exactly(model):
-            self._hyperparameters = parameters_of(model)
+            found = dict(model.named_parameters())
+            self._hyperparameters = {name: value.detach() for name, value in found.items()}
         self._num_fitted = size
         self._model = None
         return True
@@ -105,23 +107,33 @@ class Regression:
 
     def progress(self) -> dict[str, Any]:
         """What is not in the answers, as plain JSON."""
-        return {"hyperparameters": dict(self._hyperparameters), "num_fitted": self._num_fitted}
+        known = {name: value.tolist() for name, value in self._hyperparameters.items()}
+        return {"hyperparameters": known, "num_fitted": self._num_fitted}
 
     def restore(self, progress: dict[str, Any]) -> None:
         """Put back what :meth:`progress` returned; answers are in place."""
-        self._hyperparameters = dict(progress["hyperparameters"])
+        known = progress["hyperparameters"]
+        self._hyperparameters = {
+            name: torch.tensor(value, dtype=torch.double) for name, value in known.items()
+        }
         self._num_fitted = progress["num_fitted"]
         self._model = None
 
     def _built(
-        self, hyperparameters: dict[str, Any], expected: Sequence[Answered] = ()
+        self, hyperparameters: Mapping[str, Tensor], expected: Sequence[Answered] = ()
     ) -> SingleTaskGP:
         """A model with given hyperparameters."""
         answers = [*self.answers, *expected]
         items = self._items(answers)
         values = torch.tensor([answer for _, answer in answers], dtype=torch.double)
-        model = self.build(items, values.to(items))
-        set_parameters(model, hyperparameters)
+        model = self.build(
+            items,
+            values.to(items),
+            covar_module=deepcopy(self.kernel),
+            input_transform=self.space.input_transform(),
+        )
+        # Of the standardisation it has that of its own values.
+        model.load_state_dict(hyperparameters, strict=False, keep_transforms=False)
         return model
 
     def _items(self, answers: Sequence[Answered]) -> Tensor:
@@ -155,17 +167,12 @@ def fit_exactly(model: SingleTaskGP) -> bool:
 
 
 def standardised_gp(
-    space: SearchSpace,
-    items: Tensor,
-    values: Tensor,
-    noise: float,
-    covar_module: Kernel,
-    mean_module: Mean | None = None,
+    items: Tensor, values: Tensor, *, noise: float, covar_module: Kernel, **options: Any
 ) -> SingleTaskGP:
     """A model of ``n`` values in any unit at ``n x d`` items, standardised by BoTorch's transform.
 
-    The variance of the noise and the prior are of values with a standard deviation of 1 and items
-    of the space's unit cube.
+    The variance of the noise and the prior are of values with a standard deviation of 1. Further
+    options are those of ``SingleTaskGP``.
     """
     # BoTorch's default takes every deviation below 1e-8 for none, which in farads is a lot.
     least = max(_SAME * float(values.abs().max()), 1e-300)
@@ -177,7 +184,6 @@ def standardised_gp(
             targets,
             (noise * units.stdvs.square()).expand_as(targets),
             covar_module=covar_module,
-            mean_module=mean_module,
-            input_transform=space.input_transform(),
             outcome_transform=Standardize(m=1, min_stdv=least),
+            **options,
         )

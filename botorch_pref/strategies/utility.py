@@ -20,7 +20,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
 from botorch_pref.kernels.items import DEFAULT_MODES, KernelName, default_covar_module
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.models.base import LaplaceMarginalLogLikelihood
+from botorch_pref.models.base import LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, seeded
@@ -252,11 +252,6 @@ def _differs(query: Query) -> bool:
 def _append(posterior: FinitePosterior, answered: Iterable[Answered]) -> None:
     for query, answer in answered:
         posterior.append(query.indices, cast(float, answer))
-
-
-def refit_is_due(size: int, num_fitted: int) -> bool:
-    """Whether data have grown by a tenth since hyperparameters were fitted to them."""
-    return size > num_fitted and 10 * size >= 11 * num_fitted
 
 
 def last_refit(size: int) -> int:

@@ -27,12 +27,13 @@ from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.finite import argmax_with_random_ties
 from botorch_pref.inference.systems import prior_root
+from botorch_pref.models.base import refit_is_due
 from botorch_pref.queries import Answered, Evaluate, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.pf_ts import paper_scale
-from botorch_pref.strategies.utility import fitted_values, fixed_values, kernel_of, refit_is_due
+from botorch_pref.strategies.utility import fitted_values, fixed_values, kernel_of
 
 
 class ValuePosterior:

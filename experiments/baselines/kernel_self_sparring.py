@@ -16,13 +16,14 @@ from botorch_pref.data.checks import check_count, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.models import BordaGP
+from botorch_pref.models.base import refit_is_due
 from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Candidate, Chosen
 from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord
 from botorch_pref.strategies.regression import fit_exactly
-from botorch_pref.strategies.utility import parameters_of, refit_is_due, set_parameters
+from botorch_pref.strategies.utility import parameters_of, set_parameters
 from experiments.baselines.gp_ts import ValuePosterior
 
 _NUM_FEATURES = 2048

@@ -18,6 +18,7 @@ from gpytorch.priors import LogNormalPrior
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models.base import refit_is_due
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import (
@@ -34,7 +35,7 @@ from botorch_pref.strategies import (
     MultipleChoicePOPBO,
     RandomPairs,
 )
-from botorch_pref.strategies.utility import UtilityLearner, last_refit, refit_is_due
+from botorch_pref.strategies.utility import UtilityLearner, last_refit
 from tests.contracts.strategy import answer, shorten_searches, stored
 from tests.models.common import rand
 from tests.strategies import budget

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel
+from gpytorch.kernels import Kernel, MaternKernel
 from linear_operator.utils.errors import NotPSDError
-from torch import Tensor
+from torch import Size
 
 from botorch_pref.models import BordaGP
 from botorch_pref.models.borda_gp import isotropic_kernel
@@ -21,12 +22,10 @@ from tests.strategies.budget import BOX
 SPACE = SearchSpace(BOX)
 
 
-def regression(values: list[float], refit: int = 2, kernel: Any = None) -> Regression:
-    def build(items: Tensor, answers: Tensor) -> Any:
-        covar_module = kernel() if kernel else isotropic_kernel(items.shape[:-2], items, 1.0)
-        return standardised_gp(SPACE, items, answers, noise=1e-4, covar_module=covar_module)
-
-    made = Regression(SPACE, build, refit=refit, least=2)
+def regression(values: list[float], refit: int = 2, kernel: Kernel | None = None) -> Regression:
+    build = partial(standardised_gp, noise=1e-4)
+    kernel = kernel or isotropic_kernel(Size(), BOX, 1.0)
+    made = Regression(SPACE, build, kernel, refit=refit, least=2)
     for number, item in enumerate(SPACE.sample(len(values), 1)):
         made.add(Evaluate(number, item), values[number])
     return made
@@ -72,7 +71,7 @@ def test_pending_values_are_as_expected() -> None:
 
 def test_a_kernel_without_parameters_to_learn_is_kept() -> None:
     kernel = MaternKernel().double().requires_grad_(False)
-    made = regression([0.1, 0.5, -0.3, 0.2], kernel=lambda: kernel)
+    made = regression([0.1, 0.5, -0.3, 0.2], kernel=kernel)
     assert made.learn()
     assert torch.equal(made.model().covar_module.lengthscale, MaternKernel().double().lengthscale)
 
