@@ -2,7 +2,7 @@ r"""Kernels over pairs of items: the dueling kernel and POP-BO's additive one.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -15,8 +15,13 @@ from torch import Size, Tensor
 from botorch_pref.kernels.items import dueling_variance
 
 
-class WrappingKernel(Kernel):
-    r"""A kernel built from one other, without a batch of its own."""
+class PairKernel(Kernel):
+    r"""A kernel over pairs ``[x, x']`` built from a base kernel over items.
+
+    Inputs are ``... x n x 2d``: the ``d`` columns of the first item, then those of
+    the second. ``active_dims`` of this kernel index the ``2d`` pair columns, those of
+    the base kernel the ``d`` item dimensions. The batch shape is the base kernel's.
+    """
 
     has_lengthscale = False
 
@@ -25,11 +30,6 @@ class WrappingKernel(Kernel):
     ) -> None:
         super().__init__(active_dims=active_dims)
         self.base_kernel = base_kernel
-
-    @property
-    def is_stationary(self) -> bool:
-        """False, as the value at an input and itself depends on the input."""
-        return False
 
     # A second one beside the base kernel's would go stale under ``expand_batch`` and indexing;
     # and GPyTorch asks many times a call, and would search all modules each time.
@@ -41,19 +41,6 @@ class WrappingKernel(Kernel):
     @batch_shape.setter
     def batch_shape(self, val: Size) -> None:
         self.base_kernel.batch_shape = val
-
-    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
-        """The base kernel alone; it recurses into its own sub-kernels itself."""
-        yield "base_kernel", self.base_kernel
-
-
-class PairKernel(WrappingKernel):
-    r"""A kernel over pairs ``[x, x']`` built from a base kernel over items.
-
-    Inputs are ``... x n x 2d``: the ``d`` columns of the first item, then those of
-    the second. ``active_dims`` of this kernel index the ``2d`` pair columns, those of
-    the base kernel the ``d`` item dimensions. The batch shape is the base kernel's.
-    """
 
     def expand_batch(self, *sizes: Size | tuple[int, ...] | int) -> Kernel:
         """This kernel with its parameters expanded to a batch shape."""
