@@ -29,7 +29,7 @@ from botorch_pref.data.checks import (
     in_range,
     refuse,
 )
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood
 
 
@@ -120,6 +120,30 @@ class Comparisons(BlockData):
         new = cls.unchecked(datapoints, pairs, count, count.clone())
         new._broadcast({"pairs": "comparisons"})
         return new
+
+    @classmethod
+    def from_arguments(
+        cls, datapoints: Tensor | None, comparisons: Tensor | Comparisons | None
+    ) -> Comparisons | None:
+        """Those of a model's two arguments; ``None`` if both are.
+
+        Items without comparisons are kept: they have the dimensions of an item.
+        """
+        if datapoints is None:
+            if comparisons is not None:
+                raise ComparisonDataError("`datapoints` is None while `comparisons` index them.")
+            return None
+        if comparisons is None:
+            check_shape("datapoints", datapoints, "n", "d")
+            rows = (*datapoints.shape[:-2], 0, 2)
+            comparisons = torch.zeros(rows, dtype=torch.long, device=datapoints.device)
+        if not isinstance(comparisons, Comparisons):
+            return cls.from_comparisons(datapoints, comparisons)
+        if comparisons.datapoints is not datapoints and not torch.equal(
+            comparisons.datapoints, datapoints
+        ):
+            raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
+        return comparisons
 
     @classmethod
     def from_pairs(

@@ -51,7 +51,7 @@ class HyperparameterCache(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._key: tuple[object, Tensor] = (None, torch.empty(0))
+        self._key: tuple[object, Tensor] | None = None
         self._value: T | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
@@ -68,7 +68,7 @@ class HyperparameterCache(Generic[T]):
         ]
         values = torch.cat(parts) if parts else like.new_empty(0)
         key = (submodules, constants, like.dtype, like.device)
-        if self._key[0] != key or not torch.equal(self._key[1], values):
+        if self._key is None or self._key[0] != key or not torch.equal(self._key[1], values):
             self._key, self._value = (key, values), None
         return self._value
 

@@ -52,7 +52,6 @@ from botorch_pref.models.base import (
     transformed_items,
     transformed_rows,
 )
-from botorch_pref.models.preference_gp import as_comparisons
 
 _CUTOFF = 1e-12  # of the largest eigenvalue; with jitter, nothing is below
 _TOLERATED = 1e-6  # of the largest value in the ball: a gap that is not worth a warning
@@ -184,7 +183,7 @@ class LikelihoodRatioModel(Model):
             ComparisonDataError: If the data cannot be used; names argument and row.
             UnsupportedError: If they are batched.
         """
-        data = as_comparisons(datapoints, comparisons)
+        data = Comparisons.from_arguments(datapoints, comparisons)
         if data is None or comparisons is None:
             raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
         if data.batch_shape:

@@ -165,7 +165,7 @@ class PreferenceGP(LaplaceGP):
             ComparisonDataError: If the data cannot be used; names argument and row.
             UnsupportedError: If there are choices and ``variance`` is a number.
         """
-        data = as_comparisons(datapoints, comparisons)
+        data = Comparisons.from_arguments(datapoints, comparisons)
         measured = None if values is None else Values.from_argument(values)
         asked = (choices,) if isinstance(choices, BlockData) else tuple(choices)
         named, batch_shape = _by_argument(data, measured, asked)
@@ -321,7 +321,7 @@ class PreferenceGP(LaplaceGP):
             ComparisonDataError: If the data cannot be used; the old data then stay.
             RuntimeError: If ``strict`` and they differ, as from GPyTorch's exact models.
         """
-        data = as_comparisons(datapoints, comparisons)
+        data = Comparisons.from_arguments(datapoints, comparisons)
         if strict:
             _check_alike("datapoints", self.datapoints, datapoints)
             if not isinstance(comparisons, Comparisons):
@@ -650,30 +650,6 @@ def _by_argument(
         named[values.names[0]] = values
     named |= {f"choices[{i}]": asked for i, asked in enumerate(choices)}
     return named, common_batch_shape(**{name: part.batch_shape for name, part in named.items()})
-
-
-def as_comparisons(
-    datapoints: Tensor | None, comparisons: Tensor | Comparisons | None
-) -> Comparisons | None:
-    """Validated data from a constructor's two arguments; ``None`` if both are.
-
-    Items without comparisons are kept: they have the dimensions of an item.
-    """
-    if datapoints is None:
-        if comparisons is not None:
-            raise ComparisonDataError("`datapoints` is None while `comparisons` index them.")
-        return None
-    if comparisons is None:
-        check_shape("datapoints", datapoints, "n", "d")
-        rows = (*datapoints.shape[:-2], 0, 2)
-        comparisons = torch.zeros(rows, dtype=torch.long, device=datapoints.device)
-    if not isinstance(comparisons, Comparisons):
-        return Comparisons.from_comparisons(datapoints, comparisons)
-    if comparisons.datapoints is not datapoints and not torch.equal(
-        comparisons.datapoints, datapoints
-    ):
-        raise ComparisonDataError("`comparisons` are over other datapoints than `datapoints`.")
-    return comparisons
 
 
 @torch.no_grad()

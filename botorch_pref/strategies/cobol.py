@@ -30,6 +30,7 @@ from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstraine
 from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import standardised_posterior
 from botorch_pref.data.checks import check_count, check_word, checked_positive, is_positive
+from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.options import checked_flag, endless_from_json, endless_to_json
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.confidence_set import SqrtSlack
@@ -276,20 +277,21 @@ class COBOL(Strategy):
             last = self.labelled[-(self.label_window or 0) :]
             items = self._items_of(query for query, _ in last)
             answers = items.new_tensor([answer for _, answer in last])
-            compares = self.feedback == "compare"
-            self._expert = LikelihoodRatioModel.from_labels(
-                items[:0] if compares else items,
-                answers[:0] if compares else answers,
-                likelihood=cast(BernoulliLikelihood, self.likelihood),
-                covar_module=self._label_kernel(),
-                norm_bound=self.norm_bound,
-                slack=_SLACK,
-                box=self.value_bound,
-                input_transform=self.space.input_transform(),
-            )
-            if compares:
-                pairs = items.view(len(last), 2, self.space.dim)
-                self._expert = self._expert.condition_on_pairs(pairs, answers)
+            options: dict[str, Any] = {
+                "likelihood": self.likelihood,
+                "covar_module": self._label_kernel(),
+                "norm_bound": self.norm_bound,
+                "slack": _SLACK,
+                "box": self.value_bound,
+                "input_transform": self.space.input_transform(),
+            }
+            if self.feedback == "accept":
+                self._expert = LikelihoodRatioModel.from_labels(items, answers, **options)
+            else:
+                data = Comparisons.from_pairs(items.view(len(last), 2, self.space.dim), answers)
+                self._expert = LikelihoodRatioModel.from_comparisons(
+                    data.datapoints, data, jitter_points=False, **options
+                )
         return self._expert
 
     @torch.no_grad()
