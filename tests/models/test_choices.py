@@ -14,6 +14,7 @@ from torch import Size, Tensor
 from botorch_pref.data import Choices
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.randomness import seeded
 from tests.models.common import (
     LinearMean,
     assert_moments,
@@ -103,7 +104,7 @@ def test_best_of_three_is_fitted_and_drawn_from() -> None:
     X = rand(200, 2, seed=1)
     found = torch.corrcoef(torch.stack([model.posterior(X).mean.squeeze(-1), utility(X)]))[0, 1]
     assert found > 0.7
-    with torch.no_grad():
+    with torch.no_grad(), seeded(0):
         draws = draw_matheron_paths(model, Size([1000]))(POINTS)
     mean = model.posterior(POINTS).mean.squeeze(-1).detach()
     torch.testing.assert_close(draws.mean(0), mean, atol=0.15, rtol=0)
