@@ -21,7 +21,6 @@ DEFAULT_BIAS = 0.01
 _PRIOR_DEVIATION = 1.0
 _LEAST, _MOST = 1e-6, 1e2
 
-
 # The last column of an item: whether its utility counts, or what a judge of duels sees.
 UTILITY, COMPARED = 0.0, 1.0
 
