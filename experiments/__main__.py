@@ -12,6 +12,7 @@ from botorch_pref.cli.parser import INTERRUPTED, UsageError
 MEASUREMENTS = {
     "speed": ("speed.command", "this package beside PairwiseGP, Optuna, GPyTorch, Clarabel, IPOPT"),
     "defaults": ("defaults.closed_loop", "the closed loops that chose the default priors"),
+    "strategies": ("defaults.strategies", "the closed loops that chose the default strategy"),
     "tutorial": ("defaults.tutorial_loop", "the loop of BoTorch's tutorial on preferences"),
     "beliefs": ("defaults.beliefs", "held-out log probabilities of each inference"),
     "tempering": ("defaults.tempering", "the loops that chose how far PF-TS explores"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Self, cast
 
 import torch
@@ -261,27 +262,82 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
 
     def _gains(self, X: Tensor, moments: Moments) -> list[Tensor]:
         own = moments.asked
-        variance = own[..., 0, 0] + own[..., 1, 1] - 2 * own[..., 0, 1]
-        deviation = variance.clamp_min(_NO_VARIANCE).sqrt()
-        slopes = (moments.cross[..., 0] - moments.cross[..., 1]) / deviation.unsqueeze(-1)
-        mean = moments.asked_mean[..., 0] - moments.asked_mean[..., 1]
-        z = torch.arange(-_REACH, _REACH + _STEP, _STEP, dtype=mean.dtype, device=mean.device)
-        # Of a link that is a step on the grid, the gain is that of the steepest smooth one.
-        steepness = self.likelihood.scale * deviation
-        factor = (_SHARPEST / steepness.clamp_min(_SHARPEST)).detach().unsqueeze(-1)
-        difference = factor * (mean.unsqueeze(-1) + deviation.unsqueeze(-1) * z)
-        # Log probabilities that either item wins at the nodes, b x Q x 1.
-        won, lost = (self.likelihood.log_cdf(d.unsqueeze(-1)) for d in (difference, -difference))
-        log = -0.5 * z.square().expand(len(X), -1)
-        if self.law is not None:
-            log = log + self.law.log_ratio(X, deviation, z)
-        weights = log.softmax(-1).unsqueeze(-1)  # shape: b x Q x 1
-        gains = []
-        for number in self.repeats:
-            likely = weights * _likelihoods(won, lost, number)  # shape: b x Q x (n + 1)
-            tilt = (z.unsqueeze(-1) * likely).sum(-2)
-            gains.append(_gain(moments.mean, slopes, likely.sum(-2), tilt))
-        return gains
+        return _gains_of_duels(
+            moments.mean,
+            moments.cross[..., 0] - moments.cross[..., 1],
+            moments.asked_mean[..., 0] - moments.asked_mean[..., 1],
+            own[..., 0, 0] + own[..., 1, 1] - 2 * own[..., 0, 1],
+            self.likelihood,
+            self.repeats,
+            None if self.law is None else partial(self.law.log_ratio, X),
+        )
+
+
+def gains_of_pairs(
+    mean: Tensor, covariance: Tensor, pairs: Tensor, likelihood: BernoulliLikelihood, repeats: int
+) -> Tensor:
+    r"""Expected growth of the largest posterior mean of a table by answers to the same pair.
+
+    With a normal law of the difference; see :class:`DuelingKnowledgeGradient`.
+
+    Args:
+        mean: ``n``-dim posterior mean of the table's items.
+        covariance: Their ``n x n``-dim posterior covariance.
+        pairs: ``P x 2``-dim rows of items.
+        likelihood: The link of answers.
+        repeats: The number of answers.
+
+    Returns:
+        ``P``-dim gains, in units of the utility.
+    """
+    first, second = pairs.unbind(-1)
+    cross = covariance[first] - covariance[second]  # shape: P x n
+    ends = cross.gather(-1, pairs)
+    variance = ends[:, 0] - ends[:, 1]
+    difference = mean[first] - mean[second]
+    return _gains_of_duels(mean, cross, difference, variance, likelihood, (repeats,))[0]
+
+
+def _gains_of_duels(
+    candidates: Tensor,
+    cross: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    likelihood: BernoulliLikelihood,
+    repeats: tuple[int, ...],
+    log_ratio: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> list[Tensor]:
+    """The ``b``-dim gains of so many duels of each pair, one for each of ``repeats``.
+
+    Args:
+        candidates: ``b x M``-dim means of the candidates, or ``M``-dim ones.
+        cross: ``b x M``-dim covariance of the candidates with the difference of the pair.
+        mean: ``b``-dim mean of the difference.
+        variance: ``b``-dim variance of the difference.
+        likelihood: The link of answers.
+        repeats: The numbers of answers.
+        log_ratio: ``b x Q``-dim log density of the difference less the normal one, for ``b``-dim
+            deviations and ``Q``-dim standardised differences; the normal law by default.
+    """
+    deviation = variance.clamp_min(_NO_VARIANCE).sqrt()
+    slopes = cross / deviation.unsqueeze(-1)
+    z = torch.arange(-_REACH, _REACH + _STEP, _STEP, dtype=mean.dtype, device=mean.device)
+    # Of a link that is a step on the grid, the gain is that of the steepest smooth one.
+    steepness = likelihood.scale * deviation
+    factor = (_SHARPEST / steepness.clamp_min(_SHARPEST)).detach().unsqueeze(-1)
+    difference = factor * (mean.unsqueeze(-1) + deviation.unsqueeze(-1) * z)
+    # Log probabilities that either item wins at the nodes, b x Q x 1.
+    won, lost = (likelihood.log_cdf(d.unsqueeze(-1)) for d in (difference, -difference))
+    log = -0.5 * z.square().expand(len(mean), -1)
+    if log_ratio is not None:
+        log = log + log_ratio(deviation, z)
+    weights = log.softmax(-1).unsqueeze(-1)  # shape: b x Q x 1
+    gains = []
+    for number in repeats:
+        likely = weights * _likelihoods(won, lost, number)  # shape: b x Q x (n + 1)
+        tilt = (z.unsqueeze(-1) * likely).sum(-2)
+        gains.append(_gain(candidates, slopes, likely.sum(-2), tilt))
+    return gains
 
 
 def _likelihoods(won: Tensor, lost: Tensor, number: int) -> Tensor:

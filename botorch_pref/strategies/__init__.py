@@ -5,6 +5,7 @@ from botorch_pref.strategies.budgeted import BudgetedStrategy
 from botorch_pref.strategies.cobol import COBOHL, COBOL
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
 from botorch_pref.strategies.cost_aware_kg import CostAwareKG
+from botorch_pref.strategies.dueling_kg import DuelingKG
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
@@ -24,6 +25,7 @@ __all__ = [
     "BudgetedStrategy",
     "CompGPUCB",
     "CostAwareKG",
+    "DuelingKG",
     "LaplacePOPBO",
     "MaxMinLCBStrategy",
     "MultipleChoicePOPBO",

@@ -11,6 +11,7 @@ from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.comp_gp_ucb import CompGPUCB
 from botorch_pref.strategies.cost_aware_kg import CostAwareKG
+from botorch_pref.strategies.dueling_kg import DuelingKG
 from botorch_pref.strategies.dueling_ts import DTS
 from botorch_pref.strategies.eubo import EUBO
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
@@ -23,6 +24,7 @@ DEFAULT_STRATEGY = "eubo-incumbent"
 """What a study, a dialogue and a simulation run unless another strategy is named."""
 
 _STRATEGIES: dict[str, tuple[type[Strategy], dict[str, Any]]] = {
+    "dueling-kg": (DuelingKG, {}),
     "eubo-incumbent": (EUBO, {"anchor": "incumbent"}),
     "pf-ts": (PFTS, {}),
     "mr-lpf": (MRLPF, {}),

@@ -18,7 +18,13 @@ from botorch_pref.data.checks import check_word, checked_kappa, checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
-from botorch_pref.kernels.items import DEFAULT_MODES, KernelName, default_covar_module
+from botorch_pref.kernels.items import (
+    DEFAULT_MODES,
+    KernelName,
+    default_covar_module,
+    smooth_part,
+)
+from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.base import LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.preference_gp import PreferenceGP
@@ -54,6 +60,7 @@ class UtilityLearner:
         likelihood: The link; logit by default.
         covar_module: A kernel over the unit cube, or what makes one for a number of dimensions.
             With ``"evidence"`` its parameters that require a gradient are learnt.
+        kind: The default kernel, where hyperparameters are learnt.
     """
 
     def __init__(
@@ -65,6 +72,7 @@ class UtilityLearner:
         seed: int = 0,
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
+        kind: KernelName = "rbf",
     ) -> None:
         check_word("regularizer", regularizer, Regularizer)
         if space.choices is None and regularizer != "rkhs":
@@ -74,7 +82,7 @@ class UtilityLearner:
         self.likelihood = as_likelihood(likelihood)
         self.learns = isinstance(hyperparameters, str)
         self._values = fixed_values(hyperparameters, space.num_features)
-        self.kind = self._values.get("kernel", "rbf")
+        self.kind = self._values.get("kernel", kind)
         self._kernel = own_kernel(covar_module, space)
         if self._kernel is not None:
             if not self.learns:
@@ -142,10 +150,14 @@ class UtilityLearner:
     def covar_module(self) -> Kernel:
         """The kernel with the current hyperparameters."""
         if self._kernel is None:
-            return kernel_of(self.values, self.space, self.kind)
+            return kernel_of(self.values, self.space, self.kind) if self.values else self._prior_kernel()
         kernel = copy.deepcopy(self._kernel)
         set_parameters(kernel, self.values)
         return kernel
+
+    def _prior_kernel(self) -> ScaleKernel:
+        """The default kernel at its prior's mode; that of choices has a nugget."""
+        return kernel_of({}, self.space, self.kind, nugget=self.space.choices is not None)
 
     def unit_kernel(self) -> Kernel:
         """The current kernel without its output scale, if it has one."""
@@ -169,7 +181,7 @@ class UtilityLearner:
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
-        kernel = copy.deepcopy(self._kernel) or kernel_of({}, self.space, self.kind)
+        kernel = copy.deepcopy(self._kernel) or self._prior_kernel()
         model = self._build(kernel, self.data)
         with seeded(derive_seed(self.seed, "fit", size), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
@@ -277,16 +289,24 @@ def own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | Non
     return kernel.to(space.bounds)
 
 
-def kernel_of(values: Mapping[str, Any], space: SearchSpace, kind: str) -> ScaleKernel:
-    """The kernel on a space's unit cube, with given hyperparameters or else with its prior's."""
-    kernel = default_covar_module(space.num_features, Size(), cast(KernelName, kind)).to(
-        space.bounds
-    )
+def kernel_of(
+    values: Mapping[str, Any], space: SearchSpace, kind: str, nugget: bool = False
+) -> ScaleKernel:
+    """The kernel on a space's unit cube, with given hyperparameters or else with its prior's.
+
+    With ``nugget``, or if there is one among the values, a share of an item's variance is its own.
+    """
+    nugget = "nugget" in values if values else nugget
+    kernel = default_covar_module(
+        space.num_features, Size(), cast(KernelName, kind), nugget=nugget
+    ).to(space.bounds)
     if values:
         # Bounds are for what is learnt, in standard units; what is given may be in any unit.
-        for owner, name in ((kernel.base_kernel, "lengthscale"), (kernel, "outputscale")):
+        for owner, name in ((smooth_part(kernel), "lengthscale"), (kernel, "outputscale")):
             owner.register_constraint(f"raw_{name}", LogTransformedInterval(*_ANY_SCALE))
             setattr(owner, name, values[name])
+    if nugget and values:
+        kernel.base_kernel.nugget = values["nugget"]
     return kernel
 
 
@@ -305,11 +325,14 @@ def set_parameters(module: Module, found: Mapping[str, Any]) -> None:
 
 def fitted_values(kernel: ScaleKernel, kind: str) -> dict[str, Any]:
     """The hyperparameters of a kernel as plain JSON."""
-    return {
-        "lengthscale": kernel.base_kernel.lengthscale.detach().flatten().tolist(),
+    values = {
+        "lengthscale": smooth_part(kernel).lengthscale.detach().flatten().tolist(),
         "outputscale": float(kernel.outputscale.detach()),
         "kernel": kind,
     }
+    if isinstance(kernel.base_kernel, NuggetKernel):
+        values["nugget"] = float(kernel.base_kernel.nugget.detach())
+    return values
 
 
 def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
@@ -321,7 +344,7 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         values["outputscale"] = 1.0 / checked_positive("penalty", values.pop("penalty"))
     values.setdefault("kernel", "rbf")
     wanted = {"lengthscale", "outputscale", "kernel"}
-    if set(values) != wanted or values["kernel"] not in get_args(KernelName):
+    if set(values) - {"nugget"} != wanted or values["kernel"] not in get_args(KernelName):
         raise ComparisonDataError(
             '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
             f"penalty, and possibly kernel (rbf, matern or matern15), got {hyperparameters!r}."

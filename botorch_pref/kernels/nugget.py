@@ -1,0 +1,94 @@
+r"""What is an item's own: the part of its utility that its neighbours do not share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from gpytorch.constraints import Interval
+from gpytorch.kernels import Kernel
+from gpytorch.priors import NormalPrior
+from linear_operator import to_dense
+from torch import Size, Tensor
+from torch.nn import Parameter
+
+# The logit of the nugget has a normal prior around that of this mode.
+DEFAULT_NUGGET, NUGGET_WIDTH = 0.3, 1.0
+
+
+class NuggetKernel(Kernel):
+    r"""``(1 - s) k(x, x') + s [x = x']`` with a nugget ``s`` between 0 and 1.
+
+    The nugget of geostatistics: a share ``s`` of an item's variance is its own, and says nothing
+    of other items, however near they are. The rows of a table differ in more than its columns
+    tell. Items are the same where all their columns are equal. For a base kernel of unit variance
+    the variance is one as well. Lengthscales are those of the base kernel.
+
+    Example:
+        >>> kernel = ScaleKernel(NuggetKernel(RBFKernel(ard_num_dims=3)))
+        >>> covariance = kernel(torch.rand(10, 3, dtype=torch.float64))
+    """
+
+    has_lengthscale = False
+
+    def __init__(self, base_kernel: Kernel) -> None:
+        r"""Wrap a kernel.
+
+        Args:
+            base_kernel: The kernel ``k`` of unit variance over items.
+        """
+        super().__init__()
+        self.base_kernel = base_kernel
+        self.register_parameter("raw_nugget", Parameter(torch.zeros(*self.batch_shape, 1)))
+        self.register_constraint("raw_nugget", Interval(0.0, 1.0))
+        self.register_prior(
+            "nugget_prior", NormalPrior(_logit(DEFAULT_NUGGET), NUGGET_WIDTH), _read_logit
+        )
+        self.nugget = DEFAULT_NUGGET
+
+    # As of `PairKernel`: a second one would go stale under `expand_batch` and indexing.
+    @property
+    def batch_shape(self) -> Size:
+        """The batch shape of the base kernel."""
+        return self.base_kernel.batch_shape
+
+    @batch_shape.setter
+    def batch_shape(self, val: Size) -> None:
+        self.base_kernel.batch_shape = val
+
+    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
+        """The base kernel alone; it recurses into its own sub-kernels itself."""
+        yield "base_kernel", self.base_kernel
+
+    @property
+    def nugget(self) -> Tensor:
+        """The share ``s`` of an item's variance that is its own, ``... x 1``."""
+        found: Tensor = self.raw_nugget_constraint.transform(self.raw_nugget)
+        return found
+
+    @nugget.setter
+    def nugget(self, value: float | Tensor) -> None:
+        like = self.raw_nugget
+        value = torch.as_tensor(value, dtype=like.dtype, device=like.device).expand_as(like)
+        self.initialize(raw_nugget=self.raw_nugget_constraint.inverse_transform(value))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """``... x n x m`` covariances of ``... x d`` items; ``... x n`` with ``diag``."""
+        covariance = to_dense(self.base_kernel(x1, x2, diag=diag, **params))
+        nugget = self.nugget.to(covariance)
+        if diag:
+            same = (x1 == x2).all(-1)
+        else:
+            same = (x1.unsqueeze(-2) == x2.unsqueeze(-3)).all(-1)
+            nugget = nugget.unsqueeze(-1)
+        return (1.0 - nugget) * covariance + nugget * same
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1.0 - share))
+
+
+def _read_logit(kernel: NuggetKernel) -> Tensor:
+    return kernel.raw_nugget

@@ -1,0 +1,125 @@
+r"""Knowledge gradient of duels: the pair whose answers let the best expected utility grow most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
+from botorch_pref.data.checks import check_count
+from botorch_pref.inference.systems import prior_root
+from botorch_pref.kernels.items import KernelName
+from botorch_pref.randomness import derive_seed
+from botorch_pref.strategies.base import Pair, UtilityStrategy
+from botorch_pref.strategies.utility import masked
+
+_REPEATS = 4
+_DRAWS = 256
+_FIRST, _SECOND = 12, 80  # candidates of a pair
+_SAMPLE, _NEARBY, _ASKED = 300, 200, 64  # items of the table over a box
+_SCALES = (0.01, 0.03, 0.1, 0.3)  # of steps from the best item, in ranges
+_JITTER = 1e-6
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DuelingKG(UtilityStrategy):
+    r"""``argmax E[max_j E[f_j | four answers]] - max_j E[f_j]`` over pairs of likely best items.
+
+    The first pairs fill the space. Later ones are of items of a table: the choices, or on a box a
+    sample of it, the items that were asked last, and items around the best one. Candidates of a
+    pair are the items that are most often the best in draws from the posterior. The pair is asked
+    whose answers are expected to let the largest posterior mean of the table grow most, the
+    knowledge gradient of Frazier, Powell and Dayanik (2009). Four answers to the same pair are
+    valued, as a single one seldom changes which item is best (Frazier and Powell 2010).
+
+    The default kernel is Matern-5/2. For the other arguments see
+    :class:`~botorch_pref.strategies.UtilityStrategy`.
+
+    Args:
+        num_initial: The number of first pairs.
+
+    Example:
+        >>> strategy = DuelingKG(bounds=bounds, seed=0)
+        >>> query = strategy.ask()
+        >>> strategy.tell(query, 1.0)
+    """
+
+    num_initial: int = 4
+
+    _kernel_kind: ClassVar[KernelName] = "matern"
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.num_initial = check_count("num_initial", self.num_initial, 0)
+
+    def _refit(self) -> None:
+        if self.round >= self.num_initial:
+            super()._refit()
+
+    def _pair(self, annotator: str | None) -> Pair:
+        if self.round <= self.num_initial:
+            return self._initial_pair()
+        generator = Generator().manual_seed(self._seed("pair", annotator))
+        if self.space.choices is None:
+            model = self._model()
+            items = self._table(model.num_observations > 0, generator)
+            with torch.no_grad():
+                posterior = model.posterior(items)
+                mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
+        else:
+            found = self._posterior()
+            items, mean, covariance = self.space.table, found.mean, found.covariance
+        pairs = _candidates(mean, covariance, generator)
+        gains = gains_of_pairs(mean, covariance, pairs, self.learner.likelihood, _REPEATS)
+        best = pairs[masked(gains, self._is_barred(items, pairs)).argmax()]
+        if self.space.choices is None:
+            return items[best], None
+        return self._rows(*best.tolist())
+
+    def _initial_pair(self) -> Pair:
+        """The pair of this round out of a sample that fills the space."""
+        number, seed = 2 * self.num_initial, derive_seed(self.seed, "initial", 0)
+        own = slice(2 * self.round - 2, 2 * self.round)
+        if self.space.choices is None:
+            return self.space.sample(number, seed)[own], None
+        return self._rows(*self.space.sample_rows(number, seed)[own].tolist())
+
+    def _table(self, is_informed: bool, generator: Generator) -> Tensor:
+        """``n x d``-dim items of a box that may be the best."""
+        sample = self.space.sample(_SAMPLE, self._seed("table"))
+        if not is_informed:
+            return sample
+        best = self._best_mean(self._model(), "optimizer")
+        steps = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
+        steps *= torch.tensor(_SCALES).double().repeat(_NEARBY // len(_SCALES)).unsqueeze(-1)
+        near = self.space.near(best.expand(_NEARBY, -1), steps.to(best), 1.0)
+        return torch.cat([best.unsqueeze(0), sample, near, self.asked_items()[-_ASKED:]])
+
+    def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:
+        """Which of ``P x 2``-dim pairs of rows are not asked now."""
+        if self.space.choices is not None:
+            return self._barred_table()[pairs[:, 0], pairs[:, 1]]
+        barred = torch.zeros(len(pairs), dtype=torch.bool, device=pairs.device)
+        for duel in self._barred_duels():
+            one, other = (self._same(items, item.to(items))[pairs] for item in duel.items)
+            barred |= (one[:, 0] & other[:, 1]) | (one[:, 1] & other[:, 0])
+        return barred
+
+
+def _candidates(mean: Tensor, covariance: Tensor, generator: Generator) -> Tensor:
+    """``P x 2``-dim pairs of rows that are often the best of ``n`` in draws from the posterior."""
+    size = len(mean)
+    jitter = _JITTER * covariance.diagonal().mean() * torch.eye(size).to(mean)
+    noise = torch.randn(_DRAWS, size, generator=generator, dtype=torch.double).to(mean)
+    draws = mean + noise @ prior_root(covariance + jitter).mT
+    times = torch.bincount(draws.argmax(-1), minlength=size)
+    hopes = mean + covariance.diagonal().clamp_min(0.0).sqrt()
+    order = hopes.argsort(descending=True)
+    order = order[times[order].argsort(descending=True, stable=True)]
+    first = torch.cat([mean.argmax().unsqueeze(0), order[:_FIRST]]).unique()
+    pairs = torch.cartesian_prod(first, order[:_SECOND])
+    return pairs[pairs[:, 0] != pairs[:, 1]]

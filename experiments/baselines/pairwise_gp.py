@@ -1,0 +1,101 @@
+r"""BoTorch's own way to ask duels: ``PairwiseGP``, and both items by EUBO and ``optimize_acqf``."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from botorch.acquisition import AcquisitionFunction, PosteriorMean
+from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
+from botorch.models.transforms.input import Normalize
+from botorch.optim import optimize_acqf
+from torch import Tensor
+
+from botorch_pref.queries import Duel, Query
+from botorch_pref.randomness import derive_seed, seeded
+from botorch_pref.space import SearchSpace
+
+_RAW_SAMPLES, _RESTARTS = 128, 4
+
+
+class PairwiseEUBO:
+    r"""``PairwiseGP`` of items in the unit cube, refitted for every duel; the first is random.
+
+    Choices are compared by EUBO pair by pair, and recommendations are of the largest posterior
+    mean in the whole space.
+
+    Args:
+        space: A box of real numbers, or choices.
+        seed: The seed of all draws.
+    """
+
+    def __init__(self, space: SearchSpace, seed: int = 0) -> None:
+        self.space, self.seed = space, seed
+        self.items = space.bounds[:0]
+        self.comparisons: list[list[int]] = []
+        self.num_asked = 0
+        self._model: PairwiseGP | None = None
+
+    def ask(self) -> Query:
+        """The next duel."""
+        self.num_asked += 1
+        seed = derive_seed(self.seed, "pair", self.num_asked)
+        if not self.comparisons:
+            if self.space.choices is None:
+                return Duel(self.num_asked, self.space.sample(2, seed))
+            rows = tuple(self.space.sample_rows(2, seed).tolist())
+            return Duel(self.num_asked, self.space.table[list(rows)], rows)
+        rule = AnalyticExpectedUtilityOfBestOption(pref_model=self.fitted())
+        return Duel(self.num_asked, *self._best(rule, 2, seed))
+
+    def tell(self, query: Query, answer: float) -> None:
+        """Learn an answer."""
+        first = len(self.items)
+        self.items = torch.cat([self.items, query.items])
+        self.comparisons.append([first, first + 1] if answer > 0.5 else [first + 1, first])
+        self._model = None
+
+    def recommend(self) -> Tensor:
+        """The item of the largest posterior mean."""
+        return self._recommended()[0]
+
+    def recommend_index(self) -> int:
+        """Its row in the choices."""
+        rows = self._recommended()[1]
+        assert rows is not None
+        return rows[0]
+
+    def fitted(self) -> PairwiseGP:
+        """The model of all answers; its start where BoTorch's fit fails."""
+        if self._model is None:
+            transform = Normalize(self.space.dim, bounds=self.space.bounds)
+            data = (self.items, torch.tensor(self.comparisons))
+            self._model = PairwiseGP(*data, input_transform=transform)
+            mll = PairwiseLaplaceMarginalLogLikelihood(self._model.likelihood, self._model)
+            seed = derive_seed(self.seed, "fit", len(self.comparisons))
+            with seeded(seed), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    fit_gpytorch_mll(mll)
+                except Exception:
+                    self._model = PairwiseGP(*data, input_transform=transform)
+        return self._model
+
+    def _recommended(self) -> tuple[Tensor, tuple[int, ...] | None]:
+        seed = derive_seed(self.seed, "recommend", len(self.comparisons))
+        items, rows = self._best(PosteriorMean(self.fitted()), 1, seed)
+        return items[0], rows
+
+    def _best(
+        self, rule: AcquisitionFunction, q: int, seed: int
+    ) -> tuple[Tensor, tuple[int, ...] | None]:
+        with seeded(seed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if self.space.choices is not None:
+                found = self.space.maximize(rule, q=q, seed=seed)
+                return found.items, found.indices
+            options = {"num_restarts": _RESTARTS, "raw_samples": _RAW_SAMPLES}
+            items, _ = optimize_acqf(rule, self.space.bounds, q=q, **options)
+        return items, None

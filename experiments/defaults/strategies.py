@@ -1,0 +1,250 @@
+r"""The closed loops that chose the default strategy.
+
+A strategy asks simulated judges duels; every 15 of them it recommends an item. Utilities have a
+standard deviation of ``spread`` logits over the space: 1 is hard noise, 18 nearly none. All that is
+measured is the share of the space that is better than an item: of the recommendations, and, summed
+over the duels, of the items that were asked on the way.
+
+One half of the problems, with the seeds below 100, was for choosing; the other half, with the seeds
+from 100 on, is for reporting. Run it with ``python -m experiments strategies``; what is in
+the folder already is not run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from botorch_pref.cli.parser import count
+from botorch_pref.problems import Catalyst, get_problem
+from botorch_pref.problems.base import PreferenceProblem, TableProblem
+from botorch_pref.runner import run_experiment
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import EUBO, PFTS, DuelingKG, LaplacePOPBO, RandomPairs
+from experiments.arguments import RESULTS, Parser, add_seeds, positive
+from experiments.baselines.pairwise_gp import PairwiseEUBO
+from experiments.defaults.loop import SPREAD, Bowl, StandardisedProblem, WeightedSum
+
+STRATEGIES: dict[str, Callable[..., Any]] = {
+    "eubo-incumbent": partial(EUBO, anchor="incumbent"),
+    "dueling-kg": DuelingKG,
+    "eubo": EUBO,
+    "pf-ts": PFTS,
+    "pop-bo-laplace": LaplacePOPBO,
+    "random": RandomPairs,
+    "pairwise-gp": PairwiseEUBO,
+}
+_REFERENCE = 2**16
+_EVERY = 15  # duels between recommendations
+
+
+class Steps(PreferenceProblem):
+    r"""A bowl in five steps: most duels near each other are between equal items."""
+
+    _optimal_value = 0.0
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(bounds=[(0.0, 1.0)] * dim)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        number = torch.arange(1, self.dim + 1).to(X)
+        centre = 0.5 + 0.3 * torch.sin(2.0 * number)
+        return -(10.0 * (X - centre).square().mean(-1).sqrt()).floor().clamp_max(5.0)
+
+
+def embeddings(seed: int, number: int = 300, columns: int = 64) -> TableProblem:
+    """A table described by noisy mixtures of six factors, three of which matter, and chance."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.double)
+
+    factors = normal(number, 6)
+    items = factors @ normal(6, columns) + 0.3 * normal(number, columns)
+    utilities = factors[:, 0] + torch.sin(2.0 * factors[:, 1]) - 0.5 * factors[:, 2].square()
+    utilities = utilities + 0.5 * normal(number)
+    return _table("embeddings", items, utilities)
+
+
+def unrelated(seed: int, number: int = 60) -> TableProblem:
+    """A table whose three columns say nothing of the utilities."""
+    generator = torch.Generator().manual_seed(seed)
+    items = torch.rand(number, 3, generator=generator, dtype=torch.double)
+    return _table("unrelated", items, torch.randn(number, generator=generator, dtype=torch.double))
+
+
+def _table(name: str, items: Tensor, utilities: Tensor, spread: float = SPREAD) -> TableProblem:
+    scaled = spread * (utilities - utilities.mean()) / utilities.std()
+    bounds = [(float(low), float(high)) for low, high in zip(*items.aminmax(dim=0), strict=True)]
+    problem = TableProblem(items, scaled, bounds)
+    problem.name = name
+    return problem
+
+
+def _rows(name: str, number: int, **options: Any) -> TableProblem:
+    """A table of a function at items that fill its box."""
+    problem = get_problem(name, **options)
+    items = SearchSpace(problem.bounds).sample(number, seed=0)
+    return _table(f"{name}-{number}", items, problem(items))
+
+
+_BOXES: dict[str, Callable[[], PreferenceProblem]] = {
+    "branin": partial(get_problem, "branin"),
+    "hartmann3": partial(get_problem, "hartmann3"),
+    "levy5": partial(get_problem, "levy", dim=5),
+    "ackley3": partial(get_problem, "ackley", dim=3),
+    "linear4": partial(WeightedSum, 4),
+    "quadratic3": partial(Bowl, 3),
+    "sixhumpcamel": partial(get_problem, "sixhumpcamel"),
+    "griewank3": partial(get_problem, "griewank", dim=3),
+    "michalewicz2": partial(get_problem, "michalewicz", dim=2),
+    "styblinskitang4": partial(get_problem, "styblinskitang", dim=4),
+    "shekel4": partial(get_problem, "shekel"),
+    "hartmann6": partial(get_problem, "hartmann6"),
+    "linear8": partial(WeightedSum, 8),
+    "quadratic6": partial(Bowl, 6),
+    "steps4": partial(Steps, 4),
+}
+_TABLES: dict[str, Callable[[], TableProblem]] = {
+    "catalyst": Catalyst,
+    "ackley-100": partial(_rows, "ackley", 100, dim=3),
+    "hartmann3-150": partial(_rows, "hartmann3", 150),
+    "embeddings": partial(embeddings, 0),
+    "styblinskitang-200": partial(_rows, "styblinskitang", 200, dim=4),
+    "embeddings-768": partial(embeddings, 1, 500, 768),
+    "unrelated": partial(unrelated, 0),
+}
+CHOOSING = (
+    *("branin", "hartmann3", "levy5", "ackley3", "linear4", "quadratic3"),
+    *("catalyst", "ackley-100", "hartmann3-150", "embeddings"),
+)
+KINDS = {
+    "multimodal": (
+        *("branin", "hartmann3", "levy5", "ackley3", "sixhumpcamel", "griewank3"),
+        *("michalewicz2", "styblinskitang4", "shekel4", "hartmann6"),
+    ),
+    "smooth": ("linear4", "quadratic3", "linear8", "quadratic6", "steps4"),
+    "tables": tuple(_TABLES),
+}
+REPORTING = tuple(name for names in KINDS.values() for name in names if name not in CHOOSING)
+
+
+def make_problem(name: str, spread: float = SPREAD) -> PreferenceProblem:
+    """A problem by its name; the spread is that of a box, tables have their own."""
+    return _TABLES[name]() if name in _TABLES else StandardisedProblem(_BOXES[name](), spread)
+
+
+def strategies_table(
+    problems: Sequence[str],
+    strategies: Mapping[str, Callable[..., Any]],
+    seeds: Sequence[int],
+    *,
+    spread: float = SPREAD,
+    horizon: int = 60,
+    n_jobs: int = 1,
+    folder: Path | None = None,
+) -> pd.DataFrame:
+    """A row for each problem, strategy and seed: shares, their sum on the way, seconds."""
+    rows = []
+    for name in problems:
+        problem = make_problem(name, spread)
+        table = run_experiment(
+            problem,
+            strategies,
+            horizon,
+            seeds,
+            n_jobs=n_jobs,
+            directory=None if folder is None else folder / f"{name}-{spread:g}-{horizon}",
+            recommend_every=_EVERY,
+        )
+        share = _share(problem)
+        for (strategy, seed), run in table.groupby(["strategy", "seed"], sort=False):
+            run = run.sort_values("step")
+            asked = share(run[["first_utility", "second_utility"]].to_numpy()).mean(-1)
+            row = {"problem": name, "strategy": strategy, "seed": seed, "spread": spread}
+            told = run.dropna(subset="recommendation_regret")
+            found = share(problem.optimal_value - told["recommendation_regret"].to_numpy())
+            row |= dict(zip((f"share_{step}" for step in told["step"]), found, strict=True))
+            row |= {"asked": asked.sum(), "seconds": run["seconds"].mean()}
+            row["slowest"] = run["seconds"].max()
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _share(problem: PreferenceProblem) -> Callable[[np.ndarray], np.ndarray]:
+    """The share of a space that is better than utilities, half an item's at least."""
+    if problem.choices is None:
+        items = SearchSpace(problem.bounds).sample(_REFERENCE, seed=1)
+        reference = problem(items).sort().values.numpy()
+    else:
+        reference = problem.utilities.sort().values.numpy()
+
+    def share(utilities: np.ndarray) -> np.ndarray:
+        better = len(reference) - np.searchsorted(reference, utilities - 1e-9, side="right")
+        own = problem.choices is not None  # the item itself is in its table
+        return np.maximum(better - own, 0.5) / len(reference)
+
+    return share
+
+
+def summary_text(table: pd.DataFrame) -> str:
+    """Geometric means of the shares by kind of problem, and what each gains on the first."""
+    kind = {name: kind for kind, names in KINDS.items() for name in names}
+    table = table.assign(kind=table["problem"].map(kind))
+    shares = [name for name in table if str(name).startswith("share_")]
+    first, parts = table["strategy"].iloc[0], []
+    for group, part in table.groupby("kind", sort=False):
+        lines = []
+        for strategy, own in part.groupby("strategy", sort=False):
+            row: dict[str, Any] = {"strategy": strategy, "runs": len(own)}
+            row |= {name: f"{np.exp(np.log(own[name]).mean()):.2g}" for name in shares}
+            row |= {"asked": f"{own['asked'].mean():.1f}", "s": f"{own['seconds'].mean():.2f}"}
+            for name in ["asked", *shares[1::2]]:
+                wide = part.pivot_table(name, ["problem", "seed"], "strategy")
+                gain = wide[strategy] - wide[first]
+                if name != "asked":
+                    gain = np.log(wide[strategy] / wide[first])
+                gain = gain.dropna()
+                row[f"{name} to first"] = f"{gain.mean():+.2f} ± {gain.sem():.2f}"
+            lines.append(row)
+        parts.append(f"{group}\n{pd.DataFrame(lines).to_string(index=False)}")
+    return f"'to first': log ratios to {first}, of asked differences\n\n" + "\n\n".join(parts)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the loops from the command line."""
+    parser = Parser(prog="experiments strategies", description=str(__doc__))
+    add_seeds(parser, 10)
+    parser.add_argument("--horizon", type=count, default=60, help="duels a loop; default: 60")
+    parser.add_argument("--problems", nargs="+", metavar="NAME", default=list(REPORTING))
+    parser.add_argument("--strategies", nargs="+", metavar="NAME", default=list(STRATEGIES))
+    parser.add_argument("--spread", type=positive, default=SPREAD, help="of boxes; default: 3")
+    parser.add_argument("--out", type=Path, default=RESULTS / "strategies", help="a folder")
+    arguments = parser.parse_args(argv)
+    for name in arguments.problems:
+        if name not in (*_BOXES, *_TABLES):
+            parser.error(f"unknown problem {name!r}; there are {', '.join((*_BOXES, *_TABLES))}")
+    for name in arguments.strategies:
+        if name not in STRATEGIES:
+            parser.error(f"unknown strategy {name!r}; there are {', '.join(STRATEGIES)}")
+    first = arguments.first_seed
+    table = strategies_table(
+        arguments.problems,
+        {name: STRATEGIES[name] for name in arguments.strategies},
+        range(first, first + arguments.seeds),
+        spread=arguments.spread,
+        horizon=arguments.horizon,
+        n_jobs=arguments.jobs,
+        folder=arguments.out,
+    )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    table.to_csv(arguments.out / "strategies.csv", index=False)
+    print(summary_text(table))
+    return 0
