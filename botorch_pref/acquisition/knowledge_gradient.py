@@ -274,18 +274,22 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
 
 
 def gains_of_pairs(
-    mean: Tensor, covariance: Tensor, pairs: Tensor, likelihood: BernoulliLikelihood, repeats: int
+    mean: Tensor,
+    covariance: Tensor,
+    pairs: Tensor,
+    likelihood: BernoulliLikelihood,
+    repeats: int,
 ) -> Tensor:
-    r"""Expected growth of the largest posterior mean of a table by answers to the same pair.
+    r"""Expected growth of the largest posterior mean of a table by answers to one pair each.
 
-    With a normal law of the difference; see :class:`DuelingKnowledgeGradient`.
+    What :class:`DuelingKnowledgeGradient` computes under a normal law of the difference.
 
     Args:
         mean: ``n``-dim posterior mean of the table's items.
         covariance: Their ``n x n``-dim posterior covariance.
         pairs: ``P x 2``-dim rows of items.
         likelihood: The link of answers.
-        repeats: The number of answers.
+        repeats: The number of answers to the same pair.
 
     Returns:
         ``P``-dim gains, in units of the utility.

@@ -22,7 +22,7 @@ from botorch_pref.problems.registry import get_problem
 from botorch_pref.problems.synthetic import SyntheticProblem
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
-from botorch_pref.runner.simulation import History, random_play, simulate
+from botorch_pref.runner.simulation import History, random_play, seeds_of_run, simulate
 from botorch_pref.runner.store import replacing
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.random_pairs import RandomPairs
@@ -39,13 +39,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 0, or 130 if the simulation was interrupted."""
     torch.set_num_threads(1)  # more than one slow small problems down
     args.strategy = args.strategy or DEFAULT_STRATEGY
+    judge_seed, strategy_seed = seeds_of_run(args.seed)
     try:
         problem = get_problem(args.problem, **({} if args.dim is None else {"dim": args.dim}))
         random_play(problem)  # which fails if the maximum is not known
         strategy = get_strategy(
             args.strategy,
             SearchSpace(problem.bounds, problem.choices),
-            seed=args.seed,
+            seed=strategy_seed,
             horizon=args.horizon,
             preset=args.preset,
         )
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     history = simulate(
         strategy,
         problem,
-        LogisticJudge(problem, seed=args.seed),
+        LogisticJudge(problem, seed=judge_seed),
         args.horizon,
         progress=not args.quiet,
         interruptible=True,
@@ -155,11 +156,11 @@ def _random_pairs(history: History, problem: PreferenceProblem, seed: int) -> st
     """What the same number of random duels leads to."""
     found = []
     for run in range(_RANDOM_RUNS):
-        own = derive_seed(seed, "random pairs", run)
+        judge_seed, strategy_seed = seeds_of_run(derive_seed(seed, "random pairs", run))
         random = simulate(
-            RandomPairs(space=SearchSpace(problem.bounds, problem.choices), seed=own),
+            RandomPairs(space=SearchSpace(problem.bounds, problem.choices), seed=strategy_seed),
             problem,
-            LogisticJudge(problem, seed=own),
+            LogisticJudge(problem, seed=judge_seed),
             history.num_duels,
             progress=False,
             recommend_every=history.num_duels,
@@ -173,7 +174,11 @@ def _random_pairs(history: History, problem: PreferenceProblem, seed: int) -> st
     text = f"{mean:.4g} ± {error:.2g}"
     if isinstance(problem, Catalyst):
         text = f"{_PERCENT * mean:.1f} ± {_PERCENT * error:.1f} % hydrogen"
-    return f"{text} after as many duels (mean of {_RANDOM_RUNS} runs)"
+    text += f" after as many duels (mean of {_RANDOM_RUNS} runs"
+    if problem.choices is not None:
+        best = sum(utility == problem.optimal_value for utility in found)
+        text += f", {best} of which found the best"
+    return f"{text})"
 
 
 def _recommendation(history: History, problem: PreferenceProblem) -> dict[str, str]:

@@ -1,13 +1,15 @@
-r"""GPyTorch kernels over pairs of items and over compared ones, over any GPyTorch base kernel."""
+r"""GPyTorch kernels over pairs, compared items and rows of tables, over any base kernel."""
 
 from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.kernels.items import dueling_variance
+from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.kernels.pairs import AdditivePairKernel, DuelingKernel, PairKernel
 
 __all__ = [
     "AdditivePairKernel",
     "ComparisonBiasKernel",
     "DuelingKernel",
+    "NuggetKernel",
     "PairKernel",
     "dueling_variance",
 ]

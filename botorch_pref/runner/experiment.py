@@ -32,8 +32,14 @@ from tqdm import tqdm
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.randomness import derive_seed
-from botorch_pref.runner.simulation import Judge, Record, checked_count, simulate, typed
+from botorch_pref.runner.simulation import (
+    Judge,
+    Record,
+    checked_count,
+    seeds_of_run,
+    simulate,
+    typed,
+)
 from botorch_pref.runner.store import Store, describe, describe_problem
 from botorch_pref.space.search_space import SearchSpace
 
@@ -158,9 +164,9 @@ def simulate_run(
         with _TURN, num_threads():
             if not isinstance(problem, PreferenceProblem):
                 problem = problem(seed)
-            # All strategies get the same judge; their own draws are independent of it.
-            answers = judge(problem, seed=derive_seed(seed, "judge", 0))
-            strategy = build_strategy(factory, problem, derive_seed(seed, "strategy", 0), horizon)
+            judge_seed, strategy_seed = seeds_of_run(seed)
+            answers = judge(problem, seed=judge_seed)  # the same for all strategies
+            strategy = build_strategy(factory, problem, strategy_seed, horizon)
             options = {**options, "random_regret": math.nan}  # which is not in the table
             table = simulate(strategy, problem, answers, horizon, progress=False, **options).table
     except Exception as error:

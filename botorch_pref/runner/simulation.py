@@ -23,6 +23,7 @@ from tqdm import tqdm
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.queries import Evaluate, Query
+from botorch_pref.randomness import derive_seed
 
 # A judge answers a query of its strategy at a step.
 Judge = Callable[[Any, int], float | None]
@@ -209,6 +210,11 @@ def checked_count(argument: str, value: int) -> int:
     if number < 1:
         raise UnsupportedError(f"{argument} must be a whole number, at least 1, got {value!r}.")
     return number
+
+
+def seeds_of_run(seed: int) -> tuple[int, int]:
+    """The seeds of the judge and of the strategy of a run, whose draws are independent."""
+    return derive_seed(seed, "judge", 0), derive_seed(seed, "strategy", 0)
 
 
 def random_play(problem: PreferenceProblem) -> float:

@@ -16,7 +16,8 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import masked
 
-_REPEATS = 4
+_NOTICEABLE = 0.05  # gain of an answer, in units of the utility
+_REPEATS = 4  # answers that are valued where none is noticeable
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
 _SAMPLE, _NEARBY, _ASKED = 300, 200, 64  # items of the table over a box
@@ -26,14 +27,14 @@ _JITTER = 1e-6
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DuelingKG(UtilityStrategy):
-    r"""``argmax E[max_j E[f_j | four answers]] - max_j E[f_j]`` over pairs of likely best items.
+    r"""``argmax E[max_j E[f_j | answer]] - max_j E[f_j]`` over pairs of items that may be the best.
 
     The first pairs fill the space. Later ones are of items of a table: the choices, or on a box a
     sample of it, the items that were asked last, and items around the best one. Candidates of a
     pair are the items that are most often the best in draws from the posterior. The pair is asked
-    whose answers are expected to let the largest posterior mean of the table grow most, the
-    knowledge gradient of Frazier, Powell and Dayanik (2009). Four answers to the same pair are
-    valued, as a single one seldom changes which item is best (Frazier and Powell 2010).
+    whose answer is expected to let the largest posterior mean of the table grow most, the
+    knowledge gradient of Frazier, Powell and Dayanik (2009); where no single answer would, four
+    answers to the same pair are valued instead (Frazier and Powell 2010).
 
     The default kernel is Matern-5/2. For the other arguments see
     :class:`~botorch_pref.strategies.UtilityStrategy`.
@@ -57,12 +58,12 @@ class DuelingKG(UtilityStrategy):
         self.num_initial = check_count("num_initial", self.num_initial, 0)
 
     def _refit(self) -> None:
-        if self.round >= self.num_initial:
+        if self._initial_pair(self.round + 1) is None:
             super()._refit()
 
     def _pair(self, annotator: str | None) -> Pair:
-        if self.round <= self.num_initial:
-            return self._initial_pair()
+        if initial := self._initial_pair(self.round):
+            return initial
         generator = Generator().manual_seed(self._seed("pair", annotator))
         if self.space.choices is None:
             model = self._model()
@@ -74,19 +75,26 @@ class DuelingKG(UtilityStrategy):
             found = self._posterior()
             items, mean, covariance = self.space.table, found.mean, found.covariance
         pairs = _candidates(mean, covariance, generator)
-        gains = gains_of_pairs(mean, covariance, pairs, self.learner.likelihood, _REPEATS)
-        best = pairs[masked(gains, self._is_barred(items, pairs)).argmax()]
+        barred, link = self._is_barred(items, pairs), self.learner.likelihood
+        gains = masked(gains_of_pairs(mean, covariance, pairs, link, 1), barred)
+        if float(gains.amax()) < _NOTICEABLE:
+            gains = masked(gains_of_pairs(mean, covariance, pairs, link, _REPEATS), barred)
+        best = pairs[self._best_row(gains)]
         if self.space.choices is None:
             return items[best], None
         return self._rows(*best.tolist())
 
-    def _initial_pair(self) -> Pair:
-        """The pair of this round out of a sample that fills the space."""
-        number, seed = 2 * self.num_initial, derive_seed(self.seed, "initial", 0)
-        own = slice(2 * self.round - 2, 2 * self.round)
-        if self.space.choices is None:
-            return self.space.sample(number, seed)[own], None
-        return self._rows(*self.space.sample_rows(number, seed)[own].tolist())
+    def _initial_pair(self, number: int) -> Pair | None:
+        """The first pairs, of a sample that fills the space; None if there are not so many."""
+        seed, choices = derive_seed(self.seed, "initial", 0), self.space.choices
+        most = self.num_initial if choices is None else min(self.num_initial, len(choices) // 2)
+        if number > most:
+            return None
+        own = slice(2 * number - 2, 2 * number)
+        if choices is not None:
+            return self._rows(*self.space.sample_rows(2 * most, seed)[own].tolist())
+        items = self.space.sample(2 * most, seed)[own]
+        return None if self._same(*items) else (items, None)
 
     def _table(self, is_informed: bool, generator: Generator) -> Tensor:
         """``n x d``-dim items of a box that may be the best."""
@@ -103,7 +111,7 @@ class DuelingKG(UtilityStrategy):
         """Which of ``P x 2``-dim pairs of rows are not asked now."""
         if self.space.choices is not None:
             return self._barred_table()[pairs[:, 0], pairs[:, 1]]
-        barred = torch.zeros(len(pairs), dtype=torch.bool, device=pairs.device)
+        barred = self._same(items[pairs[:, 0]], items[pairs[:, 1]])
         for duel in self._barred_duels():
             one, other = (self._same(items, item.to(items))[pairs] for item in duel.items)
             barred |= (one[:, 0] & other[:, 1]) | (one[:, 1] & other[:, 0])
@@ -117,9 +125,8 @@ def _candidates(mean: Tensor, covariance: Tensor, generator: Generator) -> Tenso
     noise = torch.randn(_DRAWS, size, generator=generator, dtype=torch.double).to(mean)
     draws = mean + noise @ prior_root(covariance + jitter).mT
     times = torch.bincount(draws.argmax(-1), minlength=size)
-    hopes = mean + covariance.diagonal().clamp_min(0.0).sqrt()
-    order = hopes.argsort(descending=True)
-    order = order[times[order].argsort(descending=True, stable=True)]
+    ties = torch.rand(size, generator=generator, dtype=torch.double).to(mean)
+    order = (times + ties).argsort(descending=True)
     first = torch.cat([mean.argmax().unsqueeze(0), order[:_FIRST]]).unique()
-    pairs = torch.cartesian_prod(first, order[:_SECOND])
+    pairs = torch.cartesian_prod(first, order[:_SECOND].sort().values)
     return pairs[pairs[:, 0] != pairs[:, 1]]

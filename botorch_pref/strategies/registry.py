@@ -20,7 +20,7 @@ from botorch_pref.strategies.pf_ts import PFTS
 from botorch_pref.strategies.pop_bo import POPBO, LaplacePOPBO
 from botorch_pref.strategies.random_pairs import RandomPairs
 
-DEFAULT_STRATEGY = "eubo-incumbent"
+DEFAULT_STRATEGY = "dueling-kg"
 """What a study, a dialogue and a simulation run unless another strategy is named."""
 
 _STRATEGIES: dict[str, tuple[type[Strategy], dict[str, Any]]] = {

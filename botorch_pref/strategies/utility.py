@@ -46,14 +46,16 @@ class UtilityLearner:
 
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Hyperparameters that are learnt are fitted again, from where the kernel starts,
-    whenever the data have grown by a tenth.
+    whenever the data have grown by a tenth. Of choices a nugget is learnt as well: rows of a table
+    differ in more than its columns tell.
 
     Args:
         space: The domain.
         hyperparameters: ``"evidence"``, or ``{"lengthscale": float | list, "outputscale":
             float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may stand
-            instead of ``"outputscale"``, and ``"kernel"`` is ``"rbf"`` unless ``"matern"``
-            (5/2) or ``"matern15"`` (3/2) is asked for.
+            instead of ``"outputscale"``, ``"kernel"`` is ``"rbf"`` unless ``"matern"``
+            (5/2) or ``"matern15"`` (3/2) is asked for, and ``"nugget"`` is the share of an
+            item's variance that is its own, none by default.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.inference.finite.FinitePosterior`; choices only.
         seed: Of restarts of the fit.
@@ -150,14 +152,15 @@ class UtilityLearner:
     def covar_module(self) -> Kernel:
         """The kernel with the current hyperparameters."""
         if self._kernel is None:
-            return kernel_of(self.values, self.space, self.kind) if self.values else self._prior_kernel()
+            return self._default_kernel(self.values)
         kernel = copy.deepcopy(self._kernel)
         set_parameters(kernel, self.values)
         return kernel
 
-    def _prior_kernel(self) -> ScaleKernel:
-        """The default kernel at its prior's mode; that of choices has a nugget."""
-        return kernel_of({}, self.space, self.kind, nugget=self.space.choices is not None)
+    def _default_kernel(self, values: Mapping[str, Any]) -> ScaleKernel:
+        """With given hyperparameters, or at its prior's mode; that of choices has a nugget."""
+        nugget = "nugget" in values if values else self.space.choices is not None
+        return kernel_of(values, self.space, self.kind, nugget=nugget)
 
     def unit_kernel(self) -> Kernel:
         """The current kernel without its output scale, if it has one."""
@@ -181,7 +184,7 @@ class UtilityLearner:
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
-        kernel = copy.deepcopy(self._kernel) or self._prior_kernel()
+        kernel = copy.deepcopy(self._kernel) or self._default_kernel({})
         model = self._build(kernel, self.data)
         with seeded(derive_seed(self.seed, "fit", size), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
@@ -292,11 +295,7 @@ def own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | Non
 def kernel_of(
     values: Mapping[str, Any], space: SearchSpace, kind: str, nugget: bool = False
 ) -> ScaleKernel:
-    """The kernel on a space's unit cube, with given hyperparameters or else with its prior's.
-
-    With ``nugget``, or if there is one among the values, a share of an item's variance is its own.
-    """
-    nugget = "nugget" in values if values else nugget
+    """The kernel on a space's unit cube, with given hyperparameters or else with its prior's."""
     kernel = default_covar_module(
         space.num_features, Size(), cast(KernelName, kind), nugget=nugget
     ).to(space.bounds)
@@ -347,8 +346,13 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
     if set(values) - {"nugget"} != wanted or values["kernel"] not in get_args(KernelName):
         raise ComparisonDataError(
             '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
-            f"penalty, and possibly kernel (rbf, matern or matern15), got {hyperparameters!r}."
+            "penalty, and possibly kernel (rbf, matern or matern15) and nugget, got "
+            f"{hyperparameters!r}."
         )
+    if "nugget" in values:
+        values["nugget"] = checked_positive("nugget", values["nugget"])
+        if values["nugget"] >= 1.0:
+            raise ComparisonDataError(f"`nugget` must be less than 1, got {values['nugget']}.")
     values["outputscale"] = checked_positive("outputscale", values["outputscale"])
     given = values["lengthscale"]
     each = given if isinstance(given, list | tuple) else [given] * dim

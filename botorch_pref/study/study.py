@@ -142,7 +142,7 @@ class Study:
             path: The file, which must not exist yet; its folder must.
             space: The domain.
             strategy: A strategy on that space without answers, or what makes one of
-                ``space=``, such as its class; by default ``EUBO(anchor="incumbent")``.
+                ``space=``, such as its class; by default a ``DuelingKG``.
             names: What the dimensions are called, a unit in brackets: ``["milk (ml)"]``, or
                 dimensions; ``x1``, ``x2``, ... by default.
             description: What the study is about.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import special, stats
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingKnowledgeGradient
-from botorch_pref.acquisition.knowledge_gradient import DifferenceLaw
+from botorch_pref.acquisition.knowledge_gradient import DifferenceLaw, gains_of_pairs
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference import DualSystem, PrimalSystem
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
@@ -210,3 +211,27 @@ def test_law_follows_the_posterior_covariance(num_duels: int, system: type) -> N
         torch.testing.assert_close(slopes, 1.5 * (cross[first] - cross[second]))
     mean = model.posterior(items).mean.flatten()
     torch.testing.assert_close(law.mode, 1.5 * (mean[first] - mean[second]), atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_gains_of_pairs_of_a_table(kind: type[BernoulliLikelihood]) -> None:
+    """By quadrature over the difference, on a fine grid that shares no code."""
+    generator = torch.Generator().manual_seed(3)
+    root = torch.randn(7, 9, generator=generator, dtype=torch.double)
+    mean = torch.randn(7, generator=generator, dtype=torch.double)
+    covariance = root @ root.mT / 3
+    pairs = torch.tensor([[0, 1], [4, 2], [6, 5], [3, 3]])
+    weight = stats.norm.pdf(Z) * (Z[1] - Z[0])
+    m, c = mean.numpy(), covariance.numpy()
+    for number in (1, 3):
+        found = gains_of_pairs(mean, covariance, pairs, kind(0.7), number)
+        for (i, j), gain in zip(pairs.tolist(), found.tolist(), strict=True):
+            slope = c[i] - c[j]
+            deviation = math.sqrt(max(slope[i] - slope[j], 0.0))
+            total = -m.max()
+            for wins in range(number + 1):
+                chance = LINKS[kind](0.7 * (m[i] - m[j] + deviation * Z))
+                likely = math.comb(number, wins) * chance**wins * (1 - chance) ** (number - wins)
+                moved = slope / deviation * (likely * Z @ weight) if deviation else 0.0
+                total += (m * (likely @ weight) + moved).max()
+            assert gain == pytest.approx(total, abs=1e-6)

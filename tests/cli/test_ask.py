@@ -13,7 +13,7 @@ import torch
 from botorch_pref.cli import main
 from botorch_pref.cli.session import is_swapped
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.strategies import EUBO, RandomPairs
+from botorch_pref.strategies import DuelingKG, RandomPairs
 from botorch_pref.study import Study
 from tests.cli.common import Capture, Type, failure, saved, typing
 
@@ -106,8 +106,7 @@ def test_choices(typed: Type, capsys: Capture) -> None:
 def test_a_probability_is_shown_once_it_means_something(typed: Type, capsys: Capture) -> None:
     assert typed("q", "--bounds", "x:0:1") == 0
     with Study.load("study.json") as study:
-        assert isinstance(study.strategy, EUBO)  # the default strategy
-        assert study.strategy.anchor == "incumbent"
+        assert isinstance(study.strategy, DuelingKG)  # the default strategy
         for _ in range(14):
             study.tell(study.ask(), 1.0)
     assert "with probability" not in capsys.readouterr().out
@@ -125,7 +124,7 @@ def test_a_probability_is_shown_once_it_means_something(typed: Type, capsys: Cap
         (["--choices", "none.csv"], "--choices: 'none.csv' cannot be read"),
         (["--choices", "none.csv", "--bounds", "x:0:1"], "give --bounds or --choices, not both."),
         (["--bounds", "x:0:1", "--strategy", "comp-gp-ucb"], "--strategy: 'comp-gp-ucb' is none"),
-        (["--bounds", "x:0:1", "--horizon", "7"], "--horizon: eubo-incumbent does not plan"),
+        (["--bounds", "x:0:1", "--horizon", "7"], "--horizon: dueling-kg does not plan"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], message: str, typed: Type, capsys: Capture) -> None:

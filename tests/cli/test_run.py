@@ -14,7 +14,8 @@ import pytest
 from botorch_pref import __version__
 from botorch_pref.cli import main
 from botorch_pref.problems import Ackley, Catalyst, problem_names
-from botorch_pref.runner import random_play
+from botorch_pref.runner import random_play, run_experiment
+from botorch_pref.runner.simulation import seeds_of_run
 from botorch_pref.strategies import PFTS, CompGPUCB, registry
 from experiments.baselines import GPTS
 from tests.cli.common import Capture, failure, fields, full_disk
@@ -46,7 +47,8 @@ def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
         f"simulated with noise: {(better < 0).sum()} of 4 duels went to the worse item"
     )
     assert re.fullmatch(
-        r"\d\d\.\d ± \d\.\d % hydrogen after as many duels \(mean of 10 runs\)",
+        r"\d\d\.\d ± \d\.\d % hydrogen after as many duels "
+        r"\(mean of 10 runs, \d+ of which found the best\)",
         report["random pairs"],
     )
     assert report["cumulative regret"] == (
@@ -64,6 +66,10 @@ def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
     assert capsys.readouterr().err == ""
     again = pd.read_csv(out / "history.csv")
     pd.testing.assert_frame_equal(table.drop(columns="seconds"), again.drop(columns="seconds"))
+    # One seed asks the same in an experiment.
+    other = run_experiment(problem, {"pf-ts": PFTS}, 4, [3], progress=False)
+    for column in ("first_index", "second_index", "answer", "recommended_index"):
+        assert other[column].tolist() == table[column].tolist()
 
 
 @pytest.mark.usefixtures("short_searches")
@@ -80,7 +86,7 @@ def test_a_box(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch)
     assert report["recommended item"] == f"({x[0]:.4f}, {x[1]:.4f})"
     assert report["in its own units"] == f"({10 * x[0] - 5:.4f}, {10 * x[1] - 5:.4f})"
     assert report["utility"] == f"{-row['recommendation_regret']:.4g} (the best: 0)"
-    asked = PFTS.paper(bounds=Ackley(dim=2).bounds, seed=5).ask()
+    asked = PFTS.paper(bounds=Ackley(dim=2).bounds, seed=seeds_of_run(5)[1]).ask()
     assert table[["first_x1", "second_x2"]].iloc[0].tolist() == asked.items.diag().tolist()
 
 
@@ -112,7 +118,10 @@ def test_values_are_no_duels(
     ("arguments", "message"),
     [
         ("catalist", "unknown problem 'catalist'; there are catalyst, ackley"),
-        ("catalyst --strategy ucb", "unknown strategy 'ucb'; there are eubo-incumbent, pf-ts, "),
+        (
+            "catalyst --strategy ucb",
+            "unknown strategy 'ucb'; there are dueling-kg, eubo-incumbent, ",
+        ),
         ("catalyst --horizon 0", "--horizon: must be a whole number, at least 1, not '0'"),
         ("catalyst --seed=-1", "--seed: must be a whole number, at least 0, not '-1'"),
         ("catalyst --dim 2", "problem 'catalyst' has no option 'dim'"),

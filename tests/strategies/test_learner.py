@@ -14,8 +14,10 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
+from torch import Size
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.base import refit_is_due
@@ -76,9 +78,11 @@ def test_an_identical_pair_is_no_comparison(box: bool) -> None:
     assert learner.data.wins.tolist() == [0.5]
 
 
-@pytest.mark.parametrize("kappa", ["laplace", 2.0])
-def test_table_and_model_are_one_posterior(kappa: str | float) -> None:
-    learner = make(FIXED, kappa=kappa)
+@pytest.mark.parametrize(
+    ("kappa", "nugget"), [("laplace", {}), (2.0, {}), ("laplace", {"nugget": 0.4})]
+)
+def test_table_and_model_are_one_posterior(kappa: str | float, nugget: dict[str, float]) -> None:
+    learner = make({**FIXED, **nugget}, kappa=kappa)
     told = teach(learner, 15)
     exact, model = learner.posterior(), learner.model()
     assert learner.posterior() is exact
@@ -88,7 +92,7 @@ def test_table_and_model_are_one_posterior(kappa: str | float) -> None:
     torch.testing.assert_close(posterior.covariance_matrix, exact.covariance, atol=1e-8, rtol=0.0)
     told += teach(learner, 5, seed=1)
     assert learner.model() is not model
-    again = make(FIXED, kappa=kappa)
+    again = make({**FIXED, **nugget}, kappa=kappa)
     for pair, won in told:
         again.add(duel(*pair), won)
     found, expected = learner.posterior().mean, again.posterior().mean
@@ -125,13 +129,17 @@ def test_a_fit_is_that_of_the_evidence() -> None:
     teach(learner, 12)
     assert learner.refit()
     model = PreferenceGP(
-        TABLE, learner.data, input_transform=Normalize(2, bounds=learner.space.bounds)
+        TABLE,
+        learner.data,
+        covar_module=default_covar_module(2, Size(), nugget=True),
+        input_transform=Normalize(2, bounds=learner.space.bounds),
     )
     fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
     fitted = model.covar_module
     assert learner.values["lengthscale"] == pytest.approx(
-        fitted.base_kernel.lengthscale.flatten().tolist(), rel=1e-3
+        fitted.base_kernel.base_kernel.lengthscale.flatten().tolist(), rel=1e-3
     )
+    assert [learner.values["nugget"]] == pytest.approx(fitted.base_kernel.nugget.tolist(), rel=1e-3)
     assert learner.values["outputscale"] == pytest.approx(fitted.outputscale.item(), rel=1e-3)
     gram = fitted(learner.space.normalize(TABLE)).to_dense()
     prior = learner.posterior().prior_covariance
@@ -273,6 +281,12 @@ def test_a_kernel_that_requires_no_gradient_stays_as_it_is() -> None:
     assert given.learner.num_fitted == 0
     assert given.learner.penalty == pytest.approx(0.25)
     assert [done.query for done in given.history] == [done.query for done in named.history]
+
+
+@pytest.mark.parametrize("nugget", [0.0, 1.0, "much"])
+def test_a_nugget_is_a_share(nugget: Any) -> None:
+    with pytest.raises(ComparisonDataError, match="`nugget` must be"):
+        make({**FIXED, "nugget": nugget})
 
 
 def test_arguments_that_are_no_kernel_and_no_link() -> None:

@@ -11,7 +11,7 @@ import torch
 from botorch_pref import strategies
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import EUBO, PFTS, Strategy
+from botorch_pref.strategies import EUBO, PFTS, DuelingKG, Strategy
 from botorch_pref.strategies.registry import (
     DEFAULT_STRATEGY,
     default_strategy,
@@ -57,14 +57,14 @@ def test_a_strategy_knows_its_name(name: str) -> None:
 
 def test_the_default_is_one_of_them() -> None:
     strategy = default_strategy(SearchSpace(choices=TABLE), seed=5)
-    assert isinstance(strategy, EUBO)
-    assert (strategy.anchor, strategy.seed) == ("incumbent", 5)
+    assert isinstance(strategy, DuelingKG)
+    assert strategy.seed == 5
     assert strategy_name(strategy) == DEFAULT_STRATEGY
     assert strategy_name(EUBO(choices=TABLE)) == "eubo"
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(UnsupportedError, match="unknown strategy 'annealing'; there are eubo"):
+    with pytest.raises(UnsupportedError, match="unknown strategy 'annealing'; there are duel"):
         get_strategy("annealing", SearchSpace(choices=TABLE), seed=0, horizon=3)
 
 

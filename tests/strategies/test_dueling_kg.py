@@ -1,0 +1,124 @@
+"""DuelingKG: its value by quadrature, first pairs, boxes, what it finds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.nugget import NuggetKernel
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies import DuelingKG
+from tests.contracts.strategy import play
+from tests.models.common import rand
+from tests.strategies import common
+from tests.strategies.common import FIXED, LINE, PENALTY, Array, best
+
+Z = np.linspace(-9, 9, 4001)
+WEIGHT = stats.norm.pdf(Z) * (Z[1] - Z[0])
+
+
+def gain(mean: Array, covariance: Array, i: int, j: int, number: int = 1) -> float:
+    """What so many answers let the largest posterior mean grow by."""
+    slope, deviation = covariance[i] - covariance[j], common.deviation(covariance, i, j)
+    if deviation < 1e-6:
+        return 0.0
+    total = -mean.max()
+    for wins in range(number + 1):
+        chance = special.expit(mean[i] - mean[j] + deviation * Z)
+        likely = math.comb(number, wins) * chance**wins * (1 - chance) ** (number - wins)
+        total += (mean * (likely @ WEIGHT) + slope / deviation * (likely * Z @ WEIGHT)).max()
+    return float(total)
+
+
+@pytest.mark.parametrize("kappa", ["laplace", 4.0])
+def test_the_pair_gains_most(kappa: Any) -> None:
+    """Of all pairs of a small table, on an independent posterior."""
+    strategy = DuelingKG(
+        choices=rand(8, 2), hyperparameters=FIXED, kappa=kappa, num_initial=2, seed=1
+    )
+    common.play_noisily(strategy, 2)
+    valued = set()
+    for step in range(25):
+        mean, covariance = common.oracle(strategy)
+        covariance = covariance / PENALTY
+        (query,) = common.play_noisily(strategy, 1, seed=step)
+        pairs = [*itertools.permutations(range(8), 2)]
+        number = 1 if max(gain(mean, covariance, i, j) for i, j in pairs) > 0.05 else 4
+        values = {(i, j): gain(mean, covariance, i, j, number) for i, j in pairs}
+        assert query.indices in best(values, 1e-6)
+        valued.add(number)
+    assert valued == {1, 4}
+
+
+def test_the_pair_on_a_box() -> None:
+    """Hardly any pair of a grid promises more."""
+    strategy = DuelingKG(bounds=LINE, hyperparameters=FIXED, seed=3)
+    common.play_noisily(strategy, 7)
+    asked = strategy.ask().items
+    items = torch.cat([asked, common.line(61)])
+    with torch.no_grad():
+        posterior = strategy.learner.model().posterior(items)
+    mean, covariance = posterior.mean.squeeze(-1).numpy(), posterior.covariance_matrix.numpy()
+    pairs = itertools.combinations(range(len(items)), 2)
+    values = {(i, j): gain(mean, covariance, i, j) for i, j in pairs}
+    assert values[0, 1] >= 0.9 * max(values.values()) > 0.0
+
+
+def test_the_first_pairs_fill_the_space() -> None:
+    """Without a model, by different items; of a small table as many as it has."""
+    for space in (SearchSpace(bounds=LINE), SearchSpace(choices=rand(9, 2))):
+        strategy = DuelingKG(space=space, seed=2)
+        items = torch.cat([query.items for query in play(strategy, 4)])
+        assert len(items.unique(dim=0)) == 8
+        assert strategy.learner.num_fitted == 0
+        play(strategy, 1)
+        assert strategy.learner.num_fitted == 4
+    first = DuelingKG(bounds=LINE, seed=2)
+    low, high = torch.cat([query.items for query in play(first, 4)]).aminmax()
+    assert float(low) < -0.5
+    assert float(high) > 1.5
+    few = DuelingKG(choices=rand(3, 2), seed=2)
+    play(few, 2)
+    assert few.learner.num_fitted == 1
+    with pytest.raises(ComparisonDataError, match="num_initial"):
+        DuelingKG(bounds=LINE, num_initial=-1)
+
+
+def test_one_value_is_no_pair() -> None:
+    """Where first items coincide, and where a space has few, others are asked."""
+    space = SearchSpace(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), integer=[0, 1])
+    for query in play(DuelingKG(space=space, seed=0), 8):
+        assert not torch.equal(*query.items)
+
+
+def test_the_kernel_is_a_rough_one() -> None:
+    """Matern-5/2, with a nugget on choices alone; a caller's values are as they are."""
+    box, table = DuelingKG(bounds=LINE), DuelingKG(choices=rand(6, 2))
+    assert box.learner.unit_kernel().nu == 2.5
+    assert isinstance(table.learner.unit_kernel(), NuggetKernel)
+    fixed = DuelingKG(choices=rand(6, 2), hyperparameters=FIXED)
+    assert fixed.learner.unit_kernel().nu == 2.5
+    common.play_noisily(table, 6)
+    again = DuelingKG.from_state_dict(table.state_dict())
+    assert 0.0 < again.learner.values["nugget"] < 1.0
+    assert again.learner.values["kernel"] == "matern"
+
+
+def test_it_finds_a_favourite() -> None:
+    """In two dimensions, from 20 answers of a judge who hardly errs."""
+    bounds = torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.double)
+    favourite = torch.tensor([0.4, 0.7], dtype=torch.double)
+    strategy = DuelingKG(bounds=bounds, seed=0)
+    for _ in range(20):
+        query = strategy.ask()
+        far = (strategy.space.normalize(query.items) - favourite).norm(dim=-1)
+        strategy.tell(query, float(far[0] < far[1]))
+    found = strategy.space.normalize(strategy.recommend())
+    assert float((found - favourite).abs().max()) < 0.08
