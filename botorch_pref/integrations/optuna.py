@@ -38,7 +38,7 @@ from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space.search_space import SearchSpace
-from botorch_pref.strategies.base import best_of_sample, same_item
+from botorch_pref.strategies.base import next_best, same_item
 from botorch_pref.strategies.pf_ts import MAX_PATH_RESAMPLES, TEMPERED
 from botorch_pref.strategies.utility import UtilityLearner, last_refit
 
@@ -190,10 +190,10 @@ class PreferentialSampler(BaseSampler):
         model = self._model(parameters, pairs)
         asked = torch.cat([pairs.flatten(0, 1), active])
         for rule in self._acquisitions(model, active if len(active) else asked, number):
-            item = space.maximize(rule, seed=seed, starts=asked.unsqueeze(-2)).items[0]
-            if not same_item(space, item, avoid).any():
-                return item
-        return best_of_sample(space, rule, seed, asked, avoid)
+            found = space.maximize(rule, seed=seed, starts=asked.unsqueeze(-2))
+            if not same_item(space, found.items[0], avoid).any():
+                break
+        return next_best(found, space, rule, seed, avoid).items[0]
 
     def _acquisitions(
         self, model: PreferenceGP, opponents: Tensor, number: int

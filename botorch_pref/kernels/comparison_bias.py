@@ -3,7 +3,6 @@ r"""A utility and the biased view of it by which duels are decided."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,11 +10,12 @@ from botorch.utils.constraints import LogTransformedInterval
 from gpytorch.kernels import Kernel
 from gpytorch.priors import LogNormalPrior
 from linear_operator import to_dense
-from torch import Size, Tensor
+from torch import Tensor
 from torch.nn import Parameter
 
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.wrapper import WrapperKernel
 
 DEFAULT_BIAS = 0.01
 _PRIOR_DEVIATION = 1.0
@@ -25,7 +25,7 @@ _LEAST, _MOST = 1e-6, 1e2
 UTILITY, COMPARED = 0.0, 1.0
 
 
-class ComparisonBiasKernel(Kernel):
+class ComparisonBiasKernel(WrapperKernel):
     r"""``k((x, z), (x', z')) = k(x, x') (1 + b z z')``.
 
     The covariance of ``f + z delta`` with a utility ``f ~ GP(0, k)`` and an independent bias
@@ -43,8 +43,6 @@ class ComparisonBiasKernel(Kernel):
         >>> covariance = kernel(torch.rand(10, 4, dtype=torch.float64))
     """
 
-    has_lengthscale = False
-
     def __init__(self, base_kernel: Kernel, *, bias: float | None = None) -> None:
         r"""Wrap a kernel of the utility.
 
@@ -56,8 +54,7 @@ class ComparisonBiasKernel(Kernel):
         Raises:
             ComparisonDataError: If ``bias`` is negative or not finite.
         """
-        super().__init__()
-        self.base_kernel = base_kernel
+        super().__init__(base_kernel)
         self.fixed_bias = bias if bias is None or bias == 0 else checked_positive("bias", bias)
         if self.fixed_bias is not None:
             return
@@ -71,20 +68,6 @@ class ComparisonBiasKernel(Kernel):
         constraint = LogTransformedInterval(_LEAST, _MOST, initial_value=DEFAULT_BIAS)
         self.register_constraint("raw_bias", constraint)
         self.bias = DEFAULT_BIAS
-
-    # As of `PairKernel`: a second one would go stale under `expand_batch` and indexing.
-    @property
-    def batch_shape(self) -> Size:
-        """The batch shape of the base kernel."""
-        return self.base_kernel.batch_shape
-
-    @batch_shape.setter
-    def batch_shape(self, val: Size) -> None:
-        self.base_kernel.batch_shape = val
-
-    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
-        """The base kernel alone; it recurses into its own sub-kernels itself."""
-        yield "base_kernel", self.base_kernel
 
     @property
     def bias(self) -> Tensor:

@@ -14,8 +14,6 @@ from gpytorch.priors import LogNormalPrior
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.kernels.nugget import NuggetKernel
-
 # Modes of the prior, each a lengthscale and an output scale, and the standard deviations of the
 # logarithms around them.
 DEFAULT_MODES = ((0.21, 1.5), (0.7, 4.0))
@@ -63,9 +61,9 @@ class ScalesPrior(LogNormalPrior):
 
 
 def smooth_part(kernel: ScaleKernel) -> Kernel:
-    """What of a default kernel has lengthscales."""
+    """The part of a default kernel that has lengthscales, which a nugget may surround."""
     base: Kernel = kernel.base_kernel
-    return base.base_kernel if isinstance(base, NuggetKernel) else base
+    return getattr(base, "base_kernel", base)
 
 
 def read_scales(kernel: ScaleKernel) -> Tensor:
@@ -106,7 +104,6 @@ def default_covar_module(
     kind: KernelName = "rbf",
     *,
     modes: Sequence[tuple[float, float]] = DEFAULT_MODES,
-    nugget: bool = False,
 ) -> ScaleKernel:
     r"""A scaled kernel with one lengthscale a dimension, for items in the unit cube.
 
@@ -121,8 +118,6 @@ def default_covar_module(
         batch_shape: The batch shape of the hyperparameters.
         kind: ``"rbf"``, ``"matern"`` for Matern-5/2, or ``"matern15"`` for Matern-3/2.
         modes: The modes of the prior, each a lengthscale and an output scale.
-        nugget: Whether a share of an item's variance is its own, see :class:`NuggetKernel`, around
-            0.3 (90 % between 0.08 and 0.69): for the rows of a table.
 
     Returns:
         The kernel, at the first mode.
@@ -134,9 +129,8 @@ def default_covar_module(
         "lengthscale_constraint": LogTransformedInterval(1e-3, 1e2, initial_value=lengthscale),
     }
     smoothness = _SMOOTHNESS.get(kind)
-    base = MaternKernel(nu=smoothness, **options) if smoothness else RBFKernel(**options)
     kernel = ScaleKernel(
-        NuggetKernel(base) if nugget else base,
+        MaternKernel(nu=smoothness, **options) if smoothness else RBFKernel(**options),
         batch_shape=batch_shape,
         outputscale_constraint=LogTransformedInterval(1e-3, 1e4, initial_value=outputscale),
     )

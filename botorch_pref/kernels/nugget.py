@@ -3,7 +3,6 @@ r"""What is an item's own: the part of its utility that its neighbours do not sh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,14 +10,16 @@ from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from gpytorch.priors import NormalPrior
 from linear_operator import to_dense
-from torch import Size, Tensor
+from torch import Tensor
 from torch.nn import Parameter
+
+from botorch_pref.kernels.wrapper import WrapperKernel
 
 # The logit of the nugget has a normal prior around that of this mode.
 DEFAULT_NUGGET, NUGGET_WIDTH = 0.3, 1.0
 
 
-class NuggetKernel(Kernel):
+class NuggetKernel(WrapperKernel):
     r"""``(1 - s) k(x, x') + s [x = x']`` with a nugget ``s`` between 0 and 1.
 
     The nugget of geostatistics: a share ``s`` of an item's variance is its own, and says nothing
@@ -31,36 +32,19 @@ class NuggetKernel(Kernel):
         >>> covariance = kernel(torch.rand(10, 3, dtype=torch.float64))
     """
 
-    has_lengthscale = False
-
     def __init__(self, base_kernel: Kernel) -> None:
         r"""Wrap a kernel.
 
         Args:
             base_kernel: The kernel ``k`` of unit variance over items.
         """
-        super().__init__()
-        self.base_kernel = base_kernel
+        super().__init__(base_kernel)
         self.register_parameter("raw_nugget", Parameter(torch.zeros(*self.batch_shape, 1)))
         self.register_constraint("raw_nugget", Interval(0.0, 1.0))
         self.register_prior(
             "nugget_prior", NormalPrior(_logit(DEFAULT_NUGGET), NUGGET_WIDTH), _read_logit
         )
         self.nugget = DEFAULT_NUGGET
-
-    # As of `PairKernel`: a second one would go stale under `expand_batch` and indexing.
-    @property
-    def batch_shape(self) -> Size:
-        """The batch shape of the base kernel."""
-        return self.base_kernel.batch_shape
-
-    @batch_shape.setter
-    def batch_shape(self, val: Size) -> None:
-        self.base_kernel.batch_shape = val
-
-    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
-        """The base kernel alone; it recurses into its own sub-kernels itself."""
-        yield "base_kernel", self.base_kernel
 
     @property
     def nugget(self) -> Tensor:

@@ -2,7 +2,7 @@ r"""Kernels over pairs of items: the dueling kernel and POP-BO's additive one.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -13,34 +13,16 @@ from linear_operator import to_dense
 from torch import Size, Tensor
 
 from botorch_pref.kernels.items import dueling_variance
+from botorch_pref.kernels.wrapper import WrapperKernel
 
 
-class PairKernel(Kernel):
+class PairKernel(WrapperKernel):
     r"""A kernel over pairs ``[x, x']`` built from a base kernel over items.
 
     Inputs are ``... x n x 2d``: the ``d`` columns of the first item, then those of
     the second. ``active_dims`` of this kernel index the ``2d`` pair columns, those of
     the base kernel the ``d`` item dimensions. The batch shape is the base kernel's.
     """
-
-    has_lengthscale = False
-
-    def __init__(
-        self, base_kernel: Kernel, active_dims: Sequence[int] | Tensor | None = None
-    ) -> None:
-        super().__init__(active_dims=active_dims)
-        self.base_kernel = base_kernel
-
-    # A second one beside the base kernel's would go stale under ``expand_batch`` and indexing;
-    # and GPyTorch asks many times a call, and would search all modules each time.
-    @property
-    def batch_shape(self) -> Size:
-        """The batch shape of the base kernel."""
-        return self.base_kernel.batch_shape
-
-    @batch_shape.setter
-    def batch_shape(self, val: Size) -> None:
-        self.base_kernel.batch_shape = val
 
     def expand_batch(self, *sizes: Size | tuple[int, ...] | int) -> Kernel:
         """This kernel with its parameters expanded to a batch shape."""

@@ -500,12 +500,12 @@ class UtilityStrategy(Strategy):
         avoid: Tensor | None = None,
         options: dict[str, Any] | None = None,
     ) -> Tensor:
-        """Where a rule over a box is largest; away from ``k x d`` items, the best of a sample."""
-        asked = self.asked_items()
-        if avoid is None:
-            starts = asked.unsqueeze(-2)
-            return self.space.maximize(rule, seed=seed, starts=starts, options=options).items[0]
-        return best_of_sample(self.space, rule, seed, asked, avoid)
+        """Where a rule over a box is largest, away from ``k x d`` items; see :func:`next_best`."""
+        starts = self.asked_items().unsqueeze(-2)
+        found = self.space.maximize(rule, seed=seed, starts=starts, options=options)
+        if avoid is not None:
+            found = next_best(found, self.space, rule, seed, avoid)
+        return found.items[0]
 
     def _best_mean(self, model: PreferenceGP, stream: str) -> Tensor:
         """The maximiser of the posterior mean over a box; before any answer, any item."""
@@ -516,9 +516,7 @@ class UtilityStrategy(Strategy):
 
     def _opponent(self, rule: AcquisitionFunction, first: Tensor, seed: int) -> Tensor:
         """Where a rule over a box is largest, but for the first arm and barred duels with it."""
-        best = self._best_item(rule, seed)
-        taken = self._taken(first)
-        return self._best_item(rule, seed, taken) if self._same(best, taken).any() else best
+        return self._best_item(rule, seed, self._taken(first))
 
     def _same(self, items: Tensor, other: Tensor) -> Tensor:
         """Which of ``... x d`` items a person could not tell from another."""
@@ -585,24 +583,6 @@ def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def best_of_sample(
-    space: SearchSpace, rule: AcquisitionFunction, seed: int, asked: Tensor, avoid: Tensor
-) -> Tensor:
-    """Where a rule is largest on a sample of a box and ``n x d`` items that were asked.
-
-    The ``d``-dim result is away from ``k x d`` items that a person could not tell it from, if there
-    is any other item; else from the first of them alone.
-    """
-    items = torch.cat([space.sample(_SAMPLE, seed), asked])
-    values = rule(items.unsqueeze(-2))
-    near = same_item(space, items.unsqueeze(-2), avoid)
-    barred = near.any(-1)
-    if bool(barred.all()):
-        barred = near[:, 0]
-    return items[int(values.masked_fill(barred, -torch.inf).argmax())]
-
-
-@torch.no_grad()
 def next_best(
     found: Maximum,
     space: SearchSpace,
@@ -614,8 +594,8 @@ def next_best(
     """What a search found, or the next best item where that one is to be avoided.
 
     That is the best of the choices, or of a sample of the box and of items near what was found,
-    which is neither one of ``k x d`` items to avoid nor of negative slack (``feasible``); or what
-    was found, where there is none.
+    which is neither one of ``k x d`` items to avoid nor of negative slack (``feasible``). Where
+    there is none the first of the items alone is avoided, and what was found is the last resort.
     """
     if not len(avoid) or not bool(same_item(space, found.items[0], avoid).any()):
         return found
@@ -626,9 +606,11 @@ def next_best(
         around = found.items[:1].expand(_NEARBY, space.dim)
         near = [space.near(around, steps.to(around), scale) for scale in _SCALES]
         items = torch.cat([space.sample(_SAMPLE, seed), *near])
-    barred = same_item(space, items.unsqueeze(-2), avoid).any(-1)
-    if feasible is not None:
-        barred = barred | (feasible(items) < 0.0)
+    same = same_item(space, items.unsqueeze(-2), avoid)
+    outside = torch.zeros_like(same[:, 0]) if feasible is None else feasible(items) < 0.0
+    barred = same.any(-1) | outside
+    if bool(barred.all()):
+        barred = same[:, 0] | outside
     if bool(barred.all()):
         return found
     values = torch.cat([rule(part.unsqueeze(-2)) for part in items.split(_CHUNK)])

@@ -16,8 +16,8 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import masked
 
-_NOTICEABLE = 0.05  # gain of an answer, in units of the utility
-_REPEATS = 4  # answers that are valued where none is noticeable
+_NOTHING = 1e-4  # gain of an answer, in units of the utility
+_REPEATS = 4  # answers that are valued where one gains nothing
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
 _SAMPLE, _NEARBY, _ASKED = 300, 200, 64  # items of the table over a box
@@ -77,7 +77,7 @@ class DuelingKG(UtilityStrategy):
         pairs = _candidates(mean, covariance, generator)
         barred, link = self._is_barred(items, pairs), self.learner.likelihood
         gains = masked(gains_of_pairs(mean, covariance, pairs, link, 1), barred)
-        if float(gains.amax()) < _NOTICEABLE:
+        if float(gains.amax()) < _NOTHING:
             gains = masked(gains_of_pairs(mean, covariance, pairs, link, _REPEATS), barred)
         best = pairs[self._best_row(gains)]
         if self.space.choices is None:

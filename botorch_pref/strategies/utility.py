@@ -296,9 +296,10 @@ def kernel_of(
     values: Mapping[str, Any], space: SearchSpace, kind: str, nugget: bool = False
 ) -> ScaleKernel:
     """The kernel on a space's unit cube, with given hyperparameters or else with its prior's."""
-    kernel = default_covar_module(
-        space.num_features, Size(), cast(KernelName, kind), nugget=nugget
-    ).to(space.bounds)
+    kernel = default_covar_module(space.num_features, Size(), cast(KernelName, kind))
+    if nugget:
+        kernel.base_kernel = NuggetKernel(kernel.base_kernel)
+    kernel = kernel.to(space.bounds)
     if values:
         # Bounds are for what is learnt, in standard units; what is given may be in any unit.
         for owner, name in ((smooth_part(kernel), "lengthscale"), (kernel, "outputscale")):

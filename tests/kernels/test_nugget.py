@@ -14,7 +14,9 @@ from scipy.stats import norm
 from torch import Size, Tensor
 
 from botorch_pref.kernels import NuggetKernel
-from botorch_pref.kernels.items import default_covar_module, possible_starts, read_scales
+from botorch_pref.kernels.items import possible_starts, read_scales
+from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.utility import kernel_of
 from tests.models.common import rand
 
 
@@ -81,7 +83,7 @@ def test_the_prior_is_of_the_logit() -> None:
 
 def test_the_default_kernel_of_tables() -> None:
     """Its scales are those of the kernel inside, and both modes of the prior are starts."""
-    kernel = default_covar_module(3, Size(), nugget=True)
+    kernel = kernel_of({}, SearchSpace(choices=rand(4, 3)), "rbf", nugget=True)
     assert isinstance(kernel.base_kernel, NuggetKernel)
     kernel = kernel.double()
     assert read_scales(kernel).flatten().tolist() == pytest.approx([0.21, 0.21, 0.21, 1.5])

@@ -50,7 +50,7 @@ def test_the_pair_gains_most(kappa: Any) -> None:
         covariance = covariance / PENALTY
         (query,) = common.play_noisily(strategy, 1, seed=step)
         pairs = [*itertools.permutations(range(8), 2)]
-        number = 1 if max(gain(mean, covariance, i, j) for i, j in pairs) > 0.05 else 4
+        number = 1 if max(gain(mean, covariance, i, j) for i, j in pairs) > 1e-4 else 4
         values = {(i, j): gain(mean, covariance, i, j, number) for i, j in pairs}
         assert query.indices in best(values, 1e-6)
         valued.add(number)

@@ -17,6 +17,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.kernels import NuggetKernel
 from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
@@ -128,10 +129,12 @@ def test_a_fit_is_that_of_the_evidence() -> None:
     assert not learner.refit()
     teach(learner, 12)
     assert learner.refit()
+    kernel = default_covar_module(2, Size())
+    kernel.base_kernel = NuggetKernel(kernel.base_kernel)
     model = PreferenceGP(
         TABLE,
         learner.data,
-        covar_module=default_covar_module(2, Size(), nugget=True),
+        covar_module=kernel,
         input_transform=Normalize(2, bounds=learner.space.bounds),
     )
     fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
