@@ -9,13 +9,14 @@ import torch
 from torch import Generator, Tensor
 
 from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
-from botorch_pref.data.checks import check_count
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.items import KernelName
+from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import masked
 
+_INITIAL = 4  # pairs that fill the space
 _NOTHING = 1e-4  # gain of an answer, in units of the utility
 _REPEATS = 4  # answers that are valued where one gains nothing
 _DRAWS = 256
@@ -29,18 +30,15 @@ _JITTER = 1e-6
 class DuelingKG(UtilityStrategy):
     r"""``argmax E[max_j E[f_j | answer]] - max_j E[f_j]`` over pairs of items that may be the best.
 
-    The first pairs fill the space. Later ones are of items of a table: the choices, or on a box a
-    sample of it, the items that were asked last, and items around the best one. Candidates of a
-    pair are the items that are most often the best in draws from the posterior. The pair is asked
-    whose answer is expected to let the largest posterior mean of the table grow most, the
+    The first four pairs fill the space. Later ones are of items of a table: the choices, or on a
+    box a sample of it, the items that were asked last, and items around the best one. Candidates
+    of a pair are the items that are most often the best in draws from the posterior. The pair is
+    asked whose answer is expected to let the largest posterior mean of the table grow most, the
     knowledge gradient of Frazier, Powell and Dayanik (2009); where no single answer would, four
     answers to the same pair are valued instead (Frazier and Powell 2010).
 
-    The default kernel is Matern-5/2. For the other arguments see
+    The default kernel is Matern-5/2. For the arguments see
     :class:`~botorch_pref.strategies.UtilityStrategy`.
-
-    Args:
-        num_initial: The number of first pairs.
 
     Example:
         >>> strategy = DuelingKG(bounds=bounds, seed=0)
@@ -48,14 +46,7 @@ class DuelingKG(UtilityStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
-    num_initial: int = 4
-
     _kernel_kind: ClassVar[KernelName] = "matern"
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.num_initial = check_count("num_initial", self.num_initial, 0)
 
     def _refit(self) -> None:
         if self._initial_pair(self.round + 1) is None:
@@ -67,7 +58,7 @@ class DuelingKG(UtilityStrategy):
         generator = Generator().manual_seed(self._seed("pair", annotator))
         if self.space.choices is None:
             model = self._model()
-            items = self._table(model.num_observations > 0, generator)
+            items = self._table(model, generator)
             with torch.no_grad():
                 posterior = model.posterior(items)
                 mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
@@ -87,7 +78,7 @@ class DuelingKG(UtilityStrategy):
     def _initial_pair(self, number: int) -> Pair | None:
         """The first pairs, of a sample that fills the space; None if there are not so many."""
         seed, choices = derive_seed(self.seed, "initial", 0), self.space.choices
-        most = self.num_initial if choices is None else min(self.num_initial, len(choices) // 2)
+        most = _INITIAL if choices is None else min(_INITIAL, len(choices) // 2)
         if number > most:
             return None
         own = slice(2 * number - 2, 2 * number)
@@ -96,15 +87,20 @@ class DuelingKG(UtilityStrategy):
         items = self.space.sample(2 * most, seed)[own]
         return None if self._same(*items) else (items, None)
 
-    def _table(self, is_informed: bool, generator: Generator) -> Tensor:
+    def _table(self, model: PreferenceGP, generator: Generator) -> Tensor:
         """``n x d``-dim items of a box that may be the best."""
         sample = self.space.sample(_SAMPLE, self._seed("table"))
-        if not is_informed:
+        if not model.num_observations:
             return sample
-        best = self._best_mean(self._model(), "optimizer")
+        best = self._best_mean(model, "optimizer")
         steps = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
         steps *= torch.tensor(_SCALES).double().repeat(_NEARBY // len(_SCALES)).unsqueeze(-1)
         near = self.space.near(best.expand(_NEARBY, -1), steps.to(best), 1.0)
+        if discrete := [*self.space.parameters.discrete]:
+            # Small steps leave whole numbers and categories as they are.
+            mixed = near.clone()
+            mixed[::2, discrete] = sample[: len(mixed[::2]), discrete]
+            near = torch.where(self.space.contains(mixed).unsqueeze(-1), mixed, near)
         return torch.cat([best.unsqueeze(0), sample, near, self.asked_items()[-_ASKED:]])
 
     def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ import pytest
 import torch
 from scipy import special, stats
 
-from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import DuelingKG
@@ -40,10 +39,8 @@ def gain(mean: Array, covariance: Array, i: int, j: int, number: int = 1) -> flo
 @pytest.mark.parametrize("kappa", ["laplace", 4.0])
 def test_the_pair_gains_most(kappa: Any) -> None:
     """Of all pairs of a small table, on an independent posterior."""
-    strategy = DuelingKG(
-        choices=rand(8, 2), hyperparameters=FIXED, kappa=kappa, num_initial=2, seed=1
-    )
-    common.play_noisily(strategy, 2)
+    strategy = DuelingKG(choices=rand(8, 2), hyperparameters=FIXED, kappa=kappa, seed=1)
+    common.play_noisily(strategy, 4)
     valued = set()
     for step in range(25):
         mean, covariance = common.oracle(strategy)
@@ -87,8 +84,6 @@ def test_the_first_pairs_fill_the_space() -> None:
     few = DuelingKG(choices=rand(3, 2), seed=2)
     play(few, 2)
     assert few.learner.num_fitted == 1
-    with pytest.raises(ComparisonDataError, match="num_initial"):
-        DuelingKG(bounds=LINE, num_initial=-1)
 
 
 def test_one_value_is_no_pair() -> None:

@@ -41,7 +41,7 @@ RULES: dict[str, tuple[Any, dict[str, Any]]] = {
     "EUBO": (EUBO, {}),
     "EUBO incumbent": (EUBO, {"anchor": "incumbent"}),
     "DTS": (DTS, {}),
-    "DuelingKG": (DuelingKG, {"num_initial": 1}),
+    "DuelingKG": (DuelingKG, {}),
     "MaxMinLCB": (MaxMinLCBStrategy, {}),
     "LaplacePOPBO": (LaplacePOPBO, {}),
     "POPBO": (POPBO, {"norm_bound": 2.0}),
