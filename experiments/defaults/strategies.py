@@ -43,6 +43,7 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
 }
 _REFERENCE = 2**16
 _EVERY = 15  # duels between recommendations
+_EQUAL = 1e-9  # of utilities
 
 
 class Steps(PreferenceProblem):
@@ -172,6 +173,8 @@ def strategies_table(
             told = run.dropna(subset="recommendation_regret")
             found = share(problem.optimal_value - told["recommendation_regret"].to_numpy())
             row |= dict(zip((f"share_{step}" for step in told["step"]), found, strict=True))
+            regret = told["recommendation_regret"].iloc[-1]
+            row |= {"regret": regret, "best": regret < _EQUAL}
             row |= {"asked": asked.sum(), "seconds": run["seconds"].mean()}
             row["slowest"] = run["seconds"].max()
             rows.append(row)
@@ -187,7 +190,7 @@ def _share(problem: PreferenceProblem) -> Callable[[np.ndarray], np.ndarray]:
         reference = problem.utilities.sort().values.numpy()
 
     def share(utilities: np.ndarray) -> np.ndarray:
-        better = len(reference) - np.searchsorted(reference, utilities - 1e-9, side="right")
+        better = len(reference) - np.searchsorted(reference, utilities - _EQUAL, side="right")
         own = problem.choices is not None  # the item itself is in its table
         return np.maximum(better - own, 0.5) / len(reference)
 
@@ -206,6 +209,8 @@ def summary_text(table: pd.DataFrame) -> str:
             row: dict[str, Any] = {"strategy": strategy, "runs": len(own)}
             row |= {name: f"{np.exp(np.log(own[name]).mean()):.2g}" for name in shares}
             row |= {"asked": f"{own['asked'].mean():.1f}", "s": f"{own['seconds'].mean():.2f}"}
+            row["regret"] = f"{own['regret'].mean():.3g} ± {own['regret'].sem():.2g}"
+            row["best"] = f"{own['best'].mean():.2f}"
             for name in ["asked", *shares[1::2]]:
                 wide = part.pivot_table(name, ["problem", "seed"], "strategy")
                 gain = wide[strategy] - wide[first]
@@ -215,7 +220,8 @@ def summary_text(table: pd.DataFrame) -> str:
                 row[f"{name} to first"] = f"{gain.mean():+.2f} ± {gain.sem():.2f}"
             lines.append(row)
         parts.append(f"{group}\n{pd.DataFrame(lines).to_string(index=False)}")
-    return f"'to first': log ratios to {first}, of asked differences\n\n" + "\n\n".join(parts)
+    text = f"best: how often it was found; to first: log ratios to {first}, of asked differences"
+    return "\n\n".join([text, *parts])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

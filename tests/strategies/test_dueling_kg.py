@@ -41,17 +41,13 @@ def test_the_pair_gains_most(kappa: Any) -> None:
     """Of all pairs of a small table, on an independent posterior."""
     strategy = DuelingKG(choices=rand(8, 2), hyperparameters=FIXED, kappa=kappa, seed=1)
     common.play_noisily(strategy, 4)
-    valued = set()
-    for step in range(25):
+    for step in range(6):
         mean, covariance = common.oracle(strategy)
         covariance = covariance / PENALTY
         (query,) = common.play_noisily(strategy, 1, seed=step)
-        pairs = [*itertools.permutations(range(8), 2)]
-        number = 1 if max(gain(mean, covariance, i, j) for i, j in pairs) > 1e-4 else 4
-        values = {(i, j): gain(mean, covariance, i, j, number) for i, j in pairs}
+        pairs = itertools.permutations(range(8), 2)
+        values = {(i, j): gain(mean, covariance, i, j, 4) for i, j in pairs}
         assert query.indices in best(values, 1e-6)
-        valued.add(number)
-    assert valued == {1, 4}
 
 
 def test_the_pair_on_a_box() -> None:
