@@ -17,6 +17,7 @@ from botorch_pref.kernels.wrapper import WrapperKernel
 
 # The logit of the nugget has a normal prior around that of this mode.
 DEFAULT_NUGGET, NUGGET_WIDTH = 0.3, 1.0
+_ROUNDING = 64.0  # of a sum, in units of its last digit
 
 
 class NuggetKernel(WrapperKernel):
@@ -63,11 +64,26 @@ class NuggetKernel(WrapperKernel):
         covariance = to_dense(self.base_kernel(x1, x2, diag=diag, **params))
         nugget = self.nugget.to(covariance)
         if diag:
-            same = (x1 == x2).all(-1)
-        else:
-            same = (x1.unsqueeze(-2) == x2.unsqueeze(-3)).all(-1)
-            nugget = nugget.unsqueeze(-1)
-        return (1.0 - nugget) * covariance + nugget * same
+            return (1.0 - nugget) * covariance + nugget * (x1 == x2).all(-1)
+        nugget = nugget.unsqueeze(-1)
+        return (1.0 - nugget) * covariance + nugget * same_rows(x1, x2)
+
+
+@torch.no_grad()
+def same_rows(x1: Tensor, x2: Tensor) -> Tensor:
+    """Which of ``... x n x d`` and ``... x m x d`` rows are equal, ``... x n x m``.
+
+    Only rows of equal weighted sums are compared: all with all would take ``n m d`` entries.
+    """
+    weights = torch.arange(1, x1.shape[-1] + 1).to(x1).sqrt()
+    gap = (x1 @ weights).unsqueeze(-1) - (x2 @ weights).unsqueeze(-2)
+    size = (x1.abs() @ weights).unsqueeze(-1) + (x2.abs() @ weights).unsqueeze(-2)
+    same = gap.abs() <= _ROUNDING * torch.finfo(x1.dtype).eps * size
+    *batch, i, j = same.nonzero(as_tuple=True)
+    rows = (x.expand(*same.shape[:-2], *x.shape[-2:]) for x in (x1, x2))
+    one, other = (x[(*batch, k)] for x, k in zip(rows, (i, j), strict=True))
+    same[(*batch, i, j)] = (one == other).all(-1)
+    return same
 
 
 def _logit(share: float) -> float:

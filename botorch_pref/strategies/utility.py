@@ -232,16 +232,16 @@ class UtilityLearner:
         return self.model().posterior(query.items.to(self.space.bounds)).mean.squeeze(-1)
 
     def _comparisons(self, answered: Sequence[Answered]) -> Comparisons:
-        """Answered duels of two different items each."""
+        """Answered duels of two different items each; of choices those that were compared."""
         like = self.space.bounds
         duels = [done for done in answered if _differs(done.query)]
         told = like.new_tensor([answer for _, answer in duels])
         if self.space.choices is not None:
             indices = [query.indices for query, _ in duels]
             rows = torch.tensor(indices, dtype=torch.long, device=like.device).view(-1, 2)
-            return Comparisons.from_comparisons(self.space.choices, rows[:0]).append_indices(
-                rows, told
-            )
+            compared, pairs = rows.unique(return_inverse=True)
+            data = Comparisons.from_comparisons(self.space.choices[compared], pairs[:0])
+            return data.append_indices(pairs, told)
         pairs = [query.items.to(like) for query, _ in duels]
         shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, self.space.dim)
         return Comparisons.from_pairs(shown, told)

@@ -16,7 +16,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from botorch_pref.runner.experiment import build_strategy
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
-from experiments.defaults import beliefs
+from experiments.defaults import beliefs, strategies
 from experiments.defaults.closed_loop import closed_loop_table, paired_ratios
 from experiments.defaults.loop import FUNCTIONS, SPREAD, StandardisedProblem
 from experiments.papers import experiments
@@ -216,6 +216,25 @@ def test_samplers_of_optuna(tmp_path: Path) -> None:
     # Who recommends the last winner has its regret.
     last = measures.loc[["built-in", "random"]]
     assert last["mixed-levy"].tolist() == pytest.approx(last["mixed-levy survivor"].tolist())
+
+
+def test_the_loops_that_chose_the_default_strategy(tmp_path: Path) -> None:
+    """Choosing and reporting share nothing; a table's shares are ranks; runs are kept."""
+    names = [name for names in strategies.KINDS.values() for name in names]
+    assert sorted([*strategies.CHOOSING, *strategies.REPORTING]) == sorted(names)
+    rivals = {name: strategies.STRATEGIES[name] for name in ("random", "pairwise-gp")}
+    options: Any = {"seeds": [0], "horizon": 3, "folder": tmp_path}
+    table = strategies.strategies_table(["linear4", "unrelated"], rivals, **options)
+    assert table["problem"].tolist() == ["linear4"] * 2 + ["unrelated"] * 2
+    assert table["share_3"].between(0.0, 1.0, inclusive="neither").all()
+    assert table["asked"].between(0.0, 3.0).all()
+    better = 60.0 * table["share_3"][2:]
+    assert (better.clip(lower=0.5) == better).all()
+    assert (better.round() - better).abs().max() in (0.0, 0.5)
+    seconds = table["seconds"].tolist()
+    again = strategies.strategies_table(["linear4"], rivals, **options)
+    assert again["seconds"].tolist() == seconds[:2]  # read, not run
+    assert "pairwise-gp" in strategies.summary_text(table)
 
 
 def test_the_loops_that_chose_the_defaults(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from torch import Size, Tensor
 
 from botorch_pref.kernels import NuggetKernel
 from botorch_pref.kernels.items import possible_starts, read_scales
+from botorch_pref.kernels.nugget import same_rows
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.utility import kernel_of
 from tests.models.common import rand
@@ -49,6 +50,20 @@ def test_values(base: Kernel) -> None:
     torch.testing.assert_close(dense(kernel, items), expected)
     torch.testing.assert_close(dense(kernel, items[:3], items), expected[:3])
     torch.testing.assert_close(kernel(items, diag=True), torch.ones(8, dtype=torch.double))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_which_rows_are_equal(dtype: torch.dtype) -> None:
+    """Also of a grid, where many sums are equal; batches are broadcast."""
+    generator = torch.Generator().manual_seed(0)
+    one = torch.randint(0, 3, (4, 1, 9, 3), generator=generator).to(dtype)
+    other = torch.randint(0, 3, (5, 7, 3), generator=generator).to(dtype) + 0.0
+    expected = (one.unsqueeze(-2) == other.unsqueeze(-3)).all(-1)
+    assert expected.any()
+    assert torch.equal(same_rows(one, other), expected)
+    mirrored = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1e-9], [0.0, 0.0]]).to(dtype)
+    assert torch.equal(same_rows(mirrored, mirrored), torch.eye(4, dtype=torch.bool))
+    assert same_rows(one[..., :0, :], other).shape == (4, 5, 0, 7)
 
 
 def test_gradients_and_batches() -> None:
