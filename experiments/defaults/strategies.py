@@ -169,7 +169,8 @@ def strategies_table(
         for (strategy, seed), run in table.groupby(["strategy", "seed"], sort=False):
             run = run.sort_values("step")
             asked = share(run[["first_utility", "second_utility"]].to_numpy()).mean(-1)
-            row = {"problem": name, "strategy": strategy, "seed": seed, "spread": spread}
+            row = {"problem": name, "strategy": strategy, "seed": seed}
+            row |= {"spread": spread, "horizon": horizon}
             told = run.dropna(subset="recommendation_regret")
             found = share(problem.optimal_value - told["recommendation_regret"].to_numpy())
             row |= dict(zip((f"share_{step}" for step in told["step"]), found, strict=True))
