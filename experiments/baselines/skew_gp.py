@@ -85,7 +85,7 @@ class SGP(UtilityStrategy):
         """
         if not self.num_answers:
             return super().recommend()
-        return self.learner.data.datapoints[self._winners_first()[-1, 0]]
+        return self._items()[self._winners_first()[-1, 0]]
 
     def recommend_index(self) -> int:
         """The row of the recommended item in the choices; before any answer, any row."""
@@ -95,7 +95,7 @@ class SGP(UtilityStrategy):
 
     def _pair(self, annotator: str | None) -> Pair:
         seed, duels = self._seed("pair", annotator), self._winners_first()
-        items = self.learner.data.datapoints
+        items = self._items()
         if len(duels):
             first = int(duels[-1, 0])
         elif self.space.choices is not None:
@@ -119,10 +119,20 @@ class SGP(UtilityStrategy):
         best = self.space.maximize(rule, seed=seed, starts=starts, options=_TOLERANCE).items[0]
         return self._best_item(rule, seed, taken) if self._same(best, taken).any() else best
 
+    def _items(self) -> Tensor:
+        """The choices, or the items of a box that were asked."""
+        choices = self.space.choices
+        return self.learner.data.datapoints if choices is None else choices
+
     def _winners_first(self) -> Tensor:
-        """The ``m x 2``-dim winners and losers as rows of the learner's items, in order."""
+        """The ``m x 2``-dim winners and losers as rows of the items, in order."""
         data = self.learner.data
-        return torch.where(data.wins.unsqueeze(-1) >= 0.5, data.pairs, data.pairs.flip(-1))
+        pairs = data.pairs
+        if self.space.choices is not None:
+            asked = [query.indices for query, _ in self.learner.answered]
+            rows = [pair for pair in asked if pair[0] != pair[1]]
+            pairs = torch.tensor(rows, dtype=torch.long).view(-1, 2).to(pairs)
+        return torch.where(data.wins.unsqueeze(-1) >= 0.5, pairs, pairs.flip(-1))
 
     def _rule(self, items: Tensor, duels: Tensor, seed: int) -> AcquisitionFunction:
         """What the second arm maximises, under one draw of the values of the asked items."""
