@@ -18,7 +18,7 @@ from botorch_pref.strategies.utility import masked
 
 _INITIAL = 4  # pairs that fill the space
 _NOTHING = 1e-4  # gain of an answer, in units of the utility
-_REPEATS = 4  # answers that are valued on choices, and where one gains nothing
+_REPEATS = 4  # answers that are valued over discrete items, and where one gains nothing
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
 _SAMPLE, _NEARBY, _ASKED = 300, 200, 64  # items of the table over a box
@@ -34,9 +34,9 @@ class DuelingKG(UtilityStrategy):
     box a sample of it, the items that were asked last, and items around the best one. Candidates
     of a pair are the items that are most often the best in draws from the posterior. The pair is
     asked whose answer is expected to let the largest posterior mean of the table grow most, the
-    knowledge gradient of Frazier, Powell and Dayanik (2009). On choices, and where no single answer
-    would, four answers to the same pair are valued (Frazier and Powell 2010): much of what makes a
-    row of a table good is its own, so that one answer seldom changes which is the best.
+    knowledge gradient of Frazier, Powell and Dayanik (2009). Over choices, whole numbers and
+    categories, and where no single answer would, four answers to the same pair are valued (Frazier
+    and Powell 2010): what is the best there seldom changes by one answer.
 
     The default kernel is Matern-5/2. For the arguments see
     :class:`~botorch_pref.strategies.UtilityStrategy`.
@@ -67,10 +67,9 @@ class DuelingKG(UtilityStrategy):
             found = self._posterior()
             items, mean, covariance = self.space.table, found.mean, found.covariance
         pairs = _candidates(mean, covariance, generator)
-        link = self.learner.likelihood
-        gains = gains_of_pairs(
-            mean, covariance, pairs, link, 1 if self.space.choices is None else _REPEATS
-        )
+        is_discrete = self.space.choices is not None or bool(self.space.parameters.discrete)
+        link, repeats = self.learner.likelihood, _REPEATS if is_discrete else 1
+        gains = gains_of_pairs(mean, covariance, pairs, link, repeats)
         if float(gains.amax()) < _NOTHING:
             gains = gains_of_pairs(mean, covariance, pairs, link, _REPEATS)
         best = pairs[self._best_row(masked(gains, self._is_barred(items, pairs)))]
