@@ -431,8 +431,14 @@ class LaplaceGP(Model, GP):
         self._start = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Torch's, of what moves a module: data move, too, and what was derived is found again."""
+        """Torch's, of what moves a module: data move, too, and what was derived is found again.
+
+        Where nothing moves it is kept: BoTorch's analytic rules call ``to`` at every evaluation.
+        """
         super()._apply(fn, recurse)
+        items = self.items
+        if fn(items) is items:
+            return self
         for name in self._data_names:
             setattr(self, name, map_tensors(getattr(self, name), fn))
         self._forget()

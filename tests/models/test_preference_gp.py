@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from botorch.acquisition import PosteriorMean
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
 from botorch.models import PairwiseGP
 from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood, PairwiseProbitLikelihood
 from botorch.models.pairwise_gp import PairwiseLaplaceMarginalLogLikelihood
@@ -105,6 +107,25 @@ def test_ties_and_repeats_against_brute_force(variance: str | float) -> None:
     posterior = model.posterior(X)
     assert_moments(posterior, mean, covariance)
     assert model.log_evidence().item() == pytest.approx(evidence, abs=1e-8)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+def test_rules_of_botorch_find_the_posterior_once(
+    inference: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though they call ``to`` at every evaluation; a move to another type finds it again."""
+    model, solved = make_model(6, 9, inference=inference), []
+    solve = PreferenceGP._solve
+    monkeypatch.setattr(PreferenceGP, "_solve", lambda self: solved.append(1) or solve(self))
+    for rule in (PosteriorMean(model), AnalyticExpectedUtilityOfBestOption(model)):
+        for _ in range(3):
+            X = rand(4, 2, 2).requires_grad_()
+            rule(X[:, :1] if isinstance(rule, PosteriorMean) else X).sum().backward()
+    assert len(solved) == 1
+    model.to(torch.float64).posterior(rand(3, 2))
+    assert len(solved) == 1
+    model.float().double().posterior(rand(3, 2))
+    assert len(solved) == 2
 
 
 def test_posterior_options() -> None:
