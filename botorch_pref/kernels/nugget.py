@@ -17,7 +17,6 @@ from botorch_pref.kernels.wrapper import WrapperKernel
 
 # The logit of the nugget has a normal prior around that of this mode.
 DEFAULT_NUGGET, NUGGET_WIDTH = 0.3, 1.0
-_ROUNDING = 64.0  # of a sum, in units of its last digit
 
 
 class NuggetKernel(WrapperKernel):
@@ -76,9 +75,10 @@ def same_rows(x1: Tensor, x2: Tensor) -> Tensor:
     Only rows of equal weighted sums are compared: all with all would take ``n m d`` entries.
     """
     weights = torch.arange(1, x1.shape[-1] + 1).to(x1).sqrt()
+    rounding = x1.shape[-1] * torch.finfo(x1.dtype).eps  # relative, at most
     gap = (x1 @ weights).unsqueeze(-1) - (x2 @ weights).unsqueeze(-2)
     size = (x1.abs() @ weights).unsqueeze(-1) + (x2.abs() @ weights).unsqueeze(-2)
-    same = gap.abs() <= _ROUNDING * torch.finfo(x1.dtype).eps * size
+    same = gap.abs() <= rounding * size
     *batch, i, j = same.nonzero(as_tuple=True)
     rows = (x.expand(*same.shape[:-2], *x.shape[-2:]) for x in (x1, x2))
     one, other = (x[(*batch, k)] for x, k in zip(rows, (i, j), strict=True))

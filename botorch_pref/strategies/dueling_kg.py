@@ -68,11 +68,12 @@ class DuelingKG(UtilityStrategy):
             items, mean, covariance = self.space.table, found.mean, found.covariance
         pairs = _candidates(mean, covariance, generator)
         is_discrete = self.space.choices is not None or bool(self.space.parameters.discrete)
-        link, repeats = self.learner.likelihood, _REPEATS if is_discrete else 1
-        gains = gains_of_pairs(mean, covariance, pairs, link, repeats)
-        if float(gains.amax()) < _NOTHING:
-            gains = gains_of_pairs(mean, covariance, pairs, link, _REPEATS)
-        best = pairs[self._best_row(masked(gains, self._is_barred(items, pairs)))]
+        link, barred = self.learner.likelihood, self._is_barred(items, pairs)
+        for repeats in (_REPEATS,) if is_discrete else (1, _REPEATS):
+            gains = masked(gains_of_pairs(mean, covariance, pairs, link, repeats), barred)
+            if float(gains.amax()) >= _NOTHING:
+                break
+        best = pairs[self._best_row(gains)]
         if self.space.choices is None:
             return items[best], None
         return self._rows(*best.tolist())
