@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from botorch_pref import __version__
-from botorch_pref.cli.parser import INTERRUPTED, Parser, UsageError, count, seed
+from botorch_pref.cli.parser import INTERRUPTED, Parser, UsageError, count, notice, seed
 
 __all__ = ["main"]
 
@@ -75,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_advise(commands)
     args = parser.parse_args(argv)
     try:
-        module = import_module(f"{__name__}.{'run' if args.command == 'run' else 'session'}")
+        with notice("starting ..."):
+            module = import_module(f"{__name__}.{'run' if args.command == 'run' else 'session'}")
         status: int = getattr(module, args.command)(args)
     except UsageError as error:
         message = " ".join(str(error).split())

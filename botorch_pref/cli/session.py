@@ -16,12 +16,11 @@ from botorch.exceptions.errors import BotorchError
 from matplotlib.figure import Figure
 
 from botorch_pref.cli.domain import parse_bounds, read_choices
-from botorch_pref.cli.parser import INTERRUPTED, UsageError
+from botorch_pref.cli.parser import INTERRUPTED, UsageError, notice
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.plotting.style import save_figure
 from botorch_pref.plotting.win_probabilities import plot_win_probabilities
 from botorch_pref.queries import Query
-from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy, UtilityStrategy
 from botorch_pref.strategies.cobol import COBOL
@@ -136,7 +135,8 @@ class Session(ABC):
         print(self.greeting.format(**words, answers=counted(study)))
         while True:
             try:
-                query = study.ask()
+                with notice("thinking ..."):
+                    query = study.ask()
             except UnsupportedError as error:
                 if not getattr(study.strategy, "finished", False):
                     raise
@@ -183,7 +183,7 @@ class _Advise(Session):
             why = "To be measured: you accepted it."
         else:
             why = f"To be measured without asking you: {decision.reason}."
-        return f" {study.describe(query.items)}\n    {why}"
+        return f" {study.describe(query.items, fine=True)}\n    {why}"
 
     def report(self, study: Study) -> None:
         history = study.strategy.history
@@ -194,7 +194,7 @@ class _Advise(Session):
             best = study.strategy.recommend()
             own = [f"{value:.6g}" for item, value in measured if torch.equal(item.to(best), best)]
             largest = max(value for _, value in measured)
-            lines["recommended item"] = study.describe(best)
+            lines["recommended item"] = study.describe(best, fine=True)
             lines["measured value"] = f"{', '.join(own)} (the largest of all: {largest:.6g})"
         labels, skipped = len(told) - len(measured), len(history) - len(told)
         lines["answers"] = f"{len(measured)} values, {labels} labels, {skipped} skipped"
@@ -204,7 +204,7 @@ class _Advise(Session):
 
 class _Ask(Session):
     domain_options = "--bounds or --choices"
-    greeting = "{name}: {strategy}, {answers} so far. Which is better?"
+    greeting = "{name}: {strategy}, {answers} so far. Which is better? What differs is marked *."
     settled = False  # by the stopping rule, when last seen
 
     def begin(self, space: SearchSpace) -> Strategy:
@@ -235,12 +235,15 @@ class _Ask(Session):
 
     def shown(self, study: Study, query: Query) -> str:
         """Both items as columns, what differs marked."""
-        order = (1, 0) if is_swapped(study, query) else (0, 1)
-        items, texts = query.items[[*order]], [study.value_texts(query.items[i]) for i in order]
+        order = study.shown_order(query)
+        items = query.items[[*order]]
+        texts = [study.value_texts(item) for item in items]
+        if texts[0] == texts[1]:
+            texts = [study.value_texts(item, fine=True) for item in items]
         rows: list[tuple[str, ...]] = [("", "1", "2", "")]
         if query.indices is not None:
             rows.append(("choice", *(f"#{query.indices[i]}" for i in order), ""))
-        marks = ["*" if differs else "" for differs in (items[0] != items[1]).tolist()]
+        marks = ["*" if one != other else "" for one, other in zip(*texts, strict=True)]
         labels = [dimension.label for dimension in study.dimensions]
         rows += zip(labels, *texts, marks, strict=True)
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -251,8 +254,9 @@ class _Ask(Session):
         return "\n" + "\n".join(lines)
 
     def tell(self, study: Study, query: Query, said: float) -> None:
-        study.tell(query, 1.0 - said if is_swapped(study, query) else said)
-        found = study.recommend()
+        with notice("thinking ..."):
+            study.tell(query, 1.0 - said if study.shown_order(query)[0] else said)
+            found = study.recommend()
         print(_progress_bar(study, found))
         if found.is_settled and not self.settled:
             print("That is enough by the stopping rule: quit with q, or go on.")
@@ -260,10 +264,8 @@ class _Ask(Session):
 
     def report(self, study: Study) -> None:
         """The recommendation, and a figure beside the study."""
-        answers = study.strategy.num_answers
-        skipped = len(study.history) - answers
-        print(f"\n{answers} answers, {skipped} skipped, saved in {study.path}")
-        if not answers:
+        print(f"\n{counted(study)}, saved in {study.path}")
+        if not study.strategy.num_answers:
             print("Nothing is recommended, as nothing was answered yet.")
             return
         found = study.recommend()
@@ -279,18 +281,15 @@ class _Ask(Session):
         print(f"plot: {saved}")
 
 
-def is_swapped(study: Study, query: Query) -> bool:
-    """Whether the second item is shown first; strategies often name the best item first."""
-    return bool(derive_seed(study.strategy.seed, "order shown", query.id) % 2)
-
-
 def _progress_bar(study: Study, found: Recommendation) -> str:
     full = int(_BAR * found.progress)
     text = f"    progress [{'#' * full}{'.' * (_BAR - full)}] {int(100 * found.progress)} %"
     beliefs = study.beliefs()
     if beliefs is None or beliefs.num_answers < study.stopping.min_answers:
         return text  # with few answers a probability mostly depends on the prior
-    return f"{text}; good enough with probability {found.good_enough:.2f}"
+    tenths = round(10 * (found.good_enough or 0.0))
+    sure = f"{tenths} of 10" if 0 < tenths < 10 else "almost all" if tenths else "hardly any"
+    return f"{text}; in {sure} such studies nothing asked is better"
 
 
 def _figure(study: Study, found: Recommendation) -> Figure | None:
@@ -311,7 +310,9 @@ def counted(study: Study) -> str:
     """How many answers a study has, and how many of its questions were skipped."""
     answers = study.strategy.num_answers
     skips = len(study.history) - answers
-    return f"{answers} answers" + (f" and {skips} skip{'s' * (skips > 1)}" if skips else "")
+    return f"{answers} answer{'s' * (answers != 1)}" + (
+        f" and {skips} skip{'s' * (skips > 1)}" if skips else ""
+    )
 
 
 def _reply(

@@ -78,7 +78,7 @@ _TOLERANCE = 1e-6  # of sites, in units of the posterior; the evidence is found 
 _LEAST_SHARE = 1e-12  # of the prior precision of a row, that a site has
 _DAMPING, _RECOVERY = 0.6, 1.05  # of steps, where sites come no closer and where they do
 _LEAST_LEVEL = -300.0  # of the factor of a choice, where its exponential is finite
-_MODE_STEPS = 6  # of Newton's method for the mode of a tilted distribution, which places nodes
+_MODE_STEPS = 3  # of Newton's method for the mode of a tilted distribution, which places nodes
 _ADJOINT_STEPS = 2000
 
 # Edges of the panels of a quadrature: around the mode, in standard deviations there, and around

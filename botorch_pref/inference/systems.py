@@ -36,6 +36,7 @@ from botorch_pref.inference.observations import (
 )
 
 _SMALL = 64  # roots of the rounding unit
+_DRAW_JITTER = 1e-6  # of the mean variance
 _LARGEST = 2**25 - 2**13  # bytes; blocks above 32 MiB do not raise the threshold of glibc
 
 
@@ -266,6 +267,16 @@ def prior_root(covariance: Tensor) -> Tensor:
     spectral = vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
     spectral = torch.where(finite, spectral, torch.nan)
     return torch.where(failed[..., None, None], spectral, root)
+
+
+def joint_draws(
+    mean: Tensor, covariance: Tensor, number: int, generator: torch.Generator
+) -> Tensor:
+    """``number x n``-dim draws of ``N(mean, covariance)``, with a millionth more variance."""
+    size = len(mean)
+    jitter = _DRAW_JITTER * covariance.diagonal().mean() * torch.eye(size).to(covariance)
+    normal = torch.randn(number, size, generator=generator, dtype=torch.double)
+    return mean + normal.to(covariance) @ prior_root(covariance + jitter).mT
 
 
 class Factor(ABC):

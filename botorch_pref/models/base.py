@@ -16,7 +16,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
@@ -35,7 +35,7 @@ from botorch_pref.inference.laplace import (
 )
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System, choose_system, keep_pages
-from botorch_pref.kernels.items import dense_covariance, possible_starts, write_scales
+from botorch_pref.kernels.items import dense_covariance
 from botorch_pref.likelihoods import checked_link
 
 T = TypeVar("T")
@@ -137,7 +137,6 @@ class LaplaceGP(Model, GP):
         self.likelihood = checked_link(likelihood)
         if input_transform is not None:
             self.input_transform = input_transform
-        self._is_fitting = False
 
     @property
     def inference(self) -> Inference:
@@ -279,48 +278,22 @@ class LaplaceGP(Model, GP):
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
-        """BoTorch's hook for fitting, from the best of several starts.
+        """BoTorch's hook for fitting, of the models of a large batch one by one.
 
         Raises:
-            AttributeError: Inside a fit, where BoTorch takes it for no hook.
+            AttributeError: For any other model, which BoTorch then fits as it fits all.
         """
-        if self._is_fitting:
-            raise AttributeError("custom_fit")
-        return self._fit
+        if self.num_observations and self._is_split(self.observed()):
+            return self._fit_elements
+        raise AttributeError("custom_fit")
 
-    def _fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-        if self.num_observations and not any(kwargs.values()) and self._is_split(self.observed()):
-            for i in range(len(self.items)):
-                element = _BatchElement(self, i)
-                fit_gpytorch_mll(type(mll)(element.likelihood, element))
-                for name, found in element.named_parameters():
-                    self.get_parameter(name).data[i] = found.data[0]
-            return mll.eval()
-        self._is_fitting = True
-        try:
-            self._start_at_best_mode()
-            return fit_gpytorch_mll(mll, **kwargs)
-        finally:
-            self._is_fitting = False
-
-    @torch.no_grad()
-    def _start_at_best_mode(self) -> None:
-        """Set scales to the likeliest of their values and the modes of their prior.
-
-        A search from one mode may end in a local maximum around it.
-        """
-        for kernel in self.modules():
-            starts = possible_starts(kernel) if isinstance(kernel, ScaleKernel) else []
-            if len(starts) < 2:
-                continue
-            values = []
-            for scales, log_prior in starts:
-                write_scales(kernel, scales)
-                evidence = self.log_evidence().sum_to_size(cast(Size, kernel.batch_shape))
-                values.append(evidence.unsqueeze(-1) + log_prior)
-            best = torch.stack(values).argmax(0)[None, ..., None]
-            all_scales = torch.stack([scales for scales, _ in starts])
-            write_scales(kernel, all_scales.take_along_dim(best, 0)[0])
+    def _fit_elements(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+        for i in range(len(self.items)):
+            element = _BatchElement(self, i)
+            fit_gpytorch_mll(type(mll)(element.likelihood, element), **kwargs)
+            for name, found in element.named_parameters():
+                self.get_parameter(name).data[i] = found.data[0]
+        return mll.eval()
 
     def compute_custom_loss(self, mll: Module) -> Tensor:
         """The loss that BoTorch's fitting routines minimise, for any ``mll``."""

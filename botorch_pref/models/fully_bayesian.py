@@ -2,8 +2,8 @@ r"""A preference model over samples of its hyperparameters, by the conventions o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -11,27 +11,13 @@ from botorch.models.transforms.input import InputTransform
 from botorch.posteriors.fully_bayesian import MCMC_DIM, GaussianMixturePosterior
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Size, Tensor
-from torch.distributions import (
-    Categorical,
-    Independent,
-    MixtureSameFamily,
-    MultivariateNormal,
-    Normal,
-)
 from torch.nn import Module
 
 from botorch_pref.data.blocks import BlockData
 from botorch_pref.data.checks import check_count, check_shape
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.kernels.items import (
-    LENGTHSCALE_WIDTH,
-    OUTPUT_SCALE_WIDTH,
-    ScalesPrior,
-    default_covar_module,
-    read_scales,
-    write_scales,
-)
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.models.base import Inference, num_columns
 from botorch_pref.models.preference_gp import PreferenceGP
 
@@ -45,9 +31,8 @@ class FullyBayesianPreferenceGP(PreferenceGP):
 
     ``fit_gpytorch_mll`` samples in place of a search for the maximum: ``num_samples`` chains of
     elliptical slice sampling (Murray, Adams and MacKay 2010) in the logarithms of the scales run
-    side by side, under Laplace's evidence and the default prior, both modes of which have half its
-    mass; the last state of each is kept. With few answers predictions then carry the uncertainty of
-    the hyperparameters.
+    side by side, under Laplace's evidence and the default priors; the last state of each is kept.
+    With few answers predictions then carry the uncertainty of the hyperparameters.
 
     As in BoTorch's ``SaasFullyBayesianSingleTaskGP``, posteriors are mixtures with the samples in
     ``MCMC_DIM``, over which BoTorch's acquisition functions average. :meth:`win_probability` is
@@ -74,7 +59,7 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         num_samples: int = 16,
         num_steps: int = 32,
     ) -> None:
-        r"""Validate the data and set up the prior, at whose first mode all samples are.
+        r"""Validate the data and set up the priors, at whose modes all samples are.
 
         Args:
             datapoints: ``n x d``-dim items in the unit cube after ``input_transform``.
@@ -110,6 +95,11 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         """The number of samples."""
         return len(self.covar_module.outputscale)
 
+    @property
+    def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
+        """BoTorch's hook for fitting."""
+        return self._fit
+
     def _fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         if any(kwargs.values()):
             raise UnsupportedError(f"{type(self).__name__} is sampled: it takes no optimizer.")
@@ -123,35 +113,28 @@ class FullyBayesianPreferenceGP(PreferenceGP):
 
     def _sample_scales(self) -> None:
         """Starts by sampling and resampling from the prior, then slices of ellipses."""
-        kernel, prior = self.covar_module, cast(ScalesPrior, self.covar_module.scales_prior)
-        like, size = read_scales(kernel).squeeze(-2), self.num_mcmc_samples
-        dim = like.shape[-1] - 1
-        widths = like.new_tensor([LENGTHSCALE_WIDTH] * dim + [OUTPUT_SCALE_WIDTH])
-        modes = like.new_tensor([[a] * dim + [b] for a, b in prior.modes]).log()
-        # The mode of a log-normal variable is below its median.
-        parts = Independent(Normal(modes + widths.square(), widths), 1)
-        law = MixtureSameFamily(Categorical(logits=torch.zeros_like(modes[:, 0])), parts)
-        apart = parts.mean - law.mean
-        spread = torch.diag(widths.square()) + apart.mT @ apart / len(apart)
-        normal = MultivariateNormal(law.mean, spread)
-        root = normal.scale_tril
+        kernel: Any = self.covar_module
+        base, size = kernel.base_kernel, self.num_mcmc_samples
+        like = base.lengthscale.squeeze(-2)
+        dim = like.shape[-1]
+        # The logarithms of all scales are normal under their priors.
+        laws = [base.lengthscale_prior] * dim + [kernel.outputscale_prior]
+        middle, widths = (like.new_tensor([getattr(p, a) for p in laws]) for a in ("loc", "scale"))
         largest = like.new_tensor([_LONGEST] * dim + [_LARGEST])
 
         def uniform(*shape: int) -> Tensor:
             return torch.rand(shape, dtype=like.dtype).to(like)
 
         def offsets() -> Tensor:
-            return torch.randn(like.shape, dtype=like.dtype).to(like) @ root.mT
+            return widths * torch.randn(size, dim + 1, dtype=like.dtype).to(like)
 
-        def log_density(offset: Tensor) -> Tensor:
-            """Relative to the normal that proposals are drawn from."""
-            logs = law.mean + offset
-            scales = logs.exp().clamp_min(_LEAST).minimum(largest)
-            write_scales(kernel, scales.unsqueeze(-2))
-            return self.log_evidence() + law.log_prob(logs) - normal.log_prob(logs)
+        def evidence_at(offset: Tensor) -> Tensor:
+            scales = (middle + offset).exp().clamp_min(_LEAST).minimum(largest)
+            base.lengthscale, kernel.outputscale = scales[:, None, :-1], scales[:, -1]
+            return self.log_evidence()
 
         drawn = [offsets() for _ in range(_CANDIDATES_A_SAMPLE)]
-        weights = torch.cat([log_density(own) for own in drawn])
+        weights = torch.cat([evidence_at(own) for own in drawn])
         chosen = torch.multinomial((weights - weights.amax()).exp().cpu(), size, replacement=True)
         chosen = chosen.to(like.device)
         state, level = torch.cat(drawn)[chosen], weights[chosen]
@@ -164,14 +147,14 @@ class FullyBayesianPreferenceGP(PreferenceGP):
             while bool(is_open.any()):
                 turned = state * angle.cos().unsqueeze(-1) + other * angle.sin().unsqueeze(-1)
                 new = torch.where(is_open.unsqueeze(-1), turned, new)
-                found = log_density(new)
+                found = evidence_at(new)
                 level = torch.where(is_open, found, level)
                 # A bracket that has shrunk to nothing is the state itself.
                 is_open = is_open & (found <= floor) & (high - low > _SMALLEST_BRACKET)
                 low, high = torch.where(angle < 0, angle, low), torch.where(angle < 0, high, angle)
                 angle = torch.where(is_open, low + (high - low) * uniform(size), angle)
             state = new
-        log_density(state)
+        evidence_at(state)
 
     def fantasize(self, *args: Any, **kwargs: Any) -> Self:
         """Not supported.

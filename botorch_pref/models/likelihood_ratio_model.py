@@ -123,7 +123,7 @@ class LikelihoodRatioModel(Model):
             blocks: Observations that index the items; none at all leaves the whole ball.
             norm_bound: ``B``, in the norm of ``covar_module``.
             covar_module: The kernel, copied, without gradients; by default RBF with unit
-                variance on the unit cube.
+                variance and a lengthscale of 0.2 on the unit cube.
             slack: See :func:`~botorch_pref.likelihood_ratio.slack_rule`; ``"sqrt"`` is
                 the root of the number of answers.
             box: The largest absolute utility, at the items and of the values returned; None
@@ -140,7 +140,7 @@ class LikelihoodRatioModel(Model):
         super().__init__()
         if covar_module is None:
             dim = num_columns(items, input_transform)
-            covar_module = default_covar_module(dim, Size()).base_kernel
+            covar_module = default_covar_module(dim, Size(), "rbf", lengthscale=0.2).base_kernel
         # The set depends on hyperparameters in ways that the envelope theorem leaves out.
         self.covar_module = copy.deepcopy(covar_module)
         self.blocks = tuple(block for block in blocks if block.weight.shape[-1])

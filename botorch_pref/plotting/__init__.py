@@ -4,7 +4,7 @@ Every function returns a :class:`matplotlib.figure.Figure`, which
 :func:`~botorch_pref.plotting.save_figure` writes.
 """
 
-from botorch_pref.plotting.predictions import plot_calibration, plot_cross_validation
+from botorch_pref.plotting.predictions import plot_calibration
 from botorch_pref.plotting.regret import plot_experiment, plot_regret
 from botorch_pref.plotting.style import COLOURS, DASHES, MARKERS, save_figure
 from botorch_pref.plotting.utility import plot_utility
@@ -15,7 +15,6 @@ __all__ = [
     "DASHES",
     "MARKERS",
     "plot_calibration",
-    "plot_cross_validation",
     "plot_experiment",
     "plot_regret",
     "plot_utility",

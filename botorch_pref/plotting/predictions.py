@@ -14,7 +14,6 @@ from botorch_pref.plotting.style import (
     GREY,
     NORMAL_95,
     SMALL,
-    VERMILION,
     heading,
     legend,
     new_panels,
@@ -51,37 +50,6 @@ def plot_calibration(predictions: PairwisePredictions) -> Figure:
     axes.set_ylabel("share that the favourite won")
     heading(axes, f"Brier score {_text(predictions.brier_score)}\n{_log_score(predictions)}")
     legend(axes, loc="lower right", bbox_to_anchor=(1.0, 0.07))
-    return figure
-
-
-def plot_cross_validation(predictions: PairwisePredictions) -> Figure:
-    r"""A histogram of the probabilities that were predicted for the answers.
-
-    Right of 1/2 are answers that were predicted; the title has their share, the accuracy.
-
-    Args:
-        predictions: See :func:`~botorch_pref.models.pairwise_cross_validation`.
-    """
-    chance, wins = as_array(predictions.probability), as_array(predictions.wins)
-    losses = as_array(predictions.count) - wins
-    edges = np.linspace(0.0, 1.0, 11)
-    given, weights = np.concatenate([chance, 1.0 - chance]), np.concatenate([wins, losses])
-    counts = np.histogram(given, edges, weights=weights)[0]
-    figure, (axes,) = new_panels(1, 1)
-    middle = len(counts) // 2
-    even = 0.5 * weights[given == 0.5].sum()  # half of it counts as right
-    counts[middle - 1 : middle + 1] += even, -even
-    style: dict[str, Any] = {"width": 0.1, "align": "edge", "edgecolor": "white", "lw": 0.7}
-    wrong: dict[str, Any] = {"color": VERMILION, "hatch": "////", "label": "predicted wrongly"}
-    axes.bar(edges[:middle], counts[:middle], **style, **wrong)
-    axes.bar(edges[middle:-1], counts[middle:], **style, color=BLUE, label="predicted rightly")
-    axes.axvline(0.5, color=GREY, ls="--", lw=1.2)
-    axes.set_xlim(0.0, 1.0)
-    axes.set_xlabel("probability given to the answer")
-    axes.set_ylabel("answers")
-    share = f"Accuracy {_text(predictions.accuracy)} of {predictions.num_answers} answers"
-    heading(axes, f"{share}\n{_log_score(predictions)}")
-    legend(axes, loc="upper left")
     return figure
 
 

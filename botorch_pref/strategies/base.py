@@ -20,7 +20,6 @@ from botorch_pref.data.checks import check_count
 from botorch_pref.data.options import checked_seed, endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer, argmax_with_random_ties
-from botorch_pref.kernels.items import KernelName
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Duel, Query
@@ -395,8 +394,6 @@ class UtilityStrategy(Strategy):
     covar_module: KernelArgument = None
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Duel,)
-    _kernel_kind: ClassVar[KernelName] = "rbf"
-    """The default kernel, where hyperparameters are learnt."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -408,7 +405,6 @@ class UtilityStrategy(Strategy):
             self.seed,
             self.likelihood,
             self.covar_module,
-            self._kernel_kind,
         )
         self.hyperparameters = self.learner.values or "evidence"
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood

@@ -24,7 +24,7 @@ from botorch_pref.data.checks import checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.inference.systems import prior_root
+from botorch_pref.inference.systems import joint_draws
 from botorch_pref.kernels.comparison_bias import (
     COMPARED,
     UTILITY,
@@ -49,7 +49,6 @@ _DRAWS = 40
 _WELL_KNOWN = 8  # of the asked items those of the largest mean
 _MOST_EXACT = 64  # choices among all of which the best is sought
 _RAW_SAMPLES = 128
-_JITTER = 1e-6
 _RULE_OPTIONS = {"maxiter": 20}  # the rules have kinks, at which a line search takes its time
 
 
@@ -145,7 +144,7 @@ class CostAwareKG(BudgetedStrategy):
         if self.bias is not None and self.bias != 0:
             self.bias = checked_positive("bias", self.bias)
         self.noise = None if self.noise is None else checked_positive("noise", self.noise)
-        self._prior = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space, "rbf")
+        self._prior = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space)
         self.duels: list[Answered] = []
         self.values: list[Answered] = []
         self.units = Units()
@@ -388,14 +387,9 @@ class _Search:
     def _best_of_draws(self, items: Tensor) -> Tensor:
         """The rows of the maxima of draws at ``k x d``-dim items."""
         joint = self.model.posterior(marked(items, UTILITY))
-        covariance = joint.covariance_matrix
-        covariance = covariance + _JITTER * covariance.diagonal().mean() * torch.eye(
-            len(items), dtype=covariance.dtype, device=covariance.device
-        )
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "draws", 0))
-        normal = torch.randn(len(items), _DRAWS, generator=generator, dtype=torch.double)
-        draws = joint.mean + prior_root(covariance) @ normal.to(covariance)
-        return draws.argmax(0).unique()
+        draws = joint_draws(joint.mean.squeeze(-1), joint.covariance_matrix, _DRAWS, generator)
+        return draws.argmax(-1).unique()
 
 
 def _seen_as(rule: AcquisitionFunction, marker: float, dim: int) -> AcquisitionFunction:

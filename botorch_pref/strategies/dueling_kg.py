@@ -3,14 +3,12 @@ r"""Knowledge gradient of duels: the pair whose answers let the best expected ut
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
 from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
-from botorch_pref.inference.systems import prior_root
-from botorch_pref.kernels.items import KernelName
+from botorch_pref.inference.systems import joint_draws
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
@@ -23,7 +21,6 @@ _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
 _SAMPLE, _NEARBY, _ASKED = 300, 200, 64  # items of the table over a box
 _SCALES = (0.01, 0.03, 0.1, 0.3)  # of steps from the best item, in ranges
-_JITTER = 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -38,16 +35,13 @@ class DuelingKG(UtilityStrategy):
     categories, and where no single answer would, four answers to the same pair are valued (Frazier
     and Powell 2010): what is the best there seldom changes by one answer.
 
-    The default kernel is Matern-5/2. For the arguments see
-    :class:`~botorch_pref.strategies.UtilityStrategy`.
+    For the arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Example:
         >>> strategy = DuelingKG(bounds=bounds, seed=0)
         >>> query = strategy.ask()
         >>> strategy.tell(query, 1.0)
     """
-
-    _kernel_kind: ClassVar[KernelName] = "matern"
 
     def _refit(self) -> None:
         if self._initial_pair(self.round + 1) is None:
@@ -119,12 +113,9 @@ class DuelingKG(UtilityStrategy):
 
 def _candidates(mean: Tensor, covariance: Tensor, generator: Generator) -> Tensor:
     """``P x 2``-dim pairs of rows that are often the best of ``n`` in draws from the posterior."""
-    size = len(mean)
-    jitter = _JITTER * covariance.diagonal().mean() * torch.eye(size).to(mean)
-    noise = torch.randn(_DRAWS, size, generator=generator, dtype=torch.double).to(mean)
-    draws = mean + noise @ prior_root(covariance + jitter).mT
-    times = torch.bincount(draws.argmax(-1), minlength=size)
-    ties = torch.rand(size, generator=generator, dtype=torch.double).to(mean)
+    draws = joint_draws(mean, covariance, _DRAWS, generator)
+    times = torch.bincount(draws.argmax(-1), minlength=len(mean))
+    ties = torch.rand(len(mean), generator=generator, dtype=torch.double).to(mean)
     order = (times + ties).argsort(descending=True)
     first = torch.cat([mean.argmax().unsqueeze(0), order[:_FIRST]]).unique()
     pairs = torch.cartesian_prod(first, order[:_SECOND].sort().values)

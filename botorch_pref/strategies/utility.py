@@ -18,12 +18,7 @@ from botorch_pref.data.checks import check_word, checked_kappa, checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
-from botorch_pref.kernels.items import (
-    DEFAULT_MODES,
-    KernelName,
-    default_covar_module,
-    smooth_part,
-)
+from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.base import LaplaceMarginalLogLikelihood, refit_is_due
@@ -38,6 +33,8 @@ KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
 PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 """Matern-5/2 on the unit cube, as Kayal et al. (2025) and Lazzaro et al. (2026) have it."""
 
+# Of the priors that strategies learn under: the package's, and rougher ones of less spread.
+_PRIOR_MODES: tuple[dict[str, float], ...] = ({}, {"lengthscale": 0.2, "outputscale": 1.5})
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
 
 
@@ -46,8 +43,9 @@ class UtilityLearner:
 
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Hyperparameters that are learnt are fitted again, from where the kernel starts,
-    whenever the data have grown by a tenth. Of choices a nugget is learnt as well: rows of a table
-    differ in more than its columns tell.
+    whenever the data have grown by a tenth; of the default kernel under the priors, the package's
+    or those of a rougher utility, at whose modes the evidence is larger. Of choices a nugget is
+    learnt as well: rows of a table differ in more than its columns tell.
 
     Args:
         space: The domain.
@@ -62,7 +60,6 @@ class UtilityLearner:
         likelihood: The link; logit by default.
         covar_module: A kernel over the unit cube, or what makes one for a number of dimensions.
             With ``"evidence"`` its parameters that require a gradient are learnt.
-        kind: The default kernel, where hyperparameters are learnt.
     """
 
     def __init__(
@@ -74,7 +71,6 @@ class UtilityLearner:
         seed: int = 0,
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
-        kind: KernelName = "rbf",
     ) -> None:
         check_word("regularizer", regularizer, Regularizer)
         if space.choices is None and regularizer != "rkhs":
@@ -84,7 +80,6 @@ class UtilityLearner:
         self.likelihood = as_likelihood(likelihood)
         self.learns = isinstance(hyperparameters, str)
         self._values = fixed_values(hyperparameters, space.num_features)
-        self.kind = self._values.get("kernel", kind)
         self._kernel = own_kernel(covar_module, space)
         if self._kernel is not None:
             if not self.learns:
@@ -157,10 +152,10 @@ class UtilityLearner:
         set_parameters(kernel, self.values)
         return kernel
 
-    def _default_kernel(self, values: Mapping[str, Any]) -> ScaleKernel:
-        """With given hyperparameters, or at its prior's mode; that of choices has a nugget."""
+    def _default_kernel(self, values: Mapping[str, Any], **modes: float) -> ScaleKernel:
+        """With given hyperparameters, or at its priors' modes; that of choices has a nugget."""
         nugget = "nugget" in values if values else self.space.choices is not None
-        return kernel_of(values, self.space, self.kind, nugget=nugget)
+        return kernel_of(values, self.space, nugget, **modes)
 
     def unit_kernel(self) -> Kernel:
         """The current kernel without its output scale, if it has one."""
@@ -170,8 +165,6 @@ class UtilityLearner:
     @property
     def penalty(self) -> float:
         """The papers' ``lambda``, the inverse of the output scale; 1 for a kernel without one."""
-        if self._kernel is None:
-            return 1.0 / float(self.values.get("outputscale", DEFAULT_MODES[0][1]))
         kernel = self.covar_module()
         return 1.0 / float(kernel.outputscale.detach()) if isinstance(kernel, ScaleKernel) else 1.0
 
@@ -184,12 +177,17 @@ class UtilityLearner:
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
-        kernel = copy.deepcopy(self._kernel) or self._default_kernel({})
-        model = self._build(kernel, self.data)
+        kernels = [copy.deepcopy(self._kernel)]
+        if self._kernel is None:
+            kernels = [self._default_kernel({}, **modes) for modes in _PRIOR_MODES]
+        models = [self._build(kernel, self.data) for kernel in kernels]
+        with torch.no_grad():
+            model = max(models, key=lambda one: float(one.log_evidence()))
+        kernel = model.covar_module
         with seeded(derive_seed(self.seed, "fit", size), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         if self._kernel is None:
-            self.values = fitted_values(cast(ScaleKernel, kernel), self.kind)
+            self.values = fitted_values(cast(ScaleKernel, kernel))
         elif all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
             self.values = parameters_of(kernel)
         self.num_fitted = size
@@ -293,16 +291,18 @@ def own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | Non
 
 
 def kernel_of(
-    values: Mapping[str, Any], space: SearchSpace, kind: str, nugget: bool = False
+    values: Mapping[str, Any], space: SearchSpace, nugget: bool = False, **modes: float
 ) -> ScaleKernel:
-    """The kernel on a space's unit cube, with given hyperparameters or else with its prior's."""
-    kernel = default_covar_module(space.num_features, Size(), cast(KernelName, kind))
+    """The kernel on a space's unit cube, with given hyperparameters or its priors' modes."""
+    kind: KernelName = values.get("kernel", "matern")
+    kernel = default_covar_module(space.num_features, Size(), kind, **modes)
+    base = kernel.base_kernel
     if nugget:
-        kernel.base_kernel = NuggetKernel(kernel.base_kernel)
+        kernel.base_kernel = NuggetKernel(base)
     kernel = kernel.to(space.bounds)
     if values:
         # Bounds are for what is learnt, in standard units; what is given may be in any unit.
-        for owner, name in ((smooth_part(kernel), "lengthscale"), (kernel, "outputscale")):
+        for owner, name in ((base, "lengthscale"), (kernel, "outputscale")):
             owner.register_constraint(f"raw_{name}", LogTransformedInterval(*_ANY_SCALE))
             setattr(owner, name, values[name])
     if nugget and values:
@@ -323,16 +323,17 @@ def set_parameters(module: Module, found: Mapping[str, Any]) -> None:
         parameters[name].copy_(torch.tensor(value, dtype=torch.double))
 
 
-def fitted_values(kernel: ScaleKernel, kind: str) -> dict[str, Any]:
-    """The hyperparameters of a kernel as plain JSON."""
-    values = {
-        "lengthscale": smooth_part(kernel).lengthscale.detach().flatten().tolist(),
+def fitted_values(kernel: ScaleKernel) -> dict[str, Any]:
+    """The hyperparameters of a kernel that was learnt, as plain JSON."""
+    base, own = kernel.base_kernel, {}
+    if isinstance(base, NuggetKernel):
+        base, own = base.base_kernel, {"nugget": float(base.nugget.detach())}
+    return {
+        "lengthscale": base.lengthscale.detach().flatten().tolist(),
         "outputscale": float(kernel.outputscale.detach()),
-        "kernel": kind,
+        "kernel": "matern",
+        **own,
     }
-    if isinstance(kernel.base_kernel, NuggetKernel):
-        values["nugget"] = float(kernel.base_kernel.nugget.detach())
-    return values
 
 
 def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from botorch_pref.exceptions import StudyError
 from botorch_pref.space.search_space import SearchSpace
 
-_DIGITS = 3  # a shown number is exact to so many digits of its range
-_MOST_DECIMALS = 12
-_MOST_DIGITS = 6
+_COARSE = 0.02  # of its range, to which a number is rounded to 1, 2 or 5 times a power of ten
+_DIGITS = 3  # of its range, to which it is exact where that is wanted
+_LOG_DIGITS, _MOST_DIGITS, _MOST_DECIMALS = 2, 6, 12
 _NAME = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
 # Columns of a study's history that are no dimension.
 _RESERVED = ("step", "kind", "index", "answer", "annotator", "told")
@@ -109,8 +109,8 @@ def dimensions_of(
     return tuple(dimensions)
 
 
-def value_text(value: float | str, i: int, space: SearchSpace) -> str:
-    """A number to a thousandth of its range or finer; of choices six digits, or an integer."""
+def value_text(value: float | str, i: int, space: SearchSpace, fine: bool = False) -> str:
+    """A number to a fiftieth of its range, or to a thousandth; of choices six digits."""
     if isinstance(value, str):
         return value
     if i in space.parameters.integer or (space.choices is not None and value.is_integer()):
@@ -118,7 +118,16 @@ def value_text(value: float | str, i: int, space: SearchSpace) -> str:
     if space.choices is not None:  # as they were given: ranges tell nothing of their digits
         return f"{value:.{_MOST_DIGITS}g}"
     if i in space.parameters.log:
-        return f"{value:#.{_DIGITS + 1}g}".rstrip(".")
+        digits = _DIGITS + 1 if fine else _LOG_DIGITS
+        return f"{float(f'{value:.{digits}g}'):.{_MOST_DIGITS}g}"
     lower, upper = space.bounds[:, i].tolist()
-    decimals = _DIGITS - math.floor(math.log10(upper - lower))
-    return f"{value:.{min(max(decimals, 0), _MOST_DECIMALS)}f}"
+    number = value
+    if fine:
+        exponent = math.floor(math.log10(upper - lower)) - _DIGITS
+    else:
+        step = _COARSE * (upper - lower)
+        exponent = math.floor(math.log10(step))
+        unit = 10.0**exponent
+        step = unit * (5 if step >= 5 * unit else 2 if step >= 2 * unit else 1)
+        number = min(max(step * round(value / step), lower), upper)
+    return f"{number + 0.0:.{min(max(-exponent, 0), _MOST_DECIMALS)}f}"

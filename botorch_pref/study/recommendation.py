@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import StudyError
-from botorch_pref.inference.systems import prior_root
+from botorch_pref.inference.systems import joint_draws
 from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.models.base import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
@@ -23,7 +23,6 @@ from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.utility import UtilityLearner
 
 _DRAWS = 4096
-_JITTER = 1e-9
 _FAR = 1e6  # a difference of utility at which the better item surely wins
 _ALIKE = 0.05  # of the range of every number
 _OR_ALIKE = ", or one that hardly differs,"
@@ -139,11 +138,8 @@ class Beliefs:
     def advantages(self, row: int) -> Tensor:
         """``k x n``-dim draws of how much better each item is than that of a row."""
         covariance = self.model.posterior(self.items).covariance_matrix
-        jitter = _JITTER * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
-        root = prior_root(covariance + jitter)
         generator = torch.Generator().manual_seed(self.seed)
-        normal = torch.randn(_DRAWS, len(root), generator=generator, dtype=torch.double)
-        draws = self.mean + normal.to(root) @ root.mT
+        draws = joint_draws(self.mean, covariance, _DRAWS, generator)
         return draws - draws[:, row : row + 1]
 
     def noticeable(self, margin: float) -> float:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import StudyError, StudyFileError
 from botorch_pref.queries import Query
+from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import default_strategy, strategy_class
@@ -250,6 +251,7 @@ class Study:
         index, ...         likewise their rows in the choices, if there are choices
         answer             as in :meth:`tell`; missing where it was skipped
         annotator          who was asked
+        swapped            whether :meth:`shown_order` has the second item first
         told               when the answer was told
         =================  ===============================================================
         """
@@ -263,9 +265,15 @@ class Study:
         table = table.astype({"step": "int64", "kind": "str", "answer": "float64", **indices})
         annotators = [query.annotator for query, _ in self.strategy.history]
         table["annotator"] = pd.Series(annotators, dtype="object")
+        table["swapped"] = [self.shown_order(query)[0] == 1 for query, _ in self.strategy.history]
         told = pd.Series([*self._content.told], dtype="str")
         table["told"] = pd.to_datetime(told, format="ISO8601", utc=True)
         return table
+
+    def shown_order(self, query: Query) -> tuple[int, int]:
+        """In which order to show two items: strategies often name the best one first."""
+        swapped = query.compares and derive_seed(self.strategy.seed, "order shown", query.id) % 2
+        return (1, 0) if swapped else (0, 1)
 
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one, which is saved.
@@ -333,15 +341,18 @@ class Study:
         values, number = self._values(item), self.strategy.num_answers
         return recommendation(item, values, number, self.beliefs(), self.stopping, self.describe)
 
-    def describe(self, item: Tensor) -> str:
-        """A ``d``-dim item with names and units, as in ``"milk 34.48 ml, sugar 2.10 g"``."""
-        texts = zip(self.dimensions, self.value_texts(item), strict=True)
+    def describe(self, item: Tensor, fine: bool = False) -> str:
+        """A ``d``-dim item with names and units, as in ``"milk 34 ml, sugar 2.1 g"``."""
+        texts = zip(self.dimensions, self.value_texts(item, fine), strict=True)
         return ", ".join(" ".join(filter(None, (one.name, text, one.unit))) for one, text in texts)
 
-    def value_texts(self, item: Tensor) -> list[str]:
-        """The values of a ``d``-dim item for a person, without names and units."""
+    def value_texts(self, item: Tensor, fine: bool = False) -> list[str]:
+        """The values of a ``d``-dim item for a person, without names and units.
+
+        On a box they are rounded to a fiftieth of their range, or to a thousandth (``fine``).
+        """
         values = enumerate(self._values(item).values())
-        return [value_text(value, i, self.space) for i, value in values]
+        return [value_text(value, i, self.space, fine) for i, value in values]
 
     def close(self) -> None:
         """Let others write; all is saved already."""

@@ -123,7 +123,6 @@ class GPTS(Strategy):
         super().__init__(bounds, choices, space, seed=seed)
         self.learns = isinstance(hyperparameters, str)
         self.values = fixed_values(hyperparameters, self.space.num_features)
-        self.kind = self.values.get("kernel", "rbf")
         self.noise = checked_positive("noise", noise)
         self.scale = scale if scale == "paper" else checked_positive("scale", scale)
         self.round = self.num_fitted = 0
@@ -218,13 +217,13 @@ class GPTS(Strategy):
         values = self._values()
         spread = _spread(values, self.noise)
         self.offset = float(values.mean())
-        kernel = kernel_of({}, self.space, self.kind)
+        kernel = kernel_of({}, self.space)
         values = (values - self.offset) / spread
         items = self._asked().squeeze(-2)
         model = _exact_gp(self.space, items, values, kernel, self.noise / spread**2)
         with seeded(derive_seed(self.seed, "fit", size), items.device):
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        self.values = fitted_values(model.covar_module, self.kind)
+        self.values = fitted_values(model.covar_module)
         self.values["outputscale"] *= spread**2
         self.num_fitted, self._prior = size, None
 
@@ -233,7 +232,7 @@ class GPTS(Strategy):
 
     def _model(self) -> SingleTaskGP:
         """The model of all values so far, less the prior mean, in the prior's deviations."""
-        kernel = kernel_of(self.values, self.space, self.kind)
+        kernel = kernel_of(self.values, self.space)
         unit, kernel.outputscale = float(kernel.outputscale.detach()) ** 0.5, 1.0
         items, values = self._asked().squeeze(-2), (self._values() - self.offset) / unit
         return _exact_gp(self.space, items, values, kernel, self.noise / unit**2).eval()
@@ -242,7 +241,7 @@ class GPTS(Strategy):
         table = self.space.table
         if self._prior is None:
             with torch.no_grad():
-                kernel = kernel_of(self.values, self.space, self.kind)
+                kernel = kernel_of(self.values, self.space)
                 covariance = to_dense(kernel(self.space.normalize(table)))
             self._prior = covariance, prior_root(covariance)
         rows = torch.tensor([query.indices for query, _ in self._told], dtype=torch.long)

@@ -11,11 +11,13 @@ of their answers stands for the probability.
 exact inference with the right hyperparameters would believe. ``laplace+ep`` learns by Laplace's
 evidence and predicts by expectation propagation; ``samples`` and ``samples+ep`` have samples of the
 hyperparameters and predict by either. A model's name may end in a kernel and the modes of its
-prior, ``ep@rbf:0.4:4``. Run it with ``python -m experiments beliefs --seeds 20 --out table.csv``.
+priors, ``ep@rbf:0.4:4``; or in ``known``, the kernel of ``sampling``, and is then compared with the
+probabilities that sampling finds. Run it with ``python -m experiments beliefs --seeds 20``.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
@@ -51,7 +53,7 @@ from experiments.defaults.loop import PAIRWISE_GP, build_model, check_model
 
 PEOPLE = "light-field"
 FUNCTIONS = ("catalyst", "hartmann6", PEOPLE)
-SAMPLING = "sampling"
+SAMPLING, KNOWN = "sampling", "known"
 _SAMPLES = {"samples": "laplace", "samples+ep": "ep"}
 MODELS = ("laplace", "ep", "laplace+ep", *_SAMPLES, PAIRWISE_GP, SAMPLING)
 _NUM_TEST, _NUM_KNOWN, _NUM_BINS = 4096, 512, 10
@@ -86,9 +88,14 @@ class Beliefs(NamedTuple):
         score = truth * found.log() + (1.0 - truth) * torch.log1p(-found)
         kinds = (LaplaceConvergenceWarning, BotorchWarning)
         warned = sum(issubclass(w.category, kinds) for w in caught)
+        to_sampling = math.nan
+        if self.model.endswith(f"@{KNOWN}"):
+            sampled = self._replace(model=SAMPLING)._predict(X, answers, test)
+            to_sampling = float((found - sampled).abs().mean())
         return self._asdict() | {
             "log_probability": float(score.mean()),
             "error": float((found - truth).abs().mean()),
+            "to_sampling": to_sampling,
             "seconds": process_time() - start,
             "warnings": warned,
             **_reliability(found, truth),
@@ -144,15 +151,19 @@ class Beliefs(NamedTuple):
             with torch.no_grad():
                 return torch.cat([sampled.win_probability(part) for part in test.split(256)])
         learn, _, predict = inference.partition("+")
-        first = PreferenceGP.from_pairs(X, answers)
-        kernel = build_model(prior, first.items, first.comparisons).covar_module if prior else None
+        kernel = None
+        if prior == KNOWN:
+            kernel = _true_kernel(self.function, self.output_scale)
+        elif prior:
+            kernel = build_model(prior, datapoints, comparisons).covar_module
         models = [
             PreferenceGP.from_pairs(
                 X, answers, covar_module=kernel, inference=cast(Inference, name)
             )
             for name in (learn, predict or learn)
         ]
-        fit_gpytorch_mll(LaplaceMarginalLogLikelihood(models[0].likelihood, models[0]))
+        if prior != KNOWN:
+            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(models[0].likelihood, models[0]))
         models[1].load_state_dict(models[0].state_dict())
         with torch.no_grad():
             return models[1].win_probability(test)
@@ -281,7 +292,7 @@ def beliefs_table(
         inference, _, prior = name.partition("@")
         if inference not in MODELS:
             raise UnsupportedError(f"unknown model {name!r}; there are {', '.join(MODELS)}.")
-        if prior:
+        if prior and prior != KNOWN:
             check_model(prior)
     cells = [
         Beliefs(function, scale, *others, model)
@@ -289,7 +300,7 @@ def beliefs_table(
         for scale in ((0.0,) if function == PEOPLE else output_scales)
         for others in product(num_duels, seeds)
         for model in models
-        if (function, model) != (PEOPLE, SAMPLING)
+        if function != PEOPLE or not model.endswith((SAMPLING, KNOWN))
     ]
     runs = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
         joblib.delayed(cell.run)() for cell in cells
@@ -311,7 +322,11 @@ def summary_text(table: pd.DataFrame) -> str:
         rows.append(row)
     by_model = table.groupby("model", sort=False)
     costs = by_model.agg(seconds=("seconds", "mean"), warnings=("warnings", "sum"))
-    return f"{pd.DataFrame(rows).to_string(index=False)}\n\n{costs.to_string()}"
+    parts = [pd.DataFrame(rows).to_string(index=False), costs.to_string()]
+    if not (known := table.dropna(subset="to_sampling")).empty:
+        far = known.pivot_table("to_sampling", cell, "model", ["mean", "sem"], sort=False)
+        parts.append(f"mean absolute difference to sampling\n{far.round(4).to_string()}")
+    return "\n\n".join(parts)
 
 
 def save_reliability(table: pd.DataFrame, path: Path) -> None:

@@ -129,17 +129,16 @@ def build_model(
 def _kernel(name: str, dim: int) -> torch.nn.Module:
     try:
         kind, *texts = name.split(":")
-        lengthscales, outputscales = ([float(mode) for mode in text.split("/")] for text in texts)
-        modes = list(zip(lengthscales, outputscales, strict=True))
+        lengthscale, outputscale = map(float, texts)
     except ValueError:
-        kind, modes = "", []
-    if kind not in get_args(KernelName) or not min(min(mode) for mode in modes) > 0.0:
+        kind, lengthscale, outputscale = "", 0.0, 0.0
+    if kind not in get_args(KernelName) or not min(lengthscale, outputscale) > 0.0:
         raise UnsupportedError(
             f"unknown model {name!r}; there are {DEFAULT}, {PAIRWISE_GP} and names such as "
-            "rbf:0.2/0.7:1.5/4, of a kernel and the modes of its prior: lengthscales, and then as "
-            "many output scales."
+            "rbf:0.4:4, of a kernel and the prior modes of its lengthscales and output scale."
         )
-    return default_covar_module(dim, Size(), cast(KernelName, kind), modes=modes)
+    kind = cast(KernelName, kind)
+    return default_covar_module(dim, Size(), kind, lengthscale=lengthscale, outputscale=outputscale)
 
 
 @dataclass(frozen=True)

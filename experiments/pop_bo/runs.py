@@ -348,7 +348,7 @@ def _bands(seed: int, horizon: int) -> pd.DataFrame:
     problem = GPSample(num_choices=NUM_POINTS, seed=seed)
     assert problem.choices is not None
     known, space = of_gp_sample(problem), SearchSpace(choices=problem.choices)
-    kernel = kernel_of(known.hyperparameters, space, "rbf")
+    kernel = kernel_of(known.hyperparameters, space)
     points = torch.Generator().manual_seed(derive_seed(seed, "pair", 0))
     labels = torch.Generator().manual_seed(derive_seed(seed, "label", 0))
     # Each point uniform among those that are not the one before.

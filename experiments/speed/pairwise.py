@@ -24,7 +24,7 @@ from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.kernels.items import DEFAULT_MODES, default_covar_module
+from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from experiments.speed.duels import DIM, FRESH, Duels, Grid, duels, probes
 from experiments.speed.timing import Case, Run, Side
@@ -110,8 +110,8 @@ def pairwise_of(X: Tensor, comparisons: Tensor) -> PairwiseGP:
 
 
 def _kernel(X: Tensor) -> ScaleKernel:
-    """The default kernel with a single mode of its prior: both models then start alike."""
-    return default_covar_module(X.shape[-1], X.shape[:-2], modes=DEFAULT_MODES[:1]).to(X)
+    """The default kernel, of both models."""
+    return default_covar_module(X.shape[-1], X.shape[:-2]).to(X)
 
 
 def fit(build: Build, X: Tensor, comparisons: Tensor) -> Run:

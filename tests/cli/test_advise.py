@@ -59,7 +59,7 @@ def test_a_first_session(typed: Type, capsys: Capture) -> None:
     assert saved().strategy.state_dict()["options"] == strategy.state_dict()["options"]
     assert [dimension.label for dimension in saved().dimensions] == ["milk (ml)", "temperature (C)"]
     last = report(shown.out)
-    assert last["recommended item"] == saved().describe(strategy.history[2].query.items)
+    assert last["recommended item"] == saved().describe(strategy.history[2].query.items, fine=True)
     assert last["measured value"] == "7 (the largest of all: 7)"
     assert last["answers"] == "3 values, 2 labels, 0 skipped"
     assert last["saved in"] == str(Path("study.json").resolve())

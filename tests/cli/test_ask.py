@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from botorch_pref.cli import main
-from botorch_pref.cli.session import is_swapped
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.strategies import DuelingKG, RandomPairs
 from botorch_pref.study import Study
 from tests.cli.common import Capture, Type, failure, saved, typing
 
 BOUNDS = "milk (ml):0:80, shots:1:4:int, dose (g):0.1:10:log, roast:{light|dark}"
+CLOSE = torch.tensor([[40.0, 0.0], [40.15, 0.0]], dtype=torch.double)
 BEGIN = ("--bounds", BOUNDS, "--strategy", "random", "--seed", "4")
 
 
@@ -35,10 +35,9 @@ def test_a_session(typed: Type, capsys: Capture) -> None:
     # What stands first on the screen is the second item of the query as often as not.
     first = [row.first_milk for row in study.history.itertuples()][:3]
     shown_first = [float(text) for text in re.findall(r"milk \(ml\) +(\S+)", shown.out)][:3]
-    straight = [
-        f"{one:.2f}" == f"{other:.2f}" for one, other in zip(first, shown_first, strict=True)
-    ]
+    straight = [abs(one - other) <= 0.5 for one, other in zip(first, shown_first, strict=True)]
     assert set(straight) == {True, False}
+    assert straight == [not swapped for swapped in study.history["swapped"]][:3]
     typed_answers = [1.0, 0.0, 0.5]
     assert study.history["answer"].tolist()[:3] == [
         answer if same else 1.0 - answer
@@ -55,14 +54,14 @@ def test_a_session(typed: Type, capsys: Capture) -> None:
     table = {row[0]: row[1:] for row in rows}
     order = ("first", "second") if straight[0] else ("second", "first")
     milk, roast = ([row[f"{arm}_{name}"] for arm in order] for name in ("milk", "roast"))
-    assert table["milk (ml)"] == (f"{milk[0]:.2f}", f"{milk[1]:.2f}", "*")
+    assert table["milk (ml)"] == (f"{milk[0]:.0f}", f"{milk[1]:.0f}", "*")
     assert table["roast"][:2] == (*roast,)
     assert (table["roast"][2] == "*") == (roast[0] != roast[1])
     assert "'better' is no answer: type 1 or 2 for the better one, = for no pref" in shown.out
     assert shown.out.count("The last answer is taken back.") == 1
     assert len(re.findall(r"    progress \[#*\.*\] \d+ %\n", shown.out)) == 3
-    assert "with probability" not in shown.out  # too few answers
-    assert "3 answers, 1 skipped, saved in " in shown.out
+    assert "such studies" not in shown.out  # too few answers
+    assert "3 answers and 1 skip, saved in " in shown.out
     found = study.recommend()
     assert "Recommended: " + " ".join(found.statement.split()) in " ".join(shown.out.split())
     assert Path("study.json.png").read_bytes().startswith(b"\x89PNG")
@@ -109,10 +108,10 @@ def test_a_probability_is_shown_once_it_means_something(typed: Type, capsys: Cap
         assert isinstance(study.strategy, DuelingKG)  # the default strategy
         for _ in range(14):
             study.tell(study.ask(), 1.0)
-    assert "with probability" not in capsys.readouterr().out
+    assert "such studies" not in capsys.readouterr().out
     assert typed("1") == 0
     shown = capsys.readouterr().out
-    assert re.search(r"progress \[#*\.*\] \d+ %; good enough with probability 0\.\d\d", shown)
+    assert re.search(r"progress \[#*\.*\] \d+ %; in \d of 10 such studies nothing asked is", shown)
     assert "is the best of" in shown
 
 
@@ -158,7 +157,7 @@ def test_the_last_answer_of_a_plan_is_taken_back(typed: Type, capsys: Capture) -
     assert "The last answer is taken back." in shown
     study = saved()
     # A "1" to both questions, of the item that stood first.
-    told = [1.0 - is_swapped(study, answered.query) for answered in study.strategy.history]
+    told = [1.0 - study.shown_order(answered.query)[0] for answered in study.strategy.history]
     assert study.history["answer"].tolist() == told
     assert typed("u q", *plan) == 0
     assert saved().history["answer"].tolist() == told[:1]
@@ -184,6 +183,27 @@ def test_a_failure_is_no_end_of_a_plan(
 
     monkeypatch.setattr(Study, "ask", failing)
     assert "a search that cannot be done" in failure(capsys, typed, "q", *BEGIN)
+
+
+def test_two_items_never_look_the_same(
+    typed: Type, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """What a rounded number hides is shown with more digits; the same items as good as never."""
+    monkeypatch.setattr(RandomPairs, "_pair", lambda self, annotator: (CLOSE, None))
+    assert typed("1", "--bounds", "milk (ml):0:80,roast:{light|dark}", "--strategy", "random") == 0
+    shown = capsys.readouterr().out
+    texts, *_ = re.findall(r"milk \(ml\) +(\S+) +(\S+)  \*\n    roast +light +light\n", shown)
+    assert sorted(texts) == ["40.00", "40.15"]
+
+
+def test_a_terminal_is_told_that_it_has_to_wait(
+    typed: Type, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert typed("1", *BEGIN) == 0
+    shown = capsys.readouterr().err
+    assert shown.startswith("starting ...\r            \rthinking ...\r")
+    assert shown.endswith("\r")
 
 
 def test_nobody_reads_the_output(typed: Type, monkeypatch: pytest.MonkeyPatch) -> None:

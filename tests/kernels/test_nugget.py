@@ -14,10 +14,10 @@ from scipy.stats import norm
 from torch import Size, Tensor
 
 from botorch_pref.kernels import NuggetKernel
-from botorch_pref.kernels.items import possible_starts, read_scales
+from botorch_pref.kernels.items import DEFAULT_LENGTHSCALE
 from botorch_pref.kernels.nugget import same_rows
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies.utility import kernel_of
+from botorch_pref.strategies.utility import fitted_values, kernel_of
 from tests.models.common import rand
 
 
@@ -97,10 +97,14 @@ def test_the_prior_is_of_the_logit() -> None:
 
 
 def test_the_default_kernel_of_tables() -> None:
-    """Its scales are those of the kernel inside, and both modes of the prior are starts."""
-    kernel = kernel_of({}, SearchSpace(choices=rand(4, 3)), "rbf", nugget=True)
+    """Its scales are those of the kernel inside."""
+    kernel = kernel_of({}, SearchSpace(choices=rand(4, 3)), nugget=True)
     assert isinstance(kernel.base_kernel, NuggetKernel)
-    kernel = kernel.double()
-    assert read_scales(kernel).flatten().tolist() == pytest.approx([0.21, 0.21, 0.21, 1.5])
-    scales = [start.flatten()[[0, -1]].tolist() for start, _ in possible_starts(kernel)]
-    assert [0.7, 4.0] in scales
+    lengthscale = kernel.base_kernel.base_kernel.lengthscale
+    assert lengthscale.flatten().tolist() == pytest.approx([DEFAULT_LENGTHSCALE] * 3)
+    values = {"lengthscale": [0.1, 0.2, 0.3], "outputscale": 2.0, "kernel": "rbf", "nugget": 0.4}
+    kernel = kernel_of(values, SearchSpace(choices=rand(4, 3)), nugget=True)
+    assert isinstance(kernel.base_kernel.base_kernel, RBFKernel)
+    found = fitted_values(kernel)
+    assert found.pop("lengthscale") == pytest.approx(values.pop("lengthscale"))
+    assert found == pytest.approx(values | {"kernel": "matern"})

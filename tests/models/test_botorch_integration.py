@@ -33,6 +33,7 @@ from botorch.sampling.pairwise_samplers import PairwiseSobolQMCNormalSampler
 from botorch.utils.containers import SliceContainer
 from botorch.utils.datasets import RankingDataset, SupervisedDataset
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
 from gpytorch.priors import LogNormalPrior
@@ -40,7 +41,6 @@ from torch import Size, Tensor
 
 from botorch_pref.acquisition import PairAsPoint
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.kernels.items import ScalesPrior, read_scales
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from tests.models.common import (
@@ -90,7 +90,11 @@ def test_both_marginal_likelihoods_fit_the_same_model(transform: Any) -> None:
 def test_the_loss_includes_the_priors(mll: type[MarginalLogLikelihood]) -> None:
     model = make_model(covar_module=None)
     kernel = model.covar_module
-    priors = kernel.scales_prior.log_prob(read_scales(kernel)).sum()
+    parts = ((kernel, "outputscale"), (kernel.base_kernel, "lengthscale"))
+    priors = sum(
+        getattr(owner, f"{name}_prior").log_prob(getattr(owner, name)).sum()
+        for owner, name in parts
+    )
     loss = model.compute_custom_loss(mll(model.likelihood, model))
     torch.testing.assert_close(loss, -(model.log_evidence() + priors))
 
@@ -431,7 +435,7 @@ def test_a_model_of_any_batch_shape_type_and_link(
     model = PreferenceGP(X, comparisons, likelihood=likelihood)
     assert isinstance(model, Model)
     assert isinstance(model, GP)
-    assert isinstance(model.covar_module.scales_prior, ScalesPrior)
+    assert isinstance(model.covar_module.base_kernel, MaternKernel)
     assert model.likelihood is likelihood
     assert model.num_outputs == 1
     assert model.batch_shape == Size(batch_shape)

@@ -18,6 +18,7 @@ from botorch.utils.transforms import is_ensemble, is_fully_bayesian
 
 from botorch_pref.data import Choices
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.kernels.items import DEFAULT_LENGTHSCALE, DEFAULT_OUTPUT_SCALE
 from botorch_pref.models import (
     FullyBayesianPreferenceGP,
     LaplaceMarginalLogLikelihood,
@@ -52,13 +53,8 @@ def test_samples_have_the_posterior_of_the_scales():
         kernel.base_kernel.lengthscale = lengthscale[row].exp().view(46, 1, 1)
         kernel.outputscale = outputscale[row].exp()
         logs.append(rest.log_evidence().detach())
-    prior = torch.stack(
-        [
-            -0.5 * ((lengthscale - math.log(a) - 0.64) / 0.8) ** 2
-            - 0.5 * (outputscale - math.log(b) - 1.0) ** 2
-            for a, b in ((0.21, 1.5), (0.7, 4.0))
-        ]
-    ).logsumexp(0)
+    prior = -0.5 * ((lengthscale - math.log(DEFAULT_LENGTHSCALE) - 0.64) / 0.8) ** 2
+    prior = prior - 0.5 * (outputscale - math.log(DEFAULT_OUTPUT_SCALE) - 1.0) ** 2
     weight = (torch.stack(logs) + prior).flatten().softmax(0)
     found = torch.stack(
         [

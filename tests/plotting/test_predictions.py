@@ -6,7 +6,7 @@ import torch
 from scipy.stats import binomtest
 
 from botorch_pref.models import PairwisePredictions
-from botorch_pref.plotting import plot_calibration, plot_cross_validation
+from botorch_pref.plotting import plot_calibration
 
 
 @pytest.fixture
@@ -45,16 +45,3 @@ def test_calibration(predictions: PairwisePredictions) -> None:
     again = plot_calibration(turned).axes[0].get_lines()
     for line, other in zip(axes.get_lines(), again, strict=True):
         np.testing.assert_allclose(line.get_xydata(), other.get_xydata())
-
-
-def test_what_was_given_to_the_answers(predictions: PairwisePredictions) -> None:
-    axes = plot_cross_validation(predictions).axes[0]
-    heights = [bar.get_height() for container in axes.containers for bar in container]
-    # What was predicted at 0.5 is half of it right, half of it wrong, as in the accuracy.
-    assert heights == pytest.approx([1, 0, 0, 0, 0.5, 2.5, 0, 0, 0, 5])
-    assert sum(heights[5:]) / sum(heights) == pytest.approx(predictions.accuracy.value)
-    assert sum(heights) == predictions.num_answers
-    title = axes.get_title(loc="left")
-    assert f"Accuracy {predictions.accuracy.value:.3f} ± " in title
-    assert f"of {predictions.num_answers} answers" in title
-    assert f"−{-predictions.log_score.value:.3f}" in title

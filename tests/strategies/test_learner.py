@@ -18,7 +18,11 @@ from torch import Size
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels import NuggetKernel
-from botorch_pref.kernels.items import default_covar_module
+from botorch_pref.kernels.items import (
+    DEFAULT_LENGTHSCALE,
+    DEFAULT_OUTPUT_SCALE,
+    default_covar_module,
+)
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.models.base import refit_is_due
@@ -122,6 +126,36 @@ def test_fixed_values_are_never_fitted() -> None:
     assert not learner.refit()
     lengthscale = learner.covar_module().base_kernel.lengthscale
     assert lengthscale.flatten().tolist() == pytest.approx([0.3, 0.3])
+
+
+@pytest.mark.parametrize("rough", [False, True])
+def test_priors_are_chosen_by_evidence(rough: bool) -> None:
+    """A sum of the coordinates has the package's priors, a quick wave those of rougher kernels."""
+    modes = ((DEFAULT_LENGTHSCALE, DEFAULT_OUTPUT_SCALE), (0.2, 1.5))
+    right = 0
+    for seed in range(5):
+        learner, pairs = make(box=True, seed=seed), rand(40, 2, 2, seed=seed)
+        for pair in pairs:
+            utility = 3.0 * torch.sin(12.0 * pair).sum(-1) if rough else 8.0 * pair.sum(-1)
+            item = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * pair
+            learner.add(Duel(0, item), float(utility[0] > utility[1]))
+        values, found = [], []
+        for lengthscale, outputscale in modes:
+            options = {"lengthscale": lengthscale, "outputscale": outputscale}
+            kernel = default_covar_module(2, Size(), **options)
+            transform = learner.space.input_transform()
+            data = learner.data
+            model = PreferenceGP(
+                data.datapoints, data, covar_module=kernel, input_transform=transform
+            )
+            values.append(model.log_evidence().item())
+            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+            found.append(kernel.base_kernel.lengthscale.flatten().tolist())
+        assert learner.refit()
+        chosen = values.index(max(values))
+        assert learner.values["lengthscale"] == pytest.approx(found[chosen], rel=1e-3)
+        right += chosen == rough
+    assert right >= 4
 
 
 def test_a_fit_is_that_of_the_evidence() -> None:

@@ -53,7 +53,7 @@ def model_of(strategy: POPBO) -> LikelihoodRatioModel:
     pairs = torch.stack([strategy.space.normalize(h.query.items) for h in done])
     answers = torch.tensor([h.answer for h in done], dtype=torch.float64)
     data = Comparisons.from_pairs(pairs, answers)
-    kernel = kernel_of(FIXED, strategy.space, FIXED["kernel"])
+    kernel = kernel_of(FIXED, strategy.space)
     return LikelihoodRatioModel.from_comparisons(
         data.datapoints, data, covar_module=kernel, norm_bound=strategy.current_norm_bound
     )

@@ -54,8 +54,10 @@ def test_a_recommendation(tmp_path: Path) -> None:
         milk, shots, dose, roast = found.item.tolist()
         level = LEVELS["roast"][int(roast)]
         assert found.values == {"milk": milk, "shots": shots, "dose": dose, "roast": level}
-        named = f"milk {milk:.2f} ml, shots {shots:.0f}, dose {dose:#.4g} g, roast {level}"
-        assert study.describe(found.item) == named
+        named = f"milk {milk:.2f} ml, shots {shots:.0f}, dose {dose:.4g} g, roast {level}"
+        assert study.describe(found.item, fine=True) == named
+        named = study.describe(found.item)
+        assert named == f"milk {milk:.0f} ml, shots {shots:.0f}, dose {dose:.2g} g, roast {level}"
         # The best item of the space is none of the twenty that were asked.
         assert (found.num_answers, found.num_items) == (10, 21)
         asked = study.strategy.asked_items()

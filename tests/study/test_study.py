@@ -148,7 +148,7 @@ def test_history_of_duels(tmp_path: Path) -> None:
     start = pd.Timestamp.now("UTC").floor("ms")
     path = tmp_path / "study.json"
     with on_pairs(path, names=["milk (ml)", " temperature "], description="Für drei.") as study:
-        columns = ["step", "kind", "answer", "annotator", "told"]
+        columns = ["step", "kind", "answer", "annotator", "swapped", "told"]
         assert study.history.columns.tolist() == columns
         queries = play(study, 5)
         history = study.history
@@ -167,7 +167,7 @@ def test_history_of_duels(tmp_path: Path) -> None:
     assert study.dimensions == (Dimension("milk", "ml"), Dimension("temperature"))
     assert study.description == "Für drei."
     assert study.path == path.resolve()
-    assert study.describe(torch.tensor([34.4827, 71.26])) == "milk 34.48 ml, temperature 71.26"
+    assert study.describe(torch.tensor([34.4827, 71.26])) == "milk 34 ml, temperature 71.5"
 
 
 def test_history_of_single_items_and_of_choices(tmp_path: Path) -> None:
@@ -190,14 +190,22 @@ def test_history_of_single_items_and_of_choices(tmp_path: Path) -> None:
 
 def test_numbers_are_as_fine_as_their_range() -> None:
     """Those of choices are shown as they were given."""
-    for width, number, text in (
-        (1e-6, 1.2345678e-7, "0.000000123"),
-        (1.0, 0.12345678, "0.123"),
-        (999.0, 0.12345678, "0.1"),
-        (1e6, 123456.78, "123457"),
+    for width, number, text, fine in (
+        (1e-6, 1.2345678e-7, "0.00000012", "0.000000123"),
+        (1.0, 0.12345678, "0.12", "0.123"),
+        (80.0, 74.4378, "74", "74.44"),
+        (36.0, 35.99, "36.0", "35.99"),
+        (0.37, 0.3699, "0.370", "0.3699"),
+        (999.0, 0.12345678, "0", "0.1"),
+        (1e6, 123456.78, "120000", "123457"),
     ):
         space = SearchSpace(torch.tensor([[0.0], [width]], dtype=torch.float64))
         assert value_text(number, 0, space) == text
+        assert value_text(number, 0, space, fine=True) == fine
+    space = SearchSpace(torch.tensor([[1e-3], [1e3]], dtype=torch.float64), log=[0])
+    for number, text, fine in ((740.123, "740", "740.1"), (0.012345, "0.012", "0.01235")):
+        assert value_text(number, 0, space) == text
+        assert value_text(number, 0, space, fine=True) == fine
     rows = torch.tensor([[0.001, 2020, 1234567], [0.01, 2021, 9e6], [100.0, 2022, 0]]).double()
     space = SearchSpace(choices=rows)
     shown = [[value_text(x, i, space) for i, x in enumerate(row)] for row in rows.tolist()]
