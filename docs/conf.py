@@ -62,7 +62,12 @@ nitpick_ignore_regex = [
 ]
 suppress_warnings = ["ref.citation"]  # papers that only private modules cite
 
-_PAGES = {"README.md": "guide", "experiments/README.md": "experiments", "CHANGELOG.md": "changelog"}
+_PAGES = {
+    "README.md": "guide",
+    "docs/beliefs.md": "beliefs",
+    "experiments/README.md": "experiments",
+    "CHANGELOG.md": "changelog",
+}
 _LINK = re.compile(r"\[([^]]+)\]\((?!https?:|#)([^)]+)\)")
 
 

@@ -84,6 +84,7 @@ def run(trials: int, seed: int = 0) -> tuple[Experiment, dict[str, float]]:
             adapter = adapter_of(experiment, seed=step)
             pair = adapter.gen(n=2, model_gen_options=pair_optimizer_options(num_restarts=4))
         ask(experiment.new_batch_trial(pair), chance)
+        print(f"pair {step + 1} of {trials}:", *(arm.parameters for arm in pair.arms), flush=True)
     best = adapter_of(experiment, seed).model_best_point()
     assert best is not None
     return experiment, best[0].parameters
@@ -94,9 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=12)
     logging.getLogger("ax").setLevel(logging.WARNING)
-    experiment, best = run(parser.parse_args(arguments).trials)
-    for index, trial in experiment.trials.items():
-        print(index, *(arm.parameters for arm in trial.arms))
+    _, best = run(parser.parse_args(arguments).trials)
     print("Your coffee:", best)
 
 

@@ -15,6 +15,10 @@ MEASUREMENTS = {
     "strategies": ("defaults.strategies", "the closed loops that chose the default strategy"),
     "tutorial": ("defaults.tutorial_loop", "the loop of BoTorch's tutorial on preferences"),
     "beliefs": ("defaults.beliefs", "held-out log probabilities of each inference"),
+    "favourites": (
+        "defaults.favourites",
+        "people with a hidden favourite, and the default strategy",
+    ),
     "tempering": ("defaults.tempering", "the loops that chose how far PF-TS explores"),
 }
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -18,8 +17,6 @@ from torch import Tensor
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisitionFunction
 from botorch_pref.acquisition.utils import difference_moments
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.inference.observations import Observations
-from botorch_pref.inference.systems import ExactSystem
 from botorch_pref.likelihoods import BernoulliLikelihood, link_of
 
 _NO_VARIANCE = 1e-16  # of an item or a difference: below it, an answer has no effect
@@ -215,11 +212,6 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
     with ``P(k)`` and ``E[z | k]`` from one-dimensional averages over ``z``. The gain over the
     reference and both items, per duel at the best ``n``.
 
-    For a :class:`~botorch_pref.models.PreferenceGP` with ``variance="laplace"`` the law of ``z``
-    is that of ``DifferenceLaw``, for other models the normal one. It matters: where the link
-    is steep, a normal law keeps a tail that ten equal answers have ruled out, and a gain of asking
-    the same duel again.
-
     Swapping both items changes nothing, and an item against itself has no value. The value is
     continuous with kinks, and 0 where no answer would change which item is best.
 
@@ -237,7 +229,6 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         """
         super().__init__(model, reference, project=project)
         self.likelihood = link_of(model)
-        self.law = _law(model)
 
     def set_pending_pairs(self, pairs: Tensor | None) -> None:
         """Condition the model on open pairs, with the answers that it expects."""
@@ -247,13 +238,6 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
             return 0.5 * (1.0 + mean.detach().sign())
 
         self.conditioned = self.model_after(pairs, expected)
-        self.law = _law(self.conditioned)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moving a module moves the model, so the law is computed again."""
-        super()._apply(fn, recurse)
-        self.law = _law(self.conditioned)
-        return self
 
     @t_batch_mode_transform(expected_q=2)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
@@ -269,7 +253,6 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
             own[..., 0, 0] + own[..., 1, 1] - 2 * own[..., 0, 1],
             self.likelihood,
             self.repeats,
-            None if self.law is None else partial(self.law.log_ratio, X),
         )
 
 
@@ -282,7 +265,7 @@ def gains_of_pairs(
 ) -> Tensor:
     r"""Expected growth of the largest posterior mean of a table by answers to one pair each.
 
-    What :class:`DuelingKnowledgeGradient` computes under a normal law of the difference.
+    What :class:`DuelingKnowledgeGradient` computes, for all pairs of a table at once.
 
     Args:
         mean: ``n``-dim posterior mean of the table's items.
@@ -309,7 +292,6 @@ def _gains_of_duels(
     variance: Tensor,
     likelihood: BernoulliLikelihood,
     repeats: tuple[int, ...],
-    log_ratio: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> list[Tensor]:
     """The ``b``-dim gains of so many duels of each pair, one for each of ``repeats``.
 
@@ -320,8 +302,6 @@ def _gains_of_duels(
         variance: ``b``-dim variance of the difference.
         likelihood: The link of answers.
         repeats: The numbers of answers.
-        log_ratio: ``b x Q``-dim log density of the difference less the normal one, for ``b``-dim
-            deviations and ``Q``-dim standardised differences; the normal law by default.
     """
     deviation = variance.clamp_min(_NO_VARIANCE).sqrt()
     slopes = cross / deviation.unsqueeze(-1)
@@ -332,10 +312,7 @@ def _gains_of_duels(
     difference = factor * (mean.unsqueeze(-1) + deviation.unsqueeze(-1) * z)
     # Log probabilities that either item wins at the nodes, b x Q x 1.
     won, lost = (likelihood.log_cdf(d.unsqueeze(-1)) for d in (difference, -difference))
-    log = -0.5 * z.square().expand(len(mean), -1)
-    if log_ratio is not None:
-        log = log + log_ratio(deviation, z)
-    weights = log.softmax(-1).unsqueeze(-1)  # shape: b x Q x 1
+    weights = (-0.5 * z.square()).softmax(-1).unsqueeze(-1)  # shape: Q x 1
     gains = []
     for number in repeats:
         likely = weights * _likelihoods(won, lost, number)  # shape: b x Q x (n + 1)
@@ -359,81 +336,6 @@ def _gain(mean: Tensor, slopes: Tensor, probability: Tensor, tilt: Tensor) -> Te
     tilt = tilt - probability * tilt.sum(-1, keepdim=True)
     reached = probability.unsqueeze(-2) * a.unsqueeze(-1)  # shape: b x (M + 2) x (n + 1)
     return (reached + tilt.unsqueeze(-2) * c.unsqueeze(-1)).amax(-2).sum(-1)
-
-
-class DifferenceLaw:
-    r"""The posterior of ``d = f(x) - f(x')`` beyond its normal approximation.
-
-    Laplace's approximation expands the log likelihood of each answer at the mode. Along the line
-    of conditional means given ``d = mean(d) + sd(d) z`` the answers can be kept as they are,
-
-        ``log p(z) = -z^2 / 2 + sum_i [l_i(eta_i + r_i z) - its quadratic expansion]``,
-
-    with ``r_i = cov(eta_i, d) / sd(d)`` for the latent ``eta_i`` of answer ``i``: the marginals of
-    Tierney and Kadane (1986) without their determinant; see Rue, Martino and Chopin (2009). Where
-    a single pair was answered this is exact. Measured values add nothing, as they are quadratic.
-
-    The model is a :class:`~botorch_pref.models.PreferenceGP`. After a fit build another law.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        with torch.no_grad():
-            self.items, found = model.laplace_posterior()
-            self.system: ExactSystem = found.system
-            # A covariance with the system's coordinates given all answers: C - C Gamma C = C rest.
-            self.rest = -(found.gamma @ self.system.covariance)
-            self.rest.diagonal().add_(1.0)
-            blocks = self.system.observations.blocks
-            answers = [isinstance(block.likelihood, BernoulliLikelihood) for block in blocks]
-            answered = [block for block, answer in zip(blocks, answers, strict=True) if answer]
-            self.answers = Observations(answered, len(self.items))
-            sizes = torch.tensor([block.weight.shape[-1] for block in blocks])
-            rows = torch.tensor(answers).repeat_interleave(sizes).nonzero().squeeze(-1)
-            self.rows = rows.to(self.items.device)
-            self.mode = found.mode.latent[self.rows]
-            self.score, self.curvature = self.answers.derivatives(self.mode)
-            self.log_prob = self.answers.log_prob(self.mode)
-
-    def log_ratio(self, X: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
-        r"""The log density less that of the normal law, up to a constant, ``b x Q``.
-
-        Args:
-            X: ``b x 2 x d``-dim pairs.
-            deviation: ``b``-dim ``sd(d)``.
-            z: ``Q``-dim standardised differences.
-        """
-        slope = self._slopes(X) / deviation.unsqueeze(-1)  # shape: b x m
-        slope, z = slope.unsqueeze(-2), z.unsqueeze(-1)
-        moved = self.answers.log_prob(self.mode + slope * z) - self.log_prob
-        expansion = z * (slope * self.score) - 0.5 * (z * slope).square() * self.curvature.weight
-        return (moved - expansion).sum(-1)
-
-    def _slopes(self, X: Tensor) -> Tensor:
-        """``b x m``-dim posterior covariances of the answers' latents and the difference."""
-        inputs = self.model.transform_rows(X)
-        cross = self.model.cross_covariance(inputs, self.items)
-        columns = self.system.columns(cross[..., 0, :] - cross[..., 1, :])
-        return self.system.incidence.apply(columns @ self.rest)[..., self.rows]
-
-
-def _law(model: Model) -> DifferenceLaw | None:
-    """The law for a model with answers, Laplace's inference and variance, and no inducing items.
-
-    Inducing items are for many answers, for which the normal law is good; the sites of
-    expectation propagation are no expansions, and their normal law is the better one.
-    """
-    known = cast(Any, model)
-    options = [getattr(model, name, None) for name in ("variance", "inference")]
-    if options != ["laplace", "laplace"] or not known.num_observations:
-        return None
-    system = known.laplace_posterior()[1].system
-    if not isinstance(system, ExactSystem):
-        return None
-    likelihoods = [block.likelihood for block in system.observations.blocks]
-    if not any(isinstance(likelihood, BernoulliLikelihood) for likelihood in likelihoods):
-        return None
-    return DifferenceLaw(model)
 
 
 def relative_to_best(intercepts: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:

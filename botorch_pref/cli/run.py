@@ -24,7 +24,6 @@ from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.simulation import History, random_play, seeds_of_run, simulate
 from botorch_pref.runner.store import replacing
-from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.random_pairs import RandomPairs
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy
 
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         random_play(problem)  # which fails if the maximum is not known
         strategy = get_strategy(
             args.strategy,
-            SearchSpace(problem.bounds, problem.choices),
+            problem.space,
             seed=strategy_seed,
             horizon=args.horizon,
             preset=args.preset,
@@ -158,7 +157,7 @@ def _random_pairs(history: History, problem: PreferenceProblem, seed: int) -> st
     for run in range(_RANDOM_RUNS):
         judge_seed, strategy_seed = seeds_of_run(derive_seed(seed, "random pairs", run))
         random = simulate(
-            RandomPairs(space=SearchSpace(problem.bounds, problem.choices), seed=strategy_seed),
+            RandomPairs(space=problem.space, seed=strategy_seed),
             problem,
             LogisticJudge(problem, seed=judge_seed),
             history.num_duels,

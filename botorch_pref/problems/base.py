@@ -10,6 +10,7 @@ from botorch.test_functions.synthetic import SyntheticTestFunction
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
+from botorch_pref.space.search_space import SearchSpace
 
 
 class ItemError(SearchSpaceError, ValueError):
@@ -66,6 +67,11 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
                 )
             self._validate_items(choices, argument="choices")
             self.choices = choices.double()
+
+    @property
+    def space(self) -> SearchSpace:
+        """The domain: the choices, or the box; a subclass may restrict it further."""
+        return SearchSpace(self.bounds, self.choices)
 
     @property
     def utilities(self) -> Tensor:

@@ -41,7 +41,6 @@ from botorch_pref.runner.simulation import (
     typed,
 )
 from botorch_pref.runner.store import Store, describe, describe_problem
-from botorch_pref.space.search_space import SearchSpace
 
 StrategyFactory = Callable[..., Any]
 JudgeFactory = Callable[..., Judge]
@@ -207,7 +206,7 @@ def build_strategy(
     options: dict[str, Any] = {name: x for name, x in given.items() if _takes(factory, name)}
     bound = _unwrapped(factory)[1]
     if _takes(factory, "space") and not {"bounds", "choices"} & bound:
-        options["space"] = SearchSpace(problem.bounds, problem.choices)
+        options["space"] = problem.space
     if "problem" in inspect.signature(factory).parameters and "problem" not in bound:
         options["problem"] = problem
     return factory(**options)

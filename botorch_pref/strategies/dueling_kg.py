@@ -3,20 +3,22 @@ r"""Knowledge gradient of duels: the pair whose answers let the best expected ut
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
 from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
 from botorch_pref.inference.systems import joint_draws
+from botorch_pref.models.base import Inference
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
-from botorch_pref.strategies.utility import masked
+from botorch_pref.strategies.utility import better_of_two, masked
 
 _INITIAL = 4  # pairs that fill the space
-_NOTHING = 1e-4  # gain of an answer, in units of the utility
-_REPEATS = 4  # answers that are valued over discrete items, and where one gains nothing
+_LITTLE = 1e-3  # gain of an answer, in prior variances of the link's argument
+_REPEATS = 4  # answers that are valued over discrete items
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
 _SAMPLE, _NEARBY, _ASKED = 300, 200, 64  # items of the table over a box
@@ -31,17 +33,21 @@ class DuelingKG(UtilityStrategy):
     box a sample of it, the items that were asked last, and items around the best one. Candidates
     of a pair are the items that are most often the best in draws from the posterior. The pair is
     asked whose answer is expected to let the largest posterior mean of the table grow most, the
-    knowledge gradient of Frazier, Powell and Dayanik (2009). Over choices, whole numbers and
-    categories, and where no single answer would, four answers to the same pair are valued (Frazier
-    and Powell 2010): what is the best there seldom changes by one answer.
+    knowledge gradient of Frazier, Powell and Dayanik (2009). Where no answer would by much, it is
+    the pair whose better item is expected to be best (EUBO). Over choices, whole numbers and
+    categories four answers to the same pair are valued (Frazier and Powell 2010): what is the best
+    there seldom changes by one answer.
 
-    For the arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
+    On a box inference is by expectation propagation, which believes those who hardly err. For the
+    arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Example:
         >>> strategy = DuelingKG(bounds=bounds, seed=0)
         >>> query = strategy.ask()
         >>> strategy.tell(query, 1.0)
     """
+
+    _inference: ClassVar[Inference] = "ep"
 
     def _refit(self) -> None:
         if self._initial_pair(self.round + 1) is None:
@@ -63,11 +69,12 @@ class DuelingKG(UtilityStrategy):
         pairs = _candidates(mean, covariance, generator)
         is_discrete = self.space.choices is not None or bool(self.space.parameters.discrete)
         link, barred = self.learner.likelihood, self._is_barred(items, pairs)
-        for repeats in (_REPEATS,) if is_discrete else (1, _REPEATS):
-            gains = masked(gains_of_pairs(mean, covariance, pairs, link, repeats), barred)
-            if float(gains.amax()) >= _NOTHING:
-                break
-        best = pairs[self._best_row(gains)]
+        repeats = _REPEATS if is_discrete else 1
+        values = masked(gains_of_pairs(mean, covariance, pairs, link, repeats), barred)
+        little = _LITTLE * link.scale / self.learner.penalty  # the surer a judge, the more
+        if not is_discrete and float(values.amax()) < little:
+            values = masked(better_of_two(mean, covariance)[pairs[:, 0], pairs[:, 1]], barred)
+        best = pairs[self._best_row(values)]
         if self.space.choices is None:
             return items[best], None
         return self._rows(*best.tolist())

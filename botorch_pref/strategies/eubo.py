@@ -11,9 +11,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.strategies.base import Pair, UtilityStrategy
-from botorch_pref.strategies.utility import difference_table
-
-_NO_DEVIATION = 1e-12
+from botorch_pref.strategies.utility import better_of_two
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -46,15 +44,14 @@ class EUBO(UtilityStrategy):
         if self.space.choices is None:
             return self._on_a_box(), None
         posterior = self._posterior()
-        mean, deviation = difference_table(posterior.mean, posterior.covariance)
-        values = posterior.mean + _expected_gain(mean, deviation)
+        values = better_of_two(posterior.mean, posterior.covariance)
         values.fill_diagonal_(-torch.inf)
         rows = slice(None)
         if self.anchor is not None:
             first = self._best_row(posterior.mean, "tie of the first arm")
             rows = slice(first, first + 1)
         values = self._unbarred(values[rows], rows)
-        row, second = divmod(self._best_row(values.flatten()), len(mean))
+        row, second = divmod(self._best_row(values.flatten()), values.shape[-1])
         return self._rows(row if self.anchor is None else first, second)
 
     def _on_a_box(self) -> Tensor:
@@ -71,11 +68,3 @@ class EUBO(UtilityStrategy):
                 return pair
         rule = AnalyticExpectedUtilityOfBestOption(model, previous_winner=first.unsqueeze(0))
         return torch.stack([first, self._opponent(rule, first, seed)])
-
-
-def _expected_gain(mean: Tensor, deviation: Tensor) -> Tensor:
-    """``E[max(h, 0)]`` for a normal difference ``h``."""
-    deviation = deviation.clamp_min(_NO_DEVIATION)
-    scaled = mean / deviation
-    density = torch.exp(-0.5 * scaled.square()) / (2 * torch.pi) ** 0.5
-    return deviation * (density + scaled * torch.special.ndtr(scaled))

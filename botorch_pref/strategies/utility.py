@@ -21,7 +21,7 @@ from botorch_pref.inference.finite import FinitePosterior, Regularizer
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.models.base import LaplaceMarginalLogLikelihood, refit_is_due
+from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, seeded
@@ -35,7 +35,10 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 
 # Of the priors that strategies learn under: the package's, and rougher ones of less spread.
 _PRIOR_MODES: tuple[dict[str, float], ...] = ({}, {"lengthscale": 0.2, "outputscale": 1.5})
+# Of a judge who hardly errs; Laplace's evidence is too low there, and its posterior too wide.
+_SURE_MODES = {"outputscale": 50.0}
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
+_NO_DEVIATION = 1e-12
 
 
 class UtilityLearner:
@@ -43,8 +46,9 @@ class UtilityLearner:
 
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Hyperparameters that are learnt are fitted again, from where the kernel starts,
-    whenever the data have grown by a tenth; of the default kernel under the priors, the package's
-    or those of a rougher utility, at whose modes the evidence is larger. Of choices a nugget is
+    whenever the data have grown by a tenth; of the default kernel under the priors, the package's,
+    those of a rougher utility, or with expectation propagation those of a judge who hardly errs,
+    at whose modes the evidence is largest. Of choices a nugget is
     learnt as well: rows of a table differ in more than its columns tell.
 
     Args:
@@ -60,6 +64,7 @@ class UtilityLearner:
         likelihood: The link; logit by default.
         covar_module: A kernel over the unit cube, or what makes one for a number of dimensions.
             With ``"evidence"`` its parameters that require a gradient are learnt.
+        inference: That of the model on a box; that of choices is Laplace's.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class UtilityLearner:
         seed: int = 0,
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
+        inference: Inference = "laplace",
     ) -> None:
         check_word("regularizer", regularizer, Regularizer)
         if space.choices is None and regularizer != "rkhs":
@@ -88,6 +94,7 @@ class UtilityLearner:
                     "set in that kernel, and learnt if they require a gradient."
                 )
             self.learns = any(one.requires_grad for one in self._kernel.parameters())
+        self.inference: Inference = inference if space.choices is None else "laplace"
         self.num_fitted = 0
         self.answered: list[Answered] = []
         self._data: Comparisons | None = None
@@ -179,7 +186,8 @@ class UtilityLearner:
             return False
         kernels = [copy.deepcopy(self._kernel)]
         if self._kernel is None:
-            kernels = [self._default_kernel({}, **modes) for modes in _PRIOR_MODES]
+            sure = (_SURE_MODES,) if self.inference == "ep" else ()
+            kernels = [self._default_kernel({}, **modes) for modes in (*_PRIOR_MODES, *sure)]
         models = [self._build(kernel, self.data) for kernel in kernels]
         with torch.no_grad():
             model = max(models, key=lambda one: float(one.log_evidence()))
@@ -252,6 +260,7 @@ class UtilityLearner:
             covar_module=covar_module,
             input_transform=self.space.input_transform(),
             variance=self.kappa,
+            inference=self.inference,
         )
 
 
@@ -395,6 +404,15 @@ def difference_table(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     variance = covariance.diagonal()
     square = variance.unsqueeze(-1) + variance - 2 * covariance
     return mean.unsqueeze(-1) - mean, square.clamp_min(0.0).sqrt()
+
+
+def better_of_two(mean: Tensor, covariance: Tensor) -> Tensor:
+    """``n x n``-dim ``E[max(f_i, f_j)]``, which is EUBO."""
+    difference, deviation = difference_table(mean, covariance)
+    deviation = deviation.clamp_min(_NO_DEVIATION)
+    scaled = difference / deviation
+    density = torch.exp(-0.5 * scaled.square()) / (2 * torch.pi) ** 0.5
+    return mean + deviation * (density + scaled * torch.special.ndtr(scaled))
 
 
 def masked(values: Tensor, mask: Tensor) -> Tensor:

@@ -25,7 +25,6 @@ from botorch_pref.strategies.utility import UtilityLearner
 _DRAWS = 4096
 _FAR = 1e6  # a difference of utility at which the better item surely wins
 _ALIKE = 0.05  # of the range of every number
-_OR_ALIKE = ", or one that hardly differs,"
 
 
 @dataclass(frozen=True)
@@ -210,9 +209,10 @@ def recommendation(
     probability_best = float(alike[advantages.argmax(-1)].double().mean())
     good_enough = float((advantages.amax(-1) <= noticeable).double().mean())
     shares = (1.0, good_enough / rule.probability, beliefs.num_answers / rule.min_answers)
+    or_alike = "" if beliefs.space.choices is not None else ", or one that hardly differs,"
     texts = [
-        f"{describe(item)}. It{'' if beliefs.space.choices is not None else _OR_ALIKE} is the best "
-        f"of {number} items with probability {_chance(probability_best)}."
+        f"{describe(item)}. It{or_alike} is the best of {number} items with probability "
+        f"{_chance(probability_best)}."
     ]
     runner_up, wins = None, None
     for other in beliefs.distinct(2, row)[1:]:

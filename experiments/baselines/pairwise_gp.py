@@ -1,4 +1,4 @@
-r"""BoTorch's own way to ask duels: ``PairwiseGP``, and both items by EUBO and ``optimize_acqf``."""
+r"""BoTorch's own ways to ask duels: ``PairwiseGP``, and EUBO of both items by ``optimize_acqf``."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import warnings
 
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
-from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
+from botorch.acquisition.preference import (
+    AnalyticExpectedUtilityOfBestOption,
+    qExpectedUtilityOfBestOption,
+)
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
 from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 
-_RAW_SAMPLES, _RESTARTS = 128, 4
+_RAW_SAMPLES, _RESTARTS, _SAMPLES = 128, 4, 64
 
 
 class PairwiseEUBO:
@@ -47,8 +51,7 @@ class PairwiseEUBO:
                 return Duel(self.num_asked, self.space.sample(2, seed))
             rows = tuple(self.space.sample_rows(2, seed).tolist())
             return Duel(self.num_asked, self.space.table[list(rows)], rows)
-        rule = AnalyticExpectedUtilityOfBestOption(pref_model=self.fitted())
-        return Duel(self.num_asked, *self._best(rule, 2, seed))
+        return Duel(self.num_asked, *self._best(self._rule(self.fitted(), seed), 2, seed))
 
     def tell(self, query: Query, answer: float) -> None:
         """Learn an answer."""
@@ -83,6 +86,9 @@ class PairwiseEUBO:
                     self._model = PairwiseGP(*data, input_transform=transform)
         return self._model
 
+    def _rule(self, model: PairwiseGP, seed: int) -> AcquisitionFunction:
+        return AnalyticExpectedUtilityOfBestOption(pref_model=model)
+
     def _recommended(self) -> tuple[Tensor, tuple[int, ...] | None]:
         seed = derive_seed(self.seed, "recommend", len(self.comparisons))
         items, rows = self._best(PosteriorMean(self.fitted()), 1, seed)
@@ -99,3 +105,11 @@ class PairwiseEUBO:
             options = {"num_restarts": _RESTARTS, "raw_samples": _RAW_SAMPLES}
             items, _ = optimize_acqf(rule, self.space.bounds, q=q, **options)
         return items, None
+
+
+class PairwiseQEUBO(PairwiseEUBO):
+    r"""The same with qEUBO, which averages over draws (Astudillo et al. 2023)."""
+
+    def _rule(self, model: PairwiseGP, seed: int) -> AcquisitionFunction:
+        sampler = SobolQMCNormalSampler(torch.Size([_SAMPLES]), seed=seed % 2**31)
+        return qExpectedUtilityOfBestOption(pref_model=model, sampler=sampler)

@@ -38,6 +38,7 @@ from botorch_pref.models import PreferenceGP
 from botorch_pref.problems import LogisticJudge, PreferenceProblem, get_problem
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads
+from botorch_pref.space import SearchSpace
 
 SPREAD = 3.0
 NUM_INITIAL = 4
@@ -104,6 +105,10 @@ class StandardisedProblem(PreferenceProblem):
         self._mean = float(utilities.mean())
         self._scale = spread / float(utilities.std())
         self._optimal_value = self._scale * (problem.optimal_value - self._mean)
+
+    @property
+    def space(self) -> SearchSpace:
+        return self.problem.space
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         utilities: Tensor = self._scale * (self.problem(X) - self._mean)

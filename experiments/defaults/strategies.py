@@ -27,19 +27,43 @@ from botorch_pref.problems import Catalyst, get_problem
 from botorch_pref.problems.base import PreferenceProblem, TableProblem
 from botorch_pref.runner import run_experiment
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import EUBO, PFTS, DuelingKG, LaplacePOPBO, RandomPairs
+from botorch_pref.strategies import (
+    EUBO,
+    MRLPF,
+    PFTS,
+    POPBO,
+    DuelingKG,
+    LaplacePOPBO,
+    MaxMinLCBStrategy,
+    RandomPairs,
+)
 from experiments.arguments import RESULTS, Parser, add_seeds, positive
-from experiments.baselines.pairwise_gp import PairwiseEUBO
+from experiments.baselines.pairwise_gp import PairwiseEUBO, PairwiseQEUBO
 from experiments.defaults.loop import SPREAD, Bowl, StandardisedProblem, WeightedSum
+
+
+def optuna_sampler(problem: PreferenceProblem, seed: int) -> Any:
+    """Optuna Dashboard's own sampler, on a box."""
+    from experiments.optuna.problems import ShownProblem
+    from experiments.optuna.study import played_study  # needs the extra
+
+    return played_study("built-in", ShownProblem(problem), seed)
+
 
 STRATEGIES: dict[str, Callable[..., Any]] = {
     "eubo-incumbent": partial(EUBO, anchor="incumbent"),
     "dueling-kg": DuelingKG,
     "eubo": EUBO,
     "pf-ts": PFTS,
+    "pop-bo": POPBO,
     "pop-bo-laplace": LaplacePOPBO,
+    "mr-lpf": MRLPF,
+    "max-min-lcb": MaxMinLCBStrategy,
     "random": RandomPairs,
     "pairwise-gp": PairwiseEUBO,
+    "pairwise-gp-qeubo": PairwiseQEUBO,
+    "optuna": optuna_sampler,
+    **{f"{kind.__name__}.paper": kind.paper for kind in (PFTS, MRLPF, MaxMinLCBStrategy)},
 }
 _REFERENCE = 2**16
 _EVERY = 15  # duels between recommendations
@@ -58,6 +82,81 @@ class Steps(PreferenceProblem):
         number = torch.arange(1, self.dim + 1).to(X)
         centre = 0.5 + 0.3 * torch.sin(2.0 * number)
         return -(10.0 * (X - centre).square().mean(-1).sqrt()).floor().clamp_max(5.0)
+
+
+class Wave(PreferenceProblem):
+    r"""A slope with waves of one number: six maxima, of which the fifth is the best."""
+
+    def __init__(self) -> None:
+        super().__init__(bounds=[(0.0, 1.0)])
+        fine = torch.linspace(0.0, 1.0, 2**20, dtype=torch.double).unsqueeze(-1)
+        self._optimal_value = float(self._evaluate_true(fine).max())
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        x = X.squeeze(-1)
+        return torch.sin(35.0 * x) - 4.0 * (x - 0.75).square()
+
+
+class Needle(PreferenceProblem):
+    r"""A gentle slope, and a peak whose foot is 0.12 wide."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(bounds=[(0.0, 1.0)] * dim)
+        self._optimal_value = float(self._evaluate_true(self._centre().unsqueeze(0)))
+
+    def _centre(self) -> Tensor:
+        return 0.5 + 0.3 * torch.sin(3.0 * torch.arange(1, self.dim + 1, dtype=torch.double))
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        away = (X - self._centre().to(X)).square().sum(-1)
+        return 3.0 * torch.exp(-0.5 * away / 0.06**2) - away
+
+
+class Taste(PreferenceProblem):
+    r"""Two numbers, a whole number and a category, whose levels want other numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(bounds=[(0.0, 1.0), (0.0, 1.0), (0.0, 6.0), (0.0, 3.0)])
+        self._optimal_value = 0.5
+
+    @property
+    def space(self) -> SearchSpace:
+        return SearchSpace(self.bounds, integer=[2], categorical=[3])
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        first, second, whole, level = X.unbind(-1)
+        best = X.new_tensor([0.2, 0.7, 0.45, 0.9])[level.round().long()]
+        liked = X.new_tensor([0.0, 0.5, 0.3, -0.5])[level.round().long()]
+        off = 4.0 * (first - best).square() + 2.0 * (second - 0.6).square()
+        return liked - off - 0.1 * (whole.round() - 4.0).square()
+
+
+def light_fields() -> TableProblem:
+    """Distortions of light fields; the utility is Bradley and Terry's of 29 people's answers."""
+    table = pd.read_csv(Path(__file__).parent / "data" / "light_field_pairs.csv")
+    sides = [list(zip(table[f"type_{i}"], table[f"level_{i}"], strict=True)) for i in "12"]
+    found = sorted({*sides[0], *sides[1]})
+    rows = torch.tensor([[found.index(item) for item in side] for side in sides])
+    wins, answers = (torch.as_tensor(table[name].array) for name in ("wins_1", "answers"))
+    utility = torch.zeros(len(found), dtype=torch.double, requires_grad=True)
+    search = torch.optim.LBFGS([utility], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        gap = utility[rows[0]] - utility[rows[1]]
+        won, lost = wins * gap.sigmoid().log(), (answers - wins) * (-gap).sigmoid().log()
+        value = utility.square().sum() - (won + lost).sum()
+        value.backward()
+        return value
+
+    search.step(loss)
+    kinds = sorted({kind for kind, _ in found} - {"Reference"})
+    items = [[*(kind == own for kind in kinds), level / 24] for own, level in found]
+    items = torch.tensor(items, dtype=torch.double)
+    bounds = [(0.0, 1.0)] * items.shape[-1]
+    problem = TableProblem(items, utility.detach(), bounds)
+    problem.name = "light-fields"
+    return problem
 
 
 def embeddings(seed: int, number: int = 300, columns: int = 64) -> TableProblem:
@@ -112,6 +211,10 @@ _BOXES: dict[str, Callable[[], PreferenceProblem]] = {
     "linear8": partial(WeightedSum, 8),
     "quadratic6": partial(Bowl, 6),
     "steps4": partial(Steps, 4),
+    "wave1": Wave,
+    "needle2": partial(Needle, 2),
+    "quadratic10": partial(Bowl, 10),
+    "mixed": Taste,
 }
 _TABLES: dict[str, Callable[[], TableProblem]] = {
     "catalyst": Catalyst,
@@ -120,6 +223,8 @@ _TABLES: dict[str, Callable[[], TableProblem]] = {
     "embeddings": partial(embeddings, 0),
     "styblinskitang-200": partial(_rows, "styblinskitang", 200, dim=4),
     "embeddings-768": partial(embeddings, 1, 500, 768),
+    "embeddings-1000": partial(embeddings, 2, 1000, 256),
+    "light-fields": light_fields,
     "unrelated": partial(unrelated, 0),
 }
 CHOOSING = (
@@ -129,9 +234,9 @@ CHOOSING = (
 KINDS = {
     "multimodal": (
         *("branin", "hartmann3", "levy5", "ackley3", "sixhumpcamel", "griewank3"),
-        *("michalewicz2", "styblinskitang4", "shekel4", "hartmann6"),
+        *("michalewicz2", "styblinskitang4", "shekel4", "hartmann6", "wave1", "needle2"),
     ),
-    "smooth": ("linear4", "quadratic3", "linear8", "quadratic6", "steps4"),
+    "smooth": ("linear4", "quadratic3", "linear8", "quadratic6", "steps4", "quadratic10", "mixed"),
     "tables": tuple(_TABLES),
 }
 REPORTING = tuple(name for names in KINDS.values() for name in names if name not in CHOOSING)
@@ -139,7 +244,9 @@ REPORTING = tuple(name for names in KINDS.values() for name in names if name not
 
 def make_problem(name: str, spread: float = SPREAD) -> PreferenceProblem:
     """A problem by its name; the spread is that of a box, tables have their own."""
-    return _TABLES[name]() if name in _TABLES else StandardisedProblem(_BOXES[name](), spread)
+    if name in _TABLES:
+        return _TABLES[name]()
+    return StandardisedProblem(_BOXES[name](), spread)
 
 
 def strategies_table(
@@ -185,7 +292,7 @@ def strategies_table(
 def _share(problem: PreferenceProblem) -> Callable[[np.ndarray], np.ndarray]:
     """The share of a space that is better than utilities, half an item's at least."""
     if problem.choices is None:
-        items = SearchSpace(problem.bounds).sample(_REFERENCE, seed=1)
+        items = problem.space.sample(_REFERENCE, seed=1)
         reference = problem(items).sort().values.numpy()
     else:
         reference = problem.utilities.sort().values.numpy()

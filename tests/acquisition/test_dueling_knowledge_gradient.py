@@ -13,11 +13,9 @@ from scipy import special, stats
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingKnowledgeGradient
-from botorch_pref.acquisition.knowledge_gradient import DifferenceLaw, gains_of_pairs
+from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.inference import DualSystem, PrimalSystem
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import (
     REFERENCE,
     Array,
@@ -30,7 +28,7 @@ from tests.acquisition.common import (
     seen,
 )
 from tests.contracts.acquisition import PairAcquisitionContract
-from tests.models.common import make_duels, make_kernel, rand
+from tests.models.common import rand
 
 LINKS = {LogitLikelihood: special.expit, ProbitLikelihood: stats.norm.cdf}
 NODES = 0.25 * torch.arange(-32, 33).double()
@@ -69,21 +67,6 @@ def moments(items: Tensor) -> tuple[Array, Array, float, float]:
     return mean, cross, mean[-2] - mean[-1], float(np.sqrt(cross[-2] - cross[-1]))
 
 
-def law(pair: Tensor) -> Array:
-    """The posterior on the line on which the utilities of all duels follow the difference's."""
-    data = make_model().data
-    assert data is not None
-    mean, cross, _, deviation = moments(torch.cat([data.datapoints, pair]))
-    first, second = data.pairs.T.numpy()
-    won = np.where(data.wins.numpy() > 0, 1.0, -1.0)
-    h = won * (mean[first] - mean[second])
-    r = won * (cross[first] - cross[second]) / deviation
-    at_mode = special.expit(h)
-    log = -0.5 * Z**2 + np.log(special.expit(h + r * Z[:, None])).sum(1)
-    log -= Z * (r * (1 - at_mode)).sum() - 0.5 * Z**2 * (r**2 * at_mode * (1 - at_mode)).sum()
-    return np.exp(log - log.max()) / np.exp(log - log.max()).sum()
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize(("scale", "number"), [(0.3, 1), (1.0, 5), (20.0, 1)])
@@ -95,7 +78,8 @@ def test_value_is_that_of_conditioning(link: type, scale: float, number: int) ->
     torch.testing.assert_close(rule(X.flip(-2)), found, atol=1e-12, rtol=0)
     for pair, value in zip(X, found, strict=True):
         mean, cross, center, deviation = moments(torch.cat([REFERENCE, pair]))
-        wins, weight = LINKS[link](scale * (center + deviation * Z)), law(pair)
+        wins = LINKS[link](scale * (center + deviation * Z))
+        weight = stats.norm.pdf(Z) * (Z[1] - Z[0])
         expected = -(mean + cross / deviation * (weight @ Z)).max()
         for k in range(number + 1):
             likely = weight * special.comb(number, k) * wins**k * (1 - wins) ** (number - k)
@@ -152,65 +136,11 @@ def test_pending_pairs() -> None:
 
 @torch.no_grad()
 def test_models() -> None:
-    """The law is the normal one for other models, and where Laplace expands no answers."""
-    X, values = rand(9, 2, 2), (rand(2, 2), rand(2, 1), torch.full((2, 1), 0.04).double())
-    for other in (
-        PreferenceGP(None, None, covar_module=make_kernel(2)),
-        PreferenceGP(None, None, values=values, covar_module=make_kernel(2)),
-        make_model(variance=4.0),
-        make_model(inducing_points=3),
-        make_model(inference="ep"),
-        make_botorch_model(),
-    ):
-        assert make(other).law is None
-    ours = make()
-    assert isinstance(ours.law, DifferenceLaw)
-    ours.law = None
-    torch.testing.assert_close(make(make_botorch_model())(X), ours(X), atol=1e-5, rtol=0)
+    """Any with a joint posterior; the same posterior has the same value."""
+    X = rand(9, 2, 2)
+    torch.testing.assert_close(make(make_botorch_model())(X), make()(X), atol=1e-5, rtol=0)
     with pytest.raises(UnsupportedError, match="`model`"):
         make(make_batched_model()[0])
-
-
-@pytest.mark.parametrize("losses", [0, 1])
-def test_law_is_exact_for_one_pair(losses: int) -> None:
-    """Which the normal law is not: it keeps a tail that the answers have ruled out."""
-    pair, kernel = rand(2, 2, seed=6), make_kernel(2, outputscale=1.0)
-    answers = torch.tensor([1.0] * 20 + [0.0] * losses).double()
-    pairs = pair.expand(len(answers), 2, 2)
-    model = PreferenceGP.from_pairs(pairs, answers, covar_module=kernel, link_scale=6.0)
-    law = DifferenceLaw(model)
-    with torch.no_grad():
-        prior = kernel(pair).to_dense()
-        variance = float(prior[0, 0] + prior[1, 1] - 2 * prior[0, 1])
-        laplace = model.pair_posterior(pair)
-        mean, deviation = laplace.mean.flatten(), laplace.variance.sqrt().flatten()
-        log = law.log_ratio(pair.unsqueeze(0), deviation, NODES)[0] - 0.5 * NODES.square()
-    weights, d = log.softmax(-1), mean + deviation * NODES
-    grid = np.linspace(-6, 6, 40001) * np.sqrt(variance)
-    likelihood = 20 * np.log(special.expit(6 * grid)) + losses * np.log(special.expit(-6 * grid))
-    exact = special.softmax(likelihood - 0.5 * grid**2 / variance)
-    assert float(weights @ d) == pytest.approx(exact @ grid, rel=2e-3)
-    assert float(weights @ d.square()) == pytest.approx(exact @ grid**2, rel=2e-3)
-    assert float(weights[d < 0].sum()) < 0.2 * stats.norm.sf(float(mean / deviation))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize(("num_duels", "system"), [(5, DualSystem), (25, PrimalSystem)])
-def test_law_follows_the_posterior_covariance(num_duels: int, system: type) -> None:
-    items, duels = make_duels(6, num_duels, 2)
-    values = rand(2, 2, seed=2), rand(2, 1, seed=3), torch.full((2, 1), 0.04).double()
-    model = PreferenceGP(items, duels, values=values, covar_module=make_kernel(2), link_scale=1.5)
-    law, X = DifferenceLaw(model), rand(4, 2, 2, seed=4)
-    assert type(law.system) is system
-    data = model.merged_data
-    assert data is not None
-    first, second = data.pairs.T
-    for pair, slopes in zip(X, law._slopes(X), strict=True):
-        covariance = model.posterior(torch.cat([pair, items])).covariance_matrix
-        cross = covariance[2:, 0] - covariance[2:, 1]
-        torch.testing.assert_close(slopes, 1.5 * (cross[first] - cross[second]))
-    mean = model.posterior(items).mean.flatten()
-    torch.testing.assert_close(law.mode, 1.5 * (mean[first] - mean[second]), atol=1e-7, rtol=0)
 
 
 @pytest.mark.parametrize("kind", LINKS)

@@ -8,7 +8,6 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.sampling.pathwise import draw_matheron_paths
 from torch.autograd import gradcheck
 
-from botorch_pref.acquisition.knowledge_gradient import _law
 from botorch_pref.data import Choices
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models import BernoulliGP, LaplaceMarginalLogLikelihood, PreferenceGP
@@ -227,9 +226,3 @@ def test_paths_have_the_law_of_the_posterior(data):
     error = (found.mean(0) - posterior.mean.squeeze(-1)) / deviation
     assert float(error.abs().max()) < 0.08
     torch.testing.assert_close(found.std(0), deviation, rtol=0.06, atol=0.0)
-
-
-def test_the_law_of_a_duel_is_normal_where_sites_are_no_expansions(data):
-    ep, laplace = (PreferenceGP(*data, inference=name) for name in ("ep", "laplace"))
-    assert _law(laplace) is not None
-    assert _law(ep) is None
