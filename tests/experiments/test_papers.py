@@ -16,7 +16,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from botorch_pref.runner.experiment import build_strategy
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
-from experiments.defaults import beliefs, strategies
+from experiments.defaults import beliefs, favourites, strategies
 from experiments.defaults.closed_loop import closed_loop_table, paired_ratios
 from experiments.defaults.loop import FUNCTIONS, SPREAD, StandardisedProblem
 from experiments.papers import experiments
@@ -235,6 +235,27 @@ def test_the_loops_that_chose_the_default_strategy(tmp_path: Path) -> None:
     again = strategies.strategies_table(["linear4"], rivals, **options)
     assert again["seconds"].tolist() == seconds[:2]  # read, not run
     assert "pairwise-gp" in strategies.summary_text(table)
+
+
+def test_problems_and_rivals_of_the_default_strategy() -> None:
+    """All problems know their best utility; spaces are mixed where they say so."""
+    for name in (*strategies.CHOOSING, *strategies.REPORTING):
+        problem = strategies.make_problem(name)
+        is_box = problem.choices is None
+        found = problem(problem.space.sample(4096, seed=3)) if is_box else problem.utilities
+        assert float(found.max()) <= problem.optimal_value + 1e-9
+    assert strategies.make_problem("mixed").space.parameters.discrete
+    rivals = {name: strategies.STRATEGIES[name] for name in ("random", "pairwise-gp-qeubo")}
+    table = strategies.strategies_table(["mixed", "light-fields"], rivals, seeds=[0], horizon=3)
+    assert len(table) == 4
+
+
+def test_people_with_a_favourite() -> None:
+    rows = favourites.Person(2, "hardly any", 0, "dueling-kg").run()
+    assert [row["answers"] for row in rows] == [10, 15, 20, 25]
+    assert rows[-1]["error"] < 0.15
+    text = favourites.summary_text(pd.DataFrame(rows))
+    assert "dueling-kg" in text
 
 
 def test_the_loops_that_chose_the_defaults(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import DuelingKG
+from botorch_pref.strategies import DuelingKG, dueling_kg
 from tests.contracts.strategy import play
 from tests.models.common import rand
 from tests.strategies import common
@@ -62,6 +62,26 @@ def test_the_pair_on_a_box() -> None:
     pairs = itertools.combinations(range(len(items)), 2)
     values = {(i, j): gain(mean, covariance, i, j) for i, j in pairs}
     assert values[0, 1] >= 0.9 * max(values.values()) > 0.0
+
+
+def test_where_no_answer_changes_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The expected better item of the pair is as good as that of any pair of a grid."""
+    monkeypatch.setattr(dueling_kg, "_LITTLE", 1e9)
+    strategy = DuelingKG(bounds=LINE, hyperparameters=FIXED, seed=3)
+    common.play_noisily(strategy, 7)
+    items = torch.cat([strategy.ask().items, common.line(61)])
+    with torch.no_grad():
+        posterior = strategy.learner.model().posterior(items)
+    mean, covariance = posterior.mean.squeeze(-1).numpy(), posterior.covariance_matrix.numpy()
+    values = {}
+    for i, j in itertools.combinations(range(len(items)), 2):
+        deviation = max(common.deviation(covariance, i, j), 1e-9)
+        scaled = (mean[i] - mean[j]) / deviation
+        values[i, j] = mean[j] + deviation * (
+            stats.norm.pdf(scaled) + scaled * stats.norm.cdf(scaled)
+        )
+    spread = max(values.values()) - float(mean.max())
+    assert values[0, 1] - float(mean.max()) >= 0.95 * spread > 0.0
 
 
 def test_the_first_pairs_fill_the_space() -> None:
@@ -113,3 +133,16 @@ def test_it_finds_a_favourite() -> None:
         strategy.tell(query, float(far[0] < far[1]))
     found = strategy.space.normalize(strategy.recommend())
     assert float((found - favourite).abs().max()) < 0.08
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_it_leaves_a_corner(seed: int) -> None:
+    """Where a favourite is beside one, and all answers so far agree that it is the corner."""
+    favourite = torch.tensor([[0.09, 0.93], [0.02, 0.83]][seed - 2], dtype=torch.double)
+    strategy = DuelingKG(bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), seed=seed)
+    for _ in range(25):
+        query = strategy.ask()
+        near, far = (query.items - favourite).norm(dim=-1)
+        strategy.tell(query, float(near < far))
+    assert float((strategy.recommend() - favourite).abs().max()) < 0.05
+    assert strategy.learner.values["outputscale"] > 20.0
