@@ -16,8 +16,6 @@ class WrapperKernel(Kernel):
         active_dims: The columns of its inputs; all by default.
     """
 
-    has_lengthscale = False
-
     def __init__(
         self, base_kernel: Kernel, active_dims: Sequence[int] | Tensor | None = None
     ) -> None:

@@ -251,10 +251,6 @@ class PreferenceGP(LaplaceGP):
         comparisons = indices.gather(-1, ranks.argsort(dim=-1))
         return {"datapoints": ranked.values, "comparisons": comparisons}
 
-    def extra_repr(self) -> str:
-        """Which variance the covariance is built on."""
-        return f"variance={self.variance!r}"
-
     def _learn_link_scale(self, batch_shape: Size) -> None:
         own, prior = cast(Any, self), LogNormalPrior(0.0, 1.0)  # GPyTorch's methods have no types
         own.register_parameter("raw_link_scale", Parameter(torch.zeros(*batch_shape, 1)))
