@@ -17,7 +17,7 @@ from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import better_of_two, masked
 
 _INITIAL = 4  # pairs that fill the space
-_LITTLE = 1e-3  # gain of an answer, in prior variances of the link's argument
+_LITTLE = 1e-3  # gain of an answer, in prior variances: the surer a judge, the more that is
 _REPEATS = 4  # answers that are valued over discrete items
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
@@ -35,8 +35,8 @@ class DuelingKG(UtilityStrategy):
     asked whose answer is expected to let the largest posterior mean of the table grow most, the
     knowledge gradient of Frazier, Powell and Dayanik (2009). Where no answer would by much, it is
     the pair whose better item is expected to be best (EUBO). Over choices, whole numbers and
-    categories four answers to the same pair are valued (Frazier and Powell 2010): what is the best
-    there seldom changes by one answer.
+    categories, where one answer seldom changes what is best, four are valued (Frazier and Powell
+    2010).
 
     On a box inference is by expectation propagation, which believes those who hardly err. For the
     arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
@@ -69,9 +69,8 @@ class DuelingKG(UtilityStrategy):
         pairs = _candidates(mean, covariance, generator)
         is_discrete = self.space.choices is not None or bool(self.space.parameters.discrete)
         link, barred = self.learner.likelihood, self._is_barred(items, pairs)
-        repeats = _REPEATS if is_discrete else 1
-        values = masked(gains_of_pairs(mean, covariance, pairs, link, repeats), barred)
-        little = _LITTLE * link.scale / self.learner.penalty  # the surer a judge, the more
+        gains = gains_of_pairs(mean, covariance, pairs, link, _REPEATS if is_discrete else 1)
+        values, little = masked(gains, barred), _LITTLE * link.scale / self.learner.penalty
         if not is_discrete and float(values.amax()) < little:
             values = masked(better_of_two(mean, covariance)[pairs[:, 0], pairs[:, 1]], barred)
         best = pairs[self._best_row(values)]
@@ -100,11 +99,11 @@ class DuelingKG(UtilityStrategy):
         steps = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
         steps *= torch.tensor(_SCALES).double().repeat(_NEARBY // len(_SCALES)).unsqueeze(-1)
         near = self.space.near(best.expand(_NEARBY, -1), steps.to(best), 1.0)
-        if discrete := [*self.space.parameters.discrete]:
-            # Small steps leave whole numbers and categories as they are.
-            mixed = near.clone()
-            mixed[::2, discrete] = sample[: len(mixed[::2]), discrete]
-            near = torch.where(self.space.contains(mixed).unsqueeze(-1), mixed, near)
+        # Steps along one dimension, as far as it goes: in many, a step in all is hardly ever good.
+        along = best.repeat(_NEARBY // 2, 1)
+        rows = torch.arange(len(along), device=best.device)
+        along[rows, rows % self.space.dim] = sample[rows, rows % self.space.dim]
+        near[::2] = torch.where(self.space.contains(along).unsqueeze(-1), along, near[::2])
         return torch.cat([best.unsqueeze(0), sample, near, self.asked_items()[-_ASKED:]])
 
     def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:

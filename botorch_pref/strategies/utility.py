@@ -46,10 +46,10 @@ class UtilityLearner:
 
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Hyperparameters that are learnt are fitted again, from where the kernel starts,
-    whenever the data have grown by a tenth; of the default kernel under the priors, the package's,
-    those of a rougher utility, or with expectation propagation those of a judge who hardly errs,
-    at whose modes the evidence is largest. Of choices a nugget is
-    learnt as well: rows of a table differ in more than its columns tell.
+    whenever the data have grown by a tenth. Those of the default kernel are fitted under several
+    priors, the package's, those of a rougher utility, and with expectation propagation those of a
+    judge who hardly errs; what has the largest evidence is taken. Of choices a nugget is learnt as
+    well: rows of a table differ in more than its columns tell.
 
     Args:
         space: The domain.
@@ -184,16 +184,18 @@ class UtilityLearner:
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
-        kernels = [copy.deepcopy(self._kernel)]
+        kernels: list[Kernel] = [copy.deepcopy(self._kernel)] if self._kernel else []
         if self._kernel is None:
             sure = (_SURE_MODES,) if self.inference == "ep" else ()
             kernels = [self._default_kernel({}, **modes) for modes in (*_PRIOR_MODES, *sure)]
-        models = [self._build(kernel, self.data) for kernel in kernels]
-        with torch.no_grad():
-            model = max(models, key=lambda one: float(one.log_evidence()))
-        kernel = model.covar_module
-        with seeded(derive_seed(self.seed, "fit", size), model.items.device):
-            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        evidence = []
+        for kernel in kernels:
+            model = self._build(kernel, self.data)
+            with seeded(derive_seed(self.seed, "fit", size), model.items.device):
+                fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+            with torch.no_grad():
+                evidence.append(float(model.log_evidence()))
+        kernel = kernels[evidence.index(max(evidence))]
         if self._kernel is None:
             self.values = fitted_values(cast(ScaleKernel, kernel))
         elif all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
