@@ -70,7 +70,7 @@ class PreferenceProblem(SyntheticTestFunction, ABC):
 
     @property
     def space(self) -> SearchSpace:
-        """The domain: the choices, or the box; a subclass may restrict it further."""
+        """The choices, or the box; a subclass may restrict it further."""
         return SearchSpace(self.bounds, self.choices)
 
     @property
