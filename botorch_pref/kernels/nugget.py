@@ -2,7 +2,6 @@ r"""What is an item's own: the part of its utility that its neighbours do not sh
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from gpytorch.priors import NormalPrior
 from linear_operator import to_dense
+from scipy.special import logit
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -42,7 +42,7 @@ class NuggetKernel(WrapperKernel):
         self.register_parameter("raw_nugget", Parameter(torch.zeros(*self.batch_shape, 1)))
         self.register_constraint("raw_nugget", Interval(0.0, 1.0))
         self.register_prior(
-            "nugget_prior", NormalPrior(_logit(DEFAULT_NUGGET), NUGGET_WIDTH), _read_logit
+            "nugget_prior", NormalPrior(float(logit(DEFAULT_NUGGET)), NUGGET_WIDTH), _read_logit
         )
         self.nugget = DEFAULT_NUGGET
 
@@ -84,10 +84,6 @@ def same_rows(x1: Tensor, x2: Tensor) -> Tensor:
     one, other = (x[(*batch, k)] for x, k in zip(rows, (i, j), strict=True))
     same[(*batch, i, j)] = (one == other).all(-1)
     return same
-
-
-def _logit(share: float) -> float:
-    return math.log(share / (1.0 - share))
 
 
 def _read_logit(kernel: NuggetKernel) -> Tensor:

@@ -48,7 +48,8 @@ def plot_calibration(predictions: PairwisePredictions) -> Figure:
     axes.set_ylim(min(0.3, float(lower.min()) - 0.12), 1.03)
     axes.set_xlabel("predicted probability of the favourite")
     axes.set_ylabel("share that the favourite won")
-    heading(axes, f"Brier score {_text(predictions.brier_score)}\n{_log_score(predictions)}")
+    scores = f"Brier score {_text(predictions.brier_score)}\nLog score "
+    heading(axes, f"{scores}{_text(predictions.log_score)} (a coin: −{np.log(2.0):.3f})")
     legend(axes, loc="lower right", bbox_to_anchor=(1.0, 0.07))
     return figure
 
@@ -81,7 +82,3 @@ def _text(estimate: Estimate) -> str:
     error = estimate.standard_error
     text = f"{estimate.value:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
     return text.replace("-", "−")
-
-
-def _log_score(predictions: PairwisePredictions) -> str:
-    return f"Log score {_text(predictions.log_score)} (a coin: −{np.log(2.0):.3f})"

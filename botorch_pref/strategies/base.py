@@ -21,7 +21,6 @@ from botorch_pref.data.options import checked_seed, endless_from_json, endless_t
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer, argmax_with_random_ties
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.base import Inference
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Duel, Query
 from botorch_pref.randomness import derive_seed
@@ -395,8 +394,8 @@ class UtilityStrategy(Strategy):
     covar_module: KernelArgument = None
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Duel,)
-    _inference: ClassVar[Inference] = "laplace"
-    """That of the model on a box."""
+    _may_be_sure: ClassVar[bool] = False
+    """Whether hyperparameters of a judge who hardly errs are considered."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -408,7 +407,7 @@ class UtilityStrategy(Strategy):
             self.seed,
             self.likelihood,
             self.covar_module,
-            self._inference,
+            self._may_be_sure,
         )
         self.hyperparameters = self.learner.values or "evidence"
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood

@@ -10,15 +10,14 @@ from torch import Generator, Tensor
 
 from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
 from botorch_pref.inference.systems import joint_draws
-from botorch_pref.models.base import Inference
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import better_of_two, masked
 
 _INITIAL = 4  # pairs that fill the space
-_LITTLE = 1e-3  # gain of an answer, in prior variances: the surer a judge, the more that is
-_REPEATS = 4  # answers that are valued over discrete items
+_NOTHING = 1e-4  # gain of an answer, in units of the utility
+_REPEATS = 4  # answers that are valued over discrete items, and where one gains nothing
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
 _SAMPLE, _NEARBY, _ASKED = 300, 200, 64  # items of the table over a box
@@ -33,12 +32,12 @@ class DuelingKG(UtilityStrategy):
     box a sample of it, the items that were asked last, and items around the best one. Candidates
     of a pair are the items that are most often the best in draws from the posterior. The pair is
     asked whose answer is expected to let the largest posterior mean of the table grow most, the
-    knowledge gradient of Frazier, Powell and Dayanik (2009). Where no answer would by much, it is
-    the pair whose better item is expected to be best (EUBO). Over choices, whole numbers and
-    categories, where one answer seldom changes what is best, four are valued (Frazier and Powell
-    2010).
+    knowledge gradient of Frazier, Powell and Dayanik (2009). Over choices, whole numbers and
+    categories, and where no single answer would, four answers to the same pair are valued (Frazier
+    and Powell 2010): what is the best there seldom changes by one answer.
 
-    On a box inference is by expectation propagation, which believes those who hardly err. For the
+    On a box a judge who hardly errs is believed, by expectation propagation, once the evidence is
+    for that; the pair is then the one whose better item is expected to be best (EUBO). For the
     arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Example:
@@ -47,7 +46,7 @@ class DuelingKG(UtilityStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
-    _inference: ClassVar[Inference] = "ep"
+    _may_be_sure: ClassVar[bool] = True
 
     def _refit(self) -> None:
         if self._initial_pair(self.round + 1) is None:
@@ -69,14 +68,15 @@ class DuelingKG(UtilityStrategy):
         pairs = _candidates(mean, covariance, generator)
         is_discrete = self.space.choices is not None or bool(self.space.parameters.discrete)
         link, barred = self.learner.likelihood, self._is_barred(items, pairs)
-        gains = gains_of_pairs(mean, covariance, pairs, link, _REPEATS if is_discrete else 1)
-        values, little = masked(gains, barred), _LITTLE * link.scale / self.learner.penalty
-        if not is_discrete and float(values.amax()) < little:
+        if self.learner.inference == "ep":
             values = masked(better_of_two(mean, covariance)[pairs[:, 0], pairs[:, 1]], barred)
+        else:
+            for repeats in (_REPEATS,) if is_discrete else (1, _REPEATS):
+                values = masked(gains_of_pairs(mean, covariance, pairs, link, repeats), barred)
+                if float(values.amax()) >= _NOTHING:
+                    break
         best = pairs[self._best_row(values)]
-        if self.space.choices is None:
-            return items[best], None
-        return self._rows(*best.tolist())
+        return (items[best], None) if self.space.choices is None else self._rows(*best.tolist())
 
     def _initial_pair(self, number: int) -> Pair | None:
         """The first pairs, of a sample that fills the space; None if there are not so many."""
@@ -99,11 +99,11 @@ class DuelingKG(UtilityStrategy):
         steps = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
         steps *= torch.tensor(_SCALES).double().repeat(_NEARBY // len(_SCALES)).unsqueeze(-1)
         near = self.space.near(best.expand(_NEARBY, -1), steps.to(best), 1.0)
-        # Steps along one dimension, as far as it goes: in many, a step in all is hardly ever good.
-        along = best.repeat(_NEARBY // 2, 1)
-        rows = torch.arange(len(along), device=best.device)
-        along[rows, rows % self.space.dim] = sample[rows, rows % self.space.dim]
-        near[::2] = torch.where(self.space.contains(along).unsqueeze(-1), along, near[::2])
+        if discrete := [*self.space.parameters.discrete]:
+            # Small steps leave whole numbers and categories as they are.
+            mixed = near.clone()
+            mixed[::2, discrete] = sample[: len(mixed[::2]), discrete]
+            near = torch.where(self.space.contains(mixed).unsqueeze(-1), mixed, near)
         return torch.cat([best.unsqueeze(0), sample, near, self.asked_items()[-_ASKED:]])
 
     def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:

@@ -53,14 +53,8 @@ def strategy_name(strategy: Strategy) -> str | None:
     return None
 
 
-def default_strategy(space: SearchSpace, seed: int = 0) -> Strategy:
-    """The strategy named by ``DEFAULT_STRATEGY``."""
-    kind, wanted = _STRATEGIES[DEFAULT_STRATEGY]
-    return kind(space=space, seed=seed, **wanted)
-
-
 def get_strategy(
-    name: str, space: SearchSpace, *, seed: int, horizon: int, preset: str = "practical"
+    name: str, space: SearchSpace, *, seed: int = 0, horizon: int = 1, preset: str = "practical"
 ) -> Strategy:
     r"""A strategy by its name.
 

@@ -35,10 +35,9 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 
 # Of the priors that strategies learn under: the package's, and rougher ones of less spread.
 _PRIOR_MODES: tuple[dict[str, float], ...] = ({}, {"lengthscale": 0.2, "outputscale": 1.5})
-# Of a judge who hardly errs; Laplace's evidence is too low there, and its posterior too wide.
-_SURE_MODES = {"outputscale": 50.0}
+# Of a judge who hardly errs; Laplace's posterior is too wide there.
+_SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 1.0
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
-_NO_DEVIATION = 1e-12
 
 
 class UtilityLearner:
@@ -46,10 +45,11 @@ class UtilityLearner:
 
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Hyperparameters that are learnt are fitted again, from where the kernel starts,
-    whenever the data have grown by a tenth. Those of the default kernel are fitted under several
-    priors, the package's, those of a rougher utility, and with expectation propagation those of a
-    judge who hardly errs; what has the largest evidence is taken. Of choices a nugget is learnt as
-    well: rows of a table differ in more than its columns tell.
+    whenever the data have grown by a tenth. Those of the default kernel are fitted under two
+    priors, the package's and those of a rougher utility; what has the larger evidence is taken.
+    For ``sure``, those of a judge who hardly errs as well, for which the evidence has to speak by
+    a nat, and whose inference is expectation propagation. Of choices a nugget is learnt as well:
+    rows of a table differ in more than its columns tell.
 
     Args:
         space: The domain.
@@ -57,14 +57,14 @@ class UtilityLearner:
             float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may stand
             instead of ``"outputscale"``, ``"kernel"`` is ``"rbf"`` unless ``"matern"``
             (5/2) or ``"matern15"`` (3/2) is asked for, and ``"nugget"`` is the share of an
-            item's variance that is its own, none by default.
+            item's variance that is its own, none by default; ``"inference"`` may be ``"ep"``.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.inference.finite.FinitePosterior`; choices only.
         seed: Of restarts of the fit.
         likelihood: The link; logit by default.
         covar_module: A kernel over the unit cube, or what makes one for a number of dimensions.
             With ``"evidence"`` its parameters that require a gradient are learnt.
-        inference: That of the model on a box; that of choices is Laplace's.
+        sure: Whether a judge may hardly err, on a box.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class UtilityLearner:
         seed: int = 0,
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
-        inference: Inference = "laplace",
+        sure: bool = False,
     ) -> None:
         check_word("regularizer", regularizer, Regularizer)
         if space.choices is None and regularizer != "rkhs":
@@ -94,7 +94,7 @@ class UtilityLearner:
                     "set in that kernel, and learnt if they require a gradient."
                 )
             self.learns = any(one.requires_grad for one in self._kernel.parameters())
-        self.inference: Inference = inference if space.choices is None else "laplace"
+        self.sure = sure and space.choices is None
         self.num_fitted = 0
         self.answered: list[Answered] = []
         self._data: Comparisons | None = None
@@ -113,6 +113,11 @@ class UtilityLearner:
     def values(self, values: dict[str, Any]) -> None:
         self._values = values
         self._exact = self._model = None
+
+    @property
+    def inference(self) -> Inference:
+        """That of the model: Laplace's, but of a judge who hardly errs."""
+        return cast(Inference, self.values.get("inference", "laplace"))
 
     def restore(self, values: Mapping[str, Any], num_fitted: int) -> None:
         """Put back hyperparameters, and the number of data they were fitted to.
@@ -184,34 +189,38 @@ class UtilityLearner:
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
-        kernels: list[Kernel] = [copy.deepcopy(self._kernel)] if self._kernel else []
-        if self._kernel is None:
-            sure = (_SURE_MODES,) if self.inference == "ep" else ()
-            kernels = [self._default_kernel({}, **modes) for modes in (*_PRIOR_MODES, *sure)]
-        evidence = []
-        for kernel in kernels:
-            model = self._build(kernel, self.data)
-            with seeded(derive_seed(self.seed, "fit", size), model.items.device):
-                fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-            with torch.no_grad():
-                evidence.append(float(model.log_evidence()))
-        kernel = kernels[evidence.index(max(evidence))]
-        if self._kernel is None:
-            self.values = fitted_values(cast(ScaleKernel, kernel))
-        elif all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
-            self.values = parameters_of(kernel)
+        if self._kernel is not None:
+            kernel = self._fitted(copy.deepcopy(self._kernel)).covar_module
+            if all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
+                self.values = parameters_of(kernel)
+        else:
+            found = [self._fitted(self._default_kernel({}, **modes)) for modes in _PRIOR_MODES]
+            best = max(found, key=lambda model: float(model.log_evidence().detach()))
+            self.values = fitted_values(best.covar_module)
+            if self.sure:
+                sure = self._fitted(self._default_kernel({}, **_SURE_MODES), "ep")
+                best.inference = "ep"
+                if float((sure.log_evidence() - best.log_evidence()).detach()) > _SURE_NATS:
+                    self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
         self.num_fitted = size
         return True
+
+    def _fitted(self, kernel: Kernel, inference: Inference = "laplace") -> PreferenceGP:
+        """The model of all comparisons, its hyperparameters fitted."""
+        model = self._build(kernel, self.data, inference)
+        with seeded(derive_seed(self.seed, "fit", self.data.num_comparisons), model.items.device):
+            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+        return model
 
     def model(self, expected: Iterable[Answered] = ()) -> PreferenceGP:
         """The model of all comparisons so far, and of open duels with expected answers."""
         if self._model is None:
-            self._model = self._build(self.covar_module(), self.data)
+            self._model = self._build(self.covar_module(), self.data, self.inference)
         expected = [done for done in expected if _differs(done.query)]
         if not expected:
             return self._model
         data = self._comparisons([*self.answered, *expected])
-        return self._build(self._model.covar_module, data)
+        return self._build(self._model.covar_module, data, self.inference)
 
     def posterior(self, expected: Sequence[Answered] = ()) -> FinitePosterior:
         """The posterior of all choices, by the data of :meth:`model`."""
@@ -254,7 +263,9 @@ class UtilityLearner:
         shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, self.space.dim)
         return Comparisons.from_pairs(shown, told)
 
-    def _build(self, covar_module: Kernel, data: Comparisons) -> PreferenceGP:
+    def _build(
+        self, covar_module: Kernel, data: Comparisons, inference: Inference = "laplace"
+    ) -> PreferenceGP:
         return PreferenceGP(
             data.datapoints,
             data,
@@ -262,7 +273,7 @@ class UtilityLearner:
             covar_module=covar_module,
             input_transform=self.space.input_transform(),
             variance=self.kappa,
-            inference=self.inference,
+            inference=inference,
         )
 
 
@@ -356,7 +367,9 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         values["outputscale"] = 1.0 / checked_positive("penalty", values.pop("penalty"))
     values.setdefault("kernel", "rbf")
     wanted = {"lengthscale", "outputscale", "kernel"}
-    if set(values) - {"nugget"} != wanted or values["kernel"] not in get_args(KernelName):
+    if set(values) - {"nugget", "inference"} != wanted or values["kernel"] not in get_args(
+        KernelName
+    ):
         raise ComparisonDataError(
             '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
             "penalty, and possibly kernel (rbf, matern or matern15) and nugget, got "
@@ -411,7 +424,7 @@ def difference_table(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
 def better_of_two(mean: Tensor, covariance: Tensor) -> Tensor:
     """``n x n``-dim ``E[max(f_i, f_j)]``, which is EUBO."""
     difference, deviation = difference_table(mean, covariance)
-    deviation = deviation.clamp_min(_NO_DEVIATION)
+    deviation = deviation.clamp_min(1e-12)  # of an item and itself
     scaled = difference / deviation
     density = torch.exp(-0.5 * scaled.square()) / (2 * torch.pi) ** 0.5
     return mean + deviation * (density + scaled * torch.special.ndtr(scaled))

@@ -127,7 +127,6 @@ def value_text(value: float | str, i: int, space: SearchSpace, fine: bool = Fals
     else:
         step = _COARSE * (upper - lower)
         exponent = math.floor(math.log10(step))
-        unit = 10.0**exponent
-        step = unit * (5 if step >= 5 * unit else 2 if step >= 2 * unit else 1)
+        step = 10.0**exponent * max(k for k in (1, 2, 5) if k == 1 or k * 10.0**exponent <= step)
         number = min(max(step * round(value / step), lower), upper)
     return f"{number + 0.0:.{min(max(-exponent, 0), _MOST_DECIMALS)}f}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
-from botorch_pref.strategies.registry import default_strategy, strategy_class
+from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy, strategy_class
 from botorch_pref.study.dimensions import Dimension, dimensions_of, value_text
 from botorch_pref.study.file import StudyFile
 from botorch_pref.study.recommendation import Beliefs, Recommendation, StoppingRule, recommendation
@@ -156,7 +157,8 @@ class Study:
             StudyFileError: If the file exists, or cannot be written.
             StudyLockedError: If it is open for writing elsewhere, in this process included.
         """
-        made = _checked_strategy(space, default_strategy if strategy is None else strategy)
+        default = partial(get_strategy, DEFAULT_STRATEGY)
+        made = _checked_strategy(space, default if strategy is None else strategy)
         if not isinstance(description, str):
             raise StudyError(f"`description` must be a text, not {description!r}.")
         if not isinstance(stopping, StoppingRule):

@@ -14,7 +14,6 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import EUBO, PFTS, DuelingKG, Strategy
 from botorch_pref.strategies.registry import (
     DEFAULT_STRATEGY,
-    default_strategy,
     get_strategy,
     strategy_class,
     strategy_name,
@@ -56,7 +55,7 @@ def test_a_strategy_knows_its_name(name: str) -> None:
 
 
 def test_the_default_is_one_of_them() -> None:
-    strategy = default_strategy(SearchSpace(choices=TABLE), seed=5)
+    strategy = get_strategy(DEFAULT_STRATEGY, SearchSpace(choices=TABLE), seed=5)
     assert isinstance(strategy, DuelingKG)
     assert strategy.seed == 5
     assert strategy_name(strategy) == DEFAULT_STRATEGY
