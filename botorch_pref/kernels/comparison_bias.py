@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.kernels.wrapper import WrapperKernel
+from botorch_pref.kernels.items import WrapperKernel
 
 DEFAULT_BIAS = 0.01
 _PRIOR_DEVIATION = 1.0

@@ -1,9 +1,9 @@
-r"""Kernels over items: the default one and its priors, and values of any one as plain tensors."""
+r"""Kernels over items: the default one and its priors, wrappers, and values as plain tensors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Self
 
 import torch
@@ -73,6 +73,36 @@ def default_covar_module(
         outputscale_prior=PriorAround(outputscale, OUTPUT_SCALE_WIDTH),
         outputscale_constraint=LogTransformedInterval(1e-3, 1e4, initial_value=outputscale),
     )
+
+
+class WrapperKernel(Kernel):
+    r"""A kernel made of one base kernel, whose batch shape it has.
+
+    Args:
+        base_kernel: The kernel inside.
+        active_dims: The columns of its inputs; all by default.
+    """
+
+    def __init__(
+        self, base_kernel: Kernel, active_dims: Sequence[int] | Tensor | None = None
+    ) -> None:
+        super().__init__(active_dims=active_dims)
+        self.base_kernel = base_kernel
+
+    # A second one beside the base kernel's would go stale under ``expand_batch`` and indexing;
+    # and GPyTorch asks many times a call, and would search all modules each time.
+    @property
+    def batch_shape(self) -> Size:
+        """The batch shape of the base kernel."""
+        return self.base_kernel.batch_shape
+
+    @batch_shape.setter
+    def batch_shape(self, val: Size) -> None:
+        self.base_kernel.batch_shape = val
+
+    def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
+        """The base kernel alone; it recurses into its own sub-kernels itself."""
+        yield "base_kernel", self.base_kernel
 
 
 def dense_covariance(

@@ -13,7 +13,7 @@ from scipy.special import logit
 from torch import Tensor
 from torch.nn import Parameter
 
-from botorch_pref.kernels.wrapper import WrapperKernel
+from botorch_pref.kernels.items import WrapperKernel
 
 # The logit of the nugget has a normal prior around that of this mode.
 DEFAULT_NUGGET, NUGGET_WIDTH = 0.3, 1.0

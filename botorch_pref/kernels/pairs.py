@@ -12,8 +12,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Size, Tensor
 
-from botorch_pref.kernels.items import dueling_variance
-from botorch_pref.kernels.wrapper import WrapperKernel
+from botorch_pref.kernels.items import WrapperKernel, dueling_variance
 
 
 class PairKernel(WrapperKernel):
