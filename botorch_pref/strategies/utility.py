@@ -116,7 +116,7 @@ class UtilityLearner:
 
     @property
     def inference(self) -> Inference:
-        """That of the model: Laplace's, but of a judge who hardly errs."""
+        """What the model is found by, ``"ep"`` for a judge who hardly errs."""
         return cast(Inference, self.values.get("inference", "laplace"))
 
     def restore(self, values: Mapping[str, Any], num_fitted: int) -> None:
