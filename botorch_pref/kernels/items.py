@@ -48,7 +48,7 @@ def default_covar_module(
     The priors are log-normal and given by their modes, near which a fit stays where the answers
     say little: a lengthscale of 0.8 (90 % between 0.41 and 5.7) and an output scale of 4 squared
     logits (2.1 and 56). A fit starts from the modes and searches on the log scale.
-    ``python -m experiments beliefs``, ``tutorial`` and ``defaults`` chose them.
+    ``python -m experiments beliefs`` and ``tutorial`` chose them.
 
     Args:
         dim: The number of dimensions of an item; one shared lengthscale if ``None``.

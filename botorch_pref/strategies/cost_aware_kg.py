@@ -144,7 +144,8 @@ class CostAwareKG(BudgetedStrategy):
         if self.bias is not None and self.bias != 0:
             self.bias = checked_positive("bias", self.bias)
         self.noise = None if self.noise is None else checked_positive("noise", self.noise)
-        self._prior = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space)
+        kernel = own_kernel(self.covar_module, self.space) or kernel_of({}, self.space)
+        self._prior = ComparisonBiasKernel(kernel, bias=self.bias).to(self.space.bounds)
         self.duels: list[Answered] = []
         self.values: list[Answered] = []
         self.units = Units()
@@ -230,7 +231,7 @@ class CostAwareKG(BudgetedStrategy):
             data,
             likelihood=cast(BernoulliLikelihood, self.likelihood),
             values=values,
-            covar_module=ComparisonBiasKernel(deepcopy(self._prior), bias=self.bias).to(like),
+            covar_module=deepcopy(self._prior),
             mean_module=mean,
             input_transform=self.space.input_transform(num_markers=1),
         )

@@ -54,7 +54,7 @@ def strategy_name(strategy: Strategy) -> str | None:
 
 
 def get_strategy(
-    name: str, space: SearchSpace, *, seed: int = 0, horizon: int = 1, preset: str = "practical"
+    name: str, space: SearchSpace, *, seed: int, horizon: int, preset: str = "practical"
 ) -> Strategy:
     r"""A strategy by its name.
 

@@ -57,7 +57,8 @@ class UtilityLearner:
             float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may stand
             instead of ``"outputscale"``, ``"kernel"`` is ``"rbf"`` unless ``"matern"``
             (5/2) or ``"matern15"`` (3/2) is asked for, and ``"nugget"`` is the share of an
-            item's variance that is its own, none by default; ``"inference"`` may be ``"ep"``.
+            item's variance that is its own, none by default; ``"inference"`` is that of the model,
+            Laplace's by default, which is all that choices have.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.inference.finite.FinitePosterior`; choices only.
         seed: Of restarts of the fit.
@@ -85,7 +86,7 @@ class UtilityLearner:
         self.kappa = checked_kappa("kappa", kappa)
         self.likelihood = as_likelihood(likelihood)
         self.learns = isinstance(hyperparameters, str)
-        self._values = fixed_values(hyperparameters, space.num_features)
+        self.values = fixed_values(hyperparameters, space.num_features)
         self._kernel = own_kernel(covar_module, space)
         if self._kernel is not None:
             if not self.learns:
@@ -111,6 +112,8 @@ class UtilityLearner:
 
     @values.setter
     def values(self, values: dict[str, Any]) -> None:
+        if self.space.choices is not None and values.get("inference", "laplace") != "laplace":
+            raise ComparisonDataError("`inference` of choices is Laplace's.")
         self._values = values
         self._exact = self._model = None
 
@@ -367,14 +370,15 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         values["outputscale"] = 1.0 / checked_positive("penalty", values.pop("penalty"))
     values.setdefault("kernel", "rbf")
     wanted = {"lengthscale", "outputscale", "kernel"}
-    if set(values) - {"nugget", "inference"} != wanted or values["kernel"] not in get_args(
-        KernelName
-    ):
+    is_known = values["kernel"] in get_args(KernelName)
+    if set(values) - {"nugget", "inference"} != wanted or not is_known:
         raise ComparisonDataError(
             '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
             "penalty, and possibly kernel (rbf, matern or matern15) and nugget, got "
             f"{hyperparameters!r}."
         )
+    if "inference" in values:
+        check_word("inference", values["inference"], Inference)
     if "nugget" in values:
         values["nugget"] = checked_positive("nugget", values["nugget"])
         if values["nugget"] >= 1.0:

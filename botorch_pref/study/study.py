@@ -157,7 +157,7 @@ class Study:
             StudyFileError: If the file exists, or cannot be written.
             StudyLockedError: If it is open for writing elsewhere, in this process included.
         """
-        default = partial(get_strategy, DEFAULT_STRATEGY)
+        default = partial(get_strategy, DEFAULT_STRATEGY, seed=0, horizon=1)  # it plans nothing
         made = _checked_strategy(space, default if strategy is None else strategy)
         if not isinstance(description, str):
             raise StudyError(f"`description` must be a text, not {description!r}.")
@@ -267,7 +267,9 @@ class Study:
         table = table.astype({"step": "int64", "kind": "str", "answer": "float64", **indices})
         annotators = [query.annotator for query, _ in self.strategy.history]
         table["annotator"] = pd.Series(annotators, dtype="object")
-        table["swapped"] = [self.shown_order(query)[0] == 1 for query, _ in self.strategy.history]
+        if "swapped" not in table:  # a dimension of that name is as old as its file
+            asked = (query for query, _ in self.strategy.history)
+            table["swapped"] = [self.shown_order(query)[0] == 1 for query in asked]
         told = pd.Series([*self._content.told], dtype="str")
         table["told"] = pd.to_datetime(told, format="ISO8601", utc=True)
         return table

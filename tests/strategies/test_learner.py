@@ -117,6 +117,19 @@ def test_lengthscales_are_in_units_of_the_box() -> None:
     torch.testing.assert_close(covariance, kernel(unit).to_dense())
 
 
+def test_the_inference_of_fixed_values() -> None:
+    """A word, and Laplace's on choices."""
+    learner = make({**FIXED, "inference": "ep"}, box=True)
+    teach(learner, 3, box=True)
+    assert learner.model().inference == learner.inference == "ep"
+    with pytest.raises(ComparisonDataError, match="`inference` must be one of laplace, ep"):
+        make({**FIXED, "inference": "exact"}, box=True)
+    with pytest.raises(ComparisonDataError, match="`inference` of choices"):
+        make({**FIXED, "inference": "ep"})
+    with pytest.raises(ComparisonDataError, match="`inference` of choices"):
+        make().restore({**FIXED, "inference": "ep"}, 0)
+
+
 def test_fixed_values_are_never_fitted() -> None:
     """The penalty is the inverse of the output scale."""
     learner = make({"lengthscale": 0.3, "penalty": 0.05})

@@ -55,7 +55,7 @@ def test_a_strategy_knows_its_name(name: str) -> None:
 
 
 def test_the_default_is_one_of_them() -> None:
-    strategy = get_strategy(DEFAULT_STRATEGY, SearchSpace(choices=TABLE), seed=5)
+    strategy = get_strategy(DEFAULT_STRATEGY, SearchSpace(choices=TABLE), seed=5, horizon=1)
     assert isinstance(strategy, DuelingKG)
     assert strategy.seed == 5
     assert strategy_name(strategy) == DEFAULT_STRATEGY

@@ -219,10 +219,11 @@ def test_numbers_are_as_fine_as_their_range() -> None:
 def test_a_study_that_has_such_names_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     on_pairs(path, names=["taste", "other"]).close()
-    path.write_text(path.read_text().replace('"other"', '"first_taste"'))
-    with Study.load(path) as study:
-        study.tell(study.ask(), 1.0)
-        assert study.history["answer"].tolist() == [1.0]
+    for old, new in (("other", "first_taste"), ("taste", "swapped")):
+        path.write_text(path.read_text().replace(f'"{old}"', f'"{new}"'))
+        with Study.load(path) as study:
+            study.tell(study.ask(), 1.0)
+            assert study.history["answer"].iloc[-1] == 1.0
 
 
 def played() -> Strategy:
@@ -241,6 +242,7 @@ ROASTS = SearchSpace(torch.tensor([[0.0, 0.0], [80.0, 2.0]]).double(), categoric
         ({"names": ["a", "a (ml)"]}, "`names` has 'a' more than once"),
         ({"names": ["a", 3]}, "`names`: 3 is no name"),
         ({"names": ["a", "answer"]}, "'answer' is a column of the history"),
+        ({"names": ["a", "swapped"]}, "'swapped' is a column of the history"),
         ({"names": "ab"}, "must be a list of names"),
         ({"names": ["x", "first_x"]}, "'first_x' is the column of the history for the 'x' of"),
         ({"names": ["a", "item12_a"]}, "'item12_a' is the column of the history for the 'a' of"),
