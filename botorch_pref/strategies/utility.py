@@ -33,8 +33,8 @@ KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
 PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 """Matern-5/2 on the unit cube, as Kayal et al. (2025) and Lazzaro et al. (2026) have it."""
 
-# Of the priors that strategies learn under: the package's, and rougher ones of less spread.
-_PRIOR_MODES: tuple[dict[str, float], ...] = ({}, {"lengthscale": 0.2, "outputscale": 1.5})
+# Of the priors that strategies learn under: about the package's, and rougher ones of less spread.
+_PRIOR_MODES = ({"lengthscale": 0.7}, {"lengthscale": 0.21, "outputscale": 1.5})
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 1.0
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
@@ -45,10 +45,10 @@ class UtilityLearner:
 
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Hyperparameters that are learnt are fitted again, from where the kernel starts,
-    whenever the data have grown by a tenth. Those of the default kernel are fitted under two
-    priors, the package's and those of a rougher utility; what has the larger evidence is taken.
-    For ``sure``, those of a judge who hardly errs as well, for which the evidence has to speak by
-    a nat, and whose inference is expectation propagation. Of choices a nugget is learnt as well:
+    whenever the data have grown by a tenth. Those of the default kernel are fitted under one of two
+    priors, the package's or that of a rougher utility: the one at whose modes the evidence is
+    larger. For ``sure``, those of a judge who hardly errs are fitted as well, for which the
+    evidence has to speak by a nat, and whose inference is expectation propagation. Of choices a nugget is learnt as well:
     rows of a table differ in more than its columns tell.
 
     Args:
@@ -197,8 +197,8 @@ class UtilityLearner:
             if all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
                 self.values = parameters_of(kernel)
         else:
-            found = [self._fitted(self._default_kernel({}, **modes)) for modes in _PRIOR_MODES]
-            best = max(found, key=lambda model: float(model.log_evidence().detach()))
+            starts = [self._default_kernel({}, **modes) for modes in _PRIOR_MODES]
+            best = self._fitted(max(starts, key=self._evidence_of))
             self.values = fitted_values(best.covar_module)
             if self.sure:
                 sure = self._fitted(self._default_kernel({}, **_SURE_MODES), "ep")
@@ -207,6 +207,11 @@ class UtilityLearner:
                     self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
         self.num_fitted = size
         return True
+
+    @torch.no_grad()
+    def _evidence_of(self, kernel: Kernel) -> float:
+        """The log evidence of all comparisons under a kernel as it is."""
+        return float(self._build(kernel, self.data).log_evidence())
 
     def _fitted(self, kernel: Kernel, inference: Inference = "laplace") -> PreferenceGP:
         """The model of all comparisons, its hyperparameters fitted."""
