@@ -48,8 +48,8 @@ class UtilityLearner:
     whenever the data have grown by a tenth. Those of the default kernel are fitted under one of two
     priors, the package's or that of a rougher utility: the one at whose modes the evidence is
     larger. For ``sure``, those of a judge who hardly errs are fitted as well, for which the
-    evidence has to speak by a nat, and whose inference is expectation propagation. Of choices a nugget is learnt as well:
-    rows of a table differ in more than its columns tell.
+    evidence has to speak by a nat, and whose inference is expectation propagation. Of choices a
+    nugget is learnt as well: rows of a table differ in more than its columns tell.
 
     Args:
         space: The domain.
@@ -198,7 +198,8 @@ class UtilityLearner:
                 self.values = parameters_of(kernel)
         else:
             starts = [self._default_kernel({}, **modes) for modes in _PRIOR_MODES]
-            best = self._fitted(max(starts, key=self._evidence_of))
+            evidences = [self._build(kernel, self.data).log_evidence().item() for kernel in starts]
+            best = self._fitted(starts[evidences.index(max(evidences))])
             self.values = fitted_values(best.covar_module)
             if self.sure:
                 sure = self._fitted(self._default_kernel({}, **_SURE_MODES), "ep")
@@ -207,11 +208,6 @@ class UtilityLearner:
                     self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
         self.num_fitted = size
         return True
-
-    @torch.no_grad()
-    def _evidence_of(self, kernel: Kernel) -> float:
-        """The log evidence of all comparisons under a kernel as it is."""
-        return float(self._build(kernel, self.data).log_evidence())
 
     def _fitted(self, kernel: Kernel, inference: Inference = "laplace") -> PreferenceGP:
         """The model of all comparisons, its hyperparameters fitted."""
