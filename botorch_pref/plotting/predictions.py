@@ -9,15 +9,7 @@ from matplotlib.figure import Figure
 
 from botorch_pref.models.cross_validation import Estimate, PairwisePredictions
 from botorch_pref.plotting.posterior import Array, as_array
-from botorch_pref.plotting.style import (
-    BLUE,
-    GREY,
-    NORMAL_95,
-    SMALL,
-    heading,
-    legend,
-    new_panels,
-)
+from botorch_pref.plotting.style import BLUE, GREY, NORMAL_95, SMALL, heading, legend, new_panels
 
 _BINS = 5  # of probabilities between 1/2 and 1
 
