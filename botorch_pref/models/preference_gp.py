@@ -142,7 +142,7 @@ class PreferenceGP(LaplaceGP):
                 ``None`` for none.
             likelihood: The link, of this package or one of BoTorch's two; logit by default.
             covar_module: The prior covariance, in squared units of the values or else of the
-                link. By default a scaled RBF kernel with ARD and log-normal priors.
+                link. By default a scaled Matern-5/2 kernel with ARD and log-normal priors.
             input_transform: Applied where items meet the kernel, with gradients.
             values: ``(X, Y)`` or ``(X, Y, Yvar)``, ``batch_shape x k x d`` and twice ``... x 1``:
                 items, values, variances of noise; ``Y`` standardised under the default prior.

@@ -11,8 +11,10 @@ of their answers stands for the probability.
 exact inference with the right hyperparameters would believe. ``laplace+ep`` learns by Laplace's
 evidence and predicts by expectation propagation; ``samples`` and ``samples+ep`` have samples of the
 hyperparameters and predict by either. A model's name may end in a kernel and the modes of its
-priors, ``ep@rbf:0.4:4``; or in ``known``, the kernel of ``sampling``, and is then compared with the
-probabilities that sampling finds. Run it with ``python -m experiments beliefs --seeds 20``.
+priors, ``ep@rbf:0.4:4`` or ``ep@matern+nugget:0.8:4``; or in ``known``, the kernel of ``sampling``,
+and is then compared with the probabilities that longer chains of it find. The error of these is
+half of what two halves of the chains differ by. Run it with ``python -m experiments beliefs --seeds
+20``.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ _SAMPLES = {"samples": "laplace", "samples+ep": "ep"}
 MODELS = ("laplace", "ep", "laplace+ep", *_SAMPLES, PAIRWISE_GP, SAMPLING)
 _NUM_TEST, _NUM_KNOWN, _NUM_BINS = 4096, 512, 10
 _CHAINS, _BURN_IN, _STEPS = 100, 300, 600
+_LONG_STEPS = 3000  # of chains that an inference is compared with
 
 
 class Beliefs(NamedTuple):
@@ -88,14 +91,16 @@ class Beliefs(NamedTuple):
         score = truth * found.log() + (1.0 - truth) * torch.log1p(-found)
         kinds = (LaplaceConvergenceWarning, BotorchWarning)
         warned = sum(issubclass(w.category, kinds) for w in caught)
-        to_sampling = math.nan
+        to_sampling = own_error = math.nan
         if self.model.endswith(f"@{KNOWN}"):
-            sampled = self._replace(model=SAMPLING)._predict(X, answers, test)
-            to_sampling = float((found - sampled).abs().mean())
+            halves = _halves(self._replace(model=SAMPLING))
+            to_sampling = float((found - halves.mean(0)).abs().mean())
+            own_error = float(halves.diff(dim=0).abs().mean()) / 2.0
         return self._asdict() | {
             "log_probability": float(score.mean()),
             "error": float((found - truth).abs().mean()),
             "to_sampling": to_sampling,
+            "sampling_error": own_error,
             "seconds": process_time() - start,
             "warnings": warned,
             **_reliability(found, truth),
@@ -121,11 +126,16 @@ class Beliefs(NamedTuple):
         (X, test), own = known[drawn].split([self.num_duels, _NUM_TEST]), slice(self.num_duels)
         return X, wins[own].double(), test, torch.sigmoid(gaps[self.num_duels :])
 
+    def _sample(self, X: Tensor, answers: Tensor, test: Tensor, steps: int = _STEPS) -> Tensor:
+        """What two halves of the chains of slice sampling find."""
+        kernel = _true_kernel(self.function, self.output_scale)
+        seed = derive_seed(self.seed, "ess", 0)
+        return sampled_probabilities(kernel, X, answers, test, seed, steps)
+
     def _predict(self, X: Tensor, answers: Tensor, test: Tensor) -> Tensor:
         """Probabilities that the first of each test pair wins."""
         if self.model == SAMPLING:
-            kernel = _true_kernel(self.function, self.output_scale)
-            return sampled_probabilities(kernel, X, answers, test, derive_seed(self.seed, "ess", 0))
+            return self._sample(X, answers, test).mean(0)
         datapoints = X.flatten(0, 1)
         order = torch.where(answers.unsqueeze(-1) > 0, 0, 1) ^ torch.tensor([0, 1])
         comparisons = order + 2 * torch.arange(len(X)).unsqueeze(-1)
@@ -167,6 +177,13 @@ class Beliefs(NamedTuple):
         models[1].load_state_dict(models[0].state_dict())
         with torch.no_grad():
             return models[1].win_probability(test)
+
+
+@lru_cache(1)
+def _halves(cell: Beliefs) -> Tensor:
+    """What two halves of long chains find."""
+    X, answers, test, _ = cell._duels()
+    return cell._sample(X, answers, test, _LONG_STEPS)
 
 
 def _reliability(found: Tensor, truth: Tensor) -> dict[str, float]:
@@ -221,9 +238,13 @@ def _true_kernel(function: str, output_scale: float) -> Kernel:
 
 @torch.no_grad()
 def sampled_probabilities(
-    kernel: Kernel, X: Tensor, answers: Tensor, test: Tensor, seed: int
+    kernel: Kernel, X: Tensor, answers: Tensor, test: Tensor, seed: int, steps: int = _STEPS
 ) -> Tensor:
-    """Elliptical slice sampling (Murray, Adams and MacKay 2010), chains side by side."""
+    """Elliptical slice sampling (Murray, Adams and MacKay 2010), chains side by side.
+
+    Returns:
+        ``2 x p``-dim probabilities that the first of each test pair wins, by halves of the chains.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def noise(*shape: int) -> Tensor:
@@ -252,8 +273,8 @@ def sampled_probabilities(
     for rows in torch.arange(len(test)).split(256):
         own[rows] = covariance(test[rows], test[rows]).diagonal()
     left = (own - (covariance(X, test) * weights).sum(0)).clamp_min(0.0)
-    state, total = draw(), torch.zeros_like(own)
-    for step in range(_BURN_IN + _STEPS):
+    state, total = draw(), own.new_zeros(2, len(own))
+    for step in range(_BURN_IN + steps):
         other, level = draw(), log_likelihood(state) + noise(_CHAINS).log()
         angle = 2 * torch.pi * noise(_CHAINS)
         low, high = angle - 2 * torch.pi, angle.clone()
@@ -269,8 +290,8 @@ def sampled_probabilities(
         state = new
         if step >= _BURN_IN and step % 10 == 0:
             rest = left.sqrt() * torch.randn(_CHAINS, len(left), generator=generator, dtype=X.dtype)
-            total += torch.sigmoid(state @ weights + rest).mean(0)
-    return total / len(range(_BURN_IN, _BURN_IN + _STEPS, 10))
+            total += torch.sigmoid(state @ weights + rest).unflatten(0, (2, -1)).mean(1)
+    return total / len(range(_BURN_IN, _BURN_IN + steps, 10))
 
 
 def beliefs_table(
@@ -325,6 +346,7 @@ def summary_text(table: pd.DataFrame) -> str:
     parts = [pd.DataFrame(rows).to_string(index=False), costs.to_string()]
     if not (known := table.dropna(subset="to_sampling")).empty:
         far = known.pivot_table("to_sampling", cell, "model", ["mean", "sem"], sort=False)
+        far["sampling's own error"] = known.groupby(cell, sort=False)["sampling_error"].mean()
         parts.append(f"mean absolute difference to sampling\n{far.round(4).to_string()}")
     return "\n\n".join(parts)
 

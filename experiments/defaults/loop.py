@@ -30,11 +30,14 @@ from botorch.models import PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
+from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
+from botorch_pref.kernels import NuggetKernel
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.models import PreferenceGP
+from botorch_pref.models.base import Inference
 from botorch_pref.problems import LogisticJudge, PreferenceProblem, get_problem
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads
@@ -118,7 +121,7 @@ class StandardisedProblem(PreferenceProblem):
 def check_model(name: str) -> None:
     """Raise ``UnsupportedError`` unless a name is that of a model."""
     if name not in (DEFAULT, PAIRWISE_GP):
-        _kernel(name, 1)
+        _inference_and_kernel(name, 1)
 
 
 def build_model(
@@ -127,23 +130,40 @@ def build_model(
     """The model of a name, with its hyperparameters at the modes of their priors."""
     if name == PAIRWISE_GP:
         return PairwiseGP(datapoints, comparisons, input_transform=transform)
-    kernel = None if name == DEFAULT else _kernel(name, datapoints.shape[-1])
-    return PreferenceGP(datapoints, comparisons, covar_module=kernel, input_transform=transform)
+    if name == DEFAULT:
+        return PreferenceGP(datapoints, comparisons, input_transform=transform)
+    inference, kernel = _inference_and_kernel(name, datapoints.shape[-1])
+    return PreferenceGP(
+        datapoints,
+        comparisons,
+        covar_module=kernel,
+        input_transform=transform,
+        inference=inference,
+    )
 
 
-def _kernel(name: str, dim: int) -> torch.nn.Module:
+def _inference_and_kernel(name: str, dim: int) -> tuple[Inference, Kernel]:
+    """What ``ep@matern+nugget:0.8:4`` says; inference is Laplace's if it is not said."""
+    inference, _, kernel = name.rpartition("@")
     try:
-        kind, *texts = name.split(":")
+        kind, *texts = kernel.split(":")
         lengthscale, outputscale = map(float, texts)
     except ValueError:
         kind, lengthscale, outputscale = "", 0.0, 0.0
-    if kind not in get_args(KernelName) or not min(lengthscale, outputscale) > 0.0:
+    kind, _, own = kind.partition("+")
+    inference = inference or "laplace"
+    is_known = kind in get_args(KernelName) and inference in get_args(Inference)
+    if not is_known or own not in ("", "nugget") or not min(lengthscale, outputscale) > 0.0:
         raise UnsupportedError(
             f"unknown model {name!r}; there are {DEFAULT}, {PAIRWISE_GP} and names such as "
-            "rbf:0.4:4, of a kernel and the prior modes of its lengthscales and output scale."
+            "rbf:0.4:4 and ep@matern+nugget:0.8:4, of an inference, a kernel, and the prior modes "
+            "of its lengthscales and output scale."
         )
-    kind = cast(KernelName, kind)
-    return default_covar_module(dim, Size(), kind, lengthscale=lengthscale, outputscale=outputscale)
+    modes = {"lengthscale": lengthscale, "outputscale": outputscale}
+    found = default_covar_module(dim, Size(), cast(KernelName, kind), **modes)
+    if own:
+        found.base_kernel = NuggetKernel(found.base_kernel)
+    return cast(Inference, inference), found
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ standard deviation of ``spread`` logits over the space: 1 is hard noise, 18 near
 measured is the share of the space that is better than an item: of the recommendations, and, summed
 over the duels, of the items that were asked on the way.
 
-One half of the problems, with the seeds below 100, was for choosing; the other half, with the seeds
-from 100 on, is for reporting. Run it with ``python -m experiments strategies``; what is in
-the folder already is not run again.
+Seeds below 100 are for choosing, seeds from 100 on for reporting. The rule was developed on the
+problems of ``CHOOSING`` alone; its two priors on some of the others, too, which ``RESULTS.md``
+names. Run it with ``python -m experiments strategies``; what is in the folder already is not run
+again.
 """
 
 from __future__ import annotations
