@@ -42,7 +42,10 @@ class NuggetKernel(WrapperKernel):
         self.register_parameter("raw_nugget", Parameter(torch.zeros(*self.batch_shape, 1)))
         self.register_constraint("raw_nugget", Interval(0.0, 1.0))
         self.register_prior(
-            "nugget_prior", NormalPrior(float(logit(DEFAULT_NUGGET)), NUGGET_WIDTH), _read_logit
+            "nugget_prior",
+            NormalPrior(float(logit(DEFAULT_NUGGET)), NUGGET_WIDTH),
+            _read_logit,
+            _write_logit,
         )
         self.nugget = DEFAULT_NUGGET
 
@@ -88,3 +91,7 @@ def same_rows(x1: Tensor, x2: Tensor) -> Tensor:
 
 def _read_logit(kernel: NuggetKernel) -> Tensor:
     return kernel.raw_nugget
+
+
+def _write_logit(kernel: NuggetKernel, value: Tensor) -> None:
+    kernel.initialize(raw_nugget=value)

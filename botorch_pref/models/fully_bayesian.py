@@ -8,8 +8,13 @@ from typing import Any, Self
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.transforms.input import InputTransform
+from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.fully_bayesian import MCMC_DIM, GaussianMixturePosterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
 from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior, NormalPrior
+from linear_operator import to_linear_operator
 from torch import Size, Tensor
 from torch.nn import Module
 
@@ -23,16 +28,17 @@ from botorch_pref.models.preference_gp import PreferenceGP
 
 _CANDIDATES_A_SAMPLE = 4  # draws from the prior, of which the chains' starts are chosen
 _SMALLEST_BRACKET = 1e-6
-_LEAST, _LONGEST, _LARGEST = 1.01e-3, 99.0, 9.9e3  # inside the bounds of the kernel's scales
+_INSIDE = 0.01  # the relative distance that a sample keeps from the bounds of its constraint
 
 
 class FullyBayesianPreferenceGP(PreferenceGP):
-    r"""A :class:`PreferenceGP` over samples of the lengthscales and the output scale.
+    r"""A :class:`PreferenceGP` over samples of the hyperparameters of its kernel.
 
     ``fit_gpytorch_mll`` samples in place of a search for the maximum: ``num_samples`` chains of
-    elliptical slice sampling (Murray, Adams and MacKay 2010) in the logarithms of the scales run
-    side by side, under Laplace's evidence and the default priors; the last state of each is kept.
-    With few answers predictions then carry the uncertainty of the hyperparameters.
+    elliptical slice sampling (Murray, Adams and MacKay 2010) run side by side, in the logarithms of
+    hyperparameters with log-normal priors and in what other priors are normal of, under Laplace's
+    evidence; the last state of each is kept. With few answers predictions then carry the
+    uncertainty of the hyperparameters.
 
     As in BoTorch's ``SaasFullyBayesianSingleTaskGP``, posteriors are mixtures with the samples in
     ``MCMC_DIM``, over which BoTorch's acquisition functions average. :meth:`win_probability` is
@@ -54,6 +60,7 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         likelihood: Module | None = None,
         input_transform: InputTransform | None = None,
         *,
+        covar_module: Kernel | None = None,
         choices: BlockData | Sequence[BlockData] = (),
         inference: Inference = "laplace",
         num_samples: int = 16,
@@ -66,19 +73,33 @@ class FullyBayesianPreferenceGP(PreferenceGP):
             comparisons: As of :class:`PreferenceGP`.
             likelihood: The link; logit by default.
             input_transform: Applied where items meet the kernel.
+            covar_module: A kernel of batch shape ``[num_samples]`` whose hyperparameters with
+                priors are sampled; by default that of :class:`PreferenceGP`.
             choices: As of :class:`PreferenceGP`.
             inference: That of predictions; samples are drawn under Laplace's evidence.
-            num_samples: The number of samples.
+            num_samples: The number of samples, of the default kernel.
             num_steps: The steps of each chain.
 
         Raises:
             ComparisonDataError: As :class:`PreferenceGP`, or if data come in a batch.
+            UnsupportedError: If the kernel has no samples, or priors that are not normal.
         """
         check_count("num_samples", num_samples, 1)
         check_count("num_steps", num_steps, 1)
         check_shape("datapoints", datapoints, "n", "d", batch=False)
         dim = num_columns(datapoints, input_transform)
-        kernel = default_covar_module(dim, Size([num_samples]))
+        kernel = covar_module or default_covar_module(dim, Size([num_samples]))
+        if len(kernel.batch_shape) != 1:
+            raise UnsupportedError(
+                "`covar_module` must have the batch shape [num_samples], not "
+                f"{list(kernel.batch_shape)}."
+            )
+        for name, _, prior, _, put in kernel.named_priors():
+            if not isinstance(prior, NormalPrior | LogNormalPrior) or put is None:
+                raise UnsupportedError(
+                    f"`covar_module` has the prior {name}, which must be normal or log-normal and "
+                    "know how to set what it is of."
+                )
         super().__init__(
             datapoints,
             comparisons,
@@ -93,7 +114,7 @@ class FullyBayesianPreferenceGP(PreferenceGP):
     @property
     def num_mcmc_samples(self) -> int:
         """The number of samples."""
-        return len(self.covar_module.outputscale)
+        return int(self.covar_module.batch_shape[0])
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
@@ -106,31 +127,28 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         inference, self.inference = self.inference, "laplace"
         try:
             with torch.no_grad():
-                self._sample_scales()
+                self._sample()
         finally:
             self.inference = inference
         return mll.eval()
 
-    def _sample_scales(self) -> None:
+    def _sample(self) -> None:
         """Starts by sampling and resampling from the prior, then slices of ellipses."""
-        kernel: Any = self.covar_module
-        base, size = kernel.base_kernel, self.num_mcmc_samples
-        like = base.lengthscale.squeeze(-2)
-        dim = like.shape[-1]
-        # The logarithms of all scales are normal under their priors.
-        laws = [base.lengthscale_prior] * dim + [kernel.outputscale_prior]
-        middle, widths = (like.new_tensor([getattr(p, a) for p in laws]) for a in ("loc", "scale"))
-        largest = like.new_tensor([_LONGEST] * dim + [_LARGEST])
+        size, like = self.num_mcmc_samples, self.items
+        laws = [_Law(*law[1:]) for law in self.covar_module.named_priors()]
+        middle = torch.cat([law.normal(size, "loc") for law in laws], dim=-1)
+        widths = torch.cat([law.normal(size, "scale") for law in laws], dim=-1)
 
         def uniform(*shape: int) -> Tensor:
             return torch.rand(shape, dtype=like.dtype).to(like)
 
         def offsets() -> Tensor:
-            return widths * torch.randn(size, dim + 1, dtype=like.dtype).to(like)
+            return widths * torch.randn(widths.shape, dtype=like.dtype).to(like)
 
         def evidence_at(offset: Tensor) -> Tensor:
-            scales = (middle + offset).exp().clamp_min(_LEAST).minimum(largest)
-            base.lengthscale, kernel.outputscale = scales[:, None, :-1], scales[:, -1]
+            parts = (middle + offset).split([law.size(size) for law in laws], dim=-1)
+            for law, part in zip(laws, parts, strict=True):
+                law.put(part)
             return self.log_evidence()
 
         drawn = [offsets() for _ in range(_CANDIDATES_A_SAMPLE)]
@@ -196,3 +214,61 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         """Mean and variance, each ``...``-dim, of the mixture, of ``... x 2 x d``-dim pairs."""
         mean, variance = super().difference_moments(X.unsqueeze(MCMC_DIM))
         return mean.mean(-1), variance.mean(-1) + mean.var(-1, unbiased=False)
+
+
+class MomentMatchedPreferenceGP(FullyBayesianPreferenceGP):
+    r"""The same as one Gaussian, of the mean and the covariance of the mixture.
+
+    For rules that take one joint Gaussian posterior, and value what an answer would change in it.
+    """
+
+    _is_fully_bayesian = False
+    _is_ensemble = False
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior:
+        """A joint Gaussian posterior of ``b x q x 1`` utilities; see the base class."""
+        found = super().posterior(X, output_indices, observation_noise, posterior_transform)
+        mean = found.mixture_mean.squeeze(-1)
+        covariance = to_linear_operator(found.mixture_covariance_matrix)  # which needs no root
+        return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+
+
+class _Law:
+    """A prior of hyperparameters, in the coordinates in which it is normal."""
+
+    def __init__(
+        self,
+        module: Any,
+        prior: NormalPrior | LogNormalPrior,
+        read: Callable[[Any], Tensor],
+        write: Callable[[Any, Tensor], None],
+    ) -> None:
+        self._module, self._prior, self._write = module, prior, write
+        self._shape = read(module).shape
+        self._is_log = isinstance(prior, LogNormalPrior)
+        # Named by its prior, as GPyTorch's kernels do; without one all values may be taken.
+        name = next(n for n, *own in module.named_priors() if own[1] is prior)
+        self._bounds = getattr(module, f"raw_{name.removesuffix('_prior')}_constraint", None)
+
+    def size(self, samples: int) -> int:
+        """The number of values of one sample."""
+        return self._shape.numel() // samples
+
+    def normal(self, samples: int, name: str) -> Tensor:
+        """``samples x size``-dim means or standard deviations, ``"loc"`` or ``"scale"``."""
+        found: Tensor = getattr(self._prior, name)
+        return found.expand(self._shape).reshape(samples, -1)
+
+    def put(self, values: Tensor) -> None:
+        """Set ``samples x size``-dim values."""
+        values = values.exp() if self._is_log else values
+        if self._is_log and self._bounds is not None:
+            low, high = self._bounds.lower_bound, self._bounds.upper_bound
+            values = values.clamp((1.0 + _INSIDE) * low, (1.0 - _INSIDE) * high)
+        self._write(self._module, values.view(self._shape))

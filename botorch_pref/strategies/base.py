@@ -18,8 +18,13 @@ from torch import Tensor
 
 from botorch_pref.data.checks import check_count
 from botorch_pref.data.options import checked_seed, endless_from_json, endless_to_json, plain
-from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
-from botorch_pref.inference.finite import FinitePosterior, Regularizer, argmax_with_random_ties
+from botorch_pref.exceptions import (
+    ComparisonDataError,
+    SearchSpaceError,
+    StaleQueryError,
+    UnsupportedError,
+)
+from botorch_pref.inference.finite import Regularizer, argmax_with_random_ties
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Duel, Query
@@ -27,7 +32,9 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import Maximum, SearchSpace
 from botorch_pref.strategies.utility import (
+    Hyperparameters,
     KernelArgument,
+    TablePosterior,
     UtilityLearner,
     likelihood_to_json,
     masked,
@@ -368,8 +375,9 @@ class UtilityStrategy(Strategy):
         choices: ``n x d``-dim table of items, or
         space: a search space.
         seed: The seed of all draws.
-        hyperparameters: ``"evidence"`` to learn them, or fixed values; this and the arguments
-            below are those of :class:`~botorch_pref.strategies.utility.UtilityLearner`.
+        hyperparameters: ``"evidence"`` to learn them, ``"samples"`` to average over what they may
+            be, or fixed values; this and the arguments below are those of
+            :class:`~botorch_pref.strategies.utility.UtilityLearner`.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: The penalty of the mean; on choices alone.
         likelihood: The link; logit by default.
@@ -387,13 +395,15 @@ class UtilityStrategy(Strategy):
         UnsupportedError: If an option is not for this kind of domain.
     """
 
-    hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence"
+    hyperparameters: Hyperparameters = "evidence"
     kappa: Literal["laplace"] | float = "laplace"
     regularizer: Regularizer = "rkhs"
     likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None
     covar_module: KernelArgument = None
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Duel,)
+    _takes_samples: ClassVar[bool] = False
+    """Whether the rule may have samples of the hyperparameters, not only one value."""
     _may_be_sure: ClassVar[bool] = False
     """Whether hyperparameters of a judge who hardly errs are considered."""
 
@@ -409,7 +419,9 @@ class UtilityStrategy(Strategy):
             self.covar_module,
             self._may_be_sure,
         )
-        self.hyperparameters = self.learner.values or "evidence"
+        self.hyperparameters = self.learner.values or self.hyperparameters
+        if self.learner.samples and not self._takes_samples:
+            raise UnsupportedError(f'{type(self).__name__} takes no `hyperparameters` "samples".')
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood
         self.num_identical = 0
 
@@ -467,7 +479,7 @@ class UtilityStrategy(Strategy):
         """The model on a box, with open duels answered as it expects."""
         return self.learner.model(expected_answers(self._open.values(), self.learner.utilities))
 
-    def _posterior(self) -> FinitePosterior:
+    def _posterior(self) -> TablePosterior:
         """The posterior of the choices, with open duels answered as it expects."""
         return self.learner.posterior(expected_answers(self._open.values(), self.learner.utilities))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -54,6 +54,8 @@ class PFTS(UtilityStrategy):
 
     scale: float | Literal["paper"] = TEMPERED
     on_identical: OnIdentical = "resample"
+
+    _takes_samples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -117,11 +119,12 @@ class PFTS(UtilityStrategy):
     ) -> tuple[Tensor, Tensor]:
         """The maximisers of two paths, of which later attempts need the second alone."""
         seed = self._seed(f"pair {attempt}" if attempt else "pair", annotator)
-        rule = DuelingThompsonSampling(self.learner.model(), scale=self._scale(), seed=seed)
-        best = [
-            self._best_item(ArmPath(rule, arm), derive_seed(seed, "optimizer", arm), avoid)
-            for arm in ((1,) if attempt else (0, 1))
-        ]
+        best = []
+        for arm in (1,) if attempt else (0, 1):
+            model = self.learner.drawn_model(derive_seed(seed, "sample", arm))
+            rule = DuelingThompsonSampling(model, scale=self._scale(), seed=seed)
+            own = derive_seed(seed, "optimizer", arm)
+            best.append(self._best_item(ArmPath(rule, arm), own, avoid))
         return best[0], best[-1]
 
     def _scale(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
@@ -11,17 +12,19 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.utils.constraints import LogTransformedInterval
 from gpytorch.kernels import Kernel, ScaleKernel
 from linear_operator import to_dense
-from torch import Size, Tensor
+from torch import Generator, Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.data.checks import check_word, checked_kappa, checked_positive
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
+from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
+from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answered, Query
 from botorch_pref.randomness import derive_seed, seeded
@@ -29,6 +32,9 @@ from botorch_pref.space.search_space import SearchSpace
 
 KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
 """A caller's kernel, or what makes one for a number of dimensions; ``None`` for the default."""
+
+Hyperparameters: TypeAlias = Literal["evidence", "samples"] | Mapping[str, Any]
+"""How hyperparameters are learnt, or fixed values."""
 
 PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 """Matern-5/2 on the unit cube, as Kayal et al. (2025) and Lazzaro et al. (2026) have it."""
@@ -38,6 +44,7 @@ _PRIOR_MODES = ({"lengthscale": 0.7}, {"lengthscale": 0.21, "outputscale": 1.5})
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 1.0
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
+_NUM_SAMPLES, _NUM_STEPS = 8, 12
 
 
 class UtilityLearner:
@@ -51,11 +58,14 @@ class UtilityLearner:
     evidence has to speak by a nat, and whose inference is expectation propagation. Of choices a
     nugget is learnt as well: rows of a table differ in more than its columns tell.
 
+    With ``"samples"`` there are eight samples of the hyperparameters from their posterior under the
+    rougher prior, and the model has the mean and the covariance of the mixture.
+
     Args:
         space: The domain.
-        hyperparameters: ``"evidence"``, or ``{"lengthscale": float | list, "outputscale":
-            float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may stand
-            instead of ``"outputscale"``, ``"kernel"`` is ``"rbf"`` unless ``"matern"``
+        hyperparameters: ``"evidence"``, ``"samples"``, or ``{"lengthscale": float | list,
+            "outputscale": float}``; ``"penalty"``, the papers' ``lambda = 1 / outputscale``, may
+            stand instead of ``"outputscale"``, ``"kernel"`` is ``"rbf"`` unless ``"matern"``
             (5/2) or ``"matern15"`` (3/2) is asked for, and ``"nugget"`` is the share of an
             item's variance that is its own, none by default; ``"inference"`` is that of the model,
             Laplace's by default, which is all that choices have.
@@ -71,7 +81,7 @@ class UtilityLearner:
     def __init__(
         self,
         space: SearchSpace,
-        hyperparameters: Literal["evidence"] | Mapping[str, Any] = "evidence",
+        hyperparameters: Hyperparameters = "evidence",
         kappa: Literal["laplace"] | float = "laplace",
         regularizer: Regularizer = "rkhs",
         seed: int = 0,
@@ -86,16 +96,19 @@ class UtilityLearner:
         self.kappa = checked_kappa("kappa", kappa)
         self.likelihood = as_likelihood(likelihood)
         self.learns = isinstance(hyperparameters, str)
+        self.samples = hyperparameters == "samples"
+        if self.samples and (self.kappa != "laplace" or regularizer != "rkhs"):
+            raise UnsupportedError('`hyperparameters` "samples" has no `kappa` or `regularizer`.')
         self.values = fixed_values(hyperparameters, space.num_features)
         self._kernel = own_kernel(covar_module, space)
         if self._kernel is not None:
-            if not self.learns:
+            if not self.learns or self.samples:
                 raise ComparisonDataError(
                     "Give `hyperparameters` or `covar_module`; what its parameters are to be is "
                     "set in that kernel, and learnt if they require a gradient."
                 )
             self.learns = any(one.requires_grad for one in self._kernel.parameters())
-        self.sure = sure and space.choices is None
+        self.sure = sure and space.choices is None and not self.samples
         self.num_fitted = 0
         self.answered: list[Answered] = []
         self._data: Comparisons | None = None
@@ -167,10 +180,15 @@ class UtilityLearner:
         set_parameters(kernel, self.values)
         return kernel
 
-    def _default_kernel(self, values: Mapping[str, Any], **modes: float) -> ScaleKernel:
+    def _default_kernel(
+        self,
+        values: Mapping[str, Any],
+        modes: Mapping[str, float] | None = None,
+        samples: int | None = None,
+    ) -> ScaleKernel:
         """With given hyperparameters, or at its priors' modes; that of choices has a nugget."""
         nugget = "nugget" in values if values else self.space.choices is not None
-        return kernel_of(values, self.space, nugget, **modes)
+        return kernel_of(values, self.space, nugget, samples, **(modes or {}))
 
     def unit_kernel(self) -> Kernel:
         """The current kernel without its output scale, if it has one."""
@@ -181,7 +199,9 @@ class UtilityLearner:
     def penalty(self) -> float:
         """The papers' ``lambda``, the inverse of the output scale; 1 for a kernel without one."""
         kernel = self.covar_module()
-        return 1.0 / float(kernel.outputscale.detach()) if isinstance(kernel, ScaleKernel) else 1.0
+        if not isinstance(kernel, ScaleKernel):
+            return 1.0
+        return 1.0 / float(kernel.outputscale.detach().mean())
 
     def refit(self, at_once: bool = False) -> bool:
         """Fit the hyperparameters if they are learnt and the data have grown enough.
@@ -192,17 +212,20 @@ class UtilityLearner:
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
-        if self._kernel is not None:
+        if self.samples:
+            kernel = self._default_kernel({}, _PRIOR_MODES[1], _NUM_SAMPLES)
+            self.values = fitted_values(self._fitted(kernel).covar_module)
+        elif self._kernel is not None:
             kernel = self._fitted(copy.deepcopy(self._kernel)).covar_module
             if all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
                 self.values = parameters_of(kernel)
         else:
-            starts = [self._default_kernel({}, **modes) for modes in _PRIOR_MODES]
+            starts = [self._default_kernel({}, modes) for modes in _PRIOR_MODES]
             evidences = [self._build(kernel, self.data).log_evidence().item() for kernel in starts]
             best = self._fitted(starts[evidences.index(max(evidences))])
             self.values = fitted_values(best.covar_module)
             if self.sure:
-                sure = self._fitted(self._default_kernel({}, **_SURE_MODES), "ep")
+                sure = self._fitted(self._default_kernel({}, _SURE_MODES), "ep")
                 best.inference = "ep"
                 if float((sure.log_evidence() - best.log_evidence()).detach()) > _SURE_NATS:
                     self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
@@ -226,8 +249,19 @@ class UtilityLearner:
         data = self._comparisons([*self.answered, *expected])
         return self._build(self._model.covar_module, data, self.inference)
 
-    def posterior(self, expected: Sequence[Answered] = ()) -> FinitePosterior:
+    def drawn_model(self, seed: int) -> PreferenceGP:
+        """The model of one of the samples of the hyperparameters, drawn, or of their only value."""
+        if not self.samples or not self.values:
+            return self.model()
+        drawn = int(torch.randint(_NUM_SAMPLES, (), generator=Generator().manual_seed(seed)))
+        return self._build(self._default_kernel(samples_of(self.values)[drawn]), self.data)
+
+    def posterior(self, expected: Sequence[Answered] = ()) -> TablePosterior:
         """The posterior of all choices, by the data of :meth:`model`."""
+        if self.samples and self.values:
+            with torch.no_grad():
+                found = self.model(expected).posterior(self.space.table)
+                return GaussianTable(found.mean.squeeze(-1), found.covariance_matrix)
         if self._exact is None:
             choices = self.space.normalize(self.space.table)
             with torch.no_grad():
@@ -270,15 +304,32 @@ class UtilityLearner:
     def _build(
         self, covar_module: Kernel, data: Comparisons, inference: Inference = "laplace"
     ) -> PreferenceGP:
-        return PreferenceGP(
-            data.datapoints,
-            data,
-            likelihood=self.likelihood,
-            covar_module=covar_module,
-            input_transform=self.space.input_transform(),
-            variance=self.kappa,
-            inference=inference,
-        )
+        options: dict[str, Any] = {
+            "likelihood": self.likelihood,
+            "covar_module": covar_module,
+            "input_transform": self.space.input_transform(),
+            "inference": inference,
+        }
+        if self.samples and covar_module.batch_shape:
+            options["num_steps"] = _NUM_STEPS
+            return MomentMatchedPreferenceGP(data.datapoints, data, **options)
+        return PreferenceGP(data.datapoints, data, variance=self.kappa, **options)
+
+
+@dataclass(frozen=True)
+class GaussianTable:
+    """A Gaussian posterior of ``n`` choices, given by its moments."""
+
+    mean: Tensor
+    covariance: Tensor
+    num_pairs: int = 0
+
+    def sample(self, prior: Tensor, answers: Tensor, scale: float) -> Tensor:
+        """``... x n``-dim draws from ``... x n``-dim standard normals; ``answers`` are empty."""
+        return self.mean + scale * prior @ prior_root(self.covariance).mT
+
+
+TablePosterior: TypeAlias = FinitePosterior | GaussianTable
 
 
 def _differs(query: Query) -> bool:
@@ -317,11 +368,23 @@ def own_kernel(covar_module: KernelArgument, space: SearchSpace) -> Kernel | Non
 
 
 def kernel_of(
-    values: Mapping[str, Any], space: SearchSpace, nugget: bool = False, **modes: float
+    values: Mapping[str, Any],
+    space: SearchSpace,
+    nugget: bool = False,
+    samples: int | None = None,
+    **modes: float,
 ) -> ScaleKernel:
-    """The kernel on a space's unit cube, with given hyperparameters or its priors' modes."""
+    """The kernel on a space's unit cube, with given hyperparameters or its priors' modes.
+
+    Of samples there is a batch of kernels, as many as are asked for or as the values are of.
+    """
     kind: KernelName = values.get("kernel", "matern")
-    kernel = default_covar_module(space.num_features, Size(), kind, **modes)
+    if isinstance(given := values.get("outputscale"), list):
+        samples = len(given)
+        dims = {"lengthscale": (samples, 1, -1), "outputscale": (samples,), "nugget": (samples, 1)}
+        values = {n: torch.tensor(values[n]).view(dims[n]) for n in dims.keys() & values.keys()}
+    batch_shape = Size() if samples is None else Size([samples])
+    kernel = default_covar_module(space.num_features, batch_shape, kind, **modes)
     base = kernel.base_kernel
     if nugget:
         kernel.base_kernel = NuggetKernel(base)
@@ -350,23 +413,34 @@ def set_parameters(module: Module, found: Mapping[str, Any]) -> None:
 
 
 def fitted_values(kernel: ScaleKernel) -> dict[str, Any]:
-    """The hyperparameters of a kernel that was learnt, as plain JSON."""
+    """The hyperparameters of a kernel that was learnt, or lists of samples, as plain JSON."""
     base, own = kernel.base_kernel, {}
     if isinstance(base, NuggetKernel):
-        base, own = base.base_kernel, {"nugget": float(base.nugget.detach())}
+        base, own = base.base_kernel, {"nugget": base.nugget.detach().squeeze(-1).tolist()}
     return {
-        "lengthscale": base.lengthscale.detach().flatten().tolist(),
-        "outputscale": float(kernel.outputscale.detach()),
+        "lengthscale": base.lengthscale.detach().squeeze(-2).tolist(),
+        "outputscale": kernel.outputscale.detach().tolist(),
         "kernel": "matern",
         **own,
     }
 
 
+def samples_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The hyperparameters of each sample, of lists of them."""
+    names = [name for name in values if name != "kernel"]
+    rows = zip(*(values[name] for name in names), strict=True)
+    return [dict(zip(names, row, strict=True), kernel=values["kernel"]) for row in rows]
+
+
 def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
     """The hyperparameters that a user gave, checked; none where they are to be learnt."""
-    if isinstance(hyperparameters, str) and hyperparameters == "evidence":
+    if isinstance(hyperparameters, str) and hyperparameters in ("evidence", "samples"):
         return {}
     values = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {}
+    if isinstance(values.get("outputscale"), list):
+        for sample in samples_of(values):
+            fixed_values(sample, dim)
+        return values
     if "penalty" in values and "outputscale" not in values:
         values["outputscale"] = 1.0 / checked_positive("penalty", values.pop("penalty"))
     values.setdefault("kernel", "rbf")
@@ -374,8 +448,8 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
     is_known = values["kernel"] in get_args(KernelName)
     if set(values) - {"nugget", "inference"} != wanted or not is_known:
         raise ComparisonDataError(
-            '`hyperparameters` must be "evidence" or hold lengthscale, either outputscale or '
-            "penalty, and possibly kernel (rbf, matern or matern15) and nugget, got "
+            '`hyperparameters` must be "evidence", "samples" or hold lengthscale, either '
+            "outputscale or penalty, and possibly kernel (rbf, matern or matern15) and nugget, got "
             f"{hyperparameters!r}."
         )
     if "inference" in values:

@@ -56,6 +56,8 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
     "dueling-kg": DuelingKG,
     "eubo": EUBO,
     "pf-ts": PFTS,
+    "eubo-incumbent-samples": partial(EUBO, anchor="incumbent", hyperparameters="samples"),
+    "dueling-kg-samples": partial(DuelingKG, hyperparameters="samples"),
     "pop-bo": POPBO,
     "pop-bo-laplace": LaplacePOPBO,
     "mr-lpf": MRLPF,

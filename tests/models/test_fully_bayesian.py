@@ -15,15 +15,22 @@ from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.transforms import is_ensemble, is_fully_bayesian
+from gpytorch.priors import GammaPrior
 
 from botorch_pref.data import Choices
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.kernels.items import DEFAULT_LENGTHSCALE, DEFAULT_OUTPUT_SCALE
+from botorch_pref.kernels import NuggetKernel
+from botorch_pref.kernels.items import (
+    DEFAULT_LENGTHSCALE,
+    DEFAULT_OUTPUT_SCALE,
+    default_covar_module,
+)
 from botorch_pref.models import (
     FullyBayesianPreferenceGP,
     LaplaceMarginalLogLikelihood,
     PreferenceGP,
 )
+from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
 
 
 def data(dim, num_duels=12, seed=0):
@@ -146,6 +153,51 @@ def test_scales_may_be_large_and_the_inference_has_been_used():
     assert float(model.covar_module.outputscale.detach().max()) > 99.0
 
 
+def test_moments_are_those_of_the_mixture():
+    items, comparisons = data(2)
+    options = {"num_samples": 3, "num_steps": 2}
+    mixture = fit(FullyBayesianPreferenceGP(items, comparisons, **options))
+    single = MomentMatchedPreferenceGP(items, comparisons, **options)
+    single.load_state_dict(mixture.state_dict())
+    X = torch.rand(4, 3, 2, dtype=torch.double)
+    found, means, covariances = single.posterior(X), [], []
+    for i in range(3):
+        one = PreferenceGP(items, comparisons)
+        one.covar_module.base_kernel.lengthscale = mixture.covar_module.base_kernel.lengthscale[i]
+        one.covar_module.outputscale = mixture.covar_module.outputscale[i]
+        joint = one.posterior(X)
+        means.append(joint.mean.squeeze(-1))
+        covariances.append(joint.covariance_matrix)
+    means, covariances = torch.stack(means), torch.stack(covariances)
+    mean = means.mean(0)
+    between = (means - mean).unsqueeze(-1) * (means - mean).unsqueeze(-2)
+    torch.testing.assert_close(found.mean.squeeze(-1), mean, rtol=1e-6, atol=1e-6)
+    expected = (covariances + between).mean(0)
+    torch.testing.assert_close(found.covariance_matrix, expected, rtol=1e-6, atol=1e-6)
+    assert not is_ensemble(single)
+    value = AnalyticExpectedUtilityOfBestOption(single)(X[:, :2])
+    assert value.shape == (4,)
+
+
+def test_other_kernels_are_sampled_as_their_priors_are():
+    """Without data the samples are draws from the priors: of a share, of a log-normal scale."""
+    kernel = default_covar_module(2, torch.Size([400]), lengthscale=0.3, outputscale=2.0)
+    kernel.base_kernel = NuggetKernel(kernel.base_kernel)
+    items, _ = data(2)
+    model = FullyBayesianPreferenceGP(items, None, covar_module=kernel, num_steps=4)
+    fit(model)
+    base = kernel.base_kernel
+    assert base.nugget.shape == (400, 1)
+    share = base.raw_nugget.detach()
+    assert float(share.mean()) == pytest.approx(math.log(0.3 / 0.7), abs=0.2)
+    assert float(share.std()) == pytest.approx(1.0, rel=0.15)
+    logs = base.base_kernel.lengthscale.detach().log()
+    assert float(logs.mean()) == pytest.approx(math.log(0.3) + 0.64, abs=0.1)
+    assert float(logs.std()) == pytest.approx(0.8, rel=0.15)
+    logs = kernel.outputscale.detach().log()
+    assert float(logs.mean()) == pytest.approx(math.log(2.0) + 1.0, abs=0.2)
+
+
 def test_what_it_cannot_do_is_said():
     items, comparisons = data(2)
     with pytest.raises(ComparisonDataError, match="datapoints"):
@@ -156,3 +208,10 @@ def test_what_it_cannot_do_is_said():
         model.fantasize(items[:2], SobolQMCNormalSampler(torch.Size([2])))
     with pytest.raises(UnsupportedError, match="optimizer"):
         fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})
+    kernel = default_covar_module(2, torch.Size())
+    with pytest.raises(UnsupportedError, match="batch shape"):
+        FullyBayesianPreferenceGP(items, comparisons, covar_module=kernel)
+    kernel = default_covar_module(2, torch.Size([3]))
+    kernel.register_prior("outputscale_prior", GammaPrior(2.0, 1.0), "outputscale")
+    with pytest.raises(UnsupportedError, match="outputscale_prior"):
+        FullyBayesianPreferenceGP(items, comparisons, covar_module=kernel)

@@ -33,6 +33,7 @@ from botorch_pref.strategies import (
     POPBO,
     CompGPUCB,
     CostAwareKG,
+    DuelingKG,
     LaplacePOPBO,
     MaxMinLCBStrategy,
     MultipleChoicePOPBO,
@@ -351,3 +352,66 @@ def test_arguments_that_are_no_kernel_and_no_link() -> None:
     state = EUBO(choices=TABLE).state_dict()
     with pytest.raises(ComparisonDataError, match="leave out `covar_module`"):
         EUBO.from_state_dict(state, covar_module=matern)
+
+
+@pytest.mark.parametrize("box", [True, False])
+def test_samples_of_hyperparameters_are_a_mixture(box):
+    """The posterior is the average over models of the single samples, and is restored."""
+    learner = make("samples", box=box)
+    for number in range(12):
+        rows = (number % 9, (5 * number + 1) % 9)
+        items = TABLE[list(rows)]
+        learner.add(Duel(number, items, None if box else rows), float(items[0, 0] > items[1, 0]))
+    assert learner.refit()
+    values = json.loads(json.dumps(learner.values))
+    assert len(values["outputscale"]) == 8
+    assert len({*values["outputscale"]}) > 4
+    assert ("nugget" in values) is not box
+    means = []
+    for i in range(8):
+        single = {name: value[i] for name, value in values.items() if name != "kernel"}
+        one = make({**single, "kernel": "matern"}, box=box)
+        for query, told in learner.answered:
+            one.add(query, told)
+        means.append(one.model().posterior(TABLE).mean.squeeze(-1))
+    expected = torch.stack(means).mean(0).detach()
+    found = learner.model().posterior(TABLE).mean.squeeze(-1).detach()
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    if not box:
+        table = learner.posterior()
+        torch.testing.assert_close(table.mean, expected, rtol=1e-6, atol=1e-6)
+        assert table.covariance.shape == (9, 9)
+    drawn = learner.drawn_model(3).posterior(TABLE).mean.squeeze(-1)
+    assert any(torch.allclose(drawn, mean, rtol=1e-6) for mean in means)
+    again = make("samples", box=box)
+    for query, told in learner.answered:
+        again.add(query, told)
+    again.restore(values, learner.num_fitted)
+    same = again.model().posterior(TABLE).mean.squeeze(-1).detach()
+    torch.testing.assert_close(same, found, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("space", [{"bounds": BOUNDS}, {"choices": TABLE}])
+@pytest.mark.parametrize("kind", [DuelingKG, EUBO, PFTS])
+def test_strategies_go_on_with_their_samples(kind, space, monkeypatch):
+    shorten_searches(monkeypatch)
+    strategy = kind(hyperparameters="samples", seed=1, **space)
+    for _ in range(6):
+        query = strategy.ask()
+        strategy.tell(query, float(query.items[0].sum() > query.items[1].sum()))
+    other = kind.from_state_dict(json.loads(json.dumps(strategy.state_dict())))
+    assert strategy.learner.samples
+    assert torch.equal(strategy.ask().items, other.ask().items)
+    assert torch.equal(strategy.recommend(), other.recommend())
+
+
+def test_samples_are_refused_where_one_kernel_is_wanted():
+    with pytest.raises(UnsupportedError, match="MaxMinLCBStrategy"):
+        MaxMinLCBStrategy(bounds=BOUNDS, hyperparameters="samples")
+    with pytest.raises(UnsupportedError, match="kappa"):
+        make("samples", kappa=1.0)
+    with pytest.raises(ComparisonDataError, match="covar_module"):
+        make("samples", covar_module=RBFKernel())
+    values = {"lengthscale": [[0.1, 0.2]], "outputscale": [-1.0], "kernel": "matern"}
+    with pytest.raises(ComparisonDataError, match="outputscale"):
+        make(box=True).restore(values, 0)
