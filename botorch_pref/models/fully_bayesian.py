@@ -94,7 +94,10 @@ class FullyBayesianPreferenceGP(PreferenceGP):
                 "`covar_module` must have the batch shape [num_samples], not "
                 f"{list(kernel.batch_shape)}."
             )
-        for name, _, prior, _, put in kernel.named_priors():
+        priors = list(kernel.named_priors())
+        if not priors:
+            raise UnsupportedError("`covar_module` has no priors, so nothing to sample.")
+        for name, _, prior, _, put in priors:
             if not isinstance(prior, NormalPrior | LogNormalPrior) or put is None:
                 raise UnsupportedError(
                     f"`covar_module` has the prior {name}, which must be normal or log-normal and "
@@ -135,9 +138,9 @@ class FullyBayesianPreferenceGP(PreferenceGP):
     def _sample(self) -> None:
         """Starts by sampling and resampling from the prior, then slices of ellipses."""
         size, like = self.num_mcmc_samples, self.items
-        laws = [_Law(*law[1:]) for law in self.covar_module.named_priors()]
-        middle = torch.cat([law.normal(size, "loc") for law in laws], dim=-1)
-        widths = torch.cat([law.normal(size, "scale") for law in laws], dim=-1)
+        laws = [_Law(*law) for law in self.covar_module.named_priors()]
+        middle = torch.cat([law.normal(size, "loc") for law in laws], dim=-1).to(like)
+        widths = torch.cat([law.normal(size, "scale") for law in laws], dim=-1).to(like)
 
         def uniform(*shape: int) -> Tensor:
             return torch.rand(shape, dtype=like.dtype).to(like)
@@ -226,14 +229,10 @@ class MomentMatchedPreferenceGP(FullyBayesianPreferenceGP):
     _is_ensemble = False
 
     def posterior(  # type: ignore[override]
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
+        self, X: Tensor, *args: Any, **kwargs: Any
     ) -> GPyTorchPosterior:
         """A joint Gaussian posterior of ``b x q x 1`` utilities; see the base class."""
-        found = super().posterior(X, output_indices, observation_noise, posterior_transform)
+        found = super().posterior(X, *args, **kwargs)
         mean = found.mixture_mean.squeeze(-1)
         covariance = to_linear_operator(found.mixture_covariance_matrix)  # which needs no root
         return GPyTorchPosterior(MultivariateNormal(mean, covariance))
@@ -244,6 +243,7 @@ class _Law:
 
     def __init__(
         self,
+        name: str,
         module: Any,
         prior: NormalPrior | LogNormalPrior,
         read: Callable[[Any], Tensor],
@@ -252,9 +252,9 @@ class _Law:
         self._module, self._prior, self._write = module, prior, write
         self._shape = read(module).shape
         self._is_log = isinstance(prior, LogNormalPrior)
-        # Named by its prior, as GPyTorch's kernels do; without one all values may be taken.
-        name = next(n for n, *own in module.named_priors() if own[1] is prior)
-        self._bounds = getattr(module, f"raw_{name.removesuffix('_prior')}_constraint", None)
+        # GPyTorch's kernels call it by the name of the prior; without one all values may be taken.
+        own = name.rpartition(".")[-1].removesuffix("_prior")
+        self._bounds = getattr(module, f"raw_{own}_constraint", None)
 
     def size(self, samples: int) -> int:
         """The number of values of one sample."""

@@ -119,10 +119,12 @@ class PFTS(UtilityStrategy):
     ) -> tuple[Tensor, Tensor]:
         """The maximisers of two paths, of which later attempts need the second alone."""
         seed = self._seed(f"pair {attempt}" if attempt else "pair", annotator)
-        best = []
+        best: list[Tensor] = []
+        rule: DuelingThompsonSampling | None = None
         for arm in (1,) if attempt else (0, 1):
             model = self.learner.drawn_model(derive_seed(seed, "sample", arm))
-            rule = DuelingThompsonSampling(model, scale=self._scale(), seed=seed)
+            if rule is None or rule.model is not model:
+                rule = DuelingThompsonSampling(model, scale=self._scale(), seed=seed)
             own = derive_seed(seed, "optimizer", arm)
             best.append(self._best_item(ArmPath(rule, arm), own, avoid))
         return best[0], best[-1]

@@ -143,7 +143,11 @@ class UtilityLearner:
         """
         if num_fitted > self.data.num_comparisons:
             raise ComparisonDataError(f"`num_fitted` is {num_fitted}, more than there are answers.")
-        if self._kernel is None:
+        if self.samples:
+            for sample in samples_of(values) if values else ():
+                fixed_values(sample, self.space.num_features)
+            self.values = dict(values)
+        elif self._kernel is None:
             self.values = fixed_values(values, self.space.num_features) if values else {}
         else:
             names = {name for name, _ in self._kernel.named_parameters()}
@@ -382,7 +386,8 @@ def kernel_of(
     if isinstance(given := values.get("outputscale"), list):
         samples = len(given)
         dims = {"lengthscale": (samples, 1, -1), "outputscale": (samples,), "nugget": (samples, 1)}
-        values = {n: torch.tensor(values[n]).view(dims[n]) for n in dims.keys() & values.keys()}
+        known = {n: torch.tensor(v, dtype=torch.double) for n, v in values.items() if n in dims}
+        values = {name: value.view(dims[name]) for name, value in known.items()}
     batch_shape = Size() if samples is None else Size([samples])
     kernel = default_covar_module(space.num_features, batch_shape, kind, **modes)
     base = kernel.base_kernel
@@ -426,10 +431,19 @@ def fitted_values(kernel: ScaleKernel) -> dict[str, Any]:
 
 
 def samples_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The hyperparameters of each sample, of lists of them."""
+    """The hyperparameters of each sample, of lists of them.
+
+    Raises:
+        ComparisonDataError: If an entry is no list of so many samples.
+    """
     names = [name for name in values if name != "kernel"]
+    for name in names:
+        if not isinstance(values[name], list) or len(values[name]) != _NUM_SAMPLES:
+            raise ComparisonDataError(
+                f"`{name}` must be a list of {_NUM_SAMPLES} samples, got {values[name]!r}."
+            )
     rows = zip(*(values[name] for name in names), strict=True)
-    return [dict(zip(names, row, strict=True), kernel=values["kernel"]) for row in rows]
+    return [dict(zip(names, row, strict=True), kernel=values.get("kernel")) for row in rows]
 
 
 def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
@@ -437,10 +451,6 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
     if isinstance(hyperparameters, str) and hyperparameters in ("evidence", "samples"):
         return {}
     values = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {}
-    if isinstance(values.get("outputscale"), list):
-        for sample in samples_of(values):
-            fixed_values(sample, dim)
-        return values
     if "penalty" in values and "outputscale" not in values:
         values["outputscale"] = 1.0 / checked_positive("penalty", values.pop("penalty"))
     values.setdefault("kernel", "rbf")

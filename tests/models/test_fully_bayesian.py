@@ -15,6 +15,7 @@ from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.transforms import is_ensemble, is_fully_bayesian
+from gpytorch.kernels import MaternKernel
 from gpytorch.priors import GammaPrior
 
 from botorch_pref.data import Choices
@@ -210,6 +211,9 @@ def test_what_it_cannot_do_is_said():
         fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})
     kernel = default_covar_module(2, torch.Size())
     with pytest.raises(UnsupportedError, match="batch shape"):
+        FullyBayesianPreferenceGP(items, comparisons, covar_module=kernel)
+    kernel = MaternKernel(batch_shape=torch.Size([3]))
+    with pytest.raises(UnsupportedError, match="no priors"):
         FullyBayesianPreferenceGP(items, comparisons, covar_module=kernel)
     kernel = default_covar_module(2, torch.Size([3]))
     kernel.register_prior("outputscale_prior", GammaPrior(2.0, 1.0), "outputscale")

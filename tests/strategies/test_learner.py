@@ -412,6 +412,14 @@ def test_samples_are_refused_where_one_kernel_is_wanted():
         make("samples", kappa=1.0)
     with pytest.raises(ComparisonDataError, match="covar_module"):
         make("samples", covar_module=RBFKernel())
-    values = {"lengthscale": [[0.1, 0.2]], "outputscale": [-1.0], "kernel": "matern"}
+    values = {"lengthscale": 8 * [[0.1, 0.2]], "outputscale": 8 * [2.0], "kernel": "matern"}
     with pytest.raises(ComparisonDataError, match="outputscale"):
-        make(box=True).restore(values, 0)
+        make(values, box=True)
+    learner = make("samples", box=True)
+    for wrong in (8 * [-1.0], 7 * [2.0], 2.0, None):
+        with pytest.raises(ComparisonDataError, match="outputscale"):
+            learner.restore({**values, "outputscale": wrong}, 0)
+    with pytest.raises(ComparisonDataError, match="lengthscale"):
+        learner.restore({"outputscale": 8 * [2.0], "kernel": "matern"}, 0)
+    learner.restore(values, 0)
+    assert learner.values == values
