@@ -228,6 +228,11 @@ class MomentMatchedPreferenceGP(FullyBayesianPreferenceGP):
     _is_fully_bayesian = False
     _is_ensemble = False
 
+    @property
+    def batch_shape(self) -> Size:
+        """Empty: that of the posterior."""
+        return Size()
+
     def posterior(  # type: ignore[override]
         self, X: Tensor, *args: Any, **kwargs: Any
     ) -> GPyTorchPosterior:

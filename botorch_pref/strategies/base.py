@@ -402,13 +402,15 @@ class UtilityStrategy(Strategy):
     covar_module: KernelArgument = None
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Duel,)
-    _takes_samples: ClassVar[bool] = False
-    """Whether the rule may have samples of the hyperparameters, not only one value."""
+    _takes_samples: ClassVar[bool] = True
+    """Whether hyperparameters may be samples; a set of functions or of items is of one kernel."""
     _may_be_sure: ClassVar[bool] = False
     """Whether hyperparameters of a judge who hardly errs are considered."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.hyperparameters == "samples" and not self._takes_samples:
+            raise UnsupportedError(f'{type(self).__name__} takes no `hyperparameters` "samples".')
         self.learner = UtilityLearner(
             self.space,
             self.hyperparameters,
@@ -420,8 +422,6 @@ class UtilityStrategy(Strategy):
             self._may_be_sure,
         )
         self.hyperparameters = self.learner.values or self.hyperparameters
-        if self.learner.samples and not self._takes_samples:
-            raise UnsupportedError(f'{type(self).__name__} takes no `hyperparameters` "samples".')
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood
         self.num_identical = 0
 

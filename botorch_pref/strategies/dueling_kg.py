@@ -46,7 +46,6 @@ class DuelingKG(UtilityStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
-    _takes_samples: ClassVar[bool] = True
     _may_be_sure: ClassVar[bool] = True
 
     def _refit(self) -> None:

@@ -3,7 +3,7 @@ r"""EUBO: the pair whose better item is expected to be best."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
@@ -33,8 +33,6 @@ class EUBO(UtilityStrategy):
     """
 
     anchor: Literal["incumbent"] | None = None
-
-    _takes_samples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the options."""

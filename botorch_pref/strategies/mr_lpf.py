@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import torch
 from botorch.acquisition import PosteriorMean
@@ -363,6 +363,8 @@ class MRLPF(UtilityStrategy):
     ci_scale: Scale = "latent"
     recommendation: Recommendation = "pooled"
     epsilon: float | None = None
+
+    _takes_samples: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options, and begin the first round."""

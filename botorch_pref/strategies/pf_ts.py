@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -54,8 +54,6 @@ class PFTS(UtilityStrategy):
 
     scale: float | Literal["paper"] = TEMPERED
     on_identical: OnIdentical = "resample"
-
-    _takes_samples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the options."""

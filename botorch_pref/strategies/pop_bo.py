@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from botorch.acquisition import PosteriorMean
@@ -128,6 +128,8 @@ class OptimisticStrategy(UtilityStrategy):
     slack: float | str | Mapping[str, Any] = "sqrt"
     adapt_norm_bound: bool = True
     value_bound: float | None = None
+
+    _takes_samples: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -247,18 +247,23 @@ class UtilityLearner:
         """The model of all comparisons so far, and of open duels with expected answers."""
         if self._model is None:
             self._model = self._build(self.covar_module(), self.data, self.inference)
-        expected = [done for done in expected if _differs(done.query)]
-        if not expected:
+        data = self._data_and(expected)
+        if data is self.data:
             return self._model
-        data = self._comparisons([*self.answered, *expected])
         return self._build(self._model.covar_module, data, self.inference)
 
-    def drawn_model(self, seed: int) -> PreferenceGP:
-        """The model of one of the samples of the hyperparameters, drawn, or of their only value."""
+    def drawn_model(self, seed: int, expected: Iterable[Answered] = ()) -> PreferenceGP:
+        """That of one of the samples of the hyperparameters, drawn, or of their only value."""
         if not self.samples or not self.values:
-            return self.model()
+            return self.model(expected)
         drawn = int(torch.randint(_NUM_SAMPLES, (), generator=Generator().manual_seed(seed)))
-        return self._build(self._default_kernel(samples_of(self.values)[drawn]), self.data)
+        kernel = self._default_kernel(samples_of(self.values)[drawn])
+        return self._build(kernel, self._data_and(expected))
+
+    def _data_and(self, expected: Iterable[Answered]) -> Comparisons:
+        """All comparisons so far, and open duels with expected answers."""
+        duels = [done for done in expected if _differs(done.query)]
+        return self._comparisons([*self.answered, *duels]) if duels else self.data
 
     def posterior(self, expected: Sequence[Answered] = ()) -> TablePosterior:
         """The posterior of all choices, by the data of :meth:`model`."""

@@ -58,6 +58,8 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
     "pf-ts": PFTS,
     "eubo-incumbent-samples": partial(EUBO, anchor="incumbent", hyperparameters="samples"),
     "dueling-kg-samples": partial(DuelingKG, hyperparameters="samples"),
+    "pf-ts-samples": partial(PFTS, hyperparameters="samples"),
+    "max-min-lcb-samples": partial(MaxMinLCBStrategy, hyperparameters="samples"),
     "pop-bo": POPBO,
     "pop-bo-laplace": LaplacePOPBO,
     "mr-lpf": MRLPF,

@@ -392,7 +392,9 @@ def test_samples_of_hyperparameters_are_a_mixture(box):
 
 
 @pytest.mark.parametrize("space", [{"bounds": BOUNDS}, {"choices": TABLE}])
-@pytest.mark.parametrize("kind", [DuelingKG, EUBO, PFTS])
+@pytest.mark.parametrize(
+    "kind", [DTS, DuelingKG, EUBO, LaplacePOPBO, MaxMinLCBStrategy, PFTS, RandomPairs]
+)
 def test_strategies_go_on_with_their_samples(kind, space, monkeypatch):
     shorten_searches(monkeypatch)
     strategy = kind(hyperparameters="samples", seed=1, **space)
@@ -406,8 +408,9 @@ def test_strategies_go_on_with_their_samples(kind, space, monkeypatch):
 
 
 def test_samples_are_refused_where_one_kernel_is_wanted():
-    with pytest.raises(UnsupportedError, match="MaxMinLCBStrategy"):
-        MaxMinLCBStrategy(bounds=BOUNDS, hyperparameters="samples")
+    for kind, options in ((POPBO, {}), (MRLPF, {"horizon": 20})):
+        with pytest.raises(UnsupportedError, match=kind.__name__):
+            kind(bounds=BOUNDS, hyperparameters="samples", **options)
     with pytest.raises(UnsupportedError, match="kappa"):
         make("samples", kappa=1.0)
     with pytest.raises(ComparisonDataError, match="covar_module"):
