@@ -1,4 +1,4 @@
-r"""Likelihoods of answers: links of duels and labels, the choice of the best, measured values.
+r"""Likelihoods of answers: links, of people, of grades, the choice of the best, measured values.
 
 Notation: ``h`` difference, ``mu`` link, ``g = log mu``, ``y`` answer, ``w`` weight (how often
 the question was so answered). Links are elementwise, with answers in ``[0, 1]``. Nothing is
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -21,9 +23,12 @@ from torch.nn.functional import logsigmoid, one_hot
 from botorch_pref.exceptions import UnsupportedError
 
 __all__ = [
+    "AnnotatedLikelihood",
     "BernoulliLikelihood",
+    "IntervalLikelihood",
     "LogitLikelihood",
     "ProbitLikelihood",
+    "RowLikelihood",
     "SoftmaxLikelihood",
     "StandardNormal",
     "link_of",
@@ -110,6 +115,29 @@ class BernoulliLikelihood(ScaledLikelihood, ABC):
         curvature = -weight * (answer * won2 + loss * lost2)
         return score, curvature, weight * (answer * won3 - loss * lost3)
 
+    def log_interval(self, upper: Tensor, lower: Tensor) -> Tensor:
+        """``log(mu(upper) - mu(lower))``, for ``upper > lower``."""
+        # Of the two tails in which a probability is small, that one which is nearer.
+        flip = upper + lower > 0
+        high, low = torch.where(flip, -lower, upper), torch.where(flip, -upper, lower)
+        top = self.log_cdf(high)
+        return top + _log_one_minus_exp(top - self.log_cdf(low))
+
+    def log_interval_derivatives(
+        self, upper: Tensor, lower: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Three derivatives of :meth:`log_interval`, where both arguments move together."""
+        log_mass = self.log_interval(upper, lower)
+        parts = []
+        for value in (upper, lower):
+            # The derivatives of mu, in units of the mass between the two.
+            first, second, third = self.log_cdf_derivatives(value)
+            share = torch.exp(self.log_cdf(value) - log_mass)
+            third = third + 3.0 * first * second + first**3
+            parts.append((share * first, share * (second + first.square()), share * third))
+        one, two, three = (above - below for above, below in zip(*parts, strict=True))
+        return one, two - one.square(), three - 3.0 * one * two + 2.0 * one**3
+
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         """``E[mu(h)]`` for ``h ~ N(mean, variance)``, of any shape.
 
@@ -162,6 +190,17 @@ class LogitLikelihood(BernoulliLikelihood):
         curvature = weight * _times(self.scale**2, won * lost)
         return score, curvature, curvature * _times(self.scale, torch.tanh(value / 2))
 
+    def log_interval(self, upper: Tensor, lower: Tensor) -> Tensor:
+        # mu(a) - mu(b) = mu(a) mu(-b) (1 - exp(b - a))
+        width = _log_one_minus_exp(_times(self.scale, upper - lower))
+        return self.log_cdf(upper) + self.log_cdf(-lower) + width
+
+    def log_interval_derivatives(
+        self, upper: Tensor, lower: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        won, lost = self.log_cdf_derivatives(upper), self.log_cdf_derivatives(-lower)
+        return won[0] - lost[0], won[1] + lost[1], won[2] - lost[2]
+
     def _link(self, value: Tensor) -> Tensor:
         return torch.sigmoid(value)
 
@@ -199,6 +238,158 @@ class ProbitLikelihood(BernoulliLikelihood):
             torch.where(tail, series[0], ratio),
             torch.where(tail, series[1], second),
             torch.where(tail, series[2], third),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RowLikelihood(ABC):
+    r"""A likelihood of one latent value, with parameters of its own for each observation.
+
+    Args:
+        link: The link, at whose scale latent values are compared.
+    """
+
+    link: BernoulliLikelihood
+
+    has_bounded_score = True
+    is_log_concave = True
+
+    @property
+    def scale(self) -> float:
+        """The scale of the link."""
+        return self.link.scale
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The ``... x m``-dim tensors of parameters, by their names."""
+        names = [field.name for field in fields(self) if field.name != "link"]
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def is_learnt(self) -> bool:
+        """Whether a parameter requires a gradient."""
+        return any(value.requires_grad for value in self.parameters.values())
+
+    def select(self, elements: Tensor | slice | int) -> Self:
+        """Some elements of the first dimension, of the batch or else of the observations."""
+        own: dict[str, Any] = {name: value[elements] for name, value in self.parameters.items()}
+        return replace(self, **own)
+
+    @abstractmethod
+    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        """The log probabilities of the answers, ``... x m``-dim as all arguments."""
+
+    @abstractmethod
+    def derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The first derivative of :meth:`log_prob`, minus the second, and the third."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalLikelihood(RowLikelihood):
+    r"""``P = mu(h - lower) - mu(h - upper)``: the latent value, with noise, is between two bounds.
+
+    Ordered answers have bounds that adjoin (McCullagh 1980). With the logit and one interval
+    around 0 for "no preference" this is the model of Rao and Kupper (1967). Log-concave.
+
+    Args:
+        link: The link.
+        lower: ``... x m``-dim lower bounds.
+        upper: ``... x m``-dim upper bounds, larger.
+    """
+
+    lower: Tensor
+    upper: Tensor
+
+    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        """See the base class; the bounds are of the answers, which are not looked at."""
+        return weight * self.link.log_interval(latent - self.lower, latent - self.upper)
+
+    def derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        bounds = latent - self.lower, latent - self.upper
+        first, second, third = self.link.log_interval_derivatives(*bounds)
+        return weight * first, weight * (-second).clamp_min(0.0), weight * third
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatedLikelihood(RowLikelihood):
+    r"""``P(first wins) = (1 - lapse) mu(reliability h + offset) + lapse / 2``.
+
+    What one person says of a difference ``h``: some have larger differences beside their noise,
+    some prefer what stands first, and some answers are given without looking. A lapse bounds how
+    surprising an answer can be, so that the likelihood is log-concave only without one. Where it
+    is not, the curvature counts as 0, and :meth:`excess` is what was cut off.
+
+    Args:
+        link: The link.
+        reliability: ``... x m``-dim, positive.
+        offset: ``... x m``-dim offsets of the first item, in units of the link.
+        lapse: ``... x m``-dim probabilities of an answer by chance, between 0 and 1.
+    """
+
+    reliability: Tensor
+    offset: Tensor
+    lapse: Tensor
+
+    is_log_concave = False
+
+    @property
+    def bend(self) -> tuple[Tensor, Tensor]:
+        """Where the probability is a half, and within which unit it changes."""
+        return -self.offset / self.reliability, 1.0 / (self.scale * self.reliability)
+
+    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        """See the base class; answers are in ``[0, 1]``."""
+        value = self.reliability * latent + self.offset
+        won, lost = self._log_mixture(value), self._log_mixture(-value)
+        return weight * (answer * won + (1.0 - answer) * lost)
+
+    def derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        first, second, third = self._derivatives(latent, answer, weight)
+        return first, (-second).clamp_min(0.0), torch.where(second < 0, third, 0.0)
+
+    def excess(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        """The second derivative where it is positive, and else 0."""
+        return self._derivatives(latent, answer, weight)[1].clamp_min(0.0)
+
+    def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """``E[P(first wins)]`` for ``h ~ N(mean, variance)``."""
+        mean, variance = self.reliability * mean + self.offset, self.reliability**2 * variance
+        seen = self.link.expected_probability(mean, variance)
+        return (1.0 - self.lapse) * seen + 0.5 * self.lapse
+
+    def _log_mixture(self, value: Tensor) -> Tensor:
+        chance = (0.5 * self.lapse).log()
+        return torch.logaddexp(torch.log1p(-self.lapse) + self.link.log_cdf(value), chance)
+
+    def _derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Three derivatives of :meth:`log_prob`."""
+        value, loss, size = self.reliability * latent + self.offset, 1.0 - answer, self.reliability
+        won, lost = self._mixture_derivatives(value), self._mixture_derivatives(-value)
+        return (
+            weight * size * (answer * won[0] - loss * lost[0]),
+            weight * size.square() * (answer * won[1] + loss * lost[1]),
+            weight * size**3 * (answer * won[2] - loss * lost[2]),
+        )
+
+    def _mixture_derivatives(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Those of the log mixture."""
+        first, second, third = self.link.log_cdf_derivatives(value)
+        log_cdf, total = self.link.log_cdf(value), self._log_mixture(value)
+        share = torch.exp(torch.log1p(-self.lapse) + log_cdf - total)  # that it was no lapse
+        other = 0.5 * self.lapse / total.exp()
+        mixed = 3.0 * first * second + (other - share) * first**3
+        return (
+            share * first,
+            share * (second + other * first.square()),
+            share * (third + other * mixed),
         )
 
 
@@ -260,6 +451,11 @@ class StandardNormal:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The first derivative, minus the second, and the third."""
         return weight * (answer - latent), weight.expand_as(latent), torch.zeros_like(latent)
+
+
+def _log_one_minus_exp(value: Tensor) -> Tensor:
+    """``log(1 - exp(-value))`` for a positive value, with all its digits."""
+    return torch.where(value < 0.7, (-torch.expm1(-value)).log(), torch.log1p(-torch.exp(-value)))
 
 
 def _times(factor: float, value: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd.functional import hessian, jacobian
 
 from botorch_pref.data.blocks import Block, BlockData
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, SoftmaxLikelihood
@@ -20,7 +19,14 @@ from botorch_pref.problems import Ackley
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.queries import Query
 from botorch_pref.strategies import EUBO
-from tests.models.common import make_duels, make_kernel, parameter_gradients, rand, utility
+from tests.models.common import (
+    assert_laplace,
+    make_duels,
+    make_kernel,
+    parameter_gradients,
+    rand,
+    utility,
+)
 
 POINTS = rand(4, 2, seed=9)
 
@@ -84,11 +90,13 @@ class Rankings(BlockData):
     def __post_init__(self) -> None:
         self._broadcast()
 
-    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+    def blocks(
+        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+    ) -> list[Block]:
         design = tuple(map(tuple, torch.eye(self.items.shape[-1]).tolist()))
         weight = self.datapoints.new_ones(self.items.shape[:-1])
         ranking = PlackettLuce(likelihood.scale)
-        return Block(self.items + first, design, torch.zeros_like(weight), weight, ranking)
+        return [Block(self.items + first, design, torch.zeros_like(weight), weight, ranking)]
 
 
 @pytest.fixture
@@ -147,26 +155,12 @@ def models() -> Iterator[PreferenceGP]:
 def test_rankings_against_brute_force(case: int) -> None:
     model = list(models())[case]
     items, observations = model.items, model.observed().observations
-    n, H = len(items), observations.incidence.dense(items)
-    with torch.no_grad():
-        K = model.covar_module(torch.cat([items, POINTS])).to_dense()
-    prior, cross = K[:n, :n], K[n:, :n]
+    H = observations.incidence.dense(items)
 
     def log_likelihood(f: Tensor) -> Tensor:
         return observations.log_prob(H @ f).sum()
 
-    f, one = torch.zeros(n).double(), torch.eye(n).double()
-    for _ in range(30):
-        W = -hessian(log_likelihood, f)
-        f = prior @ torch.linalg.solve(one + W @ prior, W @ f + jacobian(log_likelihood, f))
-    W, score = -hessian(log_likelihood, f), jacobian(log_likelihood, f)
-    explained = cross @ torch.linalg.solve(one + W @ prior, W) @ cross.T
-    evidence = log_likelihood(f) - 0.5 * f @ score - 0.5 * torch.logdet(one + W @ prior)
-    posterior = model.posterior(POINTS)
-    torch.testing.assert_close(posterior.mean.squeeze(-1), cross @ score, atol=1e-8, rtol=0)
-    covariance = K[n:, n:] - explained
-    torch.testing.assert_close(posterior.covariance_matrix, covariance, atol=1e-8, rtol=0)
-    torch.testing.assert_close(model.log_evidence(), evidence, atol=1e-8, rtol=0)
+    assert_laplace(model, POINTS, log_likelihood)
     for name, exact, numerical in parameter_gradients(model, model.log_evidence):
         torch.testing.assert_close(exact, numerical, atol=1e-6, rtol=1e-6, msg=name)
 

@@ -304,11 +304,12 @@ def of_rows(rows: list[Row], annotators: bool = False) -> Comparisons:
 def test_merging_agrees_with_a_dictionary_and_is_idempotent(
     rows: list[Row], annotators: bool
 ) -> None:
-    """Hence neither the order of the rows matters nor which item was shown first."""
+    """Hence the order of the rows does not matter, nor, of no annotator, what was shown first."""
     table: dict[tuple[int, int, int], list[float]] = {}
     for a, b, answer, who in rows:
-        cell = table.setdefault((min(a, b), max(a, b), who if annotators else 0), [0.0, 0.0])
-        cell[0] += answer if a < b else 1 - answer
+        row = (a, b, who) if annotators else (min(a, b), max(a, b), 0)
+        cell = table.setdefault(row, [0.0, 0.0])
+        cell[0] += answer if annotators or a < b else 1 - answer
         cell[1] += 1
     merged = of_rows(rows, annotators).merged()
     assert merged.pairs.tolist() == [[a, b] for a, b, _ in sorted(table)]
@@ -386,7 +387,7 @@ def test_choices_are_broadcast() -> None:
     data = Choices(X.expand(5, 4, 2), SHOWN, FAVOURITE)
     assert data.batch_shape == (5,)
     assert data.favourite.shape == (5, 2)
-    block = data.block(LogitLikelihood(), first=4)
+    [block] = data.blocks(LogitLikelihood(), first=4)
     assert torch.equal(block.items, 4 + SHOWN.expand(5, 2, 3))
     assert (block.latent_dim, block.num_rows) == (3, 6)
     assert torch.equal(block.answer, FAVOURITE.double().expand(5, 2))

@@ -12,13 +12,13 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Size, Tensor
 
 from botorch_pref.data.checks import common_batch_shape
-from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, RowLikelihood
 
 DUEL, ITEM = (1.0, -1.0), (1.0,)
 
@@ -85,8 +85,17 @@ class Block:
     def select(self, elements: Tensor | slice | int) -> Block:
         """Some elements of the first dimension, of the batch or else of the observations."""
         items = self.items.expand(*self.answer.shape[:-1], *self.items.shape[-2:])
-        answer, weight = self.answer[elements], self.weight[elements]
-        return replace(self, items=items[elements], answer=answer, weight=weight)
+        answer, weight, likelihood = self.answer[elements], self.weight[elements], self.likelihood
+        if isinstance(likelihood, RowLikelihood):
+            likelihood = likelihood.select(elements)
+        return replace(
+            self, items=items[elements], answer=answer, weight=weight, likelihood=likelihood
+        )
+
+    @property
+    def is_learnt(self) -> bool:
+        """Whether the likelihood has parameters that require a gradient."""
+        return isinstance(self.likelihood, RowLikelihood) and self.likelihood.is_learnt
 
 
 class BlockData(ABC):
@@ -103,12 +112,16 @@ class BlockData(ABC):
     datapoints: Tensor
 
     @abstractmethod
-    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+    def blocks(
+        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+    ) -> list[Block]:
         """The answers as inference sees them.
 
         Args:
             likelihood: The link of the model, whose scale other likelihoods share.
             first: The number of the first datapoint among the items of inference.
+            learnt: What a model learns of these answers beside the utility; see
+                ``botorch_pref.models.answer_parameters``.
         """
 
     @property
@@ -166,15 +179,17 @@ def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
 def merge_rows(
     num_items: int, pairs: Tensor, wins: Tensor, count: Tensor, annotator: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Sums the rows of each unordered pair (and annotator) and drops those of count 0.
+    """Sums the rows of each unordered pair, or of each ordered one and annotator.
 
-    The arguments are those of unbatched :class:`~botorch_pref.data.Comparisons`; the columns
-    returned are sorted, each pair with its lower index first.
+    The arguments are those of unbatched :class:`~botorch_pref.data.Comparisons`; rows of count 0
+    are dropped, and the columns returned are sorted, each unordered pair with its lower index
+    first.
     """
     answered = count > 0
     pairs, wins, count = pairs[answered], wins[answered], count[answered]
-    wins = torch.where(pairs[:, 0] < pairs[:, 1], wins, count - wins)
-    pairs = pairs.sort(dim=-1).values
+    if annotator is None:
+        wins = torch.where(pairs[:, 0] < pairs[:, 1], wins, count - wins)
+        pairs = pairs.sort(dim=-1).values
     key = pairs[:, 0] * num_items + pairs[:, 1]
     if annotator is not None:
         annotator = annotator[answered]

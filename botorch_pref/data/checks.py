@@ -113,6 +113,14 @@ def as_indices(argument: str, value: Tensor, like: Tensor, *sizes: int | str) ->
     return value.long()
 
 
+def as_annotators(argument: str, value: Tensor, like: Tensor, num_rows: int) -> Tensor:
+    """Casts annotator numbers of any integer type to long."""
+    numbers = as_indices(argument, value, like, num_rows)
+    reason = f"an annotator is at least 0, or {UNKNOWN_ANNOTATOR} if unknown"
+    refuse(Check(argument, numbers, numbers < UNKNOWN_ANNOTATOR, reason))
+    return numbers
+
+
 def common_batch_shape(**shapes: torch.Size) -> torch.Size:
     """Broadcasts batch shapes, given by the names of the arguments."""
     try:

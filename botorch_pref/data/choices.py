@@ -3,7 +3,7 @@ r"""Choices of the best of several items as tensors, validated once."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from botorch_pref.data.blocks import Block, BlockData
 from botorch_pref.data.checks import Check, as_indices, check_items, finite, in_range, refuse
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihoods import BernoulliLikelihood, SoftmaxLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, SoftmaxLikelihood
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,30 @@ class Choices(BlockData):
         vars(self).update(items=items, favourite=favourite)
         self._broadcast()
 
-    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+    def blocks(
+        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+    ) -> list[Block]:
         """One observation a question, of the utilities of its items; see the base class."""
-        design = tuple(map(tuple, torch.eye(self.items.shape[-1]).tolist()))
-        favourite, softmax = self.favourite.to(self.datapoints), SoftmaxLikelihood(likelihood.scale)
-        return Block(self.items + first, design, favourite, torch.ones_like(favourite), softmax)
+        favourite = self.favourite.to(self.datapoints)
+        return [chosen_block(self.items + first, favourite, likelihood.scale)]
+
+
+def chosen_block(
+    items: Tensor, chosen: Tensor, scale: float, sign: float = 1.0, weight: Tensor | None = None
+) -> Block:
+    """Choices of the best of ``... x m x k`` items, or for a negative sign of the worst.
+
+    Of two they are duels, with one latent value.
+
+    Args:
+        items: Indices of items.
+        chosen: ``... x m``-dim positions of those that were chosen, as floating point.
+        scale: What utilities are multiplied by.
+        sign: 1 or -1.
+        weight: ``... x m``-dim weights; by default ones.
+    """
+    weight = torch.ones_like(chosen) if weight is None else weight
+    if items.shape[-1] == 2:
+        return Block(items, (sign, -sign), 1.0 - chosen, weight, LogitLikelihood(scale))
+    design = tuple(map(tuple, (sign * torch.eye(items.shape[-1])).tolist()))
+    return Block(items, design, chosen, weight, SoftmaxLikelihood(scale))

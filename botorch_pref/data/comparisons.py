@@ -8,16 +8,24 @@ are two items. Values are compared only where a caller hands over items instead 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import DUEL, Block, BlockData, match_items, merge_rows
+from botorch_pref.data.blocks import (
+    DUEL,
+    Block,
+    BlockData,
+    BlockLikelihood,
+    match_items,
+    merge_rows,
+)
 from botorch_pref.data.checks import (
     ITSELF,
     UNKNOWN_ANNOTATOR,
     Check,
+    as_annotators,
     as_indices,
     check_device,
     check_items,
@@ -46,7 +54,8 @@ class Comparisons(BlockData):
         wins: A ``batch_shape x m``-dim tensor: wins of the first item, "no preference" being 0.5.
         count: A ``batch_shape x m``-dim tensor: how often the duel was answered. A row of
             count 0 is padding, the only kind that may name one item twice.
-        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if these matter.
+        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if these are to be told
+            apart; see :class:`~botorch_pref.models.AnnotatorEffects`.
 
     Raises:
         ComparisonDataError: If a shape, type or device is wrong, an item NaN or infinite, an
@@ -75,7 +84,7 @@ class Comparisons(BlockData):
             check_shape(name, getattr(self, name), m)
             check_like(name, getattr(self, name), X)
         annotator = self.annotator
-        annotator = None if annotator is None else _as_annotators(annotator, X, m)
+        annotator = None if annotator is None else as_annotators("annotator", annotator, X, m)
         vars(self).update(pairs=pairs, annotator=annotator)
         self._broadcast()
         wins, count, itself = self.wins, self.count, distinct("pairs", self.pairs)
@@ -233,18 +242,28 @@ class Comparisons(BlockData):
     def merged(self) -> Comparisons:
         """Sums repeated pairs, in either order, into one row each and drops padding.
 
-        Rows are sorted by their indices, of which the lower is first, and those of different
-        annotators stay apart. Batched data, ragged if merged, are returned as they are.
+        Rows are sorted by their indices, of which the lower is first. Those of different
+        annotators stay apart, and where there are annotators, so do the two orders of a pair.
+        Batched data, ragged if merged, are returned as they are.
         """
         if self.batch_shape:
             return self
         rows = merge_rows(self.num_items, self.pairs, self.wins, self.count, self.annotator)
         return self.unchecked(self.datapoints, *rows)
 
-    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+    def pooled(self) -> Comparisons:
+        """The same without annotators."""
+        return self.unchecked(self.datapoints, self.pairs, self.wins, self.count)
+
+    def blocks(
+        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+    ) -> list[Block]:
         """One observation a row, of the difference of its two items; see the base class."""
         answer = torch.where(self.count > 0, self.wins / self.count.clamp_min(1.0), 0.5)
-        return Block(self.pairs + first, DUEL, answer, self.count, likelihood)
+        given: BlockLikelihood = likelihood
+        if learnt is not None and self.annotator is not None:
+            given = learnt.likelihood(likelihood, self.annotator)
+        return [Block(self.pairs + first, DUEL, answer, self.count, given)]
 
     @property
     def comparisons(self) -> Tensor:
@@ -289,7 +308,7 @@ def _extended(
     """Adds checked items (``... x k x d``) and checked rows of one answer each."""
     wins = answers.to(data.datapoints.dtype)
     if annotator is not None:
-        annotator = _as_annotators(annotator, data.datapoints, pairs.shape[-2])
+        annotator = as_annotators("annotator", annotator, data.datapoints, pairs.shape[-2])
         if data.annotator is None:
             unknown = torch.full_like(data.pairs[..., 0], UNKNOWN_ANNOTATOR)
             data = data.unchecked(data.datapoints, data.pairs, data.wins, data.count, unknown)
@@ -311,11 +330,3 @@ def _check_answers(answers: Tensor, like: Tensor, num_rows: int) -> Check:
     bad = (answers != 0) & (answers != 0.5) & (answers != 1)
     reason = "an answer is 1 (the first wins), 0 (the second) or 0.5 (no preference)"
     return Check("answers", answers, bad, reason)
-
-
-def _as_annotators(annotator: Tensor, like: Tensor, num_rows: int) -> Tensor:
-    """Casts annotator numbers of any integer type to long."""
-    annotator = as_indices("annotator", annotator, like, num_rows)
-    reason = f"an annotator is at least 0, or {UNKNOWN_ANNOTATOR} if unknown"
-    refuse(Check("annotator", annotator, annotator < UNKNOWN_ANNOTATOR, reason))
-    return annotator

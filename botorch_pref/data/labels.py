@@ -3,7 +3,7 @@ r"""Accepted and rejected items as tensors, validated once."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -40,6 +40,8 @@ class Labels(BlockData):
         reason = "a label is 1 (accept), 0 (reject) or 0.5 (undecided)"
         refuse(finite(items, self.datapoints), Check(labels, values, ~known, reason))
 
-    def block(self, likelihood: BernoulliLikelihood, first: int = 0) -> Block:
+    def blocks(
+        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+    ) -> list[Block]:
         """One observation a label, of the utility of its item; see the base class."""
-        return self._item_block(self.labels.squeeze(-1), likelihood, first)
+        return [self._item_block(self.labels.squeeze(-1), likelihood, first)]

@@ -122,6 +122,7 @@ class Sites(NamedTuple):
         log_evidence: ``...``-dim log evidence; NaN for inducing items.
         distance: ``...``-dim largest difference of the sites and those that match tilted moments,
             in units of the posterior.
+        cavity: ``... x 2 x M``-dim means and variances of the cavities.
         matched: ``... x 2 x M``-dim precisions and shifts that match the tilted moments.
         mode: ``... x M``-dim modes of the tilted distributions.
     """
@@ -133,6 +134,7 @@ class Sites(NamedTuple):
     factor: Factor
     log_evidence: Tensor
     distance: Tensor
+    cavity: Tensor
     matched: Tensor
     mode: Tensor
 
@@ -211,9 +213,9 @@ def _sites_at(system: System, rows: _Rows, stacked: Tensor, mode: Tensor | None)
     weights = factor.solve_adjoint(residual)
     # A second solution removes the rounding error of a large prior mean.
     weights = weights + factor.solve_adjoint(
-        total_shift - curvature.apply(prior + _gain(system, weights)) - weights
+        total_shift - curvature.apply(prior + system.gain(weights)) - weights
     )
-    gain = _gain(system, weights)
+    gain = system.gain(weights)
     latent = prior + gain
     if isinstance(factor, DualFactor) and system.observations.is_elementwise:
         unit = torch.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
@@ -224,7 +226,8 @@ def _sites_at(system: System, rows: _Rows, stacked: Tensor, mode: Tensor | None)
         marginals = factor.marginals(precision)  # which here do not need ``Gamma``
         mean, variance = rows.moments(precision, shift, latent, marginals)
         left = None
-    matched, distance, mode, constant = _matched(rows, precision, shift, mean, variance, left, mode)
+    found = _matched(rows, precision, shift, mean, variance, left, mode)
+    matched, cavity, distance, mode, constant = found
     constant = rows.count * constant
     constant = constant + 0.5 * (prior * (total_shift + residual) + residual * gain)
     return Sites(
@@ -235,6 +238,7 @@ def _sites_at(system: System, rows: _Rows, stacked: Tensor, mode: Tensor | None)
         factor=factor,
         log_evidence=constant.sum(-1) + rows.log_integral(precision, shift) - 0.5 * factor.log_det,
         distance=distance,
+        cavity=cavity,
         matched=matched,
         mode=mode,
     )
@@ -251,11 +255,12 @@ def _inducing_sites_at(
     weights = solve_vector(factor.cholesky, weights)
     latent, modes = torch.empty_like(precision), torch.empty_like(precision)
     matched, farthest = torch.stack([precision, shift]), []
+    cavity = torch.empty_like(matched)
     for (rows, observations, *_), design in system.design():
         latent[rows] = mean = system.prior_latent[rows] + design @ weights
         variance = solve_triangular(factor.cholesky, design.mT, upper=False).square().sum(0)
         near = None if mode is None else mode[rows]
-        matched[:, rows], distance, modes[rows], _ = _matched(
+        matched[:, rows], cavity[:, rows], distance, modes[rows], _ = _matched(
             _Rows(observations), precision[rows], shift[rows], mean, variance, None, near
         )
         farthest.append(distance)
@@ -267,6 +272,7 @@ def _inducing_sites_at(
         factor=factor,
         log_evidence=latent.new_full((), torch.nan),
         distance=torch.stack(farthest).amax(),
+        cavity=cavity,
         matched=matched,
         mode=modes,
     )
@@ -280,7 +286,7 @@ def _matched(
     variance: Tensor,
     left: Tensor | None,
     mode: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The sites that match the tilted moments of given marginals.
 
     Args:
@@ -293,8 +299,8 @@ def _matched(
         mode: Points near the modes of the tilted distributions; the means by default.
 
     Returns:
-        ``... x 2 x M``-dim sites, how far the present ones are from them, the modes, and the log
-        constants of the present sites.
+        ``... x 2 x M``-dim sites and cavities, how far the present sites are from these, the modes,
+        and the log constants of the present sites.
     """
     if left is None:
         variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
@@ -306,13 +312,8 @@ def _matched(
         (matched[0] - precision).abs() * variance, (matched[1] - shift).abs() * variance.sqrt()
     )
     constants = _log_constants(m, v, precision, shift, moments.log_mass)
-    return torch.stack(matched, dim=-2), distance.amax(-1), moments.mode, constants
-
-
-def _gain(system: ExactSystem, weights: Tensor) -> Tensor:
-    """``P a``, what the posterior mean of the latent values exceeds their prior mean by."""
-    alpha = system.incidence.adjoint(weights)
-    return system.incidence.apply(matvec(system.covariance, alpha))
+    cavity = torch.stack([m, v], dim=-2)
+    return torch.stack(matched, dim=-2), cavity, distance.amax(-1), moments.mode, constants
 
 
 class _Gumbel:
@@ -448,6 +449,19 @@ class _Rows:
             return parts[0]
         return Moments(*(torch.cat(each, dim=-1) for each in zip(*parts, strict=True)))
 
+    def slope_of_likelihoods(self, sites: Sites) -> Tensor:
+        """A zero whose gradient is the evidence's in the parameters of likelihoods.
+
+        As the evidence is stationary in the sites, that is the gradient of the tilted masses.
+        """
+        total = sites.mode.new_zeros(())
+        if not torch.is_grad_enabled():
+            return total
+        for block, (m, v, near) in self._split(*sites.cavity.unbind(-2), sites.mode):
+            if block.is_learnt:
+                total = total + self._tilted_block(block, m, v, near).log_mass.sum(-1)
+        return total - total.detach()
+
     def _tilted_block(self, block: Block, m: Tensor, v: Tensor, near: Tensor) -> Moments:
         if block.latent_dim > 1:
             chosen = self._chosen(block, m)
@@ -501,11 +515,9 @@ def _tilted_rows(
             low, high = torch.where(slope > 0, x, low), torch.where(slope > 0, high, x)
             new = x + slope / (curvature + 1.0 / v)
             x = torch.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-        curvature, unit = (
-            likelihood.derivatives(x, answer, weight)[1],
-            1.0 / getattr(likelihood, "scale", 1.0),
-        )
-        nodes, mass = _quadrature(x, (curvature + 1.0 / v).rsqrt(), v.sqrt(), unit, weight)
+        curvature = likelihood.derivatives(x, answer, weight)[1]
+        bend = getattr(likelihood, "bend", (0.0, 1.0 / getattr(likelihood, "scale", 1.0)))
+        nodes, mass = _quadrature(x, (curvature + 1.0 / v).rsqrt(), v.sqrt(), bend, weight)
     log_density = likelihood.log_prob(nodes, answer, weight) - (nodes - m).square() / (2.0 * v)
     top = log_density.amax(0)
     density = mass * torch.exp(log_density - top)
@@ -542,7 +554,11 @@ def _gaussian_moments(block: Block, m: Tensor, v: Tensor) -> Moments:
 
 
 def _quadrature(
-    x: Tensor, deviation: Tensor, cavity: Tensor, unit: float, weight: Tensor
+    x: Tensor,
+    deviation: Tensor,
+    cavity: Tensor,
+    bend: tuple[float | Tensor, float | Tensor],
+    weight: Tensor,
 ) -> tuple[Tensor, Tensor]:
     r"""Nodes and their masses for the integral of a tilted distribution.
 
@@ -553,12 +569,13 @@ def _quadrature(
         x: ``... x m``-dim modes.
         deviation: ``... x m``-dim standard deviations of a Gaussian of the curvature there.
         cavity: ``... x m``-dim standard deviations of the cavities.
-        unit: What the latent values of the likelihood are measured in.
+        bend: Around where, and within which unit, the likelihood bends.
         weight: ``... x m``-dim numbers of answers.
 
     Returns:
         ``k x ... x m``-dim nodes and masses.
     """
+    centre, unit = bend
     narrow = (cavity <= _GRID_DEVIATION * unit) & (weight <= _GRID_WEIGHT)
     if cavity.device.type == "cpu" and bool((narrow & (deviation >= 0.35 * cavity)).all()):
         grid = torch.linspace(-_GRID_REACH, _GRID_REACH, _GRID_SIZE, dtype=x.dtype)
@@ -569,8 +586,9 @@ def _quadrature(
     offsets = [k * deviation for k in _AROUND_MODE]
     offsets += [inner * (far / inner) ** (k / _OUTER_PANELS) for k in range(1, _OUTER_PANELS + 1)]
     edges = [x, *(x + offset for offset in offsets), *(x - offset for offset in offsets)]
-    bends = {sign * unit * place for place in _AROUND_ZERO for sign in (1, -1)}
-    edges += [torch.full_like(x, bend).clamp(x - far, x + far) for bend in sorted(bends)]
+    places = sorted({sign * place for place in _AROUND_ZERO for sign in (1, -1)})
+    bends = (torch.zeros_like(x) + (centre + unit * place) for place in places)
+    edges += [at.clamp(x - far, x + far) for at in bends]
     ordered = torch.stack(edges).sort(dim=0).values
     half, middle = 0.5 * ordered.diff(dim=0), 0.5 * (ordered[1:] + ordered[:-1])
     points, masses = (part.view(-1, *[1] * x.dim()) for part in _legendre(x.dtype, x.device))
@@ -590,7 +608,10 @@ def _legendre(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]
 def ep_evidence(
     system: System, *, start: Tensor | None = None
 ) -> tuple[Tensor, Sites | LaplaceMode]:
-    r"""The log marginal likelihood by expectation propagation; Laplace's through inducing items.
+    r"""The log marginal likelihood by expectation propagation.
+
+    It is Laplace's through inducing items, and where a likelihood is not log-concave, so that no
+    site of positive precision need match it.
 
     Args:
         system: The prior and the observations.
@@ -598,13 +619,14 @@ def ep_evidence(
 
     Returns:
         The ``...``-dim log evidence, differentiable with respect to the system's ``covariance``
-        and ``prior_latent``, and the sites, or the mode.
+        and ``prior_latent`` and the parameters of likelihoods, and the sites, or the mode.
     """
-    if not isinstance(system, ExactSystem):
+    if not (isinstance(system, ExactSystem) and system.observations.is_log_concave):
         return log_evidence(system, start=start)
     sites = find_sites(system, start=start)
     inputs = system.covariance, system.prior_latent, sites.log_evidence, sites.weights
-    return Evidence.apply(*inputs, system.incidence, sites.factor, True), sites
+    evidence: Tensor = Evidence.apply(*inputs, system.incidence, sites.factor, None)
+    return evidence + _Rows(system.observations).slope_of_likelihoods(sites), sites
 
 
 def ep_posterior(

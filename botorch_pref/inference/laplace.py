@@ -24,7 +24,8 @@ which needs no derivative of a root or of a Newton step.
 from __future__ import annotations
 
 import warnings
-from functools import singledispatch
+from collections.abc import Callable
+from functools import partial, singledispatch
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -44,6 +45,7 @@ from botorch_pref.inference.systems import (
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4
 _DONE, _RISING = 1, 2
+_MOVED, _MOVED_STEPS = 1e-10, 200  # of the movement of a mode, where a curvature was cut off
 _TRIALS_A_STEP = 5  # on average; a hard problem halves many a step
 
 
@@ -213,9 +215,8 @@ def _with_solved_weights(system: ExactSystem, mode: LaplaceMode) -> LaplaceMode:
     precision; predictions and gradients would amplify it once more. A Newton step for the
     weights themselves damps it.
     """
-    alpha = system.incidence.adjoint(mode.weights)
-    shift = system.incidence.apply(matvec(system.covariance, alpha))
-    score, curvature = system.observations.derivatives(system.prior_latent + shift)
+    latent = system.prior_latent + system.gain(mode.weights)
+    score, curvature = system.observations.derivatives(latent)
     step = system.factor(curvature).solve_adjoint(score - mode.weights)
     return mode._replace(weights=mode.weights + step)
 
@@ -230,7 +231,7 @@ def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor
 
     Returns:
         The ``...``-dim log evidence, differentiable with respect to the system's
-        ``covariance`` and ``prior_latent``, and the mode.
+        ``covariance`` and ``prior_latent`` and the parameters of likelihoods, and the mode.
     """
     assert isinstance(system, ExactSystem)  # other kinds are registered
     mode = find_mode(system, start=start)
@@ -238,13 +239,64 @@ def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor
         factor = system.factor(mode.state.curvature)
         value = mode.state.objective - 0.5 * factor.log_det
     inputs = system.covariance, system.prior_latent, value, mode.weights, system.incidence, factor
-    return Evidence.apply(*inputs, False), mode
+    solve = partial(_solve_moved, system, mode, factor)
+    evidence: Tensor = Evidence.apply(*inputs, solve)
+    return evidence + _slope_of_likelihoods(system, mode, factor, solve), mode
+
+
+def _solve_moved(system: ExactSystem, mode: LaplaceMode, factor: ExactFactor, x: Tensor) -> Tensor:
+    """``t`` with ``(I + W P) t = x``, of the curvature ``W`` that has not been cut off at zero.
+
+    Where it has been, ``W`` is that of the factor, ``W_0``, less ``D``, and
+    ``t = (I + W_0 P)^-1 (x + D P t)`` is iterated, which converges at a maximum.
+    """
+    solved = factor.solve_adjoint(x)
+    excess = system.observations.excess(mode.latent)
+    if excess is None:
+        return solved
+    for _ in range(_MOVED_STEPS):
+        last, solved = solved, factor.solve_adjoint(x + excess * system.gain(solved))
+        if bool(((solved - last).abs() <= _MOVED * solved.abs().amax()).all()):
+            break
+    return solved
+
+
+def _slope_of_likelihoods(
+    system: ExactSystem, mode: LaplaceMode, factor: ExactFactor, solve: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """A zero whose gradient is the evidence's in the parameters of likelihoods.
+
+    In a parameter it is that of ``log p - 1/2 sum_i V_i W_i`` with posterior variances ``V``, and
+    of what the mode moves by, ``(P t)^T score``, all at the mode.
+    """
+    observations = system.observations
+    total = mode.latent.new_zeros(())
+    if not (torch.is_grad_enabled() and any(block.is_learnt for block in observations.blocks)):
+        return total
+    with torch.no_grad():
+        marginals = factor.marginals(factor.gamma())
+        slope = 0.5 * factor.curvature.contract(marginals)
+        moved = observations.split(system.gain(solve(slope)))
+        latent = observations.split(mode.latent)
+        if isinstance(marginals, Tensor):
+            marginals = observations.split(marginals)
+    for block, at, move, variance in zip(
+        observations.blocks, latent, moved, marginals, strict=True
+    ):
+        if block.is_learnt:
+            given = at, block.answer, block.weight
+            score, curvature, _ = block.likelihood.derivatives(*given)
+            variance = variance if variance.dim() == at.dim() else variance[..., 0, 0]
+            own = block.likelihood.log_prob(*given) + move * score - 0.5 * variance * curvature
+            total = total + own.sum(-1)
+    return total - total.detach()
 
 
 class Evidence(Function):
     """A log evidence that was found, as a function of the prior.
 
-    Expectation propagation's is stationary in what was found; Laplace's moves with the mode.
+    Laplace's moves with the mode, by what ``solve`` returns for a slope in the latent values;
+    expectation propagation's is stationary in what was found.
     """
 
     @staticmethod
@@ -256,10 +308,10 @@ class Evidence(Function):
         weights: Tensor,
         incidence: Incidence | IdentityIncidence,
         factor: ExactFactor,
-        is_stationary: bool,
+        solve: Callable[[Tensor], Tensor] | None,
     ) -> Tensor:
         ctx.weights, ctx.incidence, ctx.factor = weights, incidence, factor
-        ctx.is_stationary, ctx.shapes = is_stationary, (covariance.shape, prior_latent.shape)
+        ctx.solve, ctx.shapes = solve, (covariance.shape, prior_latent.shape)
         return value.clone()
 
     @staticmethod
@@ -268,9 +320,9 @@ class Evidence(Function):
         (grad,), factor, grad_latent = grads, ctx.factor, ctx.weights
         gamma, alpha = factor.gamma(), ctx.incidence.adjoint(ctx.weights)
         half = 0.5 * alpha
-        if not ctx.is_stationary:
+        if ctx.solve is not None:
             slope = 0.5 * factor.curvature.contract(factor.marginals(gamma))
-            moved = factor.solve_adjoint(slope)
+            moved = ctx.solve(slope)
             half, grad_latent = half + ctx.incidence.adjoint(moved), grad_latent + moved
         grad_covariance = symmetric_outer(half, alpha).sub_(gamma, alpha=0.5)
         covariance_shape, latent_shape = ctx.shapes
@@ -417,7 +469,7 @@ class _Posterior(Function):
             inner = shrink @ grad_gamma @ shrink.mT
             marginals = curvature.marginals_of(system.incidence, inner)
             moved = moved - curvature.contract(marginals)
-        moved = factor.solve_adjoint(moved)
+        moved = _solve_moved(system, ctx.mode, factor, moved)
         alpha = system.incidence.adjoint(ctx.mode.weights)
         grad_covariance = symmetric_outer(system.incidence.adjoint(moved), alpha)
         grad_covariance = grad_covariance - gamma @ grad_gamma @ gamma

@@ -402,6 +402,22 @@ class Observations:
             thirds.append(third)
         return torch.cat(scores, dim=-1), BlockCurvature(roots, thirds)
 
+    @property
+    def is_log_concave(self) -> bool:
+        """Whether all likelihoods are."""
+        return all(getattr(block.likelihood, "is_log_concave", True) for block in self.blocks)
+
+    def excess(self, latent: Tensor) -> Tensor | None:
+        """``... x M``-dim, what was cut off the curvature; ``None`` if nothing can have been."""
+        if self.is_log_concave:
+            return None
+        parts = []
+        for block, part in zip(self.blocks, self.split(latent), strict=True):
+            own = getattr(block.likelihood, "excess", None)
+            found = torch.zeros_like(part) if own is None else own(part, block.answer, block.weight)
+            parts.append(found.flatten(-2) if block.latent_dim > 1 else found)
+        return _joined(parts)
+
     def split(self, latent: Tensor) -> list[Tensor]:
         """The latent values of each block, ``... x m`` or ``... x m x r``."""
         parts = latent.split([block.num_rows for block in self.blocks], dim=-1)

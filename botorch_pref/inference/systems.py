@@ -143,6 +143,11 @@ class ExactSystem(System):
         share = _SMALL * torch.finfo(z.dtype).eps ** 0.5
         return state.gradient.abs().amax(-1) <= share * z.abs().amax(-1)
 
+    def gain(self, weights: Tensor) -> Tensor:
+        """``P a: ... x M``, what latent values exceed their prior mean by, for weights ``a``."""
+        alpha = self.incidence.adjoint(weights)
+        return self.incidence.apply(matvec(self.covariance, alpha))
+
     def _objective(self, z: Tensor) -> tuple[Tensor, Tensor]:
         shift = self.latent(z)
         latent = self.prior_latent + shift
@@ -360,8 +365,9 @@ class PrimalFactor(ExactFactor):
         return x - self.curvature.apply(self.system.latent(solution))
 
     def marginals(self, gamma: Tensor) -> Marginals:
-        half = self.system.incidence.columns(self._half()).mT
-        return self.curvature.marginals(half, half)
+        # Of utilities first: there are fewer of them than rows.
+        half = self._half()
+        return self.curvature.marginals_of(self.system.incidence, half.mT @ half)
 
     def _half(self) -> Tensor:
         # The posterior covariance of the utilities is the square of this.

@@ -1,6 +1,7 @@
 r"""BoTorch models of comparisons, labels, choices and values."""
 
 from botorch_pref.models import pathwise  # noqa: F401 (registers the draws of these models)
+from botorch_pref.models.answer_parameters import AnnotatorEffects, CutPoints, learnt_of
 from botorch_pref.models.base import LaplaceMarginalLogLikelihood
 from botorch_pref.models.bernoulli_gp import BernoulliGP
 from botorch_pref.models.borda_gp import BordaGP
@@ -13,12 +14,15 @@ from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.models.preference_gp import PreferenceGP
 
 __all__ = [
+    "AnnotatorEffects",
     "BernoulliGP",
     "BordaGP",
+    "CutPoints",
     "FullyBayesianPreferenceGP",
     "LaplaceMarginalLogLikelihood",
     "LikelihoodRatioModel",
     "PairwisePredictions",
     "PreferenceGP",
+    "learnt_of",
     "pairwise_cross_validation",
 ]

@@ -81,7 +81,7 @@ class BernoulliGP(LaplaceGP):
         return self.labels.labels.squeeze(-1)
 
     def observed(self) -> Observed:
-        return Observed(Observations([self.labels.block(self.likelihood)], self.num_observations))
+        return Observed(Observations(self.labels.blocks(self.likelihood), self.num_observations))
 
     def probability(self, X: Tensor) -> Tensor:
         r"""``E[mu(f(x))]`` under the posterior.

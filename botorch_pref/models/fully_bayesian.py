@@ -82,7 +82,8 @@ class FullyBayesianPreferenceGP(PreferenceGP):
 
         Raises:
             ComparisonDataError: As :class:`PreferenceGP`, or if data come in a batch.
-            UnsupportedError: If the kernel has no samples, or priors that are not normal.
+            UnsupportedError: If the kernel has no samples, or priors that are not normal, or if
+                something is learnt beside the utility, as of annotators.
         """
         check_count("num_samples", num_samples, 1)
         check_count("num_steps", num_steps, 1)
@@ -112,6 +113,11 @@ class FullyBayesianPreferenceGP(PreferenceGP):
             choices=choices,
             inference=inference,
         )
+        if len(self.learnt):
+            raise UnsupportedError(
+                "Only hyperparameters of the kernel are sampled, and not what is learnt of "
+                f"{', '.join(self.learnt)}."
+            )
         self.num_steps = num_steps
 
     @property
@@ -208,8 +214,10 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         )
         return GaussianMixturePosterior(distribution=found.distribution)
 
-    def win_probability(self, X: Tensor) -> Tensor:
+    def win_probability(self, X: Tensor, annotator: Tensor | None = None) -> Tensor:
         """``E[mu(f(x) - f(x'))]`` of ``... x 2 x d``-dim pairs, averaged over the samples."""
+        if annotator is not None:
+            self._annotator_effects()  # raises: there are none
         moments = super().difference_moments(X.unsqueeze(MCMC_DIM))
         return self.likelihood.expected_probability(*moments).mean(-1)
 

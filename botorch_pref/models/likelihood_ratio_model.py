@@ -189,7 +189,8 @@ class LikelihoodRatioModel(Model):
         if data.batch_shape:
             shape = tuple(data.batch_shape)
             raise UnsupportedError(f"`datapoints` must not be batched; their batch is {shape}.")
-        block = data.block(checked_link(likelihood)).select(data.count > 0)  # without padding
+        [block] = data.blocks(checked_link(likelihood))
+        block = block.select(data.count > 0)  # without padding
         # Equal items would have two utilities, which differ by what their jitter allows.
         indices, new = match_items(data.datapoints[:0], data.datapoints)
         return cls(data.datapoints[new], [replace(block, items=indices[block.items])], **options)
@@ -223,7 +224,8 @@ class LikelihoodRatioModel(Model):
         if X.dim() != 2:
             raise UnsupportedError(f"`X` must not be batched; its batch is {tuple(X.shape[:-2])}.")
         indices, new = match_items(X[:0], data.datapoints)
-        block = replace(data.block(checked_link(likelihood)), items=indices.unsqueeze(-1))
+        [block] = data.blocks(checked_link(likelihood))
+        block = replace(block, items=indices.unsqueeze(-1))
         return cls(data.datapoints[new], [block], **{"jitter_points": False, **options})
 
     @property
@@ -280,7 +282,8 @@ class LikelihoodRatioModel(Model):
         none = self.items.new_empty(0)
         data = Comparisons.unchecked(self.items, self._no_pairs(), none, none)
         data = data.append(pairs, answers)
-        return self._with(data.datapoints, data.block(self.likelihood))
+        [block] = data.blocks(self.likelihood)
+        return self._with(data.datapoints, block)
 
     def with_items(self, items: Tensor) -> Self:
         r"""The same with ``k x d``-dim further items, without observations."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Any, Self, cast
 
+import pandas as pd
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
@@ -16,7 +16,7 @@ from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from botorch.sampling.pairwise_samplers import PairwiseMCSampler
 from botorch.utils.constraints import LogTransformedInterval
-from botorch.utils.containers import BotorchContainer, SliceContainer
+from botorch.utils.containers import SliceContainer
 from botorch.utils.datasets import RankingDataset, SupervisedDataset
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
@@ -25,10 +25,10 @@ from gpytorch.means import ConstantMean, Mean, ZeroMean
 from gpytorch.priors import LogNormalPrior
 from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
-from torch.nn import Module, Parameter
+from torch.nn import Module, ModuleDict, Parameter
 from torch.nn.functional import pad
 
-from botorch_pref.data.blocks import BlockData, match_items
+from botorch_pref.data.blocks import Block, BlockData, match_items
 from botorch_pref.data.checks import (
     check_count,
     check_items,
@@ -41,6 +41,7 @@ from botorch_pref.data.checks import (
     refuse,
 )
 from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.rankings import Rankings
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.inducing import InducingSystem, ItemKernel
@@ -48,6 +49,7 @@ from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
 from botorch_pref.kernels.items import default_covar_module, dense_covariance, dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models.answer_parameters import AnnotatorEffects, learnt_of
 from botorch_pref.models.base import (
     Inference,
     LaplaceGP,
@@ -168,7 +170,8 @@ class PreferenceGP(LaplaceGP):
         data = Comparisons.from_arguments(datapoints, comparisons)
         measured = None if values is None else Values.from_argument(values)
         asked = (choices,) if isinstance(choices, BlockData) else tuple(choices)
-        named, batch_shape = _by_argument(data, measured, asked)
+        named = _by_argument(data, measured, asked)
+        batch_shape = _batch_shape(named)
         items = next((part.datapoints for part in named.values()), None)
         dim = num_columns(items, input_transform)
         super().__init__(
@@ -196,6 +199,8 @@ class PreferenceGP(LaplaceGP):
             check_count("inducing_points", inducing_points, 1)
             self._num_inducing, inducing_points = int(inducing_points), None
         self._inducing = inducing_points
+        own = {name: learnt_of(part, batch_shape) for name, part in named.items()}
+        self.learnt = ModuleDict({name: part for name, part in own.items() if part is not None})
         self._set_data(data, measured, asked)
         if items is not None:
             self.to(self.items)
@@ -218,17 +223,17 @@ class PreferenceGP(LaplaceGP):
         return cls(data.datapoints, data, **kwargs)
 
     @classmethod
-    def construct_inputs(
-        cls, training_data: SupervisedDataset
-    ) -> dict[str, BotorchContainer | Tensor]:
-        r"""``datapoints`` and ``comparisons`` of a ``RankingDataset`` of pairs.
+    def construct_inputs(cls, training_data: SupervisedDataset) -> dict[str, Any]:
+        r"""The arguments of the constructor for a ``RankingDataset``.
+
+        Rankings of two items are comparisons, a tie half a win for each; others are
+        :class:`~botorch_pref.data.Rankings`, in ``choices``.
 
         Args:
-            training_data: A ``RankingDataset`` of arity 2 without ties; rank 0 is best.
+            training_data: A ``RankingDataset``; rank 0 is best.
 
         Raises:
-            UnsupportedError: If it is another data set, ranks more than two items a row, or has
-                ties.
+            UnsupportedError: If it is another data set.
         """
         if not isinstance(training_data, RankingDataset):
             raise UnsupportedError(
@@ -236,20 +241,17 @@ class PreferenceGP(LaplaceGP):
                 f"{type(training_data).__name__}."
             )
         ranked = cast(SliceContainer, training_data._X)
-        indices, ranks = ranked.indices, training_data.Y
-        if indices.shape[-1] != 2:
-            raise UnsupportedError(
-                f"{cls.__name__} compares two items a row, but the RankingDataset ranks "
-                f"{indices.shape[-1]}."
-            )
-        if bool((ranks[..., 0] == ranks[..., 1]).any()):
-            raise UnsupportedError(
-                "A RankingDataset with ties has no [winner, loser] rows; use "
-                f"{cls.__name__}.from_pairs with answers of 0.5."
-            )
-        # BoTorch's own reading gathers by the ranks themselves, which is the same for pairs.
-        comparisons = indices.gather(-1, ranks.argsort(dim=-1))
-        return {"datapoints": ranked.values, "comparisons": comparisons}
+        X, ranks = ranked.values, training_data.Y
+        ranks, order = ranks.sort(dim=-1, stable=True)
+        items, tied = ranked.indices.gather(-1, order), ranks[..., 1:] == ranks[..., :-1]
+        if items.shape[-1] > 2:
+            rankings = Rankings(X, items, tied=tied if bool(tied.any()) else None)
+            return {"datapoints": None, "comparisons": None, "choices": rankings}
+        if not bool(tied.any()):
+            return {"datapoints": X, "comparisons": items}
+        wins = torch.where(tied.squeeze(-1), 0.5, 1.0).to(X)
+        data = Comparisons(X, items, wins, torch.ones_like(wins))
+        return {"datapoints": X, "comparisons": data}
 
     def _learn_link_scale(self, batch_shape: Size) -> None:
         own, prior = cast(Any, self), LogNormalPrior(0.0, 1.0)  # GPyTorch's methods have no types
@@ -264,7 +266,7 @@ class PreferenceGP(LaplaceGP):
 
         Without data there are none, of the kernel's type.
         """
-        parts = [part.datapoints for part in self._parts()]
+        parts = [part.datapoints for part in self._parts().values()]
         if parts:
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         dims = (k.ard_num_dims for k in self.covar_module.modules() if isinstance(k, Kernel))
@@ -274,8 +276,8 @@ class PreferenceGP(LaplaceGP):
     @property
     def dim(self) -> int | None:
         """The number of dimensions ``d`` of an item as it was given; ``None`` without data."""
-        parts = self._parts()
-        return parts[0].datapoints.shape[-1] if parts else None
+        part = next(iter(self._parts().values()), None)
+        return None if part is None else part.datapoints.shape[-1]
 
     @property
     def utility(self) -> Tensor | None:
@@ -338,7 +340,8 @@ class PreferenceGP(LaplaceGP):
     def _set_data(
         self, data: Comparisons | None, values: Values | None, choices: tuple[BlockData, ...] = ()
     ) -> None:
-        named, batch = _by_argument(data, values, choices)
+        named = _by_argument(data, values, choices)
+        batch = _batch_shape(named)
         parts = [part.datapoints for part in named.values()]
         self._check_inducing(batch, parts)
         if choices and not isinstance(self.variance, str):
@@ -350,10 +353,8 @@ class PreferenceGP(LaplaceGP):
         self.values = None if values is None else values.expand(batch)
         self.choices, self.merged_data = tuple(asked.expand(batch) for asked in choices), None
         if data is not None:
-            plain = Comparisons.unchecked(data.datapoints, data.pairs, data.wins, data.count)
-            self.merged_data = plain.merged()
-        blocks = [part.block(self.likelihood) for part in self._parts()]
-        self.num_observations = sum(block.weight.shape[-1] for block in blocks)
+            self.merged_data = (data if "datapoints" in self.learnt else data.pooled()).merged()
+        self.num_observations = sum(block.weight.shape[-1] for block in self._blocks())
         if self._num_inducing is not None:
             self._inducing = None
         self._forget()
@@ -482,21 +483,28 @@ class PreferenceGP(LaplaceGP):
 
     def observed(self) -> Observed:
         parts, scaling = self._parts(), self.scaling()
-        *firsts, total = accumulate((part.num_items for part in parts), initial=0)
-        blocks = [p.block(self.likelihood, first) for p, first in zip(parts, firsts, strict=True)]
-        observations = Observations(blocks, total)
+        total = sum(part.num_items for part in parts.values())
+        observations = Observations(self._blocks(), total)
         if self.values is None or scaling is None:
             return Observed(observations, scaling)
-        before = firsts[parts.index(self.values)]
+        before = 0 if self.merged_data is None else self.merged_data.num_items
         end = before + self.values.num_items
         targets = pad(self.values.targets.squeeze(-1), (before, total - end))
         log_units = -scaling[..., before:end].log().sum(-1).expand(self.batch_shape)
         return Observed(observations, scaling, targets, log_units)
 
-    def _parts(self) -> list[BlockData]:
-        """The data of each kind that inference sees."""
-        parts = (self.merged_data, self.values, *self.choices)
-        return [part for part in parts if part is not None]
+    def _parts(self) -> dict[str, BlockData]:
+        """The data of each kind that inference sees, by argument."""
+        return _by_argument(self.merged_data, self.values, self.choices)
+
+    def _blocks(self) -> list[Block]:
+        """The blocks of all data, with what is learnt of their answers."""
+        blocks, first = [], 0
+        for name, part in self._parts().items():
+            learnt = dict(self.learnt).get(name)
+            blocks += part.blocks(self.likelihood, first, learnt)
+            first += part.num_items
+        return blocks
 
     def scaling(self) -> Tensor | None:
         r"""Factors of the items' utilities: ``1 / sigma`` if measured, else ``s``.
@@ -507,7 +515,7 @@ class PreferenceGP(LaplaceGP):
         if self.values is None and self.fixed_scale == 1.0:
             return None
         parts = []
-        for part in self._parts():
+        for part in self._parts().values():
             own = self.link_scale
             if part is self.values:
                 known = self.values.variances
@@ -577,6 +585,11 @@ class PreferenceGP(LaplaceGP):
                 check_like("inducing_points", given, parts[0])
         batch = torch.broadcast_shapes(batch, self.covar_module.batch_shape)
         size = sum(part.shape[-2] for part in parts)
+        if len(self.learnt) and (number is not None or given is not None):
+            raise UnsupportedError(
+                "`inducing_points` are for answers of which nothing is learnt beside the utility, "
+                "not for annotators, grades or ratings."
+            )
         if batch and (number < size if number is not None else given is not None):
             raise UnsupportedError(
                 f"`inducing_points` are for one model, not for a batch of {tuple(batch)}."
@@ -603,20 +616,60 @@ class PreferenceGP(LaplaceGP):
         normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
         return GPyTorchPosterior(normal)
 
-    def win_probability(self, X: Tensor) -> Tensor:
+    def win_probability(self, X: Tensor, annotator: Tensor | None = None) -> Tensor:
         r"""``E[mu(s (f(x) - f(x')))]`` under the posterior.
 
         Args:
             X: ``... x 2 x d``-dim pairs.
+            annotator: ``...``-dim annotator numbers: the probability is that of their answers,
+                with their reliability, their offset of the first item, and their lapses. Unknown
+                and new ones are typical. By default no annotator's.
 
         Returns:
             ``...``-dim probabilities that the first item wins.
+
+        Raises:
+            ComparisonDataError: If there are numbers, but no annotators in the data.
         """
         mean, variance = self.difference_moments(X)
         if self.fixed_scale != 1.0:
             scale = self.link_scale.squeeze(-1) if self.link_scale.dim() else self.link_scale
             mean, variance = scale * mean, scale.square() * variance
-        return self.likelihood.expected_probability(mean, variance)
+        if annotator is None:
+            return self.likelihood.expected_probability(mean, variance)
+        effects = self._annotator_effects()
+        return effects.likelihood(self.likelihood, annotator).expected_probability(mean, variance)
+
+    @property
+    def annotators(self) -> pd.DataFrame:
+        r"""What the annotators of the comparisons differ in, a row each and a typical one.
+
+        The columns are ``reliability``, ``offset`` and ``lapse``, as of
+        :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`, and the standard error of each,
+        ``..._error``, by the curvature of the likelihood and the priors at the posterior mean of
+        the utility.
+
+        Raises:
+            ComparisonDataError: If there are no annotators in the data.
+            UnsupportedError: If the model is a batch.
+        """
+        effects, data = self._annotator_effects(), self.merged_data
+        if self.batch_shape:
+            raise UnsupportedError("`annotators` is of one model, not of a batch.")
+        assert data is not None
+        assert data.annotator is not None
+        with torch.no_grad():
+            found = self.posterior(data.datapoints).mean.squeeze(-1) * self.link_scale
+        [block] = data.blocks(self.likelihood, 0, effects)
+        difference = found[data.pairs[:, 0]] - found[data.pairs[:, 1]]
+        given = data.annotator, difference, block.answer, block.weight
+        return effects.table(self.likelihood, *given)
+
+    def _annotator_effects(self) -> AnnotatorEffects:
+        effects = dict(self.learnt).get("datapoints")
+        if not isinstance(effects, AnnotatorEffects):
+            raise ComparisonDataError("`comparisons` had no annotators when the model was made.")
+        return effects
 
     def difference_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance, each ``...``-dim and 0 included, of ``... x 2 x d``-dim pairs."""
@@ -639,13 +692,17 @@ class PreferenceGP(LaplaceGP):
 
 def _by_argument(
     data: Comparisons | None, values: Values | None, choices: Sequence[BlockData]
-) -> tuple[dict[str, BlockData], Size]:
-    """The data that there are, by the argument that their items were given in; the batch shape."""
+) -> dict[str, BlockData]:
+    """The data that there are, by the argument that their items were given in."""
     named: dict[str, BlockData] = {} if data is None else {"datapoints": data}
     if values is not None:
         named[values.names[0]] = values
-    named |= {f"choices[{i}]": asked for i, asked in enumerate(choices)}
-    return named, common_batch_shape(**{name: part.batch_shape for name, part in named.items()})
+    return named | {f"choices[{i}]": asked for i, asked in enumerate(choices)}
+
+
+def _batch_shape(named: Mapping[str, BlockData]) -> Size:
+    """The common batch shape of data, which errors call by their arguments."""
+    return common_batch_shape(**{name: part.batch_shape for name, part in named.items()})
 
 
 @torch.no_grad()

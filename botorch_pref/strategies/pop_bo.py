@@ -185,7 +185,7 @@ class OptimisticStrategy(UtilityStrategy):
         data = self._data(answered)
         return LikelihoodRatioModel(
             data.datapoints,
-            [data.block(self.learner.likelihood)],
+            data.blocks(self.learner.likelihood),
             covar_module=kernel,
             norm_bound=self.current_norm_bound,
             slack=self._slack_rule,

@@ -106,7 +106,7 @@ def choices(
 ) -> Block:
     """A block of choices of the best, between items of which only the numbers matter."""
     X = torch.zeros(num_items, 1, dtype=torch.float64)
-    block = Choices(X, items, favourite).block(LogitLikelihood(scale))
+    [block] = Choices(X, items, favourite).blocks(LogitLikelihood(scale))
     return block if weight is None else replace(block, weight=weight)
 
 

@@ -126,6 +126,27 @@ def assert_moments(
     torch.testing.assert_close(found, (mean, covariance), atol=atol, rtol=atol)
 
 
+def assert_laplace(model: PreferenceGP, X: Tensor, log_likelihood: Callable[[Tensor], Tensor]):
+    """Posterior and evidence are those of Newton's method and autograd's Hessian."""
+    items, n = torch.cat([model.items, X]), len(model.items)
+    with torch.no_grad():
+        K = model.covar_module(items).to_dense()
+    prior, cross, one = K[:n, :n], K[n:, :n], torch.eye(n).double()
+    f, score = torch.zeros(n).double(), torch.autograd.functional.jacobian
+    hessian = torch.autograd.functional.hessian
+    for _ in range(12):
+        W = -hessian(log_likelihood, f)
+        f = prior @ torch.linalg.solve(one + W @ prior, W @ f + score(log_likelihood, f))
+    W, weights = -hessian(log_likelihood, f), score(log_likelihood, f)
+    explained = cross @ torch.linalg.solve(one + W @ prior, W) @ cross.T
+    evidence = log_likelihood(f) - 0.5 * f @ weights - 0.5 * torch.logdet(one + W @ prior)
+    posterior = model.posterior(X)
+    torch.testing.assert_close(posterior.mean.squeeze(-1), cross @ weights, atol=1e-7, rtol=0)
+    covariance = K[n:, n:] - explained
+    torch.testing.assert_close(posterior.covariance_matrix, covariance, atol=1e-7, rtol=0)
+    torch.testing.assert_close(model.log_evidence(), evidence, atol=1e-7, rtol=0)
+
+
 def numerical_gradient(
     function: Callable[[Tensor], Tensor], at: Tensor, step: float = 1e-4
 ) -> Tensor:

@@ -339,11 +339,18 @@ def test_a_ranking_of_pairs_constructs_a_model() -> None:
     assert model.win_probability(model.datapoints[[0, 1]]) > 0.5
 
 
-def test_data_sets_that_are_no_pairs_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="ranks 3"):
-        PreferenceGP.construct_inputs(ranking([[0, 1, 2]], [[0, 1, 2]]))
-    with pytest.raises(UnsupportedError, match="ties"):
-        PreferenceGP.construct_inputs(ranking([[0, 1], [1, 2]], [[0, 1], [0, 0]]))
+def test_rankings_of_any_arity_and_with_ties_are_read() -> None:
+    inputs = PreferenceGP.construct_inputs(ranking([[0, 1], [1, 2]], [[0, 1], [0, 0]]))
+    assert inputs["comparisons"].wins.tolist() == [1.0, 0.5]
+    inputs = PreferenceGP.construct_inputs(ranking([[0, 1, 2], [2, 1, 0]], [[2, 0, 1], [1, 0, 2]]))
+    assert inputs["choices"].items.tolist() == [[1, 2, 0], [1, 2, 0]]
+    assert inputs["choices"].tied is None
+    inputs = PreferenceGP.construct_inputs(ranking([[0, 1, 2], [2, 1, 0]], [[2, 0, 0], [0, 1, 1]]))
+    assert inputs["choices"].tied.tolist() == [[True, False], [False, True]]
+    assert PreferenceGP(**inputs).posterior(rand(2, 2)).mean.isfinite().all()
+
+
+def test_data_sets_of_something_else_are_refused() -> None:
     values = SupervisedDataset(
         X=rand(3, 2), Y=rand(3, 1), feature_names=["a", "b"], outcome_names=["y"]
     )

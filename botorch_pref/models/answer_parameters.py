@@ -1,0 +1,237 @@
+r"""What a model learns of answers beside the utility: of annotators, and bounds of grades."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import pandas as pd
+import torch
+from gpytorch import Module
+from gpytorch.priors import NormalPrior
+from torch import Size, Tensor
+from torch.nn import Parameter
+from torch.nn.functional import pad
+
+from botorch_pref.data.blocks import BlockData
+from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.ordered import Grades, Ratings
+from botorch_pref.likelihoods import AnnotatedLikelihood, BernoulliLikelihood, IntervalLikelihood
+
+# Standard deviations of people around what is typical, and of what is typical.
+_OF_PEOPLE = {"reliability": 0.5, "offset": 0.5, "lapse": 1.0}
+_TYPICAL_OFFSET = (0.0, 0.5)
+_TYPICAL_LAPSE = (-4.0, 1.0)  # of its logit: of 1.8 %
+_OPEN = 1e9  # a bound where there is none, in units of the link
+_GAP = (-0.2, 0.7)  # mean and standard deviation of the logarithm of a gap
+_CENTRE = (0.0, 2.0)
+_CENTRE_OF_PEOPLE, _GAP_OF_PEOPLE = 1.0, 0.3  # standard deviations around what is typical
+
+
+class AnnotatorEffects(Module):
+    r"""Reliability, offset of the first item and lapses of each annotator, with priors.
+
+    The three of :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`. The logarithm of the
+    reliability of people is normal around 0, as the output scale of the kernel is the only scale of
+    all; offsets and logits of lapses are normal around what is typical, which is learnt, too. So
+    people of whom there are few answers are taken for typical ones, as are unknown and new ones.
+
+    Args:
+        number: The number ``A`` of annotators, who are 0 to ``A - 1``.
+        batch_shape: That of the model's hyperparameters.
+
+    Attributes:
+        log_reliability: ``batch_shape x A``-dim logarithms of the reliabilities.
+        offset: ``batch_shape x A``-dim, what offsets exceed the typical one by, in units of the
+            link.
+        logit_lapse: ``batch_shape x A``-dim, the same for the logits of lapses.
+        typical_offset: ``batch_shape x 1``-dim.
+        typical_logit_lapse: ``batch_shape x 1``-dim.
+    """
+
+    def __init__(self, number: int, batch_shape: Size) -> None:
+        super().__init__()
+        zero = torch.zeros(*batch_shape, number, dtype=torch.double)
+        one = torch.zeros(*batch_shape, 1, dtype=torch.double)
+        for name, prior in (("log_reliability", "reliability"), ("offset", "offset")):
+            self._add(name, zero.clone(), 0.0, _OF_PEOPLE[prior])
+        self._add("logit_lapse", zero.clone(), 0.0, _OF_PEOPLE["lapse"])
+        self._add("typical_offset", one.clone(), *_TYPICAL_OFFSET)
+        self._add("typical_logit_lapse", one + _TYPICAL_LAPSE[0], *_TYPICAL_LAPSE)
+
+    def _add(self, name: str, value: Tensor, mean: float, deviation: float) -> None:
+        self.register_parameter(name, Parameter(value))
+        self.register_prior(f"{name}_prior", NormalPrior(mean, deviation), _Read(name))
+
+    def values(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``batch_shape x (A + 1)``-dim reliabilities, offsets and lapses; a typical one last."""
+        zero = torch.zeros_like(self.typical_offset)
+        log_reliability = torch.cat([self.log_reliability, zero], dim=-1)
+        offset = torch.cat([self.offset, zero], dim=-1) + self.typical_offset
+        lapse = torch.cat([self.logit_lapse, zero], dim=-1) + self.typical_logit_lapse
+        return log_reliability.exp(), offset, lapse.sigmoid()
+
+    def likelihood(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
+        """That of the ``... x m`` annotators of as many answers; unknown ones are typical."""
+        number = self.log_reliability.shape[-1]
+        known = (annotator >= 0) & (annotator < number)
+        index = torch.where(known, annotator, number)
+        return AnnotatedLikelihood(link, *(_taken(value, index) for value in self.values()))
+
+    def table(
+        self,
+        link: BernoulliLikelihood,
+        annotator: Tensor,
+        difference: Tensor,
+        answer: Tensor,
+        weight: Tensor,
+    ) -> pd.DataFrame:
+        """Values and standard errors of all annotators, and last of a typical one.
+
+        Errors are by the curvature of the likelihood at given differences and that of the priors;
+        of the typical one they are the priors' standard deviations, of what a new one may be.
+
+        Args:
+            link: The link.
+            annotator: ``m``-dim annotators of the answers.
+            difference: ``m``-dim differences.
+            answer: ``m``-dim answers in ``[0, 1]``.
+            weight: ``m``-dim weights.
+        """
+        reliability, offset, lapse = (value.detach() for value in self.values())
+        own = torch.stack([reliability.log(), offset, lapse.logit()], dim=-1).requires_grad_()
+        with torch.enable_grad():
+            log_reliability, place, logit = own.unbind(-1)
+            rows = (log_reliability.exp(), place, logit.sigmoid())
+            index = torch.where(annotator < 0, len(own) - 1, annotator)
+            given = AnnotatedLikelihood(link, *(_taken(value, index) for value in rows))
+            total = given.log_prob(difference.detach(), answer, weight).sum()
+            (slope,) = torch.autograd.grad(total, own, create_graph=True)
+            # The answers of two annotators have nothing in common, so a sum over them is exact.
+            columns = [torch.autograd.grad(s.sum(), own, retain_graph=True)[0] for s in slope.T]
+        priors = own.new_tensor([*_OF_PEOPLE.values()]).square().reciprocal().diag()
+        information = priors - torch.stack(columns, dim=-1)
+        information[-1] = priors
+        variance = torch.linalg.inv(information).diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+        units = torch.stack([reliability, torch.ones_like(offset), lapse * (1.0 - lapse)], dim=-1)
+        values = torch.stack([reliability, offset, lapse], dim=-1)
+        both = torch.cat([values, variance.sqrt() * units], dim=-1)
+        names = [*_OF_PEOPLE, *(f"{name}_error" for name in _OF_PEOPLE)]
+        people = [*range(len(own) - 1), "typical"]
+        return pd.DataFrame(both.cpu().numpy(), columns=names, index=pd.Index(people, name="who"))
+
+
+class CutPoints(Module):
+    r"""The bounds between adjoining grades, with priors.
+
+    Gaps between bounds are log-normal. Symmetric bounds are those of differences: swapping both
+    items turns the grades around. Others have a centre, and may differ between annotators, whose
+    centres and logarithms of gaps are normal around what is typical.
+
+    Args:
+        num_grades: The number ``L`` of grades, at least 2.
+        is_symmetric: Whether the bounds are those of differences.
+        num_annotators: The number ``A`` of annotators who have bounds of their own.
+        batch_shape: That of the model's hyperparameters.
+    """
+
+    def __init__(
+        self, num_grades: int, is_symmetric: bool, num_annotators: int, batch_shape: Size
+    ) -> None:
+        super().__init__()
+        self.num_grades, self.is_symmetric = num_grades, is_symmetric
+        self.num_annotators = num_annotators
+        gaps = (num_grades - 1) // 2 if is_symmetric else num_grades - 2
+        self._add("log_gap", _GAP, *batch_shape, gaps)
+        if not is_symmetric:
+            self._add("centre", _CENTRE, *batch_shape, 1)
+        if num_annotators:
+            people = (*batch_shape, num_annotators)
+            self._add("own_centre", (0.0, _CENTRE_OF_PEOPLE), *people, 1)
+            self._add("own_log_gap", (0.0, _GAP_OF_PEOPLE), *people, gaps)
+
+    def _add(self, name: str, prior: tuple[float, float], *shape: int) -> None:
+        self.register_parameter(name, Parameter(torch.full(shape, prior[0], dtype=torch.double)))
+        self.register_prior(f"{name}_prior", NormalPrior(*prior), _Read(name))
+
+    def values(self) -> Tensor:
+        """The ``batch_shape x (A + 1) x (L - 1)``-dim bounds; those of a typical person last."""
+        log_gap = self.log_gap.unsqueeze(-2)
+        if self.is_symmetric:
+            upper = log_gap.exp().cumsum(-1)
+            # An even number of grades has a bound at 0, an odd one a grade around it.
+            middle = upper.new_zeros(*upper.shape[:-1], 1 - self.num_grades % 2)
+            return torch.cat([-upper.flip(-1), middle, upper], dim=-1)
+        centre = self.centre.unsqueeze(-2)
+        if self.num_annotators:
+            centre = centre + pad(self.own_centre, (0, 0, 0, 1))
+            log_gap = log_gap + pad(self.own_log_gap, (0, 0, 0, 1))
+        places = pad(log_gap.exp().cumsum(-1), (1, 0))
+        return centre + places - places.mean(-1, keepdim=True)
+
+    def likelihood(
+        self, link: BernoulliLikelihood, grade: Tensor, annotator: Tensor | None = None
+    ) -> IntervalLikelihood:
+        """That of ``... x m`` grades, from 0, of as many annotators."""
+        bounds = pad(pad(self.values(), (1, 0), value=-_OPEN), (0, 1), value=_OPEN)
+        person = torch.zeros_like(grade)
+        if annotator is not None:
+            known = (annotator >= 0) & (annotator < self.num_annotators)
+            person = torch.where(known, annotator, self.num_annotators)
+        row = person * (self.num_grades + 1) + grade
+        flat = bounds.flatten(-2)
+        return IntervalLikelihood(link, _taken(flat, row), _taken(flat, row + 1))
+
+
+@singledispatch
+def learnt_of(data: BlockData, batch_shape: Size) -> Module | None:
+    """What is learnt of the answers beside the utility, with priors; ``None`` where nothing is.
+
+    A kind of answer of which something is registers a function of its class here; what that returns
+    is handed to :meth:`~botorch_pref.data.BlockData.blocks`.
+
+    Args:
+        data: The answers.
+        batch_shape: That of the model's hyperparameters.
+    """
+    return None
+
+
+@learnt_of.register
+def _(data: Comparisons, batch_shape: Size) -> AnnotatorEffects | None:
+    if data.annotator is None:
+        return None
+    return AnnotatorEffects(_number(data.annotator), batch_shape)
+
+
+@learnt_of.register
+def _(data: Grades, batch_shape: Size) -> CutPoints:
+    return CutPoints(data.num_grades, True, 0, batch_shape)
+
+
+@learnt_of.register
+def _(data: Ratings, batch_shape: Size) -> CutPoints:
+    number = 0 if data.annotator is None else _number(data.annotator)
+    return CutPoints(data.num_grades, False, number, batch_shape)
+
+
+def _number(annotator: Tensor) -> int:
+    return int(annotator.amax()) + 1 if annotator.numel() else 0
+
+
+class _Read:
+    """Reads a parameter: what GPyTorch needs of a prior, and pickles, as a lambda does not."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, module: Module) -> Tensor:
+        value: Tensor = getattr(module, self.name)
+        return value
+
+
+def _taken(values: Tensor, index: Tensor) -> Tensor:
+    """Entries of ``... x g`` at ``... x m`` indices."""
+    if values.dim() == 1:
+        return values[index]
+    shape = torch.broadcast_shapes(values.shape[:-1], index.shape[:-1])
+    return values.expand(*shape, -1).gather(-1, index.expand(*shape, -1))

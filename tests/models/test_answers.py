@@ -1,0 +1,470 @@
+"""Rankings, grades, ratings and annotators: oracles, gradients, identities, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.sampling import SobolQMCNormalSampler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from botorch_pref.data import Choices, Comparisons, Grades, Rankings, Ratings
+from botorch_pref.data.blocks import Block
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.likelihoods import (
+    AnnotatedLikelihood,
+    BernoulliLikelihood,
+    IntervalLikelihood,
+    LogitLikelihood,
+    ProbitLikelihood,
+)
+from botorch_pref.models import (
+    FullyBayesianPreferenceGP,
+    LaplaceMarginalLogLikelihood,
+    PreferenceGP,
+)
+from tests.models.common import (
+    assert_laplace,
+    assert_same_posterior,
+    make_duels,
+    make_kernel,
+    parameter_gradients,
+    rand,
+    utility,
+)
+
+X, POINTS = rand(7, 2, seed=5), rand(3, 2, seed=9)
+QUICK = settings(max_examples=20, deadline=None, database=None, derandomize=True)
+LINKS = [LogitLikelihood(), ProbitLikelihood(0.8)]
+every_link = pytest.mark.parametrize("link", LINKS, ids=["logit", "probit"])
+
+
+def pairs(number: int, seed: int = 0) -> Tensor:
+    return rand(number, len(X), seed=seed).argsort(-1)[:, :2]
+
+
+def duels(number: int = 14, people: int | None = 3) -> Comparisons:
+    rows = pairs(number)
+    gap = utility(X)[rows[:, 0]] - utility(X)[rows[:, 1]]
+    wins = (rand(number, seed=1) < torch.sigmoid(gap)).double()
+    who = None if people is None else torch.arange(number) % people
+    return Comparisons(X, rows, wins, torch.ones(number).double(), who)
+
+
+def grades(number: int = 12, num_grades: int = 5) -> Grades:
+    rows = pairs(number, seed=3)
+    gap = utility(X)[rows[:, 0]] - utility(X)[rows[:, 1]] + rand(number, seed=4) - 0.5
+    edges = torch.linspace(-2.0, 2.0, num_grades + 1)[1:-1].double()
+    return Grades(X, rows, torch.bucketize(gap, edges), num_grades)
+
+
+def ratings(people: int | None = 2) -> Ratings:
+    rows = torch.arange(len(X)).repeat(2)
+    values = utility(X)[rows] + 2.0 * rand(len(rows), seed=6)
+    found = torch.bucketize(values, torch.tensor([0.5, 2.0, 3.5]).double())
+    who = None if people is None else torch.arange(len(rows)) % people
+    return Ratings(X, rows, found, 4, who)
+
+
+def rankings(k: int = 4, number: int = 5, **options: Any) -> Rankings:
+    return Rankings(X, rand(number, len(X), seed=7).argsort(-1)[:, :k], **options)
+
+
+def make(*choices: Any, data: Comparisons | None = None, **options: Any) -> PreferenceGP:
+    items = None if data is None else data.datapoints
+    model = PreferenceGP(items, data, choices=choices, covar_module=make_kernel(2), **options)
+    # People differ, and the bounds are no round numbers.
+    with torch.no_grad():
+        for name, value in model.learnt.named_parameters():
+            value += 0.4 * rand(*value.shape, seed=len(name)) - 0.2
+    return model
+
+
+def softmax_of(f: Tensor, left: list[int], chosen: int, sign: float = 1.0) -> Tensor:
+    return sign * f[chosen] - torch.logsumexp(torch.stack([sign * f[i] for i in left]), 0)
+
+
+def log_ranking(f: Tensor, items: list[int], best: int, worst: int) -> Tensor:
+    left, total = list(items), f.new_zeros(())
+    for item in items[:best]:
+        total = total + softmax_of(f, left, item)
+        left.remove(item)
+    for item in reversed(items[len(items) - worst :]):
+        if item in left:
+            total = total + softmax_of(f, left, item, -1.0)
+            left.remove(item)
+    return total
+
+
+def _latent(block: Block, f: Tensor) -> Tensor:
+    latent = f[block.items] @ torch.tensor(block.design).double().T
+    return latent.squeeze(-1) if block.latent_dim == 1 else latent
+
+
+# ------------------------------------------------------------------- against brute force
+
+
+@pytest.mark.parametrize(("best", "worst"), [(None, 0), (1, 0), (2, 0), (1, 1), (0, 2), (2, 2)])
+def test_rankings_against_brute_force(best: int | None, worst: int) -> None:
+    data = rankings(num_best=best, num_worst=worst)
+    first = 4 - worst if best is None else best
+
+    def log_likelihood(f: Tensor) -> Tensor:
+        return sum(log_ranking(f, items, first, worst) for items in data.items.tolist())
+
+    assert_laplace(make(data), POINTS, log_likelihood)
+
+
+def test_ties_in_rankings_against_brute_force() -> None:
+    tied = torch.tensor([[1, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1], [0, 0, 0]]).bool()
+    data = rankings(tied=tied)
+
+    def log_likelihood(f: Tensor) -> Tensor:
+        total = f.new_zeros(())
+        for items, own in zip(data.items.tolist(), tied.tolist(), strict=True):
+            start = 0
+            for place, item in enumerate(items):
+                start = start if place and own[place - 1] else place
+                total = total + softmax_of(f, items[start:], item)
+        return total
+
+    assert_laplace(make(data), POINTS, log_likelihood)
+
+
+@every_link
+@pytest.mark.parametrize("num_grades", [2, 3, 4, 5])
+def test_grades_against_brute_force(link: BernoulliLikelihood, num_grades: int) -> None:
+    data = grades(num_grades=num_grades)
+    model = make(data, likelihood=link)
+    bounds = model.learnt["choices[0]"].values().detach()[0].tolist()
+
+    def log_likelihood(f: Tensor) -> Tensor:
+        total = f.new_zeros(())
+        for (i, j), grade in zip(data.pairs.tolist(), data.grade.tolist(), strict=True):
+            above = link(f[i] - f[j] - bounds[grade - 1]) if grade else 1.0
+            beyond = link(f[i] - f[j] - bounds[grade]) if grade < num_grades - 1 else 0.0
+            total = total + (above - beyond).log()
+        return total
+
+    assert_laplace(model, POINTS, log_likelihood)
+    assert bounds == pytest.approx([-bound for bound in reversed(bounds)])
+
+
+def test_ratings_of_several_people_against_brute_force() -> None:
+    data = ratings()
+    model = make(data)
+    bounds = model.learnt["choices[0]"].values().detach().tolist()
+
+    def log_likelihood(f: Tensor) -> Tensor:
+        total, rows = f.new_zeros(()), (data.items, data.rating, data.annotator)
+        for item, rating, who in zip(*(row.tolist() for row in rows), strict=True):
+            own = [-torch.inf, *bounds[who], torch.inf]
+            chance = torch.sigmoid(f[item] - own[rating]) - torch.sigmoid(f[item] - own[rating + 1])
+            total = total + chance.log()
+        return total
+
+    assert_laplace(model, POINTS, log_likelihood)
+
+
+@every_link
+def test_annotators_against_brute_force(link: BernoulliLikelihood) -> None:
+    data = duels()
+    model = make(data=data, likelihood=link)
+    effects = [value.detach().tolist() for value in model.learnt["datapoints"].values()]
+
+    def log_likelihood(f: Tensor) -> Tensor:
+        total, rows = f.new_zeros(()), (data.pairs, data.wins, data.annotator)
+        for (i, j), won, who in zip(*(row.tolist() for row in rows), strict=True):
+            size, offset, lapse = (effect[who] for effect in effects)
+            value = size * (f[i] - f[j]) + offset
+            chance = (1 - lapse) * link(value if won else -value) + lapse / 2
+            total = total + chance.log()
+        return total
+
+    score = torch.autograd.functional.jacobian(log_likelihood, torch.zeros(len(X)).double())
+    assert score.abs().amax() > 0.1
+    assert_laplace(model, POINTS, log_likelihood)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+@pytest.mark.parametrize("kind", ["rankings", "grades", "ratings", "annotators", "mixed"])
+def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, inference: Any):
+    cases: dict[str, tuple[list[Any], Comparisons | None]] = {
+        "rankings": ([rankings(num_best=1, num_worst=1)], None),
+        "grades": ([grades()], None),
+        "ratings": ([ratings()], None),
+        "annotators": ([], duels(30)),
+        "mixed": ([grades(num_grades=4), rankings(3, 2), ratings(None)], duels(16, 2)),
+    }
+    choices, data = cases[kind]
+    model = make(*choices, data=data, inference=inference)
+    if kind in ("annotators", "mixed"):  # some answers are where the likelihood is not log-concave
+        with torch.no_grad():
+            model.learnt["datapoints"].typical_logit_lapse.fill_(-3.0)
+            model.learnt["datapoints"].log_reliability.add_(2.0)
+        observed = model.observed().observations
+        mode = observed.incidence.apply(model.posterior(model.items).mean.squeeze(-1))
+        assert bool((observed.excess(mode) > 0).any())
+    for name, exact, numerical in parameter_gradients(model, model.log_evidence):
+        torch.testing.assert_close(exact, numerical, atol=2e-6, rtol=2e-6, msg=name)
+
+
+@every_link
+@pytest.mark.parametrize("cavity", [0.3, 4.0, 20.0])
+def test_one_answer_is_exact_by_expectation_propagation(link: Any, cavity: float) -> None:
+    """The evidence of one answer is a one-dimensional integral, also of a sharp, biased person."""
+    h = torch.linspace(-200.0, 200.0, 2_000_001, dtype=torch.double)
+    kernel = make_kernel(2, outputscale=cavity**2)
+    with torch.no_grad():
+        K = kernel(X[:2]).to_dense()
+        spread = (K[0, 0] + K[1, 1] - 2 * K[0, 1]).sqrt()
+    density = torch.distributions.Normal(0.0, spread).log_prob(h).exp() * (h[1] - h[0])
+    rows = torch.tensor([[0, 1]])
+    for grade in range(3):
+        model = PreferenceGP(
+            None,
+            None,
+            choices=Grades(X[:2], rows, torch.tensor([grade]), 3),
+            covar_module=kernel,
+            likelihood=link,
+            inference="ep",
+        )
+        low, high = model.learnt["choices[0]"].values().detach()[0].tolist()
+        chance = [1 - link(h - low), link(h - low) - link(h - high), link(h - high)][grade]
+        expected = (density * chance).sum().log()
+        torch.testing.assert_close(model.log_evidence().detach(), expected, atol=1e-6, rtol=0)
+    data = Comparisons(X[:2], rows, torch.ones(1).double(), torch.ones(1).double(), rows[:, 0])
+    model = PreferenceGP(X[:2], data, covar_module=kernel, likelihood=link, inference="ep")
+    effects = model.learnt["datapoints"]
+    with torch.no_grad():
+        effects.log_reliability.fill_(1.5)
+        effects.typical_offset.fill_(-6.0)
+        effects.typical_logit_lapse.fill_(-40.0)
+    tilted = density * link(torch.tensor(1.5).exp() * h - 6.0)
+    mean = (tilted * h).sum() / tilted.sum()
+    found = model.difference_moments(X[:2])[0]
+    torch.testing.assert_close(found, mean, atol=1e-5 * cavity, rtol=0)
+
+
+# ------------------------------------------------------------------- identities
+
+
+@every_link
+@QUICK
+@given(st.floats(-30.0, 30.0), st.integers(2, 9), st.floats(0.05, 3.0))
+def test_chances_of_all_grades_sum_to_one(link: Any, at: float, number: int, gap: float) -> None:
+    inner = gap * (torch.arange(number - 1).double() - (number - 2) / 2)
+    edges = torch.cat([inner.new_tensor([-1e9]), inner, inner.new_tensor([1e9])])
+    between = IntervalLikelihood(link, edges[:-1], edges[1:])
+    one, h = torch.ones(number).double(), torch.full((number,), at, dtype=torch.double)
+    assert between.log_prob(h, one, one).exp().sum().item() == pytest.approx(1.0, abs=1e-12)
+    assert bool((between.derivatives(h, one, one)[1] >= 0).all())
+
+
+@pytest.mark.parametrize(("best", "worst"), [(4, 0), (1, 0), (1, 1)])
+def test_chances_of_all_rankings_sum_to_one(best: int, worst: int) -> None:
+    f, seen, total = utility(X)[:4], set(), 0.0
+    for order in itertools.permutations(range(4)):
+        if (ends := (order[:best], order[4 - worst :])) in seen:
+            continue
+        seen.add(ends)
+        data = Rankings(X[:4], torch.tensor([order]), num_best=best, num_worst=worst)
+        blocks = data.blocks(LogitLikelihood())
+        total += sum(
+            block.likelihood.log_prob(_latent(block, f), block.answer, block.weight)
+            for block in blocks
+        ).exp()
+    assert float(total) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+def test_two_items_are_a_duel_whatever_they_are_called(inference: Any) -> None:
+    data = duels(people=None)
+    data = Comparisons(X, *(row[:5] for row in (data.pairs, data.wins, data.count)))
+    assert len(data.merged().pairs) == 5  # else sites of one answer and of two differ
+    duel = make(data=data, inference=inference)
+    won = data.wins.bool()
+    order = torch.where(won.unsqueeze(-1), data.pairs, data.pairs.flip(-1))
+    others = [
+        Rankings(X, order),
+        Rankings(X, order, num_best=0, num_worst=1),
+        Choices(X, data.pairs, (~won).long()),
+        Grades(X, data.pairs, won.long(), 2),
+    ]
+    for other in others:
+        model = make(other, inference=inference)
+        torch.testing.assert_close(model.log_evidence(), duel.log_evidence(), atol=1e-7, rtol=0)
+        assert_same_posterior(model.posterior(POINTS), duel.posterior(POINTS), atol=1e-6)
+
+
+def test_no_width_of_indifference_is_a_duel() -> None:
+    data = duels(people=None)
+    model = make(Grades.of_ties(data))
+    with torch.no_grad():
+        model.learnt["choices[0]"].log_gap.fill_(-30.0)
+    assert_same_posterior(model.posterior(POINTS), make(data=data).posterior(POINTS), atol=1e-7)
+
+
+def test_swapping_both_items_turns_grades_around() -> None:
+    data = grades()
+    turned = Grades(X, data.pairs.flip(-1), 4 - data.grade, 5)
+    torch.testing.assert_close(make(data).log_evidence(), make(turned).log_evidence())
+
+
+def test_the_order_of_answers_does_not_matter() -> None:
+    order = rand(12, seed=8).argsort()
+    data = grades()
+    moved = Grades(X, data.pairs[order], data.grade[order], 5)
+    torch.testing.assert_close(make(data).log_evidence(), make(moved).log_evidence())
+
+
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+def test_one_typical_annotator_is_the_pooled_model(inference: Any) -> None:
+    data = duels(5, people=1)
+    model = PreferenceGP(X, data, covar_module=make_kernel(2), inference=inference)
+    pooled = PreferenceGP(X, data.pooled(), covar_module=make_kernel(2), inference=inference)
+    with torch.no_grad():
+        model.learnt["datapoints"].typical_logit_lapse.fill_(-45.0)
+    assert_same_posterior(model.posterior(POINTS), pooled.posterior(POINTS), atol=1e-6)
+
+
+# ------------------------------------------------------------------- annotators in a model
+
+
+def test_who_is_reliable_and_who_prefers_the_first_is_learnt() -> None:
+    generator = torch.Generator().manual_seed(0)
+    number, items = 1200, rand(12, 2, seed=2)
+    rows = torch.rand(number, 12, generator=generator).argsort(-1)[:, :2]
+    who = torch.arange(number) % 4
+    size = torch.tensor([3.0, 1.0, 0.3, 1.0]).double()[who]
+    offset = torch.tensor([0.0, 0.0, 0.0, 1.5]).double()[who]
+    f = utility(items)
+    value = size * (f[rows[:, 0]] - f[rows[:, 1]]) + offset
+    chance = torch.rand(number, generator=generator, dtype=torch.double)
+    wins = (chance < torch.sigmoid(value)).double()
+    model = PreferenceGP(items, Comparisons(items, rows, wins, torch.ones_like(wins), who))
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    table = model.annotators
+    assert [*table.index] == [0, 1, 2, 3, "typical"]
+    assert table.loc[0, "reliability"] > 1.6 * table.loc[1, "reliability"]
+    assert table.loc[2, "reliability"] < 0.6 * table.loc[1, "reliability"]
+    assert abs(table.loc[3, "offset"] - 1.5) < 3 * table.loc[3, "offset_error"]
+    assert bool((table.loc[[0, 1, 2, 3], "offset_error"] < 0.4).all())
+    pair = items[[0, 1]]
+    own = model.win_probability(pair.expand(6, 2, 2), torch.tensor([0, 1, 2, 3, -1, 9]))
+    assert torch.equal(own[4], own[5])  # unknown and new ones are typical
+    by_hand = table.loc[3, ["reliability", "offset", "lapse"]].tolist()
+    given = AnnotatedLikelihood(model.likelihood, *torch.tensor(by_hand).double())
+    mean, variance = model.difference_moments(pair)
+    torch.testing.assert_close(own[3], given.expected_probability(mean, variance))
+    swapped = model.win_probability(pair.flip(0), torch.tensor(3))
+    assert (own[3] + swapped).item() > 1.1  # the first is preferred
+    both = model.win_probability(pair) + model.win_probability(pair.flip(0))
+    assert both.item() == pytest.approx(1.0)
+
+
+def test_errors_of_annotators_are_by_the_curvature() -> None:
+    model = make(data=duels(40))
+    effects, table = model.learnt["datapoints"], model.annotators
+    f = model.posterior(X).mean.squeeze(-1).detach()
+
+    def total(own: Tensor) -> Tensor:
+        size, offset, lapse = own[0].exp(), own[1], own[2].sigmoid()
+        data, mine = model.data, model.data.annotator == 1
+        i, j = data.pairs[mine].unbind(-1)
+        value = size * (f[i] - f[j]) + offset
+        value = torch.where(data.wins[mine] == 1, value, -value)
+        chance = (1 - lapse) * torch.sigmoid(value) + lapse / 2
+        prior = (
+            (own[0] / 0.5) ** 2 + ((own[1] - typical[1]) / 0.5) ** 2 + (own[2] - typical[2]) ** 2
+        )
+        return chance.log().sum() - prior / 2
+
+    size, offset, lapse = (value.detach() for value in effects.values())
+    typical = [size[-1].log(), offset[-1], lapse[-1].logit()]
+    at = torch.stack([size[1].log(), offset[1], lapse[1].logit()])
+    errors = torch.linalg.inv(-torch.autograd.functional.hessian(total, at)).diagonal().sqrt()
+    errors = errors * torch.stack([size[1], torch.ones(()), lapse[1] * (1 - lapse[1])])
+    found = table.loc[1, ["reliability_error", "offset_error", "lapse_error"]].tolist()
+    assert found == pytest.approx(errors.tolist(), rel=1e-8)
+
+
+def test_copies_pickles_and_more_answers_keep_what_was_learnt() -> None:
+    model = make(grades(), ratings(), data=duels())
+    expected = model.posterior(POINTS)
+    assert_same_posterior(copy.deepcopy(model).posterior(POINTS), expected)
+    assert_same_posterior(pickle.loads(pickle.dumps(model)).posterior(POINTS), expected)
+    fresh = PreferenceGP(X, duels(), choices=[grades(), ratings()], covar_module=make_kernel(2))
+    fresh.load_state_dict(model.state_dict())
+    assert_same_posterior(fresh.posterior(POINTS), expected)
+    more = model.condition_on_pairs(X[:2].unsqueeze(0), torch.ones(1))
+    assert more.num_observations == model.num_observations + 1
+    stored = io.BytesIO()
+    torch.save(model, stored)
+    assert stored.tell() > 0
+
+
+def test_fantasies_of_graded_duels_are_a_batch() -> None:
+    model = make(grades(), data=duels())
+    sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
+    fantasies = model.fantasize(rand(2, 2, 2, seed=4), sampler)
+    assert fantasies.posterior(POINTS).mean.shape == (3, 2, 3, 1)
+
+
+def test_fitting_learns_everything() -> None:
+    X, rows = make_duels(8, 30, 2)
+    data = Comparisons.from_comparisons(X, rows)
+    model = PreferenceGP(None, None, choices=[Grades.of_ties(data)])
+    before = model.log_evidence().item()
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    assert model.log_evidence().item() > before
+    # There were no ties, so the width of indifference is smaller than its prior's.
+    assert model.learnt["choices[0]"].log_gap.item() < -0.2
+
+
+# ------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("message", "build"),
+    [
+        ("`items` row 1 .*has an item once", lambda: Rankings(X, torch.tensor([[0, 1], [2, 2]]))),
+        ("`num_best`", lambda: rankings(num_best=3, num_worst=2)),
+        ("`num_best`", lambda: rankings(num_best=0)),
+        ("at least 2 items", lambda: Rankings(X, torch.tensor([[0]]))),
+        ("`tied`", lambda: rankings(tied=torch.zeros(5, 3))),
+        ("`grade` row 1 is 5.*0 to 4", lambda: Grades(X, pairs(2), torch.tensor([0, 5]), 5)),
+        ("`grade` row 0 is -1", lambda: Grades(X, pairs(1), torch.tensor([-1]), 5)),
+        ("`num_grades`", lambda: Grades(X, pairs(1), torch.tensor([0]), 1)),
+        ("with itself", lambda: Grades(X, torch.tensor([[1, 1]]), torch.tensor([0]), 3)),
+        ("`rating` row 0", lambda: Ratings(X, torch.tensor([1]), torch.tensor([4]), 4)),
+        ("`items` row 0", lambda: Ratings(X, torch.tensor([9]), torch.tensor([0]), 4)),
+        (
+            "`annotator` row 0",
+            lambda: Ratings(X, torch.tensor([1]), torch.tensor([0]), 4, torch.tensor([-2])),
+        ),
+        ("annotators", lambda: make(data=duels(people=None)).annotators),
+        ("annotators", lambda: make().win_probability(X[:2], torch.tensor(0))),
+    ],
+)
+def test_bad_answers_are_refused_by_name(message: str, build: Any) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        build()
+
+
+def test_what_cannot_be_learnt_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="inducing_points"):
+        make(grades(), inducing_points=3)
+    with pytest.raises(UnsupportedError, match="sampled"):
+        FullyBayesianPreferenceGP(X, duels())
+    merged = Comparisons.from_comparisons(X, torch.tensor([[0, 1], [0, 1]])).merged()
+    with pytest.raises(UnsupportedError, match="one answer"):
+        Grades.of_ties(merged)
