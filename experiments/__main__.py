@@ -19,6 +19,7 @@ MEASUREMENTS = {
         "defaults.favourites",
         "people with a hidden favourite, and the default strategy",
     ),
+    "annotators": ("annotators.light_fields", "answers of 29 people, told apart and pooled"),
     "tempering": ("defaults.tempering", "the loops that chose how far PF-TS explores"),
 }
 

@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from botorch_pref.randomness import seeded
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "botorch_pref"
 PAGES = sorted((ROOT / "docs" / "api").glob("*.rst"))
@@ -105,3 +107,11 @@ def test_papers_are_cited_in_the_same_words() -> None:
     references = extension("citations").definitions()
     assert references["Kayal2025"].startswith("A. Kayal, S. Vakili, L. Toni, D. Shiu")
     assert "Lazzaro2026" in references
+
+
+def test_the_code_on_answers_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    with seeded(0):
+        exec(compile(code, "answers.md", "exec"), {})
+    assert "reliability_error" in capsys.readouterr().out

@@ -24,8 +24,7 @@ which needs no derivative of a root or of a Newton step.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from functools import partial, singledispatch
+from functools import cached_property, singledispatch
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -33,7 +32,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
-from botorch_pref.inference.observations import IdentityIncidence, Incidence, matvec
+from botorch_pref.inference.observations import IdentityIncidence, Incidence, Marginals, matvec
 from botorch_pref.inference.systems import (
     ExactFactor,
     ExactSystem,
@@ -45,7 +44,7 @@ from botorch_pref.inference.systems import (
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4
 _DONE, _RISING = 1, 2
-_MOVED, _MOVED_STEPS = 1e-10, 200  # of the movement of a mode, where a curvature was cut off
+_MOVED, _MOVED_STEPS = 1e-9, 200  # of the movement of a mode, where a curvature was cut off
 _TRIALS_A_STEP = 5  # on average; a hard problem halves many a step
 
 
@@ -239,9 +238,38 @@ def log_evidence(system: System, *, start: Tensor | None = None) -> tuple[Tensor
         factor = system.factor(mode.state.curvature)
         value = mode.state.objective - 0.5 * factor.log_det
     inputs = system.covariance, system.prior_latent, value, mode.weights, system.incidence, factor
-    solve = partial(_solve_moved, system, mode, factor)
-    evidence: Tensor = Evidence.apply(*inputs, solve)
-    return evidence + _slope_of_likelihoods(system, mode, factor, solve), mode
+    slope = _Slope(system, mode, factor)
+    evidence: Tensor = Evidence.apply(*inputs, slope)
+    return evidence + _slope_of_likelihoods(slope), mode
+
+
+class _Slope:
+    """What the gradients of an evidence share, found once.
+
+    Args:
+        system: The prior and the observations.
+        mode: The mode.
+        factor: The factored Hessian there.
+    """
+
+    def __init__(self, system: ExactSystem, mode: LaplaceMode, factor: ExactFactor) -> None:
+        self.system, self.mode, self.factor = system, mode, factor
+
+    @cached_property
+    def gamma(self) -> Tensor:
+        """``Gamma``."""
+        return self.factor.gamma()
+
+    @cached_property
+    def marginals(self) -> Marginals:
+        """Posterior variances of the latent values."""
+        return self.factor.marginals(self.gamma)
+
+    @cached_property
+    def moved(self) -> Tensor:
+        """``t: ... x M``, which carries the movement of the mode."""
+        slope = 0.5 * self.factor.curvature.contract(self.marginals)
+        return _solve_moved(self.system, self.mode, self.factor, slope)
 
 
 def _solve_moved(system: ExactSystem, mode: LaplaceMode, factor: ExactFactor, x: Tensor) -> Tensor:
@@ -261,23 +289,19 @@ def _solve_moved(system: ExactSystem, mode: LaplaceMode, factor: ExactFactor, x:
     return solved
 
 
-def _slope_of_likelihoods(
-    system: ExactSystem, mode: LaplaceMode, factor: ExactFactor, solve: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _slope_of_likelihoods(slope: _Slope) -> Tensor:
     """A zero whose gradient is the evidence's in the parameters of likelihoods.
 
     In a parameter it is that of ``log p - 1/2 sum_i V_i W_i`` with posterior variances ``V``, and
     of what the mode moves by, ``(P t)^T score``, all at the mode.
     """
-    observations = system.observations
+    observations, mode = slope.system.observations, slope.mode
     total = mode.latent.new_zeros(())
     if not (torch.is_grad_enabled() and any(block.is_learnt for block in observations.blocks)):
         return total
     with torch.no_grad():
-        marginals = factor.marginals(factor.gamma())
-        slope = 0.5 * factor.curvature.contract(marginals)
-        moved = observations.split(system.gain(solve(slope)))
-        latent = observations.split(mode.latent)
+        moved = observations.split(slope.system.gain(slope.moved))
+        latent, marginals = observations.split(mode.latent), slope.marginals
         if isinstance(marginals, Tensor):
             marginals = observations.split(marginals)
     for block, at, move, variance in zip(
@@ -295,8 +319,8 @@ def _slope_of_likelihoods(
 class Evidence(Function):
     """A log evidence that was found, as a function of the prior.
 
-    Laplace's moves with the mode, by what ``solve`` returns for a slope in the latent values;
-    expectation propagation's is stationary in what was found.
+    Laplace's moves with the mode, which ``slope`` knows; expectation propagation's is stationary in
+    what was found.
     """
 
     @staticmethod
@@ -308,22 +332,22 @@ class Evidence(Function):
         weights: Tensor,
         incidence: Incidence | IdentityIncidence,
         factor: ExactFactor,
-        solve: Callable[[Tensor], Tensor] | None,
+        slope: _Slope | None,
     ) -> Tensor:
         ctx.weights, ctx.incidence, ctx.factor = weights, incidence, factor
-        ctx.solve, ctx.shapes = solve, (covariance.shape, prior_latent.shape)
+        ctx.slope, ctx.shapes = slope, (covariance.shape, prior_latent.shape)
         return value.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
-        (grad,), factor, grad_latent = grads, ctx.factor, ctx.weights
-        gamma, alpha = factor.gamma(), ctx.incidence.adjoint(ctx.weights)
+        (grad,), slope, grad_latent = grads, ctx.slope, ctx.weights
+        gamma = ctx.factor.gamma() if slope is None else slope.gamma
+        alpha = ctx.incidence.adjoint(ctx.weights)
         half = 0.5 * alpha
-        if ctx.solve is not None:
-            slope = 0.5 * factor.curvature.contract(factor.marginals(gamma))
-            moved = ctx.solve(slope)
-            half, grad_latent = half + ctx.incidence.adjoint(moved), grad_latent + moved
+        if slope is not None:
+            half = half + ctx.incidence.adjoint(slope.moved)
+            grad_latent = grad_latent + slope.moved
         grad_covariance = symmetric_outer(half, alpha).sub_(gamma, alpha=0.5)
         covariance_shape, latent_shape = ctx.shapes
         found = (

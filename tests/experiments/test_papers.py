@@ -14,6 +14,7 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_pref.runner.experiment import build_strategy
+from experiments.annotators import light_fields
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
 from experiments.defaults import beliefs, favourites, strategies
@@ -289,6 +290,17 @@ def test_held_out_answers(tmp_path: Path) -> None:
     assert (pairs == 108).all()
     assert path.with_suffix(".png").exists()
     assert beliefs.summary_text(table).count("laplace") == 5
+
+
+def test_telling_people_apart_pays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "table.csv"
+    command = ["--people", "1", "--folds", "2", "--models", "pooled", "offset", "--out", str(path)]
+    assert light_fields.main(command) == 0
+    table = pd.read_csv(path)
+    assert set(table["model"]) == {"pooled", "offset"}
+    assert len(table) == 2 * table["row"].nunique()
+    assert table["log"].between(-7.0, 0.0, inclusive="left").all()
+    assert "offset" in capsys.readouterr().out
 
 
 def test_sampled_beliefs_are_those_of_quadrature() -> None:

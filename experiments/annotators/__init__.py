@@ -1,0 +1,1 @@
+"""Answers of several people: what telling them apart is worth."""
