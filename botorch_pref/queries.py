@@ -18,6 +18,7 @@ from torch import Tensor
 from botorch_pref.data.checks import check_shape, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
+from botorch_pref.randomness import derive_seed
 
 __all__ = ["Answered", "Choice", "Duel", "Evaluate", "Label", "Query"]
 
@@ -243,6 +244,13 @@ class Duel(Query):
         (item, row), (other, other_row) = first, second
         rows = None if row is None or other_row is None else (row, other_row)
         return cls(query_id, torch.stack([item.to(other), other]), rows, annotator)
+
+    def shown_order(self, seed: int) -> tuple[int, int]:
+        """In which order a strategy of a seed has its two items shown: it may name the best first.
+
+        Who prefers what stands first is not to be led by that.
+        """
+        return (1, 0) if derive_seed(seed, "order shown", self.id) % 2 else (0, 1)
 
     def read(self, word: str) -> float | None:
         return {"1": 1.0, "2": 0.0, "=": 0.5}.get(word)

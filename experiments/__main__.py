@@ -20,6 +20,7 @@ MEASUREMENTS = {
         "people with a hidden favourite, and the default strategy",
     ),
     "annotators": ("annotators.light_fields", "answers of 29 people, told apart and pooled"),
+    "people": ("annotators.people", "five people of different reliability, told apart and pooled"),
     "tempering": ("defaults.tempering", "the loops that chose how far PF-TS explores"),
 }
 

@@ -11,6 +11,7 @@ from itertools import takewhile
 from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
+import pandas as pd
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from gpytorch.kernels import Kernel
@@ -443,6 +444,16 @@ class UtilityStrategy(Strategy):
         seed = derive_seed(self.seed, "recommend", self.num_answers)
         return self._best_item(PosteriorMean(model), seed)
 
+    @property
+    def annotators(self) -> pd.DataFrame:
+        """What the people who answered differ in; see ``PreferenceGP.annotators``.
+
+        Raises:
+            ComparisonDataError: If fewer than two people were named.
+        """
+        table = self.learner.model().annotators
+        return table.rename(index=dict(enumerate(self.learner.people)))
+
     @abstractmethod
     def _pair(self, annotator: str | None) -> Pair:
         """The items of the query of round ``self.round``."""
@@ -465,15 +476,18 @@ class UtilityStrategy(Strategy):
             self.num_identical += 1
 
     def _progress(self) -> dict[str, Any]:
-        own = {
+        own: dict[str, Any] = {
             "hyperparameters": dict(self.learner.values),
             "num_fitted": self.learner.num_fitted,
         }
+        if self.learner.effects:
+            own["annotators"] = dict(self.learner.effects)
         return super()._progress() | own
 
     def _restore(self, progress: dict[str, Any]) -> None:
         super()._restore(progress)
         self.learner.restore(progress["hyperparameters"], progress["num_fitted"])
+        self.learner.effects = progress.get("annotators", {})
 
     def _model(self) -> PreferenceGP:
         """The model on a box, with open duels answered as it expects."""

@@ -3,6 +3,7 @@ r"""The model of the utility behind a strategy: its data, hyperparameters and po
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -15,7 +16,12 @@ from linear_operator import to_dense
 from torch import Generator, Size, Tensor
 from torch.nn import Module
 
-from botorch_pref.data.checks import check_word, checked_kappa, checked_positive
+from botorch_pref.data.checks import (
+    UNKNOWN_ANNOTATOR,
+    check_word,
+    checked_kappa,
+    checked_positive,
+)
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
@@ -23,10 +29,11 @@ from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
+from botorch_pref.models.answer_parameters import AnnotatorEffects
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answered, Query
+from botorch_pref.queries import Answered, Duel, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import SearchSpace
 
@@ -57,6 +64,10 @@ class UtilityLearner:
     larger. For ``sure``, those of a judge who hardly errs are fitted as well, for which the
     evidence has to speak by a nat, and whose inference is expectation propagation. Of choices a
     nugget is learnt as well: rows of a table differ in more than its columns tell.
+
+    Where two annotators or more are named, the model tells them apart; see
+    :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
+    ``regularizer``, which pool them.
 
     With ``"samples"`` there are eight samples of the hyperparameters from their posterior under the
     rougher prior, and the model has the mean and the covariance of the mixture.
@@ -99,6 +110,7 @@ class UtilityLearner:
         self.samples = hyperparameters == "samples"
         if self.samples and (self.kappa != "laplace" or regularizer != "rkhs"):
             raise UnsupportedError('`hyperparameters` "samples" has no `kappa` or `regularizer`.')
+        self._effects: dict[str, Any] = {}
         self.values = fixed_values(hyperparameters, space.num_features)
         self._kernel = own_kernel(covar_module, space)
         if self._kernel is not None:
@@ -110,6 +122,7 @@ class UtilityLearner:
             self.learns = any(one.requires_grad for one in self._kernel.parameters())
         self.sure = sure and space.choices is None and not self.samples
         self.num_fitted = 0
+        self.people: list[str] = []  # the annotators, in the order of their first answers
         self.answered: list[Answered] = []
         self._data: Comparisons | None = None
         self._exact: FinitePosterior | None = None
@@ -129,6 +142,22 @@ class UtilityLearner:
             raise ComparisonDataError("`inference` of choices is Laplace's.")
         self._values = values
         self._exact = self._model = None
+
+    @property
+    def effects(self) -> dict[str, Any]:
+        """What was learnt of the annotators, as plain JSON; empty where they are not told apart."""
+        return self._effects
+
+    @effects.setter
+    def effects(self, effects: Mapping[str, Any]) -> None:
+        self._effects = checked_effects(effects, len(self.people))
+        self._exact = self._model = None
+
+    @property
+    def tells_people_apart(self) -> bool:
+        """Whether annotators are told apart: there are two at least, and it is no paper's model."""
+        is_plain = self.kappa == "laplace" and self.regularizer == "rkhs" and not self.samples
+        return is_plain and len(self.people) > 1
 
     @property
     def inference(self) -> Inference:
@@ -169,6 +198,9 @@ class UtilityLearner:
     def add(self, duel: Query, answer: float) -> bool:
         """Add an answer; returns whether it became a comparison."""
         self.answered.append(Answered(duel, answer))
+        if duel.annotator is not None and duel.annotator not in self.people:
+            self.people.append(duel.annotator)
+            self._exact = None
         if self._exact is not None:
             _append(self._exact, self.answered[-1:])
         if not _differs(duel):
@@ -220,15 +252,16 @@ class UtilityLearner:
             kernel = self._default_kernel({}, _PRIOR_MODES[1], _NUM_SAMPLES)
             self.values = fitted_values(self._fitted(kernel).covar_module)
         elif self._kernel is not None:
-            kernel = self._fitted(copy.deepcopy(self._kernel)).covar_module
+            best = self._fitted(copy.deepcopy(self._kernel))
+            kernel, self.effects = best.covar_module, effects_of(best)
             if all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
                 self.values = parameters_of(kernel)
         else:
             starts = [self._default_kernel({}, modes) for modes in _PRIOR_MODES]
             evidences = [self._build(kernel, self.data).log_evidence().item() for kernel in starts]
             best = self._fitted(starts[evidences.index(max(evidences))])
-            self.values = fitted_values(best.covar_module)
-            if self.sure:
+            self.values, self.effects = fitted_values(best.covar_module), effects_of(best)
+            if self.sure and not self.tells_people_apart:
                 sure = self._fitted(self._default_kernel({}, _SURE_MODES), "ep")
                 best.inference = "ep"
                 if float((sure.log_evidence() - best.log_evidence()).detach()) > _SURE_NATS:
@@ -267,7 +300,7 @@ class UtilityLearner:
 
     def posterior(self, expected: Sequence[Answered] = ()) -> TablePosterior:
         """The posterior of all choices, by the data of :meth:`model`."""
-        if self.samples and self.values:
+        if (self.samples and self.values) or self.tells_people_apart:
             with torch.no_grad():
                 found = self.model(expected).posterior(self.space.table)
                 return GaussianTable(found.mean.squeeze(-1), found.covariance_matrix)
@@ -305,10 +338,28 @@ class UtilityLearner:
             rows = torch.tensor(indices, dtype=torch.long, device=like.device).view(-1, 2)
             compared, pairs = rows.unique(return_inverse=True)
             data = Comparisons.from_comparisons(self.space.choices[compared], pairs[:0])
-            return data.append_indices(pairs, told)
+            pairs, told, who = self._as_shown(duels, pairs, told)
+            return data.append_indices(pairs, told, who)
         pairs = [query.items.to(like) for query, _ in duels]
         shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, self.space.dim)
-        return Comparisons.from_pairs(shown, told)
+        return Comparisons.from_pairs(*self._as_shown(duels, shown, told))
+
+    def _as_shown(
+        self, duels: Sequence[Answered], pairs: Tensor, told: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Pairs and answers in the order in which items were shown, and who answered.
+
+        Only where annotators are told apart the order matters.
+        """
+        if not self.tells_people_apart:
+            return pairs, told, None
+        orders = [cast(Duel, query).shown_order(self.seed) for query, _ in duels]
+        swapped = torch.tensor([order[0] == 1 for order in orders], device=told.device)
+        numbers = {name: number for number, name in enumerate(self.people)}
+        who = [numbers.get(cast(str, query.annotator), UNKNOWN_ANNOTATOR) for query, _ in duels]
+        order = swapped.view(-1, *[1] * (pairs.dim() - 1))
+        told = torch.where(swapped, 1.0 - told, told)
+        return torch.where(order, pairs.flip(1), pairs), told, torch.tensor(who, device=told.device)
 
     def _build(
         self, covar_module: Kernel, data: Comparisons, inference: Inference = "laplace"
@@ -322,7 +373,10 @@ class UtilityLearner:
         if self.samples and covar_module.batch_shape:
             options["num_steps"] = _NUM_STEPS
             return MomentMatchedPreferenceGP(data.datapoints, data, **options)
-        return PreferenceGP(data.datapoints, data, variance=self.kappa, **options)
+        model = PreferenceGP(data.datapoints, data, variance=self.kappa, **options)
+        if "datapoints" in model.learnt:
+            put_effects(model, self.effects)
+        return model
 
 
 @dataclass(frozen=True)
@@ -433,6 +487,39 @@ def fitted_values(kernel: ScaleKernel) -> dict[str, Any]:
         "kernel": "matern",
         **own,
     }
+
+
+def effects_of(model: PreferenceGP) -> dict[str, Any]:
+    """What a model learnt of its annotators, as plain JSON; empty where there are none."""
+    return parameters_of(model.learnt["datapoints"]) if "datapoints" in model.learnt else {}
+
+
+@torch.no_grad()
+def put_effects(model: PreferenceGP, effects: Mapping[str, Any]) -> None:
+    """Put back what :func:`effects_of` returned; annotators who came later stay typical."""
+    parameters = dict(model.learnt["datapoints"].named_parameters())
+    for name, value in effects.items():
+        parameters[name][: len(value)] = torch.tensor(value, dtype=torch.double)
+
+
+def checked_effects(effects: object, number: int) -> dict[str, Any]:
+    """What was learnt of so many annotators at most, checked.
+
+    Raises:
+        ComparisonDataError: If it is nothing of the kind; names the entry.
+    """
+    known = dict(AnnotatorEffects(number, Size()).named_parameters())
+    if not isinstance(effects, Mapping) or (effects and effects.keys() != known.keys()):
+        raise ComparisonDataError(f"`annotators` must have the entries {sorted(known)}.")
+    for name, value in effects.items():
+        most = known[name].shape[-1]
+        numbers = isinstance(value, list) and all(isinstance(one, float) for one in value)
+        if not numbers or len(value) > most or not all(map(math.isfinite, value)):
+            raise ComparisonDataError(
+                f"`annotators` {name} must be a list of {most} finite numbers at most, not "
+                f"{value!r}."
+            )
+    return dict(effects)
 
 
 def samples_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:

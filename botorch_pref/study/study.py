@@ -18,8 +18,7 @@ from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
 from botorch_pref.exceptions import StudyError, StudyFileError
-from botorch_pref.queries import Query
-from botorch_pref.randomness import derive_seed
+from botorch_pref.queries import Duel, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy, strategy_class
@@ -276,8 +275,7 @@ class Study:
 
     def shown_order(self, query: Query) -> tuple[int, int]:
         """In which order to show two items: strategies often name the best one first."""
-        swapped = query.compares and derive_seed(self.strategy.seed, "order shown", query.id) % 2
-        return (1, 0) if swapped else (0, 1)
+        return query.shown_order(self.strategy.seed) if isinstance(query, Duel) else (0, 1)
 
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one, which is saved.

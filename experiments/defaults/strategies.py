@@ -277,7 +277,7 @@ def strategies_table(
             directory=None if folder is None else folder / f"{name}-{spread:g}-{horizon}",
             recommend_every=_EVERY,
         )
-        share = _share(problem)
+        share = better_share(problem)
         for (strategy, seed), run in table.groupby(["strategy", "seed"], sort=False):
             run = run.sort_values("step")
             asked = share(run[["first_utility", "second_utility"]].to_numpy()).mean(-1)
@@ -294,7 +294,7 @@ def strategies_table(
     return pd.DataFrame(rows)
 
 
-def _share(problem: PreferenceProblem) -> Callable[[np.ndarray], np.ndarray]:
+def better_share(problem: PreferenceProblem) -> Callable[[np.ndarray], np.ndarray]:
     """The share of a space that is better than utilities, half an item's at least."""
     if problem.choices is None:
         items = problem.space.sample(_REFERENCE, seed=1)

@@ -391,9 +391,12 @@ def test_samples_of_hyperparameters_are_a_mixture(box):
     torch.testing.assert_close(same, found, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("space", [{"bounds": BOUNDS}, {"choices": TABLE}])
 @pytest.mark.parametrize(
-    "kind", [DTS, DuelingKG, EUBO, LaplacePOPBO, MaxMinLCBStrategy, PFTS, RandomPairs]
+    ("kind", "space"),
+    [
+        *((kind, {"bounds": BOUNDS}) for kind in (DTS, EUBO, MaxMinLCBStrategy)),
+        *((kind, {"choices": TABLE}) for kind in (DuelingKG, LaplacePOPBO, PFTS, RandomPairs)),
+    ],
 )
 def test_strategies_go_on_with_their_samples(kind, space, monkeypatch):
     shorten_searches(monkeypatch)
