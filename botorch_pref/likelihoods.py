@@ -127,16 +127,19 @@ class BernoulliLikelihood(ScaledLikelihood, ABC):
         self, upper: Tensor, lower: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Three derivatives of :meth:`log_interval`, where both arguments move together."""
-        log_mass = self.log_interval(upper, lower)
+        flip = upper + lower > 0
+        high, low = torch.where(flip, -lower, upper), torch.where(flip, -upper, lower)
+        gap = self.log_cdf(high) - self.log_cdf(low)
+        below = torch.exp(-gap) / -torch.expm1(-gap)  # mu(low), in units of the mass between
         parts = []
-        for value in (upper, lower):
-            # The derivatives of mu, in units of the mass between the two.
+        for value in (high, low):
             first, second, third = self.log_cdf_derivatives(value)
-            share = torch.exp(self.log_cdf(value) - log_mass)
             third = third + 3.0 * first * second + first**3
-            parts.append((share * first, share * (second + first.square()), share * third))
-        one, two, three = (above - below for above, below in zip(*parts, strict=True))
-        return one, two - one.square(), three - 3.0 * one * two + 2.0 * one**3
+            parts.append((first, second + first.square(), third))  # of mu, in units of mu
+        one, two, three = (top + below * (top - end) for top, end in zip(*parts, strict=True))
+        sign = torch.where(flip, -1.0, 1.0).to(one)
+        second, third = two - one.square(), three - 3.0 * one * two + 2.0 * one**3
+        return sign * one, second, sign * third
 
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         """``E[mu(h)]`` for ``h ~ N(mean, variance)``, of any shape.
@@ -327,7 +330,7 @@ class AnnotatedLikelihood(RowLikelihood):
         link: The link.
         reliability: ``... x m``-dim, positive.
         offset: ``... x m``-dim offsets of the first item, in units of the link.
-        lapse: ``... x m``-dim probabilities of an answer by chance, between 0 and 1.
+        lapse: ``... x m``-dim probabilities of an answer by chance, larger than 0 and less than 1.
     """
 
     reliability: Tensor

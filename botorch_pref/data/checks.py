@@ -121,6 +121,18 @@ def as_annotators(argument: str, value: Tensor, like: Tensor, num_rows: int) -> 
     return numbers
 
 
+def checked_annotators(argument: str, value: Tensor, like: Tensor) -> Tensor:
+    """Annotator numbers that are broadcast to another tensor's shape, as long integers."""
+    check_shape(argument, value)
+    sizes = zip(value.shape[::-1], like.shape[::-1], strict=False)
+    if value.dim() > like.dim() or any(size not in (1, own) for size, own in sizes):
+        raise ComparisonDataError(
+            f"`{argument}` has shape {tuple(value.shape)}, which is not broadcast to that of the "
+            f"pairs, {tuple(like.shape)}."
+        )
+    return as_annotators(argument, value.reshape(-1), like, value.numel()).view(value.shape)
+
+
 def common_batch_shape(**shapes: torch.Size) -> torch.Size:
     """Broadcasts batch shapes, given by the names of the arguments."""
     try:

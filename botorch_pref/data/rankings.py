@@ -78,6 +78,10 @@ class Rankings(BlockData):
             if self.tied.dtype != torch.bool or worst:
                 raise ComparisonDataError("`tied` must be boolean, and `num_worst` 0 with it.")
             check_device("tied", self.tied, X)
+            across = self.tied[..., best - 1 :].any(-1) & (best < k)
+            refuse(Check("tied", self.tied, across, "only items that are ranked are tied"))
+            if not bool(self.tied.any()):
+                object.__setattr__(self, "tied", None)
         ordered = items.sort(dim=-1).values
         twice = (ordered[..., 1:] == ordered[..., :-1]).any(-1)
         refuse(

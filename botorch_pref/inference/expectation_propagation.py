@@ -482,7 +482,7 @@ def _scale(block: Block) -> float:
 
 
 def _matching_sites(m: Tensor, v: Tensor, moments: Moments) -> tuple[Tensor, Tensor]:
-    """Precisions and shifts for which the marginals would have the tilted moments."""
+    """Precisions and shifts for which the marginals would have the tilted moments, or the means."""
     # Differences of moments lose digits where a likelihood tells little, derivatives where much.
     is_weak = moments.variance > 0.5 * v
     share = torch.where(is_weak, 1.0 - v * moments.bend, moments.variance / v)
@@ -490,6 +490,8 @@ def _matching_sites(m: Tensor, v: Tensor, moments: Moments) -> tuple[Tensor, Ten
     shift = torch.where(
         is_weak, (moments.slope + m * moments.bend) / share, moments.mean / moments.variance - m / v
     )
+    # With a precision of zero, where no positive one does, the means match.
+    shift = torch.where(precision > 0, shift, moments.slope)
     return precision.clamp_min(0.0), shift
 
 
@@ -524,6 +526,8 @@ def _tilted_rows(
     total = density.sum(0)
     density = density / total
     score, curvature, _ = likelihood.derivatives(nodes, answer, weight)
+    if (excess := getattr(likelihood, "excess", None)) is not None:
+        curvature = curvature - excess(nodes, answer, weight)
     slope, mean = (density * score).sum(0), (density * nodes).sum(0)
     spread = (density * (score - slope).square()).sum(0)
     return Moments(

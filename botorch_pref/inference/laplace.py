@@ -284,8 +284,14 @@ def _solve_moved(system: ExactSystem, mode: LaplaceMode, factor: ExactFactor, x:
         return solved
     for _ in range(_MOVED_STEPS):
         last, solved = solved, factor.solve_adjoint(x + excess * system.gain(solved))
-        if bool(((solved - last).abs() <= _MOVED * solved.abs().amax()).all()):
-            break
+        size = solved.abs().amax(-1, keepdim=True)
+        if bool(((solved - last).abs() <= _MOVED * size).all()):
+            return solved
+    warnings.warn(
+        f"A gradient through answers that contradict others was not found in {_MOVED_STEPS} steps.",
+        LaplaceConvergenceWarning,
+        stacklevel=2,
+    )
     return solved
 
 

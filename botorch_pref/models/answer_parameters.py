@@ -15,12 +15,14 @@ from torch.nn.functional import pad
 from botorch_pref.data.blocks import BlockData
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.ordered import Grades, Ratings
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import AnnotatedLikelihood, BernoulliLikelihood, IntervalLikelihood
 
 # Standard deviations of people around what is typical, and of what is typical.
 _OF_PEOPLE = {"reliability": 0.5, "offset": 0.5, "lapse": 1.0}
 _TYPICAL_OFFSET = (0.0, 0.5)
 _TYPICAL_LAPSE = (-4.0, 1.0)  # of its logit: of 1.8 %
+_MOST_A_ANSWER = 100  # annotators, most of whom then say nothing
 _OPEN = 1e9  # a bound where there is none, in units of the link
 _GAP = (-0.2, 0.7)  # mean and standard deviation of the logarithm of a gap
 _CENTRE = (0.0, 2.0)
@@ -33,7 +35,7 @@ class AnnotatorEffects(Module):
     The three of :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`. The logarithm of the
     reliability of people is normal around 0, as the output scale of the kernel is the only scale of
     all; offsets and logits of lapses are normal around what is typical, which is learnt, too. So
-    people of whom there are few answers are taken for typical ones, as are unknown and new ones.
+    people of whom there are few answers are taken for typical ones, as are new ones.
 
     Args:
         number: The number ``A`` of annotators, who are 0 to ``A - 1``.
@@ -60,22 +62,41 @@ class AnnotatorEffects(Module):
 
     def _add(self, name: str, value: Tensor, mean: float, deviation: float) -> None:
         self.register_parameter(name, Parameter(value))
-        self.register_prior(f"{name}_prior", NormalPrior(mean, deviation), _Read(name))
+        prior = NormalPrior(mean, deviation)
+        self.register_prior(f"{name}_prior", prior, _Read(name), _Write(name))
 
     def values(self) -> tuple[Tensor, Tensor, Tensor]:
-        """``batch_shape x (A + 1)``-dim reliabilities, offsets and lapses; a typical one last."""
+        """``batch_shape x (A + 2)``-dim reliabilities, offsets and lapses.
+
+        After the annotators comes a typical one, and last one without an offset.
+        """
         zero = torch.zeros_like(self.typical_offset)
-        log_reliability = torch.cat([self.log_reliability, zero], dim=-1)
+        log_reliability = torch.cat([self.log_reliability, zero, zero], dim=-1)
         offset = torch.cat([self.offset, zero], dim=-1) + self.typical_offset
-        lapse = torch.cat([self.logit_lapse, zero], dim=-1) + self.typical_logit_lapse
-        return log_reliability.exp(), offset, lapse.sigmoid()
+        lapse = torch.cat([self.logit_lapse, zero, zero], dim=-1) + self.typical_logit_lapse
+        return log_reliability.exp(), torch.cat([offset, zero], dim=-1), lapse.sigmoid()
 
     def likelihood(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
-        """That of the ``... x m`` annotators of as many answers; unknown ones are typical."""
-        number = self.log_reliability.shape[-1]
-        known = (annotator >= 0) & (annotator < number)
-        index = torch.where(known, annotator, number)
+        """That of the ``... x m`` annotators of as many answers.
+
+        New ones are typical. Of unknown ones the order is taken for unknown, too: no offset.
+        """
+        index = self._index(annotator)
         return AnnotatedLikelihood(link, *(_taken(value, index) for value in self.values()))
+
+    def likelihood_of_each(
+        self, link: BernoulliLikelihood, annotator: Tensor
+    ) -> AnnotatedLikelihood:
+        """That of ``...``-dim annotators, of which the last dimensions are the model's batch."""
+        index = self._index(annotator).unsqueeze(-1)
+        shape = annotator.shape
+        parts = (value.expand(*shape, -1).gather(-1, index) for value in self.values())
+        return AnnotatedLikelihood(link, *(part.squeeze(-1) for part in parts))
+
+    def _index(self, annotator: Tensor) -> Tensor:
+        number = self.log_reliability.shape[-1]
+        index = annotator.clamp_max(number)
+        return torch.where(annotator < 0, number + 1, index)
 
     def table(
         self,
@@ -88,7 +109,8 @@ class AnnotatorEffects(Module):
         """Values and standard errors of all annotators, and last of a typical one.
 
         Errors are by the curvature of the likelihood at given differences and that of the priors;
-        of the typical one they are the priors' standard deviations, of what a new one may be.
+        of the typical one they are the priors' standard deviations, of what a new one may be. NaN
+        where the answers are no maximum.
 
         Args:
             link: The link.
@@ -97,12 +119,12 @@ class AnnotatorEffects(Module):
             answer: ``m``-dim answers in ``[0, 1]``.
             weight: ``m``-dim weights.
         """
-        reliability, offset, lapse = (value.detach() for value in self.values())
+        reliability, offset, lapse = (value.detach()[:-1] for value in self.values())
         own = torch.stack([reliability.log(), offset, lapse.logit()], dim=-1).requires_grad_()
         with torch.enable_grad():
             log_reliability, place, logit = own.unbind(-1)
             rows = (log_reliability.exp(), place, logit.sigmoid())
-            index = torch.where(annotator < 0, len(own) - 1, annotator)
+            index = torch.where(annotator < 0, len(own) - 1, annotator).clamp_max(len(own) - 1)
             given = AnnotatedLikelihood(link, *(_taken(value, index) for value in rows))
             total = given.log_prob(difference.detach(), answer, weight).sum()
             (slope,) = torch.autograd.grad(total, own, create_graph=True)
@@ -111,7 +133,7 @@ class AnnotatorEffects(Module):
         priors = own.new_tensor([*_OF_PEOPLE.values()]).square().reciprocal().diag()
         information = priors - torch.stack(columns, dim=-1)
         information[-1] = priors
-        variance = torch.linalg.inv(information).diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+        variance = torch.linalg.inv(information).diagonal(dim1=-2, dim2=-1)
         units = torch.stack([reliability, torch.ones_like(offset), lapse * (1.0 - lapse)], dim=-1)
         values = torch.stack([reliability, offset, lapse], dim=-1)
         both = torch.cat([values, variance.sqrt() * units], dim=-1)
@@ -151,7 +173,7 @@ class CutPoints(Module):
 
     def _add(self, name: str, prior: tuple[float, float], *shape: int) -> None:
         self.register_parameter(name, Parameter(torch.full(shape, prior[0], dtype=torch.double)))
-        self.register_prior(f"{name}_prior", NormalPrior(*prior), _Read(name))
+        self.register_prior(f"{name}_prior", NormalPrior(*prior), _Read(name), _Write(name))
 
     def values(self) -> Tensor:
         """The ``batch_shape x (A + 1) x (L - 1)``-dim bounds; those of a typical person last."""
@@ -215,7 +237,13 @@ def _(data: Ratings, batch_shape: Size) -> CutPoints:
 
 
 def _number(annotator: Tensor) -> int:
-    return int(annotator.amax()) + 1 if annotator.numel() else 0
+    number = int(annotator.amax()) + 1 if annotator.numel() else 0
+    if number > _MOST_A_ANSWER * annotator.shape[-1]:
+        raise ComparisonDataError(
+            f"`annotator` goes up to {number - 1}, with {annotator.shape[-1]} answers: number the "
+            "annotators from 0 on."
+        )
+    return number
 
 
 class _Read:
@@ -227,6 +255,15 @@ class _Read:
     def __call__(self, module: Module) -> Tensor:
         value: Tensor = getattr(module, self.name)
         return value
+
+
+class _Write(_Read):
+    """Sets a parameter, for draws from the prior."""
+
+    def __call__(self, module: Module, value: Tensor) -> None:  # type: ignore[override]
+        parameter: Tensor = getattr(module, self.name)
+        with torch.no_grad():
+            parameter.copy_(torch.as_tensor(value).to(parameter).expand_as(parameter))
 
 
 def _taken(values: Tensor, index: Tensor) -> Tensor:

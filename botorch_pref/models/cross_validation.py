@@ -141,6 +141,10 @@ def pairwise_cross_validation(
 def _distinct_pairs(model: PreferenceGP) -> Comparisons:
     """All answers, one row for each pair of items of different values."""
     data = model.merged_data
+    if len(model.learnt):
+        raise UnsupportedError(
+            "`model` has annotators, grades or ratings, which are not held out by pairs."
+        )
     if model.batch_shape:
         raise UnsupportedError(f"`model` is a batch of {tuple(model.batch_shape)} models.")
     if data is None:

@@ -183,7 +183,7 @@ class LikelihoodRatioModel(Model):
             ComparisonDataError: If the data cannot be used; names argument and row.
             UnsupportedError: If they are batched.
         """
-        data = Comparisons.from_arguments(datapoints, comparisons)
+        data = Comparisons.from_arguments(datapoints, comparisons)  # annotators are pooled
         if data is None or comparisons is None:
             raise ComparisonDataError("`datapoints` and `comparisons` must be given.")
         if data.batch_shape:

@@ -30,10 +30,12 @@ from torch.nn.functional import pad
 
 from botorch_pref.data.blocks import Block, BlockData, match_items
 from botorch_pref.data.checks import (
+    UNKNOWN_ANNOTATOR,
     check_count,
     check_items,
     check_like,
     check_shape,
+    checked_annotators,
     checked_kappa,
     checked_positive,
     common_batch_shape,
@@ -93,7 +95,10 @@ class PreferenceGP(LaplaceGP):
         data: The comparisons in the order in which they were given; ``None`` without.
         values: The measured values in the order in which they were given; ``None`` without.
         choices: The choices of the best of several items.
-        merged_data: The comparisons in inference: one row for each pair, of all annotators.
+        merged_data: The comparisons in inference: one row for each pair; where there are annotators
+            one for each of them and each order.
+        learnt: What is learnt of answers beside the utility, by argument; the evidence has
+            gradients in these parameters, a posterior has none.
         variance: ``"laplace"`` or ``kappa``.
         noise_model: The likelihood of values, if the variance of their noise is learnt.
         num_observations: The number of comparisons (after merging), values and choices.
@@ -165,7 +170,7 @@ class PreferenceGP(LaplaceGP):
 
         Raises:
             ComparisonDataError: If the data cannot be used; names argument and row.
-            UnsupportedError: If there are choices and ``variance`` is a number.
+            UnsupportedError: If there are choices or annotators and ``variance`` is a number.
         """
         data = Comparisons.from_arguments(datapoints, comparisons)
         measured = None if values is None else Values.from_argument(values)
@@ -344,8 +349,13 @@ class PreferenceGP(LaplaceGP):
         batch = _batch_shape(named)
         parts = [part.datapoints for part in named.values()]
         self._check_inducing(batch, parts)
-        if choices and not isinstance(self.variance, str):
-            raise UnsupportedError('`variance` must be "laplace" where there are choices.')
+        for name in [*self.learnt]:
+            if name not in named:
+                del self.learnt[name]
+        if (choices or len(self.learnt)) and not isinstance(self.variance, str):
+            raise UnsupportedError(
+                '`variance` must be "laplace" where there are choices or annotators.'
+            )
         for name, items in zip(named, parts, strict=True):
             check_shape(name, items, "n", parts[0].shape[-1])
             check_like(name, items, parts[0])
@@ -369,6 +379,8 @@ class PreferenceGP(LaplaceGP):
 
     def condition_on_pairs(self, pairs: Tensor, answers: Tensor) -> Self:
         r"""A copy with more answered duels, and the same hyperparameters.
+
+        Of known annotators: ``with_comparisons(data.append(pairs, answers, annotator))``.
 
         Args:
             pairs: ``m x 2 x d``-dim items; one equal to a stored item is that item.
@@ -441,7 +453,8 @@ class PreferenceGP(LaplaceGP):
                 f"{tuple(X.shape)}."
             )
         with torch.no_grad():
-            probability = self.win_probability(X)
+            who = torch.tensor(UNKNOWN_ANNOTATOR, device=X.device)
+            probability = self.win_probability(X, who if "datapoints" in self.learnt else None)
             ones = torch.ones_like(probability).unsqueeze(-1)
             normal = MultivariateNormal(torch.zeros_like(ones), DiagLinearOperator(ones))
             uniform = torch.special.ndtr(sampler(GPyTorchPosterior(normal)))
@@ -585,12 +598,15 @@ class PreferenceGP(LaplaceGP):
                 check_like("inducing_points", given, parts[0])
         batch = torch.broadcast_shapes(batch, self.covar_module.batch_shape)
         size = sum(part.shape[-2] for part in parts)
-        if len(self.learnt) and (number is not None or given is not None):
+        size = sum(part.shape[-2] for part in parts)
+        if not (number < size if number is not None else given is not None):
+            return  # inference is exact
+        if len(self.learnt):
             raise UnsupportedError(
                 "`inducing_points` are for answers of which nothing is learnt beside the utility, "
                 "not for annotators, grades or ratings."
             )
-        if batch and (number < size if number is not None else given is not None):
+        if torch.broadcast_shapes(batch, self.covar_module.batch_shape):
             raise UnsupportedError(
                 f"`inducing_points` are for one model, not for a batch of {tuple(batch)}."
             )
@@ -621,15 +637,15 @@ class PreferenceGP(LaplaceGP):
 
         Args:
             X: ``... x 2 x d``-dim pairs.
-            annotator: ``...``-dim annotator numbers: the probability is that of their answers,
-                with their reliability, their offset of the first item, and their lapses. Unknown
-                and new ones are typical. By default no annotator's.
+            annotator: ``...``-dim annotator numbers, broadcast: the probability is that of their
+                answers, with their reliability, offset of the first item, and lapses. New ones are
+                typical, unknown ones (-1) without an offset. By default no annotator's.
 
         Returns:
             ``...``-dim probabilities that the first item wins.
 
         Raises:
-            ComparisonDataError: If there are numbers, but no annotators in the data.
+            ComparisonDataError: If these are no annotator numbers, or there are none in the data.
         """
         mean, variance = self.difference_moments(X)
         if self.fixed_scale != 1.0:
@@ -638,7 +654,9 @@ class PreferenceGP(LaplaceGP):
         if annotator is None:
             return self.likelihood.expected_probability(mean, variance)
         effects = self._annotator_effects()
-        return effects.likelihood(self.likelihood, annotator).expected_probability(mean, variance)
+        who = checked_annotators("annotator", annotator, mean)
+        own = effects.likelihood_of_each(self.likelihood, who.expand(mean.shape))
+        return own.expected_probability(mean, variance)
 
     @property
     def annotators(self) -> pd.DataFrame:
@@ -656,8 +674,8 @@ class PreferenceGP(LaplaceGP):
         effects, data = self._annotator_effects(), self.merged_data
         if self.batch_shape:
             raise UnsupportedError("`annotators` is of one model, not of a batch.")
-        assert data is not None
-        assert data.annotator is not None
+        if data is None or data.annotator is None:
+            raise ComparisonDataError("`comparisons` have no annotators now.")
         with torch.no_grad():
             found = self.posterior(data.datapoints).mean.squeeze(-1) * self.link_scale
         [block] = data.blocks(self.likelihood, 0, effects)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import io
 import itertools
+import math
 import pickle
 from typing import Any
 
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.optim.utils import sample_all_priors
 from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -30,6 +33,7 @@ from botorch_pref.models import (
     FullyBayesianPreferenceGP,
     LaplaceMarginalLogLikelihood,
     PreferenceGP,
+    pairwise_cross_validation,
 )
 from tests.models.common import (
     assert_laplace,
@@ -45,6 +49,14 @@ X, POINTS = rand(7, 2, seed=5), rand(3, 2, seed=9)
 QUICK = settings(max_examples=20, deadline=None, database=None, derandomize=True)
 LINKS = [LogitLikelihood(), ProbitLikelihood(0.8)]
 every_link = pytest.mark.parametrize("link", LINKS, ids=["logit", "probit"])
+
+
+ONE, LONG = torch.ones(()), torch.ones((), dtype=torch.long)
+
+
+def _numbered(who: int) -> Comparisons:
+    data = duels(2)
+    return Comparisons(X, data.pairs, data.wins, data.count, torch.tensor([0, who]))
 
 
 def pairs(number: int, seed: int = 0) -> Tensor:
@@ -211,8 +223,10 @@ def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, in
             model.learnt["datapoints"].typical_logit_lapse.fill_(-3.0)
             model.learnt["datapoints"].log_reliability.add_(2.0)
         observed = model.observed().observations
+        model.inference = "laplace"
         mode = observed.incidence.apply(model.posterior(model.items).mean.squeeze(-1))
         assert bool((observed.excess(mode) > 0).any())
+        model.inference = inference
     for name, exact, numerical in parameter_gradients(model, model.log_evidence):
         torch.testing.assert_close(exact, numerical, atol=2e-6, rtol=2e-6, msg=name)
 
@@ -247,11 +261,18 @@ def test_one_answer_is_exact_by_expectation_propagation(link: Any, cavity: float
     with torch.no_grad():
         effects.log_reliability.fill_(1.5)
         effects.typical_offset.fill_(-6.0)
-        effects.typical_logit_lapse.fill_(-40.0)
-    tilted = density * link(torch.tensor(1.5).exp() * h - 6.0)
-    mean = (tilted * h).sum() / tilted.sum()
-    found = model.difference_moments(X[:2])[0]
-    torch.testing.assert_close(found, mean, atol=1e-5 * cavity, rtol=0)
+    for lapse in (1e-15, 0.05):
+        with torch.no_grad():
+            effects.typical_logit_lapse.fill_(math.log(lapse / (1.0 - lapse)))
+        chance = (1.0 - lapse) * link(torch.tensor(1.5).exp() * h - 6.0) + lapse / 2
+        tilted = density * chance / (density * chance).sum()
+        mean = (tilted * h).sum()
+        variance = (tilted * (h - mean).square()).sum()
+        found = model.difference_moments(X[:2])
+        torch.testing.assert_close(found[0], mean, atol=1e-4 * cavity, rtol=0)
+        # No site of positive precision makes a variance larger than the prior's.
+        least = torch.minimum(variance, spread.square())
+        torch.testing.assert_close(found[1], least, atol=1e-4 * cavity**2, rtol=0)
 
 
 # ------------------------------------------------------------------- identities
@@ -266,7 +287,35 @@ def test_chances_of_all_grades_sum_to_one(link: Any, at: float, number: int, gap
     between = IntervalLikelihood(link, edges[:-1], edges[1:])
     one, h = torch.ones(number).double(), torch.full((number,), at, dtype=torch.double)
     assert between.log_prob(h, one, one).exp().sum().item() == pytest.approx(1.0, abs=1e-12)
-    assert bool((between.derivatives(h, one, one)[1] >= 0).all())
+
+
+@every_link
+@pytest.mark.parametrize("width", [0.01, 1.0, 50.0])
+def test_intervals_keep_their_digits_far_away(link: BernoulliLikelihood, width: float) -> None:
+    """Derivatives are those of autograd near zero; far from an interval they are the tail's."""
+    h = torch.linspace(-6.0, 6.0, 25, dtype=torch.double, requires_grad=True)
+    one = torch.ones_like(h)
+    lower = torch.full_like(h, -width / 2).detach()
+    between, expected = IntervalLikelihood(link, lower, -lower), []
+    value = between.log_prob(h, one, one)
+    for _ in range(3):
+        (value,) = torch.autograd.grad(value.sum(), h, create_graph=True)
+        expected.append(value.detach())
+    score, curvature, third = between.derivatives(h.detach(), one, one)
+    torch.testing.assert_close(score, expected[0], atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(curvature, -expected[1], atol=1e-7, rtol=1e-7)
+    torch.testing.assert_close(third, expected[2], atol=1e-5, rtol=1e-5)
+    far = torch.tensor([-1e3, -300.0, 300.0, 1e3]).double()
+    width = max(width, 1.0)  # of a narrow one, both bounds matter
+    bounds = torch.full_like(far, -width / 2), torch.full_like(far, width / 2)
+    between, one = IntervalLikelihood(link, *bounds), torch.ones_like(far)
+    score, curvature, third = between.derivatives(far, one, one)
+    edge = far.sign() * (far.abs() - width / 2)
+    tail = link.log_cdf_derivatives(-edge.abs())  # the nearer bound alone
+    torch.testing.assert_close(score, -far.sign() * tail[0], rtol=1e-6, atol=0)
+    assert bool(((curvature + tail[1]).abs() <= 1e-5).all())
+    assert third.isfinite().all()
+    assert between.log_prob(far, one, one).isfinite().all()
 
 
 @pytest.mark.parametrize(("best", "worst"), [(4, 0), (1, 0), (1, 1)])
@@ -359,8 +408,8 @@ def test_who_is_reliable_and_who_prefers_the_first_is_learnt() -> None:
     assert abs(table.loc[3, "offset"] - 1.5) < 3 * table.loc[3, "offset_error"]
     assert bool((table.loc[[0, 1, 2, 3], "offset_error"] < 0.4).all())
     pair = items[[0, 1]]
-    own = model.win_probability(pair.expand(6, 2, 2), torch.tensor([0, 1, 2, 3, -1, 9]))
-    assert torch.equal(own[4], own[5])  # unknown and new ones are typical
+    own = model.win_probability(pair.expand(6, 2, 2), torch.tensor([0, 1, 2, 3, 4, 9]))
+    assert torch.equal(own[4], own[5])  # new ones are typical
     by_hand = table.loc[3, ["reliability", "offset", "lapse"]].tolist()
     given = AnnotatedLikelihood(model.likelihood, *torch.tensor(by_hand).double())
     mean, variance = model.difference_moments(pair)
@@ -369,6 +418,56 @@ def test_who_is_reliable_and_who_prefers_the_first_is_learnt() -> None:
     assert (own[3] + swapped).item() > 1.1  # the first is preferred
     both = model.win_probability(pair) + model.win_probability(pair.flip(0))
     assert both.item() == pytest.approx(1.0)
+
+
+def test_annotators_of_a_batch_of_models_are_those_of_each() -> None:
+    data, pair = duels(), rand(5, 2, 2, seed=3)
+    expanded = data.expand(torch.Size([2]))
+    both = PreferenceGP(expanded.datapoints, expanded, covar_module=make_kernel(2))
+    with torch.no_grad():
+        both.learnt["datapoints"].log_reliability.copy_(torch.tensor([[0.5, 0, -1], [0, 1, 0.2]]))
+        both.learnt["datapoints"].typical_offset.copy_(torch.tensor([[0.3], [-0.4]]))
+    who = torch.tensor([0, 1, 2, -1, 7])
+    evidence, together = both.log_evidence(), both.win_probability(pair[:, None], who[:, None])
+    for i in range(2):
+        one = PreferenceGP(X, data, covar_module=make_kernel(2))
+        for name, value in both.learnt["datapoints"].named_parameters():
+            dict(one.learnt["datapoints"].named_parameters())[name].data.copy_(value[i])
+        torch.testing.assert_close(one.log_evidence(), evidence[i])
+        torch.testing.assert_close(one.win_probability(pair, who), together[:, i])
+
+
+def test_more_answers_of_known_new_and_unknown_people() -> None:
+    model = make(data=duels())
+    pair, one = X[:2].unsqueeze(0), torch.ones(1)
+    effects = model.learnt["datapoints"]
+    with torch.no_grad():
+        effects.typical_offset.fill_(2.0)
+    new = model.with_comparisons(model.data.append(pair, one, torch.tensor([9])))
+    assert [*new.annotators.index] == [*model.annotators.index]
+    # Of unknown ones the order is unknown, too: the same answer is the same, whichever way.
+    first = model.condition_on_pairs(pair, one)
+    second = model.condition_on_pairs(pair.flip(1), 1 - one)
+    assert_same_posterior(first.posterior(POINTS), second.posterior(POINTS))
+    rows = model.condition_on_observations(X[:2], torch.tensor([[0, 1]]))
+    assert rows.posterior(POINTS).mean.isfinite().all()
+    model.set_train_data(X, duels().pooled())
+    with pytest.raises(ComparisonDataError, match="no annotators now"):
+        _ = model.annotators
+
+
+def test_priors_are_drawn_from_where_a_fit_is_tried_again() -> None:
+    model = make(grades(), data=duels())
+    mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+    model.covar_module = ScaleKernel(RBFKernel()).double()  # without priors
+    sample_all_priors(model)
+    drawn = [value.clone() for value in model.learnt.parameters()]
+    sample_all_priors(model)
+    assert not any(
+        torch.equal(*both) for both in zip(drawn, model.learnt.parameters(), strict=True)
+    )
+    fit_gpytorch_mll(mll, pick_best_of_all_attempts=True, max_attempts=2)
+    assert model.log_evidence().isfinite()
 
 
 def test_errors_of_annotators_are_by_the_curvature() -> None:
@@ -451,6 +550,14 @@ def test_fitting_learns_everything() -> None:
             "`annotator` row 0",
             lambda: Ratings(X, torch.tensor([1]), torch.tensor([0]), 4, torch.tensor([-2])),
         ),
+        ("`tied` row 0", lambda: rankings(num_best=2, tied=torch.ones(5, 3).bool())),
+        ("`annotator` goes up to 4000", lambda: make(data=_numbered(4000))),
+        ("`annotator` has shape", lambda: make(data=duels()).win_probability(X[:2], torch.ones(3))),
+        (
+            "`annotator` must be of an integer",
+            lambda: make(data=duels()).win_probability(X[:2], ONE),
+        ),
+        ("`annotator` row 0 is -5", lambda: make(data=duels()).win_probability(X[:2], -5 * LONG)),
         ("annotators", lambda: make(data=duels(people=None)).annotators),
         ("annotators", lambda: make().win_probability(X[:2], torch.tensor(0))),
     ],
@@ -463,6 +570,11 @@ def test_bad_answers_are_refused_by_name(message: str, build: Any) -> None:
 def test_what_cannot_be_learnt_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="inducing_points"):
         make(grades(), inducing_points=3)
+    assert make(grades(), inducing_points=500).posterior(POINTS).mean.isfinite().all()
+    with pytest.raises(UnsupportedError, match="variance"):
+        make(data=duels(), variance=4.0)
+    with pytest.raises(UnsupportedError, match="held out"):
+        pairwise_cross_validation(make(data=duels()))
     with pytest.raises(UnsupportedError, match="sampled"):
         FullyBayesianPreferenceGP(X, duels())
     merged = Comparisons.from_comparisons(X, torch.tensor([[0, 1], [0, 1]])).merged()
