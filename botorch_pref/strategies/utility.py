@@ -155,7 +155,7 @@ class UtilityLearner:
 
     @property
     def tells_people_apart(self) -> bool:
-        """Whether annotators are told apart: there are two at least, and it is no paper's model."""
+        """Whether there are two annotators at least, who are told apart, as in no paper's model."""
         is_plain = self.kappa == "laplace" and self.regularizer == "rkhs" and not self.samples
         return is_plain and len(self.people) > 1
 
