@@ -140,7 +140,7 @@ def test_it_finds_a_favourite() -> None:
 def test_it_finds_favourites_of_those_who_hardly_err() -> None:
     """Once it believes them; before, answers that agree on a corner kept it there."""
     errors, beliefs = [], []
-    for seed in range(5):
+    for seed in range(3):
         generator = torch.Generator().manual_seed(derive_seed(seed, "favourite", 2))
         favourite = torch.rand(2, generator=generator, dtype=torch.double)
         strategy = DuelingKG(bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), seed=seed)
@@ -152,5 +152,5 @@ def test_it_finds_favourites_of_those_who_hardly_err() -> None:
         again = DuelingKG.from_state_dict(strategy.state_dict())
         assert again.learner.inference == strategy.learner.inference
         beliefs.append(again.learner.inference)
-    assert beliefs.count("ep") >= 3
-    assert sorted(errors)[2] < 0.05
+    assert beliefs.count("ep") >= 2
+    assert sorted(errors)[1] < 0.05
