@@ -9,6 +9,7 @@ import torch
 from gpytorch import Module
 from gpytorch.priors import NormalPrior
 from torch import Size, Tensor
+from torch.linalg import solve_triangular
 from torch.nn import Parameter
 from torch.nn.functional import pad
 
@@ -133,7 +134,10 @@ class AnnotatorEffects(Module):
         priors = own.new_tensor([*_OF_PEOPLE.values()]).square().reciprocal().diag()
         information = priors - torch.stack(columns, dim=-1)
         information[-1] = priors
-        variance = torch.linalg.inv(information).diagonal(dim1=-2, dim2=-1)
+        root, failed = torch.linalg.cholesky_ex(information)
+        whitened = solve_triangular(root, torch.eye(3).to(root), upper=False)
+        variance = whitened.square().sum(-2)
+        variance[failed > 0] = torch.nan
         units = torch.stack([reliability, torch.ones_like(offset), lapse * (1.0 - lapse)], dim=-1)
         values = torch.stack([reliability, offset, lapse], dim=-1)
         both = torch.cat([values, variance.sqrt() * units], dim=-1)

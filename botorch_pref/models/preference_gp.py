@@ -250,7 +250,7 @@ class PreferenceGP(LaplaceGP):
         ranks, order = ranks.sort(dim=-1, stable=True)
         items, tied = ranked.indices.gather(-1, order), ranks[..., 1:] == ranks[..., :-1]
         if items.shape[-1] > 2:
-            rankings = Rankings(X, items, tied=tied if bool(tied.any()) else None)
+            rankings = Rankings(X, items, tied=tied)
             return {"datapoints": None, "comparisons": None, "choices": rankings}
         if not bool(tied.any()):
             return {"datapoints": X, "comparisons": items}
