@@ -30,6 +30,7 @@ from botorch_pref.likelihoods import (
     ProbitLikelihood,
 )
 from botorch_pref.models import (
+    AnnotatorEffects,
     FullyBayesianPreferenceGP,
     LaplaceMarginalLogLikelihood,
     PreferenceGP,
@@ -584,3 +585,12 @@ def test_what_cannot_be_learnt_is_refused() -> None:
     merged = Comparisons.from_comparisons(X, torch.tensor([[0, 1], [0, 1]])).merged()
     with pytest.raises(UnsupportedError, match="one answer"):
         Grades.of_ties(merged)
+
+
+def test_an_error_that_the_curvature_does_not_tell_is_none() -> None:
+    """All answers contradict the differences, where the likelihood is not log-concave."""
+    effects, none = AnnotatorEffects(1, torch.Size()), torch.zeros(200, dtype=torch.double)
+    who, gap = torch.zeros(200, dtype=torch.long), torch.full_like(none, 6.0)
+    table = effects.table(LogitLikelihood(), who, gap, none, none + 1.0)
+    assert table.loc[0, ["reliability_error", "offset_error", "lapse_error"]].isna().all()
+    assert (table.loc["typical"] >= 0).all()
