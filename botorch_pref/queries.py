@@ -8,9 +8,11 @@ question, add a class; studies, judges and simulations ask the query.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from dataclasses import KW_ONLY, dataclass, fields
+from itertools import pairwise, permutations
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -20,10 +22,24 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.randomness import derive_seed
 
-__all__ = ["Answered", "Choice", "Duel", "Evaluate", "Label", "Query"]
+__all__ = [
+    "Answered",
+    "Choice",
+    "Duel",
+    "Evaluate",
+    "Grade",
+    "Label",
+    "Query",
+    "Question",
+    "Ranking",
+]
+
+Answer: TypeAlias = float | tuple[int, ...]
+"""A number, or the order of a ranking."""
 
 Link = Callable[[Tensor], Tensor]
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
+_MOST_RANKED = 7  # items of a ranking: there are 5,040 orders of these
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +54,8 @@ class Query:
             its graph.
         indices: The rows of the items in the choices, or the row of the one, if there are choices.
         annotator: Who is asked, if that matters.
+        order: The positions of the items in the order in which they are shown; by default that in
+            which they are listed. Answers are of the items as listed.
 
     Attributes:
         kind: The name of the kind, in files and tables.
@@ -62,6 +80,7 @@ class Query:
     items: Tensor
     indices: Any = None
     annotator: str | None = None
+    order: tuple[int, ...] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Queries are read back by their kind."""
@@ -91,6 +110,11 @@ class Query:
             )
         if self.annotator is not None and not isinstance(self.annotator, str):
             raise ComparisonDataError(f"`annotator` must be a string, not {self.annotator!r}.")
+        if self.order is not None and not _is_order(self.order, len(self.rows)):
+            raise ComparisonDataError(
+                f"`order` must have each position of {len(self.rows)} items once, not "
+                f"{self.order!r}."
+            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Query):
@@ -111,7 +135,19 @@ class Query:
         return (self.indices,) if isinstance(self.indices, int) else self.indices
 
     @property
-    def answers(self) -> tuple[float, ...] | None:
+    def shown(self) -> tuple[int, ...]:
+        """The positions of the ``k`` items in the order in which they are shown."""
+        return tuple(range(len(self.rows))) if self.order is None else self.order
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of its items differ; else an answer is no comparison of all of them."""
+        rows = self.row_indices
+        distinct = self.rows.unique(dim=0) if rows is None else {*rows}
+        return len(distinct) == len(self.rows)
+
+    @property
+    def answers(self) -> tuple[Answer, ...] | None:
         """All answers that there are; ``None`` where every finite number is one."""
         return None
 
@@ -120,41 +156,48 @@ class Query:
         """What the answers stand for."""
         return "a finite number"
 
-    def checked(self, answer: object) -> float | None:
+    def checked(self, answer: object) -> Answer | None:
         """An answer, a number or a tensor of one element, as a float; ``None``, a skip, as it is.
+
+        The order of a ranking, a sequence or a tensor, is returned as a tuple.
 
         Raises:
             ComparisonDataError: If it is no answer to this query.
         """
         if answer is None:
             return None
-        try:
-            value = math.nan if isinstance(answer, str) else float(answer)  # type: ignore[arg-type]
-        except (OverflowError, TypeError, ValueError, RuntimeError):
-            value = math.nan
-        if not (math.isfinite(value) if self.answers is None else value in self.answers):
+        value = self._as_answer(answer)
+        if value is None or not (self.answers is None or value in self.answers):
             raise ComparisonDataError(
                 f"`answer` to query {self.id} is {answer!r}: an answer is {self.meaning} or None "
                 "(skip)."
             )
         return value
 
-    def read(self, word: str) -> float | None:
-        """The answer that a typed word stands for; ``None`` if it is none."""
+    def _as_answer(self, answer: Any) -> Answer | None:
+        """What was given as a finite number; ``None`` if it is none."""
+        try:
+            value = math.nan if isinstance(answer, str) else float(answer)
+        except (OverflowError, TypeError, ValueError, RuntimeError):
+            return None
+        return value if math.isfinite(value) else None
+
+    def read(self, word: str) -> Answer | None:
+        """The answer that a typed word stands for, of items as shown; ``None`` if it is none."""
         try:
             value = float(word)
         except ValueError:
             return None
         return value if math.isfinite(value) else None
 
-    def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
+    def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
         """The ``2 x d``-dim pairs of different items that an answer compares.
 
         Each is returned with 1 if its first item won, 0 if the second, 0.5 for no preference.
         """
         return []
 
-    def probabilities(self, utilities: Tensor, link: Link) -> dict[float, float]:
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[Answer, float]:
         """The probability of each answer of a judge.
 
         Args:
@@ -169,14 +212,10 @@ class Query:
 
     def to_json(self) -> dict[str, Any]:
         """The query as a dictionary for ``json.dumps``; its floats are read back exactly."""
-        return {
-            "kind": self.kind,
-            "id": self.id,
-            "items": self.items.tolist(),
-            "dtype": str(self.items.dtype).removeprefix("torch."),
-            "indices": list(self.indices) if isinstance(self.indices, tuple) else self.indices,
-            "annotator": self.annotator,
-        }
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        own = {name: [*one] if isinstance(one, tuple) else one for name, one in own.items()}
+        dtype = str(self.items.dtype).removeprefix("torch.")
+        return {"kind": self.kind, **own, "items": self.items.tolist(), "dtype": dtype}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], device: torch.device | None = None) -> Self:
@@ -191,22 +230,29 @@ class Query:
         """
         if not isinstance(data, Mapping):
             raise ComparisonDataError(f"A query is read from a dictionary, not {data!r}.")
-        wanted = {"kind", "dtype", *(field.name for field in fields(cls))}
+        data = {"order": None, **data}  # older files have none
+        kinds = {name: kind for name, kind in cls._kinds.items() if issubclass(kind, cls)}
+        if data.get("kind") not in [*kinds]:
+            raise ComparisonDataError(
+                f"`kind` must be one of {[*kinds]}, not {data.get('kind')!r}."
+            )
+        kind: Any = kinds[data["kind"]]
+        wanted = {"kind", "dtype", *(field.name for field in fields(kind))}
         if wrong := wanted ^ data.keys():
             raise ComparisonDataError(f"Missing or unknown entries of a query: {sorted(wrong)}.")
-        kinds = {name: kind for name, kind in cls._kinds.items() if issubclass(kind, cls)}
-        if data["kind"] not in [*kinds]:
-            raise ComparisonDataError(f"`kind` must be one of {[*kinds]}, not {data['kind']!r}.")
         if data["dtype"] not in [*_DTYPES]:
             raise ComparisonDataError(f"`dtype` must be in {[*_DTYPES]}, not {data['dtype']!r}.")
         try:
             items = torch.tensor(data["items"], dtype=_DTYPES[data["dtype"]], device=device)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise ComparisonDataError(f"`items` cannot be read: {error}") from error
-        indices: Any = data["indices"]
-        indices = tuple(indices) if isinstance(indices, list) else indices
-        make = cast(Any, kinds[data["kind"]])
-        return cast(Self, make(data["id"], items, indices, data["annotator"]))
+        own = {name: data[name] for name in wanted - {"kind", "dtype"}} | {"items": items}
+        own = {name: tuple(one) if isinstance(one, list) else one for name, one in own.items()}
+        return cast(Self, kind(**own))
+
+
+def _is_order(value: object, number: int) -> bool:
+    return _are_indices(value, number) and sorted(cast(Any, value)) == [*range(number)]
 
 
 def _are_indices(value: object, number: int) -> bool:
@@ -245,20 +291,15 @@ class Duel(Query):
         rows = None if row is None or other_row is None else (row, other_row)
         return cls(query_id, torch.stack([item.to(other), other]), rows, annotator)
 
-    def shown_order(self, seed: int) -> tuple[int, int]:
-        """In which order a strategy of a seed has its two items shown: it may name the best first.
+    def read(self, word: str) -> Answer | None:
+        if word == "=":
+            return 0.5
+        return 1.0 - self.shown[int(word) - 1] if word in ("1", "2") else None
 
-        Who prefers what stands first is not to be led by that.
-        """
-        return (1, 0) if derive_seed(seed, "order shown", self.id) % 2 else (0, 1)
+    def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
+        return [(self.items, cast(float, answer))] if self.is_plain else []
 
-    def read(self, word: str) -> float | None:
-        return {"1": 1.0, "2": 0.0, "=": 0.5}.get(word)
-
-    def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
-        return [] if torch.equal(*self.items) else [(self.items, answer)]
-
-    def probabilities(self, utilities: Tensor, link: Link) -> dict[float, float]:
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[Answer, float]:
         # A judge always has a preference.
         first = float(link(utilities[0] - utilities[1]))
         return {1.0: first, 0.0: 1.0 - first}
@@ -291,25 +332,134 @@ class Choice(Query):
         last = len(self.items) - 1
         return f"the position of the favourite, a whole number from 0 to {last},"
 
-    def read(self, word: str) -> float | None:
+    def read(self, word: str) -> Answer | None:
         # A person counts from 1.
         known = word.isascii() and word.isdigit() and 1 <= int(word) <= len(self.items)
-        return int(word) - 1.0 if known else None
+        return float(self.shown[int(word) - 1]) if known else None
 
-    def comparisons(self, answer: float) -> list[tuple[Tensor, float]]:
-        best = self.items[int(answer)]
+    def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
+        best = self.items[int(cast(float, answer))]
         others = (other for other in self.items if not torch.equal(best, other))
         return [(torch.stack([best, other]), 1.0) for other in others]
 
-    def probabilities(self, utilities: Tensor, link: Link) -> dict[float, float]:
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[Answer, float]:
         """In proportion to ``exp(scale f(x_r))``, Xu et al. (2024), eq. (99); logistic alone."""
-        if not isinstance(link, LogitLikelihood) and link is not torch.sigmoid:
-            raise UnsupportedError(
-                f"A favourite is chosen under the logistic link only, not {link!r}."
-            )
-        scale = link.scale if isinstance(link, LogitLikelihood) else 1.0
-        chances = (scale * utilities).softmax(-1)
+        chances = (_scale_of(link, "chosen") * utilities).softmax(-1)
         return dict(zip(self.answers, chances.tolist(), strict=True))
+
+
+class Ranking(Query):
+    """In which order do you like these items, the best first? For the arguments see the base class.
+
+    There are 2 to 7 items. An answer is a tuple of their positions.
+    """
+
+    kind = "ranking"
+    compares = True
+    prompt = "The numbers from best to worst"
+    example = "all numbers, the best first, as in 2 1 3"
+    _item_shape = ("k", "d")
+    indices: tuple[int, ...] | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= len(self.items) <= _MOST_RANKED:
+            raise ComparisonDataError(
+                f"`items` of a ranking are 2 to {_MOST_RANKED}, not {len(self.items)}."
+            )
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        return tuple(permutations(range(len(self.items))))
+
+    @property
+    def meaning(self) -> str:
+        return f"the positions of all {len(self.items)} items, from 0, the best first,"
+
+    def _as_answer(self, answer: Any) -> Answer | None:
+        try:
+            return tuple(int(place) for place in answer if int(place) == place)
+        except (OverflowError, TypeError, ValueError, RuntimeError):
+            return None
+
+    def read(self, word: str) -> Answer | None:
+        numbers = re.findall(r"\d", word) if re.fullmatch(r"[\d\s,>]+", word) else []
+        places = tuple(int(number) - 1 for number in numbers)
+        return tuple(self.shown[i] for i in places) if places in self.answers else None
+
+    def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
+        """Each item and the next one."""
+        ranked = pairwise(self.items[[*cast(tuple[int, ...], answer)]])
+        return [(torch.stack(pair), 1.0) for pair in ranked if not torch.equal(*pair)]
+
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[Answer, float]:
+        """Choices of the best of those left (Luce 1959, Plackett 1975); logistic alone."""
+        scaled = _scale_of(link, "ranked") * utilities
+        orders = torch.tensor(self.answers, device=scaled.device)
+        ranked = scaled[orders]
+        left = ranked.flip(-1).logcumsumexp(-1).flip(-1)
+        return dict(zip(self.answers, (ranked - left).sum(-1).exp().tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Grade(Query):
+    """By how much is one of two items better? For the other arguments see the base class.
+
+    An answer is a grade from 0, the second item is better by most, to ``num_grades - 1``, the first
+    is. The bounds between grades are the person's; a simulated judge has one a unit of the link.
+
+    Args:
+        num_grades: The number of grades, 2 to 9.
+    """
+
+    kind = "grade"
+    compares = True
+    _item_shape = (2, "d")
+    _: KW_ONLY
+    num_grades: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _are_indices((self.num_grades,), 1) or not 2 <= self.num_grades <= 9:
+            raise ComparisonDataError(f"`num_grades` must be 2 to 9, not {self.num_grades!r}.")
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        return tuple(map(float, range(self.num_grades)))
+
+    @property
+    def meaning(self) -> str:
+        most = self.num_grades - 1
+        return f"a grade, from 0 (the second is better by most) to {most} (the first is),"
+
+    @property
+    def prompt(self) -> str:  # type: ignore[override]
+        """What a person is asked for at a terminal, of the items as shown."""
+        most = self.num_grades
+        return f"From 1 (1 is better by most) to {most} (2 is better by most)"
+
+    @property
+    def example(self) -> str:  # type: ignore[override]
+        """What to type where a word was no answer."""
+        return f"a number from 1 to {self.num_grades}"
+
+    def read(self, word: str) -> Answer | None:
+        if not (word.isascii() and word.isdigit() and 1 <= int(word) <= self.num_grades):
+            return None
+        first = self.num_grades - int(word)
+        return float(first if self.shown[0] == 0 else self.num_grades - 1 - first)
+
+    def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
+        """Which is better, whatever by how much."""
+        side = 2 * cast(float, answer) - (self.num_grades - 1)
+        won = 0.5 if side == 0 else float(side > 0)
+        return [(self.items, won)] if self.is_plain else []
+
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[Answer, float]:
+        bounds = torch.arange(self.num_grades - 1).to(utilities) - 0.5 * (self.num_grades - 2)
+        below = link(bounds - (utilities[0] - utilities[1]))
+        ends = torch.cat([below.new_zeros(1), below, below.new_ones(1)])
+        return dict(zip(self.answers, ends.diff().tolist(), strict=True))
 
 
 class Label(Query):
@@ -323,7 +473,7 @@ class Label(Query):
     answers = (1.0, 0.0)
     meaning = "1 (accept), 0 (reject)"
 
-    def read(self, word: str) -> float | None:
+    def read(self, word: str) -> Answer | None:
         return {"y": 1.0, "yes": 1.0, "n": 0.0, "no": 0.0}.get(word)
 
 
@@ -342,4 +492,76 @@ class Answered(NamedTuple):
     """A query and its answer, which is ``None`` if it was skipped."""
 
     query: Query
-    answer: float | None
+    answer: Answer | None
+
+    @property
+    def number(self) -> float:
+        """The answer as a number, for tables: NaN if it was skipped.
+
+        A ranking is read as digits: 312 says that the third item is the best, then the first.
+        """
+        if isinstance(self.answer, tuple):
+            return float("".join(str(place + 1) for place in self.answer))
+        return math.nan if self.answer is None else self.answer
+
+
+class Question(NamedTuple):
+    """What a study asks: a kind of query, and of how many items or grades."""
+
+    kind: type[Query]
+    num_items: int = 2
+    num_grades: int | None = None
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        """Reads ``"duel"``, ``"best of 4"``, ``"rank 3"`` or ``"grade 5"``.
+
+        Raises:
+            ComparisonDataError: If it is none of these.
+        """
+        found = re.fullmatch(r"(duel)|(best of|rank|grade) (\d)", str(text))
+        if found and found[1]:
+            return cls(Duel)
+        number = int(found[3]) if found else 0
+        most = {"best of": 9, "rank": _MOST_RANKED, "grade": 9}
+        if not found or not 2 <= number <= most[found[2]]:
+            raise ComparisonDataError(
+                '`question` must be "duel", "best of" 2 to 9, "rank" 2 to 7 or "grade" 2 to 9, '
+                f'such as "best of 4", not {text!r}.'
+            )
+        if found[2] == "grade":
+            return cls(Grade, num_grades=number)
+        return cls(Choice if found[2] == "best of" else Ranking, number)
+
+    def query(
+        self, query_id: int, items: Tensor, rows: tuple[int, ...] | None, annotator: str | None
+    ) -> Query:
+        """The query of some items; for the arguments see :class:`Query`."""
+        own: dict[str, Any] = {}
+        if self.num_grades is not None:
+            own["num_grades"] = self.num_grades
+        return self.kind(query_id, items, rows, annotator, **own)
+
+    def fits(self, query: Query) -> bool:
+        """Whether a query is one of this question."""
+        grades = getattr(query, "num_grades", None)
+        same = len(query.rows) == self.num_items and grades == self.num_grades
+        return type(query) is self.kind and same
+
+
+def shown_order(number: int, seed: int, query_id: int) -> tuple[int, ...]:
+    """In which order a strategy of a seed has the items of a query shown.
+
+    It may list the best first, and who answers is not to be led by what stands first.
+    """
+    if number == 2:
+        return (1, 0) if derive_seed(seed, "order shown", query_id) % 2 else (0, 1)
+    generator = torch.Generator().manual_seed(derive_seed(seed, "order shown", query_id))
+    return tuple(torch.randperm(number, generator=generator).tolist())
+
+
+def _scale_of(link: Link, verb: str) -> float:
+    """What utilities are multiplied by under the logistic link, the only one of a softmax."""
+    if not isinstance(link, LogitLikelihood) and link is not torch.sigmoid:
+        raise UnsupportedError(f"Items are {verb} under the logistic link only, not {link!r}.")
+    return link.scale if isinstance(link, LogitLikelihood) else 1.0

@@ -1,5 +1,6 @@
 import copy
 import json
+import math
 import pickle
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -12,7 +13,18 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
+from botorch_pref.queries import (
+    Answered,
+    Choice,
+    Duel,
+    Evaluate,
+    Grade,
+    Label,
+    Query,
+    Question,
+    Ranking,
+    shown_order,
+)
 
 PAIR = torch.tensor([[0.1, 0.2], [0.3, 1 / 3]], dtype=torch.float64)
 QUERIES: list[Query] = [
@@ -25,6 +37,8 @@ QUERIES: list[Query] = [
     Evaluate(4, PAIR[1].float(), 0, ""),
     Choice(5, PAIR),
     Choice(6, PAIR[[0, 1, 0]].float(), (3, 1, 3), "ann"),
+    Ranking(9, PAIR[[0, 1, 0]], (3, 1, 2), None, (2, 0, 1)),
+    Grade(10, PAIR, (3, 1), "ann", (1, 0), num_grades=7),
 ]
 
 
@@ -159,16 +173,34 @@ def test_json_of_another_form_is_refused() -> None:
     [
         (Duel(0, PAIR), "1 2 = 3 y", [1.0, 0.0, 0.5]),
         (Choice(0, PAIR[[0, 1, 0]]), "1 2 3 4 0 -1 1.0", [0.0, 1.0, 2.0]),
+        (Duel(0, PAIR, order=(1, 0)), "2 1 =", [1.0, 0.0, 0.5]),
+        (Choice(0, PAIR[[0, 1, 0]], order=(2, 0, 1)), "2 3 1", [0.0, 1.0, 2.0]),
+        (Grade(0, PAIR, num_grades=3), "3 2 1 0 4 = x", [0.0, 1.0, 2.0]),
+        (Grade(0, PAIR, order=(1, 0), num_grades=4), "1 2 3 4", [0.0, 1.0, 2.0, 3.0]),
+        (Ranking(0, PAIR), "12 21 11 1 123 13 ab", [(0, 1), (1, 0)]),
+        (Ranking(0, PAIR, order=(1, 0)), "2>1 1,2", [(0, 1), (1, 0)]),
         (Label(0, PAIR[0]), "y yes n no 1", [1.0, 1.0, 0.0, 0.0]),
         (Evaluate(0, PAIR[0]), "3.5 -2e1 7 nan inf 1e999 1,5 y", [3.5, -20.0, 7.0]),
     ],
 )
-def test_what_is_typed_is_an_answer(query: Query, words: str, answers: list[float]) -> None:
+def test_what_is_typed_is_an_answer(query: Query, words: str, answers: list[Any]) -> None:
     read = [query.read(word) for word in words.split()]
     assert read[: len(answers)] == answers
     assert read[len(answers) :] == [None] * (len(read) - len(answers))
     assert [query.checked(answer) for answer in answers] == answers
     assert query.answers is None or set(query.answers) == set(answers)
+
+
+def test_a_ranking_is_typed_with_or_without_blanks() -> None:
+    ranking = Ranking(0, PAIR[[0, 1, 0]], order=(1, 2, 0))
+    for text in ("3 1 2", "312", "3, 1, 2", "3 > 1 > 2"):
+        assert ranking.read(text) == (0, 1, 2)
+    for answer in ([2, 0, 1], torch.tensor([2, 0, 1]), (2.0, 0.0, 1.0)):
+        assert ranking.checked(answer) == (2, 0, 1)
+        assert all(type(place) is int for place in ranking.checked(answer))
+    for wrong in ([0, 1], [0, 0, 1], [0.5, 1, 2], 3, "201", [3, 1, 2], [[0], [1], [2]]):
+        with pytest.raises(ComparisonDataError, match="is the positions of all 3 items"):
+            ranking.checked(wrong)
 
 
 def test_comparisons_that_an_answer_makes() -> None:
@@ -178,6 +210,13 @@ def test_comparisons_that_an_answer_makes() -> None:
     pairs = choice.comparisons(1.0)
     assert [answer for _, answer in pairs] == [1.0, 1.0]
     assert all(torch.equal(pair, PAIR.flip(0)) for pair, _ in pairs)
+    (pair,) = Ranking(0, PAIR).comparisons((1, 0))
+    assert torch.equal(pair[0], PAIR.flip(0))
+    assert pair[1] == 1.0
+    assert Ranking(0, PAIR[[1, 1]]).comparisons((1, 0)) == []
+    grades = Grade(0, PAIR, num_grades=5)
+    assert [grades.comparisons(g)[0][1] for g in range(5)] == [0.0, 0.0, 0.5, 1.0, 1.0]
+    assert Grade(0, PAIR[[1, 1]]).comparisons(1.0) == []
     assert Label(0, PAIR[0]).comparisons(1.0) == Evaluate(0, PAIR[0]).comparisons(1.0) == []
 
 
@@ -196,3 +235,85 @@ def test_probabilities_of_answers() -> None:
         Choice(0, PAIR).probabilities(utilities[:2], ProbitLikelihood())
     with pytest.raises(UnsupportedError, match="do not tell the answer to a label"):
         Label(0, PAIR[0]).probabilities(utilities[:1], link)
+
+
+@pytest.mark.parametrize("link", [LogitLikelihood(scale=0.7), ProbitLikelihood(), torch.sigmoid])
+def test_probabilities_of_grades(link: Any) -> None:
+    """Of two grades they are a duel's, and swapping both items turns the grades around."""
+    utilities = torch.tensor([0.3, -1.1], dtype=torch.float64)
+    first = float(link(utilities[0] - utilities[1]))
+    two = Grade(0, PAIR, num_grades=2).probabilities(utilities, link)
+    assert two == pytest.approx({1.0: first, 0.0: 1.0 - first})
+    for number in (3, 5, 8):
+        grade = Grade(0, PAIR, num_grades=number)
+        chances = grade.probabilities(utilities, link)
+        assert sum(chances.values()) == pytest.approx(1.0)
+        swapped = [*grade.probabilities(utilities.flip(0), link).values()]
+        assert swapped[::-1] == pytest.approx([*chances.values()])
+        upper = [p for g, p in chances.items() if 2 * g > number - 1]
+        assert sum(upper) < first + 1e-9
+
+
+def test_probabilities_of_rankings() -> None:
+    """Of two they are a duel's; the best of a ranking is a choice."""
+    utilities = torch.tensor([0.3, -1.1, 2.0, 0.4], dtype=torch.float64)
+    link = LogitLikelihood(scale=0.7)
+    first = float(link(utilities[0] - utilities[1]))
+    two = Ranking(0, PAIR).probabilities(utilities[:2], link)
+    assert two == pytest.approx({(0, 1): first, (1, 0): 1.0 - first})
+    items = PAIR[[0, 1, 0, 1]]
+    chances = Ranking(0, items).probabilities(utilities, link)
+    assert len(chances) == 24
+    best = Choice(0, items).probabilities(utilities, link)
+    for favourite, chance in best.items():
+        same = [p for order, p in chances.items() if order[0] == favourite]
+        assert sum(same) == pytest.approx(chance)
+    weights = (0.7 * utilities).exp().tolist()
+    left, by_hand = sum(weights), 1.0
+    for place in (2, 0, 3, 1):
+        by_hand *= weights[place] / left
+        left -= weights[place]
+    assert chances[2, 0, 3, 1] == pytest.approx(by_hand)
+    with pytest.raises(UnsupportedError, match="logistic link only"):
+        Ranking(0, PAIR).probabilities(utilities[:2], ProbitLikelihood())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Duel(0, PAIR, order=(0, 0)), "`order` must have each position of 2 items once"),
+        (lambda: Duel(0, PAIR, order=(0, 1, 2)), "`order` must have"),
+        (lambda: Choice(0, PAIR[[0, 1, 0]], order=(1, 0)), "each position of 3 items"),
+        (lambda: Ranking(0, PAIR[[0] * 8]), "`items` of a ranking are 2 to 7, not 8"),
+        (lambda: Ranking(0, PAIR[:1]), "`items` of a ranking are 2 to 7, not 1"),
+        (lambda: Grade(0, PAIR, num_grades=1), "`num_grades` must be 2 to 9, not 1"),
+        (lambda: Grade(0, PAIR, num_grades=True), "`num_grades` must be 2 to 9, not True"),
+    ],
+)
+def test_orders_and_numbers_are_checked(make: Any, message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        make()
+
+
+def test_questions() -> None:
+    assert Question.parse("duel") == (Duel, 2, None)
+    assert Question.parse("best of 4") == (Choice, 4, None)
+    assert Question.parse("rank 3") == (Ranking, 3, None)
+    assert Question.parse("grade 5") == (Grade, 2, 5)
+    for wrong in ("", "best of", "best of 1", "rank 8", "grade 1", "duel 2", "rank  3", 4, None):
+        with pytest.raises(ComparisonDataError, match="`question` must be"):
+            Question.parse(wrong)
+
+
+def test_orders_shown_are_permutations_that_vary() -> None:
+    for number in (2, 3, 5):
+        orders = [shown_order(number, 4, i) for i in range(60)]
+        assert orders == [shown_order(number, 4, i) for i in range(60)]
+        assert all(sorted(order) == [*range(number)] for order in orders)
+        assert {order[0] for order in orders} == {*range(number)}
+
+
+def test_answers_as_numbers() -> None:
+    assert Answered(Duel(0, PAIR), 0.5).number == 0.5
+    assert Answered(Ranking(0, PAIR), (1, 0)).number == 21.0
+    assert math.isnan(Answered(Duel(0, PAIR), None).number)

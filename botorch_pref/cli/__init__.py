@@ -35,9 +35,10 @@ the recommended item and the regret; saves the history (CSV) and a regret plot (
 """
 _ASK = """\
 Optimise with a person, who is shown two items side by side and says which is better: 1, 2, or =
-for no preference. The study is saved after every answer: leave with q or Ctrl-C at any time, and
-give the same command again, or the file alone, to go on. It ends with a recommendation, how sure
-that is, and a plot beside the study. Answers may be piped in, one a line.
+for no preference; with --question, which of several is the best, in which order they are, or by
+how much one is better. The study is saved after every answer: leave with q or Ctrl-C at any time,
+and give the same command again, or the file alone, to go on. It ends with a recommendation, how
+sure that is, and a plot beside the study. Answers may be piped in, one a line.
 """
 _ASK_EXAMPLES = """\
 examples:
@@ -146,6 +147,12 @@ def _add_ask(commands: Any) -> None:
     )
     ask.add_argument(
         "--strategy", metavar="NAME", help="of a new study: one of the strategies below"
+    )
+    ask.add_argument(
+        "--question",
+        metavar="TEXT",
+        help='of a new study: "best of 4", "rank 3" or "grade 5", with other numbers of items '
+        "or grades; default: duel",
     )
     ask.add_argument(
         "--horizon",

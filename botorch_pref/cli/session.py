@@ -20,7 +20,7 @@ from botorch_pref.cli.parser import INTERRUPTED, UsageError, notice
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.plotting.style import save_figure
 from botorch_pref.plotting.win_probabilities import plot_win_probabilities
-from botorch_pref.queries import Query
+from botorch_pref.queries import Answer, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy, UtilityStrategy
 from botorch_pref.strategies.cobol import COBOL
@@ -77,9 +77,9 @@ class Session(ABC):
     def report(self, study: Study) -> None:
         """Print the result."""
 
-    def tell(self, study: Study, query: Query, said: float) -> None:
-        """Tell the study an answer to the query as it was shown."""
-        study.tell(query, said)
+    def tell(self, study: Study, query: Query, answer: Answer) -> None:
+        """Tell the study an answer."""
+        study.tell(query, answer)
 
     def run(self) -> int:
         """Begin a study, or go on with it; the exit status is 0, or 130 after Ctrl-C."""
@@ -213,49 +213,52 @@ class _Ask(Session):
         if name not in (names := strategy_names(UtilityStrategy)):
             raise UsageError(f"--strategy: {name!r} is none of {', '.join(names)}.")
         options: dict[str, Any] = {"seed": args.seed or 0, "horizon": args.horizon or _HORIZON}
+        if args.question is not None:
+            options["question"] = args.question
         # With one candidate left, either would ask for duels of an item with itself.
         if name == "mr-lpf":
             return MRLPF(space=space, epsilon=_NO_DOUBT, **options)
         if args.horizon is not None:
             raise UsageError(f"--horizon: {name} does not plan for a number of duels.")
         if name == "max-min-lcb":
-            return MaxMinLCBStrategy(space=space, seed=options["seed"], candidate_filter=False)
+            del options["horizon"]
+            return MaxMinLCBStrategy(space=space, candidate_filter=False, **options)
         return get_strategy(name, space, **options)
 
     def check(self, study: Study, name: str) -> None:
         args, kind = self.args, type(study.strategy)
         if not issubclass(kind, UtilityStrategy):
-            raise UsageError(f"{name} is one of {kind.__name__}, which asks not only duels.")
+            raise UsageError(f"{name} is one of {kind.__name__}, which asks not only to compare.")
         if args.strategy not in (None, strategy_name(study.strategy)):
             raise UsageError(f"{name} was not begun with --strategy {args.strategy}.")
+        if args.question not in (None, getattr(study.strategy, "question", None)):
+            raise UsageError(f"{name} was not begun with --question {args.question!r}.")
         planned = getattr(study.strategy, "horizon", None)
         if args.horizon not in (None, planned):
             other = f"with --horizon {planned}" if planned else "without --horizon"
             raise UsageError(f"{name} was begun {other}, not with {args.horizon}.")
 
     def shown(self, study: Study, query: Query) -> str:
-        """Both items as columns, what differs marked."""
-        order = study.shown_order(query)
-        items = query.items[[*order]]
+        """All items as columns, what differs marked."""
+        items = query.items[[*query.shown]]
         texts = [study.value_texts(item) for item in items]
-        if texts[0] == texts[1]:
+        if len({*map(tuple, texts)}) < len(texts):
             texts = [study.value_texts(item, fine=True) for item in items]
-        rows: list[tuple[str, ...]] = [("", "1", "2", "")]
-        if query.indices is not None:
-            rows.append(("choice", *(f"#{query.indices[i]}" for i in order), ""))
-        marks = ["*" if one != other else "" for one, other in zip(*texts, strict=True)]
-        labels = [dimension.label for dimension in study.dimensions]
-        rows += zip(labels, *texts, marks, strict=True)
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        lines = (
-            f"    {label:<{widths[0]}}  {one:>{widths[1]}}  {two:>{widths[2]}}  {mark}".rstrip()
-            for label, one, two, mark in rows
-        )
+        rows: list[tuple[str, ...]] = [("", *map(str, range(1, len(items) + 1)), "")]
+        if query.row_indices is not None:
+            rows.append(("choice", *(f"#{query.row_indices[i]}" for i in query.shown), ""))
+        for dimension, *values in zip(study.dimensions, *texts, strict=True):
+            rows.append((dimension.label, *values, "*" if len({*values}) > 1 else ""))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = []
+        for label, *values, mark in rows:
+            cells = (f"{one:>{width}}" for one, width in zip(values, widths[1:-1], strict=True))
+            lines.append("  ".join(["  ", f"{label:<{widths[0]}}", *cells, mark]).rstrip())
         return "\n" + "\n".join(lines)
 
-    def tell(self, study: Study, query: Query, said: float) -> None:
+    def tell(self, study: Study, query: Query, answer: Answer) -> None:
         with notice("thinking ..."):
-            study.tell(query, 1.0 - said if study.shown_order(query)[0] else said)
+            study.tell(query, answer)
             found = study.recommend()
         print(_progress_bar(study, found))
         if found.is_settled and not self.settled:
@@ -316,8 +319,8 @@ def counted(study: Study) -> str:
 
 
 def _reply(
-    prompt: str, example: str, read: Callable[[str], float | None], *commands: str
-) -> float | str:
+    prompt: str, example: str, read: Callable[[str], Answer | None], *commands: str
+) -> Answer | str:
     """Ask until ``read`` finds an answer, or one of the commands is typed; the end is "quit"."""
     prompt += ", ".join(f"[{command[0]}]{command[1:]}" for command in commands) + ": "
     *letters, last = (command[0] for command in commands)

@@ -16,7 +16,7 @@ from torch import Tensor
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.queries import Duel, Label, Query
+from botorch_pref.queries import Answer, Duel, Label, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 
 _RHO_BOUND = 3.0  # the ends of an expert's range are mapped to -3 and 3
@@ -27,9 +27,11 @@ class LogisticJudge:
 
     The favourite of a choice is the item ``r`` with a probability in proportion to
     ``exp(scale f(x_r))``, Xu et al. (2024), eq. (99), which is the law of a duel where there
-    are two. The answer at step ``t`` compares the probability with a uniform number that follows
-    from ``(seed, t, annotator)`` alone, and so does the noise of a value: judges with one
-    seed treat all strategies alike, and have no state.
+    are two; a ranking is the favourite of all, then that of the others, and so on. A grade is given
+    where the difference and the noise of the link fall between two bounds, which are 1 apart. The
+    answer at step ``t`` compares the probability with a uniform number that follows from
+    ``(seed, t, annotator)`` alone, and so does the noise of a value: judges with one seed treat all
+    strategies alike, and have no state.
     """
 
     def __init__(
@@ -62,17 +64,17 @@ class LogisticJudge:
         self.likelihood = LogitLikelihood() if likelihood is None else likelihood
         self.value_noise = value_noise
 
-    def __call__(self, query: Query | Tensor | Sequence[int], t: int) -> float:
+    def __call__(self, query: Query | Tensor | Sequence[int], t: int) -> Answer:
         r"""Answer a query.
 
         Args:
-            query: A duel, a choice or an evaluation; or the duel of a ``2 x d``-dim tensor of
+            query: A query but a label; or the duel of a ``2 x d``-dim tensor of
                 items, or of two indices of choices.
             t: The step.
 
         Returns:
-            1.0 if the first item wins, 0.0 if the second; or the position of the favourite,
-            from 0; or the value, in units of the utility.
+            What :meth:`Strategy.tell <botorch_pref.strategies.base.Strategy.tell>` takes: 1.0 if
+            the first item of a duel wins, 0.0 if the second; a value in units of the utility.
 
         Raises:
             ComparisonDataError: If a tensor is no duel.

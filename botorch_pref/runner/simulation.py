@@ -22,11 +22,11 @@ from tqdm import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
-from botorch_pref.queries import Evaluate, Query
+from botorch_pref.queries import Answer, Answered, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 
 # A judge answers a query of its strategy at a step.
-Judge = Callable[[Any, int], float | None]
+Judge = Callable[[Any, int], Answer | None]
 # Numbers about a query, of the strategy and the query before the answer is told.
 Record = Callable[[Any, Any], Mapping[str, float]]
 
@@ -79,7 +79,8 @@ class History:
             first_index, ...          their indices, if the problem has choices
             kind                      ``duel``, ``choice``, ``label`` or ``evaluate``
             identical                 whether all items that are compared are one
-            answer                    as the strategy was told it; missing for none
+            answer                    as the strategy was told it; missing for none; a ranking as
+                                  digits, 312 for the third item, the first and the second
             first_utility, ...        the utilities of the items
             dueling_regret            a probability in [0, 1/2]: [Lazzaro2026], Eq. (2), its
                                       mean over the items; missing of a label
@@ -186,7 +187,7 @@ def simulate(
                         if "recommendation_regret" not in rows[-1]:
                             rows[-1] |= _recommendation(strategy, problem)
                     break
-                measured = row["kind"] == Evaluate.kind and row["answer"] is not None
+                measured = row["kind"] == Evaluate.kind and row["answer"] == row["answer"]
                 counts = measured or evaluations is None
                 left -= counts
                 if step % recommend_every == 0 or step == horizon or not left:
@@ -271,7 +272,8 @@ def _step(
     strategy.tell(query, answer)
     seconds += perf_counter() - start
     shown, utilities = _shown(problem, query)
-    row = {"step": step, **shown, **recorded, "kind": query.kind, "answer": answer}
+    row = {"step": step, **shown, **recorded, "kind": query.kind}
+    row["answer"] = Answered(query, answer).number
     if hasattr(strategy, "spent"):
         row |= {"cost": float(strategy.spent), "finished": False}
     if query.compares or query.measures:  # a label has no regret

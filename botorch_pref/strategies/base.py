@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import takewhile
 from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from gpytorch.kernels import Kernel
-from torch import Tensor
+from torch import Generator, Tensor
 
 from botorch_pref.data.checks import check_count
 from botorch_pref.data.options import checked_seed, endless_from_json, endless_to_json, plain
@@ -26,9 +26,10 @@ from botorch_pref.exceptions import (
     UnsupportedError,
 )
 from botorch_pref.inference.finite import Regularizer, argmax_with_random_ties
+from botorch_pref.inference.systems import joint_draws
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answered, Duel, Query
+from botorch_pref.queries import Answer, Answered, Duel, Query, Question, shown_order
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import Maximum, SearchSpace
@@ -41,14 +42,17 @@ from botorch_pref.strategies.utility import (
     masked,
 )
 
-STATE_VERSION = 2  # raised whenever options or progress lose or rename an entry
+STATE_VERSION = 3  # raised whenever options or progress lose or rename an entry
+_READ_VERSIONS = (2, 3)
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
 _COUNTS = {"round", "num_fitted", "streak"}
 _NO_OPTIONS = {"bounds", "choices", "space", "seed"}
 _NO_DIFFERENCE = 1e-9
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box
-_SAMPLE, _CHUNK = 1024, 256
+_SAMPLE, _CHUNK, _DRAWS = 1024, 256, 512
 _NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
+_SPREAD, _AROUND, _ASKED = 300, 200, 64  # items of a box that are compared
+_STEPS = (0.01, 0.03, 0.1, 0.3)  # from the best item, of the range of every dimension
 
 # The ``k x d``-dim items of a query, and their rows where there are choices.
 Pair = tuple[Tensor, tuple[int, ...] | None]
@@ -102,6 +106,8 @@ class Strategy(ABC):
         choices: ``n x d``-dim table of items, or
         space: a search space.
         seed: The seed of all draws.
+        shuffle: Whether the items of a query are shown in an order drawn from the seed; else as
+            they are listed, often the best first. It changes nothing that is asked.
     """
 
     bounds: Tensor | None = None
@@ -109,6 +115,7 @@ class Strategy(ABC):
     space: SearchSpace = None  # type: ignore[assignment]  # that of `bounds` and `choices`
     _: KW_ONLY
     seed: int = 0
+    shuffle: bool = True
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Query,)
     """The kinds of its queries, which those of a stored state must be of."""
@@ -160,21 +167,24 @@ class Strategy(ABC):
             before = self.round
             try:
                 with torch.inference_mode(False):
-                    self._open[annotator] = self._choose(self._next_id, annotator)
+                    chosen = self._choose(self._next_id, annotator)
+                    self._open[annotator] = self._in_order(chosen)
             except BaseException:
                 self.round = before
                 raise
             self._next_id += 1
         return self._open[annotator]
 
-    def tell(self, query: Query, answer: float | None) -> None:
+    def tell(self, query: Query, answer: Answer | None) -> None:
         r"""Learn the answer to an open query.
 
         Args:
             query: What :meth:`ask` returned.
             answer: Of a duel, 1 the first won, 0 the second, 0.5 no preference; of a choice,
-                the favourite's position, from 0; of a label, 1 accept, 0 reject; of an
-                evaluation, the value. ``None`` to skip.
+                the favourite's position, from 0; of a ranking, the positions, the best first; of
+                a grade, 0 the second is better by most, and so on; of a label, 1 accept, 0
+                reject; of an evaluation, the value. Positions are those of ``query.items``, in
+                whatever order they were shown. ``None`` to skip.
 
         Raises:
             StaleQueryError: If the query is unknown, or was told already.
@@ -220,13 +230,16 @@ class Strategy(ABC):
 
         Of a kernel that the caller gave it has the type and the parameters that were learnt.
         """
+        told = [[*one] if isinstance(one, tuple) else one for _, one in self.history]
         return {
             "strategy": type(self).__name__,
             "version": STATE_VERSION,
             "space": self.space.state_dict(),
             "seed": self.seed,
             "options": self._options(),
-            "history": [[query.to_json(), answer] for query, answer in self.history],
+            "history": [
+                [done.query.to_json(), one] for done, one in zip(self.history, told, strict=True)
+            ],
             "open": [query.to_json() for query in self._open.values()],
             "next_id": self._next_id,
             "progress": self._progress(),
@@ -255,7 +268,7 @@ class Strategy(ABC):
         if not isinstance(state, Mapping):
             raise ComparisonDataError(f"`state` must be a dictionary, not {state!r}.")
         name, version = state.get("strategy"), state.get("version")
-        if (name, version) != (cls.__name__, STATE_VERSION):
+        if name != cls.__name__ or version not in _READ_VERSIONS:
             older = isinstance(version, int) and version < STATE_VERSION
             raise ComparisonDataError(
                 f"`state` is of {name!r} version {version!r}, not of {cls.__name__!r} "
@@ -320,6 +333,13 @@ class Strategy(ABC):
         queries = (*self._open.values(), *skipped)
         return [query for query in queries if query.measures]
 
+    def _in_order(self, query: Query) -> Query:
+        """A query with the order in which its items are shown."""
+        number = len(query.rows)
+        if number < 2 or not self.shuffle or query.order is not None:
+            return query
+        return replace(query, order=shown_order(number, self.seed, query.id))
+
     def _items_of(self, queries: Iterable[Query]) -> Tensor:
         """The ``k x d``-dim items of some queries."""
         like = self.space.bounds
@@ -349,7 +369,7 @@ class Strategy(ABC):
 
     def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
         """A stored query, which must be of this strategy's kinds, and of its space."""
-        query = Query.from_json(stored, device)
+        query = self._in_order(Query.from_json(stored, device))
         if not isinstance(query, self._asks):
             known = " or ".join(f"a {kind.kind}" for kind in self._asks)
             raise ComparisonDataError(f"Query {query.id} is a {query.kind}, not {known}.")
@@ -376,6 +396,9 @@ class UtilityStrategy(Strategy):
         choices: ``n x d``-dim table of items, or
         space: a search space.
         seed: The seed of all draws.
+        shuffle: As of :class:`~botorch_pref.strategies.base.Strategy`.
+        question: What is asked: ``"duel"``, and of some strategies ``"best of 4"``, ``"rank 3"``
+            or ``"grade 5"``, with other numbers of items or grades.
         hyperparameters: ``"evidence"`` to learn them, ``"samples"`` to average over what they may
             be, or fixed values; this and the arguments below are those of
             :class:`~botorch_pref.strategies.utility.UtilityLearner`.
@@ -396,6 +419,7 @@ class UtilityStrategy(Strategy):
         UnsupportedError: If an option is not for this kind of domain.
     """
 
+    question: str = "duel"
     hyperparameters: Hyperparameters = "evidence"
     kappa: Literal["laplace"] | float = "laplace"
     regularizer: Regularizer = "rkhs"
@@ -410,6 +434,8 @@ class UtilityStrategy(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.asked = Question.parse(self.question)
+        self._check_question()
         if self.hyperparameters == "samples" and not self._takes_samples:
             raise UnsupportedError(f'{type(self).__name__} takes no `hyperparameters` "samples".')
         self.learner = UtilityLearner(
@@ -425,6 +451,26 @@ class UtilityStrategy(Strategy):
         self.hyperparameters = self.learner.values or self.hyperparameters
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood
         self.num_identical = 0
+
+    def _check_question(self) -> None:
+        """Raises unless a question is of a kind, and for a domain and a model, that it can be."""
+        if not issubclass(self.asked.kind, self._asks):
+            known = ", ".join(f"a {kind.kind}" for kind in self._asks)
+            raise UnsupportedError(
+                f"`question` {self.question!r} is none that {type(self).__name__} asks: {known}."
+            )
+        wanted = self.asked.num_items
+        if self.space.choices is not None and wanted > 2:
+            different = len(self.space.choices.unique(dim=0))
+            if different < wanted:
+                raise ComparisonDataError(
+                    f"A question of {wanted} items needs as many different `choices`, not "
+                    f"{different}."
+                )
+        if self.asked.kind is not Duel and (self.kappa != "laplace" or self.regularizer != "rkhs"):
+            raise UnsupportedError(
+                f"`question` {self.question!r} has no `kappa` or `regularizer`: these are of duels."
+            )
 
     def recommend(self) -> Tensor:
         if self.space.choices is not None:
@@ -462,9 +508,7 @@ class UtilityStrategy(Strategy):
         self._refit()
         self.round += 1
         items, rows = self._pair(annotator)
-        kind: Any = self._asks[0]
-        query: Query = kind(query_id, items, rows, annotator)
-        return query
+        return self.asked.query(query_id, items, rows, annotator)
 
     def _refit(self) -> None:
         """Learn hyperparameters again, if it is time to."""
@@ -481,13 +525,24 @@ class UtilityStrategy(Strategy):
             "num_fitted": self.learner.num_fitted,
         }
         if self.learner.effects:
-            own["annotators"] = dict(self.learner.effects)
+            own["learnt"] = dict(self.learner.effects)
         return super()._progress() | own
 
     def _restore(self, progress: dict[str, Any]) -> None:
         super()._restore(progress)
         self.learner.restore(progress["hyperparameters"], progress["num_fitted"])
-        self.learner.effects = progress.get("annotators", {})
+        of_people = progress.get("annotators", {})  # as version 2 has it
+        before = {f"datapoints.{name}": value for name, value in of_people.items()}
+        self.learner.effects = progress.get("learnt", before)
+
+    def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
+        query = super()._read(stored, device)
+        if not self.asked.fits(query):
+            raise ComparisonDataError(
+                f"Query {query.id}, a {query.kind} of {len(query.rows)} items, is none of "
+                f"`question` {self.question!r}."
+            )
+        return query
 
     def _model(self) -> PreferenceGP:
         """The model on a box, with open duels answered as it expects."""
@@ -508,9 +563,9 @@ class UtilityStrategy(Strategy):
                 return query
         return None
 
-    def _rows(self, first: int, second: int) -> Pair:
-        """Two rows of the choices."""
-        return self.space.table[[first, second]], (first, second)
+    def _rows(self, *rows: int) -> Pair:
+        """Rows of the choices."""
+        return self.space.table[[*rows]], rows
 
     def _best_row(self, values: Tensor, stream: str = "tie") -> int:
         """The row of the largest of ``n`` values, ties broken by this round's seed."""
@@ -539,6 +594,39 @@ class UtilityStrategy(Strategy):
             return self.space.sample(1, seed)[0]
         return self._best_item(PosteriorMean(model), seed)
 
+    def _items_to_compare(self, model: PreferenceGP, generator: Generator) -> Tensor:
+        """``n x d``-dim items of a box that may be the best."""
+        sample = self.space.sample(_SPREAD, self._seed("table"))
+        if not model.num_observations:
+            return sample
+        best = self._best_mean(model, "optimizer")
+        steps = torch.randn(_AROUND, self.space.dim, generator=generator, dtype=torch.double)
+        steps *= torch.tensor(_STEPS).double().repeat(_AROUND // len(_STEPS)).unsqueeze(-1)
+        near = self.space.near(best.expand(_AROUND, -1), steps.to(best), 1.0)
+        if discrete := [*self.space.parameters.discrete]:
+            # Small steps leave whole numbers and categories as they are.
+            mixed = near.clone()
+            mixed[::2, discrete] = sample[: len(mixed[::2]), discrete]
+            near = torch.where(self.space.contains(mixed).unsqueeze(-1), mixed, near)
+        return torch.cat([best.unsqueeze(0), sample, near, self.asked_items()[-_ASKED:]])
+
+    def _with_more(
+        self, rows: list[int], items: Tensor, mean: Tensor, covariance: Tensor
+    ) -> list[int]:
+        """Rows of a table, with further ones of a larger question.
+
+        Each of these lets the expected utility of the best of all grow most (EUBO).
+        """
+        if len(rows) == self.asked.num_items:
+            return rows
+        generator = torch.Generator().manual_seed(self._seed("more items"))
+        draws = joint_draws(mean, covariance, _DRAWS, generator)
+        while len(rows) < self.asked.num_items:
+            gains = (draws - draws[:, rows].amax(-1, keepdim=True)).clamp_min(0.0).mean(0)
+            taken = self._same(items.unsqueeze(-2), items[rows]).any(-1)
+            rows = [*rows, int(gains.masked_fill(taken, -1.0).argmax())]
+        return rows
+
     def _opponent(self, rule: AcquisitionFunction, first: Tensor, seed: int) -> Tensor:
         """Where a rule over a box is largest, but for the first arm and barred duels with it."""
         return self._best_item(rule, seed, self._taken(first))
@@ -548,9 +636,10 @@ class UtilityStrategy(Strategy):
         return same_item(self.space, items, other)
 
     def _barred_duels(self) -> list[Query]:
-        """The open duels, and those skipped since the last answer, which are not asked now.
+        """The open queries, and those skipped since the last answer, which are not asked now.
 
-        A rule that follows from the answers alone would choose a skipped duel again.
+        A rule that follows from the answers alone would choose a skipped one again. Of a larger
+        question the first two items are not asked together.
         """
         skipped = takewhile(lambda done: done.answer is None, reversed(self.history))
         return [*self._open.values(), *(done.query for done in skipped)]
@@ -560,8 +649,9 @@ class UtilityStrategy(Strategy):
         size, device = len(self.space.table), self.space.table.device
         barred = torch.zeros(size, size, dtype=torch.bool)
         for duel in self._barred_duels():
-            if duel.indices is not None:
-                barred[duel.indices] = barred[duel.indices[::-1]] = True
+            if duel.row_indices is not None:
+                first, second, *_ = duel.row_indices
+                barred[first, second] = barred[second, first] = True
         return barred.to(device)
 
     def _unbarred(self, values: Tensor, rows: int | slice) -> Tensor:

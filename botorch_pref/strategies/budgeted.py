@@ -181,7 +181,7 @@ class BudgetedStrategy(Strategy):
 
     def _learn(self, answered: Answered) -> None:
         if answered.answer is not None:
-            self._add(answered.query, answered.answer)
+            self._add(answered.query, answered.number)
 
     def _options(self) -> dict[str, Any]:
         amounts = {name: getattr(self, name) for name in ("duel_cost", "value_cost", "budget")}

@@ -36,7 +36,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.confidence_set import SqrtSlack
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
-from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
+from botorch_pref.queries import Answer, Answered, Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Candidate, Chosen, Strategy, next_best, same_item
@@ -258,7 +258,7 @@ class COBOL(Strategy):
         }
         return cls(**settings | kwargs)
 
-    def tell(self, query: Query, answer: float | None) -> None:
+    def tell(self, query: Query, answer: Answer | None) -> None:
         """See the base class; what the expert accepts is measured next."""
         super().tell(query, answer)
         told = self.history[-1].answer
@@ -402,7 +402,7 @@ class COBOL(Strategy):
     def _augmented(self, step: Step, vanilla: Candidate) -> Candidate:
         """The candidate of line 4; the vanilla one where nothing is added to its rule."""
         if self.candidate == "hcei":
-            best = max(answer or 0.0 for _, answer in self.values.answers)
+            best = max(done.number for done in self.values.answers)
             hcei = LogHumanConstrainedEI(step.objective, self.expert(), best, x_ref=step.x_ref)
             return step.best_of_labels(lambda **_: hcei, step.starts(vanilla))
         if self.weight == 0.0:
@@ -438,7 +438,7 @@ class COBOL(Strategy):
         if answer is None:
             return
         if query.measures:
-            self.values.add(query, answer)
+            self.values.add(query, answered.number)
         elif not query.compares or query.comparisons(answer):
             self.labelled.append(answered)
             self._expert = None

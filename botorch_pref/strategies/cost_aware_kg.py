@@ -35,7 +35,7 @@ from botorch_pref.kernels.comparison_bias import (
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.base import LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answered, Query
+from botorch_pref.queries import Answer, Answered, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import Maximum
 from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best
@@ -158,7 +158,7 @@ class CostAwareKG(BudgetedStrategy):
         """Whether nothing can be paid any more, or the recommended item was measured."""
         return super().finished or bool(self.records and self.records[-1].phase == "confirm")
 
-    def tell(self, query: Query, answer: float | None) -> None:
+    def tell(self, query: Query, answer: Answer | None) -> None:
         """See the base class; hyperparameters are learnt after the initial design."""
         super().tell(query, answer)
         if self._initial() is None:

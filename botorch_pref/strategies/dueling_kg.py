@@ -10,25 +10,23 @@ from torch import Generator, Tensor
 
 from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
 from botorch_pref.inference.systems import joint_draws
-from botorch_pref.models.preference_gp import PreferenceGP
+from botorch_pref.queries import Choice, Duel, Grade, Ranking
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import better_of_two, masked
 
-_INITIAL = 4  # pairs that fill the space
+_INITIAL = 8  # items that fill the space
 _NOTHING = 1e-4  # gain of an answer, in units of the utility
 _REPEATS = 4  # answers that are valued over discrete items, and where one gains nothing
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
-_SAMPLE, _NEARBY, _ASKED = 300, 200, 64  # items of the table over a box
-_SCALES = (0.01, 0.03, 0.1, 0.3)  # of steps from the best item, in ranges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DuelingKG(UtilityStrategy):
     r"""``argmax E[max_j E[f_j | answer]] - max_j E[f_j]`` over pairs of items that may be the best.
 
-    The first four pairs fill the space. Later ones are of items of a table: the choices, or on a
+    The first eight items fill the space. Later ones are of items of a table: the choices, or on a
     box a sample of it, the items that were asked last, and items around the best one. Candidates
     of a pair are the items that are most often the best in draws from the posterior. The pair is
     asked whose answer is expected to let the largest posterior mean of the table grow most, the
@@ -46,6 +44,7 @@ class DuelingKG(UtilityStrategy):
         >>> strategy.tell(query, 1.0)
     """
 
+    _asks: ClassVar = (Duel, Choice, Ranking, Grade)
     _may_be_sure: ClassVar[bool] = True
 
     def _refit(self) -> None:
@@ -58,7 +57,7 @@ class DuelingKG(UtilityStrategy):
         generator = Generator().manual_seed(self._seed("pair", annotator))
         if self.space.choices is None:
             model = self._model()
-            items = self._table(model, generator)
+            items = self._items_to_compare(model, generator)
             with torch.no_grad():
                 posterior = model.posterior(items)
                 mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
@@ -75,36 +74,23 @@ class DuelingKG(UtilityStrategy):
                 values = masked(gains_of_pairs(mean, covariance, pairs, link, repeats), barred)
                 if float(values.amax()) >= _NOTHING:
                     break
-        best = pairs[self._best_row(values)]
-        return (items[best], None) if self.space.choices is None else self._rows(*best.tolist())
+        best = pairs[self._best_row(values)].tolist()
+        rows = self._with_more(best, items, mean, covariance)
+        return (items[rows], None) if self.space.choices is None else self._rows(*rows)
 
     def _initial_pair(self, number: int) -> Pair | None:
-        """The first pairs, of a sample that fills the space; None if there are not so many."""
+        """The first items, of a sample that fills the space; None if there are not so many."""
         seed, choices = derive_seed(self.seed, "initial", 0), self.space.choices
-        most = _INITIAL if choices is None else min(_INITIAL, len(choices) // 2)
+        size = self.asked.num_items
+        most = _INITIAL // size if choices is None else min(_INITIAL, len(choices)) // size
         if number > most:
             return None
-        own = slice(2 * number - 2, 2 * number)
+        own = slice(size * (number - 1), size * number)
         if choices is not None:
-            return self._rows(*self.space.sample_rows(2 * most, seed)[own].tolist())
-        items = self.space.sample(2 * most, seed)[own]
-        return None if self._same(*items) else (items, None)
-
-    def _table(self, model: PreferenceGP, generator: Generator) -> Tensor:
-        """``n x d``-dim items of a box that may be the best."""
-        sample = self.space.sample(_SAMPLE, self._seed("table"))
-        if not model.num_observations:
-            return sample
-        best = self._best_mean(model, "optimizer")
-        steps = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
-        steps *= torch.tensor(_SCALES).double().repeat(_NEARBY // len(_SCALES)).unsqueeze(-1)
-        near = self.space.near(best.expand(_NEARBY, -1), steps.to(best), 1.0)
-        if discrete := [*self.space.parameters.discrete]:
-            # Small steps leave whole numbers and categories as they are.
-            mixed = near.clone()
-            mixed[::2, discrete] = sample[: len(mixed[::2]), discrete]
-            near = torch.where(self.space.contains(mixed).unsqueeze(-1), mixed, near)
-        return torch.cat([best.unsqueeze(0), sample, near, self.asked_items()[-_ASKED:]])
+            return self._rows(*self.space.sample_rows(size * most, seed)[own].tolist())
+        items = self.space.sample(size * most, seed)[own]
+        alike = self._same(items.unsqueeze(-2), items).triu(diagonal=1)
+        return None if bool(alike.any()) else (items, None)
 
     def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:
         """Which of ``P x 2``-dim pairs of rows are not asked now."""
@@ -112,7 +98,7 @@ class DuelingKG(UtilityStrategy):
             return self._barred_table()[pairs[:, 0], pairs[:, 1]]
         barred = self._same(items[pairs[:, 0]], items[pairs[:, 1]])
         for duel in self._barred_duels():
-            one, other = (self._same(items, item.to(items))[pairs] for item in duel.items)
+            one, other = (self._same(items, item.to(items))[pairs] for item in duel.items[:2])
             barred |= (one[:, 0] & other[:, 1]) | (one[:, 1] & other[:, 0])
         return barred
 

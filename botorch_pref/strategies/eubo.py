@@ -3,13 +3,15 @@ r"""EUBO: the pair whose better item is expected to be best."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.models.preference_gp import PreferenceGP
+from botorch_pref.queries import Choice, Duel, Grade, Ranking
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import better_of_two
 
@@ -19,7 +21,8 @@ class EUBO(UtilityStrategy):
     r"""``argmax E[max(f(x), f(x'))]`` under the posterior, with one arm fixed if wanted.
 
     The expected utility of the best option of Lin et al., *Preference Exploration for
-    Efficient Bayesian Optimization with Multiple Outcomes* (2022). No item meets itself.
+    Efficient Bayesian Optimization with Multiple Outcomes* (2022). No item meets itself. Further
+    items of a larger question let that expectation grow most, one after the other.
     For the other arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Args:
@@ -34,6 +37,8 @@ class EUBO(UtilityStrategy):
 
     anchor: Literal["incumbent"] | None = None
 
+    _asks: ClassVar = (Duel, Choice, Ranking, Grade)
+
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
@@ -42,7 +47,16 @@ class EUBO(UtilityStrategy):
 
     def _pair(self, annotator: str | None) -> Pair:
         if self.space.choices is None:
-            return self._on_a_box(), None
+            model = self._model()
+            both = self._on_a_box(model)
+            if self.asked.num_items == 2:
+                return both, None
+            generator = torch.Generator().manual_seed(self._seed("table of more items"))
+            items = torch.cat([both, self._items_to_compare(model, generator)])
+            with torch.no_grad():
+                found = model.posterior(items)
+            mean, covariance = found.mean.squeeze(-1), found.covariance_matrix
+            return items[self._with_more([0, 1], items, mean, covariance)], None
         posterior = self._posterior()
         values = better_of_two(posterior.mean, posterior.covariance)
         values.fill_diagonal_(-torch.inf)
@@ -52,14 +66,16 @@ class EUBO(UtilityStrategy):
             rows = slice(first, first + 1)
         values = self._unbarred(values[rows], rows)
         row, second = divmod(self._best_row(values.flatten()), values.shape[-1])
-        return self._rows(row if self.anchor is None else first, second)
+        pair = [row if self.anchor is None else first, second]
+        table = self.space.table
+        return self._rows(*self._with_more(pair, table, posterior.mean, posterior.covariance))
 
-    def _on_a_box(self) -> Tensor:
-        model, seed = self._model(), self._seed("optimizer")
+    def _on_a_box(self, model: PreferenceGP) -> Tensor:
+        seed = self._seed("optimizer")
         if self.anchor is not None:
             first = self._best_mean(model, "optimizer first arm")
         else:
-            asked = [done.query.items.to(self.space.bounds) for done in self.history]
+            asked = [done.query.items[:2].to(self.space.bounds) for done in self.history]
             starts = torch.stack(asked) if asked else None
             joint = AnalyticExpectedUtilityOfBestOption(model)
             pair = self.space.maximize(joint, q=2, seed=seed, starts=starts).items

@@ -29,7 +29,7 @@ from botorch_pref.inference.finite import (
 from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answered, Query
+from botorch_pref.queries import Answer, Answered, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import (
@@ -260,7 +260,7 @@ class ActiveBox:
         """See :class:`ActiveChoices`."""
         self.begin()
         pairs = [query.items.to(self.pool) for query, _ in answered]
-        model = self._model(pairs, [float(answer or 0.0) for _, answer in answered])
+        model = self._model(pairs, [done.number for done in answered])
         before, unit = self.pool, self.learner.penalty**0.5
         if pairs:
             if full:
@@ -432,7 +432,7 @@ class MRLPF(UtilityStrategy):
         seed = derive_seed(self.seed, "recommend", self.num_answers)
         return self.active.maximise_mean(model or self.learner.model(), seed, self.asked_items())
 
-    def tell(self, query: Query, answer: float | None) -> None:
+    def tell(self, query: Query, answer: Answer | None) -> None:
         """See the base class; the last answer of a round eliminates items."""
         super().tell(query, answer)
         self._close_if_complete()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
 from botorch_pref.data.checks import check_word, checked_positive
 from botorch_pref.inference.finite import argmax_with_random_ties
+from botorch_pref.queries import Choice, Duel, Grade, Ranking
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import PAPER_MODEL, masked
@@ -36,7 +37,8 @@ class PFTS(UtilityStrategy):
     r"""Thompson sampling for pairs (Lazzaro et al. 2026, Algorithm 1).
 
     Both arms maximise an independent draw of the utility. On choices the draws are exact; on a
-    box they are differentiable paths. For the other arguments see
+    box they are differentiable paths. Further items of a larger question maximise further draws
+    away from those before. For the other arguments see
     :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Args:
@@ -54,6 +56,8 @@ class PFTS(UtilityStrategy):
 
     scale: float | Literal["paper"] = TEMPERED
     on_identical: OnIdentical = "resample"
+
+    _asks: ClassVar = (Duel, Choice, Ranking, Grade)
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -75,23 +79,31 @@ class PFTS(UtilityStrategy):
     def _pair(self, annotator: str | None) -> Pair:
         if self.space.choices is not None:
             return self._rows(*self._draw_rows(annotator))
-        first, second = self._draw_paths(annotator, 0)
-        if self.on_identical == "keep":
-            return torch.stack([first, second]), None
-        taken = self._taken(first)
-        for attempt in range(1, MAX_PATH_RESAMPLES + 1):
-            if not self._same(second, taken).any():
-                return torch.stack([first, second]), None
-            second = self._draw_paths(annotator, attempt)[1]
-        if self._same(second, taken).any():
-            second = self._draw_paths(annotator, MAX_PATH_RESAMPLES + 1, avoid=taken)[1]
-        return torch.stack([first, second]), None
+        items = torch.stack(self._draw_pair(annotator))
+        for arm in range(2, self.asked.num_items):
+            (item,) = self._draw_paths(self._seed(f"arm {arm}", annotator), (0,), items)
+            items = torch.cat([items, item.unsqueeze(0)])
+        return items, None
 
-    def _draw_rows(self, annotator: str | None) -> tuple[int, int]:
-        """The maximisers of two draws over choices, as ``on_identical`` wants them."""
+    def _draw_pair(self, annotator: str | None) -> list[Tensor]:
+        """The maximisers of two paths over a box, as ``on_identical`` wants them."""
+        first, second = self._draw_paths(self._seed("pair", annotator), (0, 1))
+        if self.on_identical == "keep":
+            return [first, second]
+        taken = self._taken(first)
+        for attempt in range(1, MAX_PATH_RESAMPLES + 2):
+            if not self._same(second, taken).any():
+                break
+            avoid = taken if attempt > MAX_PATH_RESAMPLES else None
+            (second,) = self._draw_paths(self._seed(f"pair {attempt}", annotator), (1,), avoid)
+        return [first, second]
+
+    def _draw_rows(self, annotator: str | None) -> list[int]:
+        """The maximisers of draws over choices, as ``on_identical`` wants them."""
         # One batch: where the posterior is narrow, all the spare draws are needed.
         spare = 0 if self.on_identical == "keep" else MAX_RESAMPLES + 1
-        posterior, num = self.learner.posterior(), 2 + spare
+        posterior, more = self.learner.posterior(), self.asked.num_items - 2
+        num = 2 + spare + more
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
         items = posterior.mean.shape[-1]
         prior, answers = (
@@ -104,28 +116,32 @@ class PFTS(UtilityStrategy):
             own = torch.eye(draws.shape[-1], dtype=torch.bool, device=draws.device)
             draws[0] = masked(draws[0], (self._barred_table() | own).all(-1))
         first, second, *others = argmax_with_random_ties(draws, ties).tolist()
-        if self.on_identical == "keep":
-            return first, second
-        values = draws[-1].clone()
-        values[first] = -torch.inf
-        values = self._unbarred(values, first)
-        others[-1] = int(argmax_with_random_ties(values, ties[-1]))
-        return first, next(row for row in (second, *others) if values[row] > -torch.inf)
+        rows = [first, second]
+        if self.on_identical == "resample":
+            last = 1 + spare
+            values = draws[last].clone()
+            values[first] = -torch.inf
+            values = self._unbarred(values, first)
+            others[spare - 1] = int(argmax_with_random_ties(values, ties[last]))
+            rows = [first, next(row for row in (second, *others) if values[row] > -torch.inf)]
+        for arm in range(num - more, num):
+            draws[arm, rows] = -torch.inf
+            rows.append(int(argmax_with_random_ties(draws[arm], ties[arm])))
+        return rows
 
     def _draw_paths(
-        self, annotator: str | None, attempt: int, avoid: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """The maximisers of two paths, of which later attempts need the second alone."""
-        seed = self._seed(f"pair {attempt}" if attempt else "pair", annotator)
+        self, seed: int, arms: tuple[int, ...], avoid: Tensor | None = None
+    ) -> list[Tensor]:
+        """The maximisers of a path over a box for each arm."""
         best: list[Tensor] = []
         rule: DuelingThompsonSampling | None = None
-        for arm in (1,) if attempt else (0, 1):
+        for arm in arms:
             model = self.learner.drawn_model(derive_seed(seed, "sample", arm))
             if rule is None or rule.model is not model:
                 rule = DuelingThompsonSampling(model, scale=self._scale(), seed=seed)
             own = derive_seed(seed, "optimizer", arm)
             best.append(self._best_item(ArmPath(rule, arm), own, avoid))
-        return best[0], best[-1]
+        return best
 
     def _scale(self) -> float:
         """What the model's own standard deviation is multiplied by, in this round."""

@@ -25,7 +25,7 @@ from botorch_pref.data.checks import check_count, check_word, checked_positive
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.options import checked_flag
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihood_ratio.confidence_set import SCREENING, slack_rule, slack_to_json
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
@@ -372,15 +372,12 @@ class MultipleChoicePOPBO(OptimisticStrategy):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        super().__post_init__()
         self.num_new = check_count("num_new", self.num_new, 1)
-        if self.space.choices is not None:
-            different = len(self.space.choices.unique(dim=0))
-            if different < 2 * self.num_new:
-                raise ComparisonDataError(
-                    f"`num_new` is {self.num_new}, but a question of {2 * self.num_new} items "
-                    f"needs as many different `choices`, not {different}."
-                )
+        own = f"best of {2 * self.num_new}"
+        if self.question not in ("duel", own):
+            raise UnsupportedError(f"`question` of `num_new` {self.num_new} is {own!r} alone.")
+        self.question = own
+        super().__post_init__()
         if not isinstance(self.likelihood, LogitLikelihood):
             raise UnsupportedError("`likelihood` must be logit: favourites follow a softmax.")
 
@@ -403,7 +400,7 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         query, answer = answered
         if answer is None:
             return
-        favourite = int(answer)
+        favourite = int(answered.number)
         for other in range(len(query.items)):
             if other != favourite:
                 shown = query.indices
@@ -414,7 +411,7 @@ class MultipleChoicePOPBO(OptimisticStrategy):
         none = self.space.bounds[:0]
         shown = torch.cat([none, *(query.items.to(none) for query, _ in answered)])
         rows, new = match_items(none, shown)
-        favourites = rows.new_tensor([int(answer or 0) for _, answer in answered])
+        favourites = rows.new_tensor([int(done.number) for done in answered])
         return Choices(shown[new], rows.view(len(answered), 2 * self.num_new), favourites)
 
 

@@ -3,10 +3,12 @@ r"""Random pairs: the control that every rule must beat."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from botorch_pref.queries import Choice, Duel, Grade, Ranking
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 
 _ATTEMPTS = 100  # to draw another item than the first, and another pair than was skipped
@@ -14,7 +16,7 @@ _ATTEMPTS = 100  # to draw another item than the first, and another pair than wa
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RandomPairs(UtilityStrategy):
-    r"""Asks pairs of distinct items that are drawn uniformly, whatever was answered.
+    r"""Asks pairs, or more, of distinct items that are drawn uniformly, whatever was answered.
 
     It models and recommends as its base class does, so a comparison with it measures the rule
     alone; but as no query needs the model, it is fitted where an item is recommended. For the
@@ -24,6 +26,8 @@ class RandomPairs(UtilityStrategy):
         >>> strategy = RandomPairs(choices=table, seed=0)
         >>> query = strategy.ask()
     """
+
+    _asks: ClassVar = (Duel, Choice, Ranking, Grade)
 
     def recommend_index(self) -> int:
         self.learner.refit(at_once=True)
@@ -43,7 +47,14 @@ class RandomPairs(UtilityStrategy):
             item, opponent = (self._item(f"pair {arm}", annotator) for arm in (0, 1))
             if not self.space.parameters.real:  # else an item could meet itself
                 opponent = self._apart(item, opponent, skipped, annotator)
-            return torch.stack([item, opponent]), None
+            items = torch.stack([item, opponent])
+            for attempt in range(_ATTEMPTS):
+                if len(items) == self.asked.num_items:
+                    break
+                drawn = self._item(f"more {attempt}", annotator)
+                if not self._same(drawn, items).any():
+                    items = torch.cat([items, drawn.unsqueeze(0)])
+            return items, None
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
         n, barred = len(self.space.table), self._barred_table() if skipped else None
         for _ in range(_ATTEMPTS):
@@ -51,7 +62,11 @@ class RandomPairs(UtilityStrategy):
             second = (first + int(torch.randint(1, n, (), generator=generator))) % n
             if barred is None or not barred[first, second]:
                 break
-        return self._rows(first, second)
+        rows = [first, second]
+        for row in torch.randperm(n, generator=generator).tolist():
+            if len(rows) < self.asked.num_items and row not in rows:
+                rows.append(row)
+        return self._rows(*rows)
 
     def _apart(self, item: Tensor, drawn: Tensor, skipped: bool, annotator: str | None) -> Tensor:
         """An opponent not barred, if one is found; else any but the item, if there is one."""

@@ -54,7 +54,13 @@ def strategy_name(strategy: Strategy) -> str | None:
 
 
 def get_strategy(
-    name: str, space: SearchSpace, *, seed: int, horizon: int, preset: str = "practical"
+    name: str,
+    space: SearchSpace,
+    *,
+    seed: int = 0,
+    horizon: int = 1,
+    preset: str = "practical",
+    **options: Any,
 ) -> Strategy:
     r"""A strategy by its name.
 
@@ -64,6 +70,7 @@ def get_strategy(
         seed: The seed of all draws.
         horizon: The number of queries, for a strategy that plans ahead.
         preset: ``"practical"``, the defaults, or ``"paper"``, as published.
+        **options: Further arguments of the strategy.
 
     Returns:
         The strategy, without data.
@@ -86,7 +93,7 @@ def get_strategy(
         )
     if "horizon" in inspect.signature(kind).parameters:
         wanted = {**wanted, "horizon": horizon}
-    strategy: Strategy = makers[preset](space=space, seed=seed, **wanted)
+    strategy: Strategy = makers[preset](space=space, seed=seed, **wanted, **options)
     return strategy
 
 

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -16,24 +16,27 @@ from linear_operator import to_dense
 from torch import Generator, Size, Tensor
 from torch.nn import Module
 
+from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import (
     UNKNOWN_ANNOTATOR,
     check_word,
     checked_kappa,
     checked_positive,
 )
+from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.ordered import Grades
+from botorch_pref.data.rankings import Rankings
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.models.answer_parameters import AnnotatorEffects
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answered, Duel, Query
+from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Ranking
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import SearchSpace
 
@@ -52,6 +55,14 @@ _PRIOR_MODES = ({"lengthscale": 0.7}, {"lengthscale": 0.21, "outputscale": 1.5})
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 1.0
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
 _NUM_SAMPLES, _NUM_STEPS = 8, 12
+
+
+class Told(NamedTuple):
+    """Duels of different items, and the answers of other kinds."""
+
+    duels: Comparisons
+    others: tuple[Choices | Rankings | Grades, ...]
+    size: int  # the number of answers
 
 
 class UtilityLearner:
@@ -124,7 +135,7 @@ class UtilityLearner:
         self.num_fitted = 0
         self.people: list[str] = []  # the annotators, in the order of their first answers
         self.answered: list[Answered] = []
-        self._data: Comparisons | None = None
+        self._told: Told | None = None
         self._exact: FinitePosterior | None = None
         self._model: PreferenceGP | None = None
 
@@ -145,12 +156,18 @@ class UtilityLearner:
 
     @property
     def effects(self) -> dict[str, Any]:
-        """What was learnt of the annotators, as plain JSON; empty where they are not told apart."""
+        """What was learnt of answers beside the utility, of annotators or bounds of grades.
+
+        Plain JSON, by the names of the parameters of a model's ``learnt``.
+        """
         return self._effects
 
     @effects.setter
     def effects(self, effects: Mapping[str, Any]) -> None:
-        self._effects = checked_effects(effects, len(self.people))
+        if effects:
+            blank = self._build(self.covar_module(), self.told, effects={})
+            check_effects(effects, dict(blank.learnt.named_parameters()))
+        self._effects = dict(effects)
         self._exact = self._model = None
 
     @property
@@ -170,7 +187,7 @@ class UtilityLearner:
         Raises:
             ComparisonDataError: If they are none, or there are not so many data.
         """
-        if num_fitted > self.data.num_comparisons:
+        if num_fitted > self.told.size:
             raise ComparisonDataError(f"`num_fitted` is {num_fitted}, more than there are answers.")
         if self.samples:
             for sample in samples_of(values) if values else ():
@@ -189,23 +206,30 @@ class UtilityLearner:
         self.num_fitted = num_fitted
 
     @property
-    def data(self) -> Comparisons:
-        """All comparisons so far; a duel of an item with itself is none."""
-        if self._data is None:
-            self._data = self._comparisons(self.answered)
-        return self._data
+    def told(self) -> Told:
+        """All answers so far; a question of an item and itself has none."""
+        if self._told is None:
+            self._told = self._told_by(self.answered)
+        return self._told
 
-    def add(self, duel: Query, answer: float) -> bool:
-        """Add an answer; returns whether it became a comparison."""
-        self.answered.append(Answered(duel, answer))
-        if duel.annotator is not None and duel.annotator not in self.people:
-            self.people.append(duel.annotator)
+    @property
+    def data(self) -> Comparisons:
+        """All duels so far."""
+        return self.told.duels
+
+    def add(self, query: Query, answer: Answer) -> bool:
+        """Add an answer; returns whether it tells something."""
+        self.answered.append(Answered(query, answer))
+        if query.annotator is not None and query.annotator not in self.people:
+            self.people.append(query.annotator)
+            self._exact = None
+        if not isinstance(query, Duel):
             self._exact = None
         if self._exact is not None:
             _append(self._exact, self.answered[-1:])
-        if not _differs(duel):
+        if not query.is_plain:
             return False
-        self._data = self._model = None
+        self._told = self._model = None
         return True
 
     def covar_module(self) -> Kernel:
@@ -244,7 +268,7 @@ class UtilityLearner:
 
         With ``at_once`` one more answer is enough. Returns whether they were fitted.
         """
-        size = self.data.num_comparisons
+        size = self.told.size
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
@@ -253,14 +277,15 @@ class UtilityLearner:
             self.values = fitted_values(self._fitted(kernel).covar_module)
         elif self._kernel is not None:
             best = self._fitted(copy.deepcopy(self._kernel))
-            kernel, self.effects = best.covar_module, effects_of(best)
+            kernel, self.effects = best.covar_module, parameters_of(best.learnt)
             if all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
                 self.values = parameters_of(kernel)
         else:
             starts = [self._default_kernel({}, modes) for modes in _PRIOR_MODES]
-            evidences = [self._build(kernel, self.data).log_evidence().item() for kernel in starts]
+            evidences = [self._build(kernel, self.told).log_evidence().item() for kernel in starts]
             best = self._fitted(starts[evidences.index(max(evidences))])
-            self.values, self.effects = fitted_values(best.covar_module), effects_of(best)
+            self.values = fitted_values(best.covar_module)
+            self.effects = parameters_of(best.learnt)
             if self.sure and not self.tells_people_apart:
                 sure = self._fitted(self._default_kernel({}, _SURE_MODES), "ep")
                 best.inference = "ep"
@@ -271,19 +296,19 @@ class UtilityLearner:
 
     def _fitted(self, kernel: Kernel, inference: Inference = "laplace") -> PreferenceGP:
         """The model of all comparisons, its hyperparameters fitted."""
-        model = self._build(kernel, self.data, inference)
-        with seeded(derive_seed(self.seed, "fit", self.data.num_comparisons), model.items.device):
+        model = self._build(kernel, self.told, inference)
+        with seeded(derive_seed(self.seed, "fit", self.told.size), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         return model
 
     def model(self, expected: Iterable[Answered] = ()) -> PreferenceGP:
         """The model of all comparisons so far, and of open duels with expected answers."""
         if self._model is None:
-            self._model = self._build(self.covar_module(), self.data, self.inference)
-        data = self._data_and(expected)
-        if data is self.data:
+            self._model = self._build(self.covar_module(), self.told, self.inference)
+        told = self._told_and(expected)
+        if told is self.told:
             return self._model
-        return self._build(self._model.covar_module, data, self.inference)
+        return self._build(self._model.covar_module, told, self.inference)
 
     def drawn_model(self, seed: int, expected: Iterable[Answered] = ()) -> PreferenceGP:
         """That of one of the samples of the hyperparameters, drawn, or of their only value."""
@@ -291,16 +316,17 @@ class UtilityLearner:
             return self.model(expected)
         drawn = int(torch.randint(_NUM_SAMPLES, (), generator=Generator().manual_seed(seed)))
         kernel = self._default_kernel(samples_of(self.values)[drawn])
-        return self._build(kernel, self._data_and(expected))
+        return self._build(kernel, self._told_and(expected))
 
-    def _data_and(self, expected: Iterable[Answered]) -> Comparisons:
-        """All comparisons so far, and open duels with expected answers."""
-        duels = [done for done in expected if _differs(done.query)]
-        return self._comparisons([*self.answered, *duels]) if duels else self.data
+    def _told_and(self, expected: Iterable[Answered]) -> Told:
+        """All answers so far, and expected ones to open queries."""
+        plain = [done for done in expected if done.query.is_plain]
+        return self._told_by([*self.answered, *plain]) if plain else self.told
 
     def posterior(self, expected: Sequence[Answered] = ()) -> TablePosterior:
         """The posterior of all choices, by the data of :meth:`model`."""
-        if (self.samples and self.values) or self.tells_people_apart:
+        are_duels = all(isinstance(query, Duel) for query, _ in (*self.answered, *expected))
+        if (self.samples and self.values) or self.tells_people_apart or not are_duels:
             with torch.no_grad():
                 found = self.model(expected).posterior(self.space.table)
                 return GaussianTable(found.mean.squeeze(-1), found.covariance_matrix)
@@ -328,10 +354,38 @@ class UtilityLearner:
             return self.posterior().mean[list(query.indices)]
         return self.model().posterior(query.items.to(self.space.bounds)).mean.squeeze(-1)
 
-    def _comparisons(self, answered: Sequence[Answered]) -> Comparisons:
-        """Answered duels of two different items each; of choices those that were compared."""
+    def _told_by(self, answered: Sequence[Answered]) -> Told:
+        """Answered queries of different items each, by their kinds and numbers of items."""
+        plain = [done for done in answered if done.query.is_plain]
+        kinds: dict[tuple[Any, ...], list[Answered]] = {}
+        for done in plain:
+            key = (type(done.query), len(done.query.items), getattr(done.query, "num_grades", 0))
+            kinds.setdefault(key, []).append(done)
+        duels = kinds.pop((Duel, 2, 0), [])
+        others = tuple(self._block_of(found) for found in kinds.values())
+        return Told(self._comparisons(duels), others, len(plain))
+
+    def _block_of(self, answered: Sequence[Answered]) -> Choices | Rankings | Grades:
+        """Answers of one kind to questions of the same number of items, or of grades."""
+        one, none = answered[0].query, self.space.bounds[:0]
+        if self.space.choices is not None:
+            asked = torch.tensor([query.indices for query, _ in answered], device=none.device)
+            compared, rows = asked.unique(return_inverse=True)
+            items = self.space.choices[compared]
+        else:
+            shown = torch.cat([query.items.to(none) for query, _ in answered])
+            rows, new = match_items(none, shown)
+            items, rows = shown[new], rows.view(len(answered), -1)
+        told = rows.new_tensor([answer for _, answer in answered])
+        if isinstance(one, Grade):
+            return Grades(items, rows, told, one.num_grades)
+        if isinstance(one, Ranking):
+            return Rankings(items, rows.gather(-1, told))
+        return Choices(items, rows, told)
+
+    def _comparisons(self, duels: Sequence[Answered]) -> Comparisons:
+        """Answered duels; of choices those that were compared are the items."""
         like = self.space.bounds
-        duels = [done for done in answered if _differs(done.query)]
         told = like.new_tensor([answer for _, answer in duels])
         if self.space.choices is not None:
             indices = [query.indices for query, _ in duels]
@@ -353,8 +407,7 @@ class UtilityLearner:
         """
         if not self.tells_people_apart:
             return pairs, told, None
-        orders = [cast(Duel, query).shown_order(self.seed) for query, _ in duels]
-        swapped = torch.tensor([order[0] == 1 for order in orders], device=told.device)
+        swapped = torch.tensor([query.shown[0] == 1 for query, _ in duels], device=told.device)
         numbers = {name: number for number, name in enumerate(self.people)}
         who = [numbers.get(cast(str, query.annotator), UNKNOWN_ANNOTATOR) for query, _ in duels]
         order = swapped.view(-1, *[1] * (pairs.dim() - 1))
@@ -362,20 +415,26 @@ class UtilityLearner:
         return torch.where(order, pairs.flip(1), pairs), told, torch.tensor(who, device=told.device)
 
     def _build(
-        self, covar_module: Kernel, data: Comparisons, inference: Inference = "laplace"
+        self,
+        covar_module: Kernel,
+        told: Told,
+        inference: Inference = "laplace",
+        effects: Mapping[str, Any] | None = None,
     ) -> PreferenceGP:
+        """A model of answers, with what was learnt of them or with given ``effects``."""
+        duels, others, _ = told
         options: dict[str, Any] = {
             "likelihood": self.likelihood,
             "covar_module": covar_module,
             "input_transform": self.space.input_transform(),
             "inference": inference,
+            "choices": others,
         }
         if self.samples and covar_module.batch_shape:
             options["num_steps"] = _NUM_STEPS
-            return MomentMatchedPreferenceGP(data.datapoints, data, **options)
-        model = PreferenceGP(data.datapoints, data, variance=self.kappa, **options)
-        if "datapoints" in model.learnt:
-            put_effects(model, self.effects)
+            return MomentMatchedPreferenceGP(duels.datapoints, duels, **options)
+        model = PreferenceGP(duels.datapoints, duels, variance=self.kappa, **options)
+        put_effects(model, self.effects if effects is None else effects)
         return model
 
 
@@ -393,13 +452,6 @@ class GaussianTable:
 
 
 TablePosterior: TypeAlias = FinitePosterior | GaussianTable
-
-
-def _differs(query: Query) -> bool:
-    """Whether the two items of a duel differ: as rows of choices, or in value on a box."""
-    if query.indices is not None:
-        return bool(query.indices[0] != query.indices[1])
-    return not torch.equal(query.items[0], query.items[1])
 
 
 def _append(posterior: FinitePosterior, answered: Iterable[Answered]) -> None:
@@ -489,37 +541,33 @@ def fitted_values(kernel: ScaleKernel) -> dict[str, Any]:
     }
 
 
-def effects_of(model: PreferenceGP) -> dict[str, Any]:
-    """What a model learnt of its annotators, as plain JSON; empty where there are none."""
-    return parameters_of(model.learnt["datapoints"]) if "datapoints" in model.learnt else {}
-
-
 @torch.no_grad()
 def put_effects(model: PreferenceGP, effects: Mapping[str, Any]) -> None:
-    """Put back what :func:`effects_of` returned; annotators who came later stay typical."""
-    parameters = dict(model.learnt["datapoints"].named_parameters())
-    for name, value in effects.items():
-        parameters[name][: len(value)] = torch.tensor(value, dtype=torch.double)
+    """Put back what was learnt of answers; annotators who came later stay typical."""
+    for name, parameter in model.learnt.named_parameters():
+        if value := effects.get(name):
+            parameter[: len(value)] = torch.tensor(value, dtype=torch.double)
 
 
-def checked_effects(effects: object, number: int) -> dict[str, Any]:
-    """What was learnt of so many annotators at most, checked.
+def check_effects(effects: object, known: Mapping[str, Tensor]) -> None:
+    """Check what was learnt of answers by its parameters.
 
     Raises:
         ComparisonDataError: If it is nothing of the kind; names the entry.
     """
-    known = dict(AnnotatorEffects(number, Size()).named_parameters())
-    if not isinstance(effects, Mapping) or (effects and effects.keys() != known.keys()):
-        raise ComparisonDataError(f"`annotators` must have the entries {sorted(known)}.")
+    parts = (
+        {str(name).rpartition(".")[0] for name in effects} if isinstance(effects, Mapping) else {}
+    )
+    wanted = {name for name in known if name.rpartition(".")[0] in parts}
+    if not isinstance(effects, Mapping) or effects.keys() != wanted:
+        raise ComparisonDataError(f"`learnt` must have the entries {sorted(known)}.")
     for name, value in effects.items():
         most = known[name].shape[-1]
         numbers = isinstance(value, list) and all(isinstance(one, float) for one in value)
         if not numbers or len(value) > most or not all(map(math.isfinite, value)):
             raise ComparisonDataError(
-                f"`annotators` {name} must be a list of {most} finite numbers at most, not "
-                f"{value!r}."
+                f"`learnt` {name} must be a list of {most} finite numbers at most, not {value!r}."
             )
-    return dict(effects)
 
 
 def samples_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -88,7 +88,7 @@ def dimensions_of(
     if twice := sorted({name for name in own if own.count(name) > 1}):
         raise StudyError(f"`names` has {', '.join(map(repr, twice))} more than once.")
     for name in own if new else ():
-        if name == "swapped":
+        if name == "shown":
             raise StudyError(f"`names`: {name!r} is a column of the history; choose another name.")
         found = _OF_SEVERAL.fullmatch(name)
         if found is not None and found["name"] in {"index", *own}:

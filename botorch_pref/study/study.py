@@ -18,7 +18,7 @@ from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
 from botorch_pref.exceptions import StudyError, StudyFileError
-from botorch_pref.queries import Duel, Query
+from botorch_pref.queries import Answer, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy, strategy_class
@@ -132,6 +132,7 @@ class Study:
         space: SearchSpace,
         strategy: Strategy | Callable[..., Strategy] | None = None,
         *,
+        question: str | None = None,
         names: Sequence[str | Dimension] | None = None,
         description: str = "",
         levels: Mapping[str, Sequence[str]] | None = None,
@@ -144,6 +145,8 @@ class Study:
             space: The domain.
             strategy: A strategy on that space without answers, or what makes one of
                 ``space=``, such as its class; by default a ``DuelingKG``.
+            question: What it asks, where the strategy is made here: ``"duel"``, ``"best of 4"``,
+                ``"rank 3"`` or ``"grade 5"``, with other numbers of items or grades.
             names: What the dimensions are called, a unit in brackets: ``["milk (ml)"]``, or
                 dimensions; ``x1``, ``x2``, ... by default.
             description: What the study is about.
@@ -156,8 +159,12 @@ class Study:
             StudyFileError: If the file exists, or cannot be written.
             StudyLockedError: If it is open for writing elsewhere, in this process included.
         """
-        default = partial(get_strategy, DEFAULT_STRATEGY, seed=0, horizon=1)  # it plans nothing
-        made = _checked_strategy(space, default if strategy is None else strategy)
+        make = partial(get_strategy, DEFAULT_STRATEGY) if strategy is None else strategy
+        if question is not None:
+            if isinstance(make, Strategy):
+                raise StudyError("`question` is of a strategy that is made; give it to yours.")
+            make = partial(make, question=question)
+        made = _checked_strategy(space, make)
         if not isinstance(description, str):
             raise StudyError(f"`description` must be a text, not {description!r}.")
         if not isinstance(stopping, StoppingRule):
@@ -246,36 +253,33 @@ class Study:
 
         =================  ===============================================================
         step               1, 2, ...
-        kind               of the query: duel, choice, label or evaluate
+        kind               of the query: duel, choice, ranking, grade, label or evaluate
         milk, ...          the item of a label or an evaluation, by the names of dimensions
-        first_milk, ...    the items of a duel or a choice: first, second, item3, ...
+        first_milk, ...    the items of other queries: first, second, item3, ...
         index, ...         likewise their rows in the choices, if there are choices
-        answer             as in :meth:`tell`; missing where it was skipped
+        answer             as in :meth:`tell`, a ranking as digits, 312 for the third item, the
+                           first and the second; missing where it was skipped
         annotator          who was asked
-        swapped            whether :meth:`shown_order` has the second item first
+        shown              the numbers of the items from 1 in the order shown, as in "2 1"
         told               when the answer was told
         =================  ===============================================================
         """
         rows, items, indices = [], dict[str, None](), dict[str, str]()
-        for step, (query, answer) in enumerate(self.strategy.history, start=1):
-            shown, numbers = self._columns(query)
-            rows.append({"step": step, "kind": query.kind, **shown, "answer": answer})
+        for step, done in enumerate(self.strategy.history, start=1):
+            shown, numbers = self._columns(done.query)
+            rows.append({"step": step, "kind": done.query.kind, **shown, "answer": done.number})
             items |= dict.fromkeys(shown)
             indices |= dict.fromkeys(numbers, "Int64")
         table = pd.DataFrame(rows, columns=["step", "kind", *items, "answer"])
         table = table.astype({"step": "int64", "kind": "str", "answer": "float64", **indices})
         annotators = [query.annotator for query, _ in self.strategy.history]
         table["annotator"] = pd.Series(annotators, dtype="object")
-        if "swapped" not in table:  # a dimension of that name is as old as its file
-            asked = (query for query, _ in self.strategy.history)
-            table["swapped"] = [self.shown_order(query)[0] == 1 for query in asked]
+        if "shown" not in table:  # a dimension of that name is as old as its file
+            orders = [[str(i + 1) for i in query.shown] for query, _ in self.strategy.history]
+            table["shown"] = pd.Series([" ".join(order) for order in orders], dtype="str")
         told = pd.Series([*self._content.told], dtype="str")
         table["told"] = pd.to_datetime(told, format="ISO8601", utc=True)
         return table
-
-    def shown_order(self, query: Query) -> tuple[int, int]:
-        """In which order to show two items: strategies often name the best one first."""
-        return query.shown_order(self.strategy.seed) if isinstance(query, Duel) else (0, 1)
 
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one, which is saved.
@@ -291,7 +295,7 @@ class Study:
                 self._saved[annotator] = query
         return query
 
-    def tell(self, query: Query, answer: float | None) -> None:
+    def tell(self, query: Query, answer: Answer | None) -> None:
         r"""Learn the answer to an open query, and save it; for answers see the strategy.
 
         Raises:

@@ -54,6 +54,9 @@ def optuna_sampler(problem: PreferenceProblem, seed: int) -> Any:
 STRATEGIES: dict[str, Callable[..., Any]] = {
     "eubo-incumbent": partial(EUBO, anchor="incumbent"),
     "dueling-kg": DuelingKG,
+    "dueling-kg-best-of-4": partial(DuelingKG, question="best of 4"),
+    "dueling-kg-rank-3": partial(DuelingKG, question="rank 3"),
+    "dueling-kg-grade-5": partial(DuelingKG, question="grade 5"),
     "eubo": EUBO,
     "pf-ts": PFTS,
     "eubo-incumbent-samples": partial(EUBO, anchor="incumbent", hyperparameters="samples"),

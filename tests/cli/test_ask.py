@@ -37,7 +37,7 @@ def test_a_session(typed: Type, capsys: Capture) -> None:
     shown_first = [float(text) for text in re.findall(r"milk \(ml\) +(\S+)", shown.out)][:3]
     straight = [abs(one - other) <= 0.5 for one, other in zip(first, shown_first, strict=True)]
     assert set(straight) == {True, False}
-    assert straight == [not swapped for swapped in study.history["swapped"]][:3]
+    assert straight == [shown == "1 2" for shown in study.history["shown"]][:3]
     typed_answers = [1.0, 0.0, 0.5]
     assert study.history["answer"].tolist()[:3] == [
         answer if same else 1.0 - answer
@@ -157,7 +157,7 @@ def test_the_last_answer_of_a_plan_is_taken_back(typed: Type, capsys: Capture) -
     assert "The last answer is taken back." in shown
     study = saved()
     # A "1" to both questions, of the item that stood first.
-    told = [1.0 - study.shown_order(answered.query)[0] for answered in study.strategy.history]
+    told = [1.0 - answered.query.shown[0] for answered in study.strategy.history]
     assert study.history["answer"].tolist() == told
     assert typed("u q", *plan) == 0
     assert saved().history["answer"].tolist() == told[:1]
@@ -228,3 +228,37 @@ def test_what_is_no_text_is_no_answer(
     monkeypatch.setattr("sys.stdin", None)  # closed, which ends the session
     assert main(["ask", "study.json"]) == 0
     assert len(saved().history) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "answers", "prompt"),
+    [
+        ("best of 3", ["2", "9", "3"], "The number of the best one"),
+        ("rank 3", ["2 1 3", "12", "321"], "The numbers from best to worst"),
+        ("grade 5", ["1", "6", "5"], "From 1 (1 is better by most) to 5 (2 is better by most)"),
+    ],
+)
+def test_other_questions(
+    question: str,
+    answers: list[str],
+    prompt: str,
+    typed: Type,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    typed("q", *BEGIN, "--question", question)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*answers, "q", ""])))
+    assert main(["ask", "study.json", "--question", question]) == 0
+    shown = capsys.readouterr().out
+    assert prompt in shown
+    assert f"{answers[1]!r} is no answer: type " in shown
+    study = saved()
+    (first, told), (last, end) = study.strategy.history
+    positions = [int(digit) - 1 for digit in answers[0].replace(" ", "")]
+    if question == "grade 5":  # 1: what stands first is better by most
+        assert (told, end) == (4.0 * (first.shown[0] == 0), 4.0 * (last.shown[0] == 1))
+    elif question == "rank 3":
+        assert told == tuple(first.shown[i] for i in positions)
+    else:
+        assert told == first.shown[positions[0]]
+    assert "was not begun with --question" in failure(capsys, typed, "1", "--question", "rank 4")

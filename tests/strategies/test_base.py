@@ -129,10 +129,10 @@ def test_state_names_everything() -> None:
     waiting = strategy.ask("ann")
     assert strategy.state_dict() == {
         "strategy": "RandomDuels",
-        "version": 2,
+        "version": 3,
         "space": strategy.space.state_dict(),
         "seed": 5,
-        "options": {"tries": 1},
+        "options": {"tries": 1, "shuffle": True},
         "history": [[query.to_json(), strategy.history[0].answer]],
         "open": [waiting.to_json()],
         "next_id": 2,

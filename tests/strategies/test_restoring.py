@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
+from botorch_pref.queries import Choice, Duel, Evaluate, Grade, Label, Query, Ranking
 from botorch_pref.strategies import (
     COBOL,
     PFTS,
@@ -78,7 +78,7 @@ def test_stored_queries_of_another_kind(kind: type[Strategy]) -> None:
         COBOL: [CHOICE],
         CompGPUCB: [LABEL, CHOICE],
         MultipleChoicePOPBO: [DUEL, LABEL, VALUE],
-        PFTS: [LABEL, VALUE, CHOICE],
+        PFTS: [LABEL, VALUE],
         RandomValues: [DUEL, CHOICE],
     }
     state = state_of(kind)
@@ -87,6 +87,24 @@ def test_stored_queries_of_another_kind(kind: type[Strategy]) -> None:
         match = f"Query 7 is a {query.kind}, not a "
         assert_refused(kind, {**state, "open": [wrong]}, f"open row 0: {match}")
         assert_refused(kind, {**state, "history": [[wrong, None]]}, f"history row 0: {match}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "question"),
+    [
+        (CHOICE, "duel"),
+        (CHOICE, "best of 4"),
+        (DUEL, "best of 2"),
+        (Ranking(7, TABLE[:3], (0, 1, 2)), "best of 3"),
+        (Grade(7, TABLE[:2], (0, 1), num_grades=5), "grade 3"),
+    ],
+)
+def test_stored_queries_of_another_question(wrong: Query, question: str) -> None:
+    strategy = PFTS(choices=TABLE, question=question, seed=1)
+    strategy.tell(strategy.ask(), None)
+    state = json.loads(json.dumps(strategy.state_dict()))
+    match = f"open row 0: Query 7, a {wrong.kind} of .* none of `question` '{question}'"
+    assert_refused(PFTS, {**state, "open": [wrong.to_json()]}, match)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +138,7 @@ def test_stored_queries_of_another_space(wrong: Query, match: str) -> None:
         ({"space": {}}, "space: Give `bounds`, `choices`, or both"),
         ({"history": {}}, "history must be a list"),
         ({"history": [1.0]}, "history row 0 cannot be read"),
-        ({"history": [[{}, 1.0]]}, "history row 0: Missing or unknown entries"),
+        ({"history": [[{}, 1.0]]}, "history row 0: `kind` must be one of"),
         ({"open": None}, "open must be a list"),
         ({"open": [3]}, "open row 0: A query is read from a dictionary"),
     ],

@@ -148,7 +148,7 @@ def test_history_of_duels(tmp_path: Path) -> None:
     start = pd.Timestamp.now("UTC").floor("ms")
     path = tmp_path / "study.json"
     with on_pairs(path, names=["milk (ml)", " temperature "], description="Für drei.") as study:
-        columns = ["step", "kind", "answer", "annotator", "swapped", "told"]
+        columns = ["step", "kind", "answer", "annotator", "shown", "told"]
         assert study.history.columns.tolist() == columns
         queries = play(study, 5)
         history = study.history
@@ -219,7 +219,7 @@ def test_numbers_are_as_fine_as_their_range() -> None:
 def test_a_study_that_has_such_names_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     on_pairs(path, names=["taste", "other"]).close()
-    for old, new in (("other", "first_taste"), ("taste", "swapped")):
+    for old, new in (("other", "first_taste"), ("taste", "shown")):
         path.write_text(path.read_text().replace(f'"{old}"', f'"{new}"'))
         with Study.load(path) as study:
             study.tell(study.ask(), 1.0)
@@ -242,7 +242,7 @@ ROASTS = SearchSpace(torch.tensor([[0.0, 0.0], [80.0, 2.0]]).double(), categoric
         ({"names": ["a", "a (ml)"]}, "`names` has 'a' more than once"),
         ({"names": ["a", 3]}, "`names`: 3 is no name"),
         ({"names": ["a", "answer"]}, "'answer' is a column of the history"),
-        ({"names": ["a", "swapped"]}, "'swapped' is a column of the history"),
+        ({"names": ["a", "shown"]}, "'shown' is a column of the history"),
         ({"names": "ab"}, "must be a list of names"),
         ({"names": ["x", "first_x"]}, "'first_x' is the column of the history for the 'x' of"),
         ({"names": ["a", "item12_a"]}, "'item12_a' is the column of the history for the 'a' of"),
