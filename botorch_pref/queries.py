@@ -494,6 +494,11 @@ class Answered(NamedTuple):
     query: Query
     answer: Answer | None
 
+    def to_json(self) -> list[Any]:
+        """Both as plain JSON."""
+        told = [*self.answer] if isinstance(self.answer, tuple) else self.answer
+        return [self.query.to_json(), told]
+
     @property
     def number(self) -> float:
         """The answer as a number, for tables: NaN if it was skipped.

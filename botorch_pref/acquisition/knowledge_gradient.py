@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -256,20 +256,37 @@ class DuelingKnowledgeGradient(KnowledgeGradient, PairAcquisitionFunction):
         )
 
 
+class SeenTable(NamedTuple):
+    """The posterior of ``n`` items, and of the same as someone who answers sees them."""
+
+    mean: Tensor  # shape: n
+    covariance: Tensor  # shape: n x n
+    seen_mean: Tensor  # shape: n
+    seen_covariance: Tensor  # shape: n x n
+    cross: Tensor  # of items as seen, in rows, and as they are; shape: n x n
+
+    @classmethod
+    def of_one(cls, mean: Tensor, covariance: Tensor) -> Self:
+        """Where items are seen as they are."""
+        return cls(mean, covariance, mean, covariance, covariance)
+
+    @classmethod
+    def of_both(cls, mean: Tensor, covariance: Tensor) -> Self:
+        """From the ``2 n``-dim posterior of the items as they are, and as they are seen."""
+        size = len(mean) // 2
+        (own, _), (cross, seen) = (part.split(size, -1) for part in covariance.split(size, -2))
+        return cls(mean[:size], own, mean[size:], seen, cross)
+
+
 def gains_of_pairs(
-    mean: Tensor,
-    covariance: Tensor,
-    pairs: Tensor,
-    likelihood: BernoulliLikelihood,
-    repeats: int,
+    table: SeenTable, pairs: Tensor, likelihood: BernoulliLikelihood, repeats: int
 ) -> Tensor:
     r"""Expected growth of the largest posterior mean of a table by answers to one pair each.
 
     What :class:`DuelingKnowledgeGradient` computes, for all pairs of a table at once.
 
     Args:
-        mean: ``n``-dim posterior mean of the table's items.
-        covariance: Their ``n x n``-dim posterior covariance.
+        table: The posterior of the items.
         pairs: ``P x 2``-dim rows of items.
         likelihood: The link of answers.
         repeats: The number of answers to the same pair.
@@ -278,11 +295,11 @@ def gains_of_pairs(
         ``P``-dim gains, in units of the utility.
     """
     first, second = pairs.unbind(-1)
-    cross = covariance[first] - covariance[second]  # shape: P x n
-    ends = cross.gather(-1, pairs)
+    cross = table.cross[first] - table.cross[second]  # shape: P x n
+    ends = (table.seen_covariance[first] - table.seen_covariance[second]).gather(-1, pairs)
     variance = ends[:, 0] - ends[:, 1]
-    difference = mean[first] - mean[second]
-    return _gains_of_duels(mean, cross, difference, variance, likelihood, (repeats,))[0]
+    difference = table.seen_mean[first] - table.seen_mean[second]
+    return _gains_of_duels(table.mean, cross, difference, variance, likelihood, (repeats,))[0]
 
 
 def _gains_of_duels(

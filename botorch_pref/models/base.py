@@ -392,7 +392,8 @@ class LaplaceGP(Model, GP):
         if X.dim() < 2:
             raise ComparisonDataError(f"`{argument}` must be b x q x d points, not {X.shape}.")
         # What acts on points alone may complete them, as `AppendFeatures` does.
-        alike = getattr(self._transform, "transform_on_train", True)
+        completes = getattr(self._transform, "completes", False)
+        alike = getattr(self._transform, "transform_on_train", True) and not completes
         if self.num_observations and alike and X.shape[-1] != (dim := self.items.shape[-1]):
             raise ComparisonDataError(
                 f"`{argument}` has {X.shape[-1]} columns, but the items have {dim}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import takewhile
@@ -167,12 +167,13 @@ class Strategy(ABC):
             before = self.round
             try:
                 with torch.inference_mode(False):
-                    chosen = self._choose(self._next_id, annotator)
-                    self._open[annotator] = self._in_order(chosen)
+                    chosen = self._in_order(self._choose(self._next_id, annotator))
+                    self._open[chosen.annotator] = chosen
             except BaseException:
                 self.round = before
                 raise
             self._next_id += 1
+            return chosen
         return self._open[annotator]
 
     def tell(self, query: Query, answer: Answer | None) -> None:
@@ -230,16 +231,13 @@ class Strategy(ABC):
 
         Of a kernel that the caller gave it has the type and the parameters that were learnt.
         """
-        told = [[*one] if isinstance(one, tuple) else one for _, one in self.history]
         return {
             "strategy": type(self).__name__,
             "version": STATE_VERSION,
             "space": self.space.state_dict(),
             "seed": self.seed,
             "options": self._options(),
-            "history": [
-                [done.query.to_json(), one] for done, one in zip(self.history, told, strict=True)
-            ],
+            "history": [done.to_json() for done in self.history],
             "open": [query.to_json() for query in self._open.values()],
             "next_id": self._next_id,
             "progress": self._progress(),
@@ -407,6 +405,10 @@ class UtilityStrategy(Strategy):
         likelihood: The link; logit by default.
         covar_module: A kernel, or what makes one for a number of dimensions, instead of the
             default one.
+        own_utilities: Whether each person who is named has a utility of their own, that of all plus
+            what is theirs.
+        known: What is known before the first question: answered queries, such as the history of
+            another strategy on the same dimensions.
 
     Attributes:
         learner: The model of the utility.
@@ -425,10 +427,13 @@ class UtilityStrategy(Strategy):
     regularizer: Regularizer = "rkhs"
     likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None
     covar_module: KernelArgument = None
+    own_utilities: bool = False
+    known: Sequence[Any] = ()
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Duel,)
-    _takes_samples: ClassVar[bool] = True
-    """Whether hyperparameters may be samples; a set of functions or of items is of one kernel."""
+    _has_one_posterior: ClassVar[bool] = True
+    """Whether it asks by one posterior; else hyperparameters are no samples, people are alike, and
+    nothing is known before."""
     _may_be_sure: ClassVar[bool] = False
     """Whether hyperparameters of a judge who hardly errs are considered."""
 
@@ -436,8 +441,15 @@ class UtilityStrategy(Strategy):
         super().__post_init__()
         self.asked = Question.parse(self.question)
         self._check_question()
-        if self.hyperparameters == "samples" and not self._takes_samples:
-            raise UnsupportedError(f'{type(self).__name__} takes no `hyperparameters` "samples".')
+        if not self._has_one_posterior:
+            samples = self.hyperparameters == "samples"
+            for given, what in (
+                (samples, '`hyperparameters` "samples"'),
+                (self.own_utilities, "`own_utilities`"),
+                (len(self.known), "`known` answers"),
+            ):
+                if given:
+                    raise UnsupportedError(f"{type(self).__name__} takes no {what}.")
         self.learner = UtilityLearner(
             self.space,
             self.hyperparameters,
@@ -447,10 +459,28 @@ class UtilityStrategy(Strategy):
             self.likelihood,
             self.covar_module,
             self._may_be_sure,
+            self.own_utilities,
         )
         self.hyperparameters = self.learner.values or self.hyperparameters
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood
         self.num_identical = 0
+        self.known = tuple(self._known(row, one) for row, one in enumerate(self.known))
+        for query, answer in self.known:
+            self.learner.add(query, answer)
+
+    def _known(self, row: int, entry: Any) -> Answered:
+        """An answered query that was known before, as it was given or as plain JSON."""
+        with _reading(f"`known` row {row}"):
+            stored, told = entry
+            stored = stored.to_json() if isinstance(stored, Query) else stored
+            query = Query.from_json(stored, self.space.bounds.device)
+            if not query.compares or told is None:
+                raise ComparisonDataError("it is no answer that compares items.")
+            if (items := query.items).shape[-1] != self.space.dim:
+                raise ComparisonDataError(
+                    f"its items have {items.shape[-1]} dimensions, not {self.space.dim}."
+                )
+            return Answered(query, cast(Answer, query.checked(told)))
 
     def _check_question(self) -> None:
         """Raises unless a question is of a kind, and for a domain and a model, that it can be."""
@@ -472,12 +502,33 @@ class UtilityStrategy(Strategy):
                 f"`question` {self.question!r} has no `kappa` or `regularizer`: these are of duels."
             )
 
-    def recommend(self) -> Tensor:
+    def recommend(self, annotator: str | None = None) -> Tensor:
+        r"""The ``d``-dim item of the largest posterior mean, of all or of one person.
+
+        Args:
+            annotator: Whose favourite is meant, with ``own_utilities``.
+
+        Raises:
+            ComparisonDataError: On a box, if nothing was asked; or nobody of that name answered.
+            UnsupportedError: If people have no utilities of their own.
+        """
+        if self.learner.view(annotator):
+            return self._recommend_to(annotator)
         if self.space.choices is not None:
             return self.space.choices[self.recommend_index()]
         if not self.history:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         return self._recommend_on_a_box()
+
+    def _recommend_to(self, annotator: str) -> Tensor:
+        """The favourite of one person."""
+        model = self.learner.model_of(annotator)
+        if self.space.choices is not None:
+            with torch.no_grad():
+                mean = model.posterior(self.space.table).mean.squeeze(-1)
+            return self.space.table[self._best_row(mean)]
+        seed = derive_seed(self.seed, "recommend", self.num_answers, annotator)
+        return self._best_item(PosteriorMean(model), seed)
 
     def recommend_index(self) -> int:
         return self._best_row(self.learner.posterior().mean)
@@ -753,6 +804,8 @@ def _to_json(value: Any) -> Any:
         return likelihood_to_json(value)
     if isinstance(value, Kernel) or callable(value):
         return getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, tuple) and all(isinstance(one, Answered) for one in value):
+        return [one.to_json() for one in value]
     if hasattr(value, "_asdict"):
         value = value._asdict()
     return dict(value) if isinstance(value, Mapping) else plain(value)

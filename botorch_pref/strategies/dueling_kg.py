@@ -2,15 +2,19 @@ r"""Knowledge gradient of duels: the pair whose answers let the best expected ut
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
 
-from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
+from botorch_pref.acquisition.knowledge_gradient import SeenTable, gains_of_pairs
+from botorch_pref.data.checks import checked_positive
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import joint_draws
-from botorch_pref.queries import Choice, Duel, Grade, Ranking
+from botorch_pref.kernels.comparison_bias import marked
+from botorch_pref.queries import Choice, Duel, Grade, Query, Ranking
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import better_of_two, masked
@@ -36,13 +40,25 @@ class DuelingKG(UtilityStrategy):
 
     On a box a judge who hardly errs is believed, by expectation propagation, once the evidence is
     for that; the pair is then the one whose better item is expected to be best (EUBO). For the
-    arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
+    other arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
+
+    Args:
+        prices: What an answer of each judge costs, by their names. The first is the person whose
+            utility is maximised; each other one, such as a language model, has a utility of their
+            own, off by what is learnt. Who is asked is then the strategy's choice,
+            ``query.annotator``: whose answer is expected to gain most per price. The first
+            questions are put to each, so that it is seen where they differ.
+
+    Attributes:
+        gains: Why: the gain per price of each judge, by the numbers of the queries.
 
     Example:
         >>> strategy = DuelingKG(bounds=bounds, seed=0)
         >>> query = strategy.ask()
         >>> strategy.tell(query, 1.0)
     """
+
+    prices: Mapping[str, float] | None = None
 
     _asks: ClassVar = (Duel, Choice, Ranking, Grade)
     _may_be_sure: ClassVar[bool] = True
@@ -51,39 +67,90 @@ class DuelingKG(UtilityStrategy):
         if self._initial_pair(self.round + 1) is None:
             super()._refit()
 
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.prices is not None:
+            self.prices = _checked_prices(self.prices)
+            self.own_utilities = True
+        super().__post_init__()
+        if self.prices:
+            own = self.learner.people
+            own += [name for name in self.prices if name not in own]
+            self.learner.target = next(iter(self.prices))
+        self.gains: dict[int, dict[str, float]] = {}
+
+    @property
+    def spent(self) -> float:
+        """What the answers so far cost, with ``prices``."""
+        told = (query.annotator for query, answer in self.history if answer is not None)
+        return sum((self.prices or {}).get(name or "", 0.0) for name in told)
+
+    def ask(self, annotator: str | None = None) -> Query:
+        r"""See the base class; with ``prices`` and without a name, of whom it pays to ask."""
+        if self.prices and annotator is None and self._open:
+            return next(iter(self._open.values()))
+        return super().ask(annotator)
+
+    def _choose(self, query_id: int, annotator: str | None) -> Query:
+        if self.prices and annotator is None:
+            self._refit()
+            names = [*self.prices]
+            annotator = names[self.round % len(names)]
+            if self._initial_pair(self.round + 1) is None:
+                gains = {name: self._best(name)[0] / self.prices[name] for name in names}
+                self.gains[query_id] = gains
+                if max(gains.values()) > 0.0:
+                    annotator = max(gains, key=gains.__getitem__)
+        return super()._choose(query_id, annotator)
+
     def _pair(self, annotator: str | None) -> Pair:
-        if initial := self._initial_pair(self.round):
-            return initial
+        return self._initial_pair(self.round) or self._best(annotator)[1]
+
+    def _best(self, annotator: str | None) -> tuple[float, Pair]:
+        """The largest gain by an answer of someone, and the items to ask about."""
         generator = Generator().manual_seed(self._seed("pair", annotator))
-        if self.space.choices is None:
-            model = self._model()
-            items = self._items_to_compare(model, generator)
-            with torch.no_grad():
-                posterior = model.posterior(items)
-                mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
-        else:
-            found = self._posterior()
-            items, mean, covariance = self.space.table, found.mean, found.covariance
-        pairs = _candidates(mean, covariance, generator)
+        items, table = self._seen_table(annotator, generator)
+        pairs = _candidates(table.mean, table.covariance, generator)
         is_discrete = self.space.choices is not None or bool(self.space.parameters.discrete)
-        link, barred = self.learner.likelihood, self._is_barred(items, pairs)
+        link, barred = self.learner.link_of(annotator), self._is_barred(items, pairs)
         if self.learner.inference == "ep":
-            values = masked(better_of_two(mean, covariance)[pairs[:, 0], pairs[:, 1]], barred)
+            either = better_of_two(table.mean, table.covariance)
+            values = masked(either[pairs[:, 0], pairs[:, 1]], barred)
         else:
             for repeats in (_REPEATS,) if is_discrete else (1, _REPEATS):
-                values = masked(gains_of_pairs(mean, covariance, pairs, link, repeats), barred)
+                values = masked(gains_of_pairs(table, pairs, link, repeats), barred)
                 if float(values.amax()) >= _NOTHING:
                     break
         best = pairs[self._best_row(values)].tolist()
-        rows = self._with_more(best, items, mean, covariance)
-        return (items[rows], None) if self.space.choices is None else self._rows(*rows)
+        rows = self._with_more(best, items, table.mean, table.covariance)
+        found = (items[rows], None) if self.space.choices is None else self._rows(*rows)
+        return float(values.amax()), found
+
+    def _seen_table(self, annotator: str | None, generator: Generator) -> tuple[Tensor, SeenTable]:
+        """Items that may be the best, and what is known of them and of how someone sees them."""
+        learner = self.learner
+        if self.space.choices is not None and not learner.own_utilities:
+            found = self._posterior()
+            return self.space.table, SeenTable.of_one(found.mean, found.covariance)
+        model, items = self._model(), self.space.choices
+        if items is None:
+            items = self._items_to_compare(model, generator)
+        known = learner.own_utilities and annotator in learner.people
+        view = learner.view(annotator) if known else 0
+        both = torch.cat([marked(items, 0), marked(items, view)]) if view else items
+        with torch.no_grad():
+            posterior = model.posterior(both)
+        mean, covariance = posterior.mean.squeeze(-1), posterior.covariance_matrix
+        return items, (SeenTable.of_both if view else SeenTable.of_one)(mean, covariance)
 
     def _initial_pair(self, number: int) -> Pair | None:
         """The first items, of a sample that fills the space; None if there are not so many."""
         seed, choices = derive_seed(self.seed, "initial", 0), self.space.choices
         size = self.asked.num_items
         most = _INITIAL // size if choices is None else min(_INITIAL, len(choices)) // size
-        if number > most:
+        if self.prices:  # of everyone, so that it is seen where they differ
+            number = 1 + (number - 1) // len(self.prices)
+        if number > most or self.known:
             return None
         own = slice(size * (number - 1), size * number)
         if choices is not None:
@@ -91,6 +158,14 @@ class DuelingKG(UtilityStrategy):
         items = self.space.sample(size * most, seed)[own]
         alike = self._same(items.unsqueeze(-2), items).triu(diagonal=1)
         return None if bool(alike.any()) else (items, None)
+
+    def _progress(self) -> dict[str, Any]:
+        gains = {str(number): {**one} for number, one in self.gains.items()}
+        return super()._progress() | ({"gains": gains} if gains else {})
+
+    def _restore(self, progress: dict[str, Any]) -> None:
+        super()._restore(progress)
+        self.gains = {int(number): one for number, one in progress.get("gains", {}).items()}
 
     def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:
         """Which of ``P x 2``-dim pairs of rows are not asked now."""
@@ -101,6 +176,15 @@ class DuelingKG(UtilityStrategy):
             one, other = (self._same(items, item.to(items))[pairs] for item in duel.items[:2])
             barred |= (one[:, 0] & other[:, 1]) | (one[:, 1] & other[:, 0])
         return barred
+
+
+def _checked_prices(prices: object) -> dict[str, float]:
+    """Two prices or more, by names."""
+    if not isinstance(prices, Mapping) or len(prices) < 2:
+        raise ComparisonDataError(f"`prices` must be of two judges or more, not {prices!r}.")
+    if wrong := [name for name in prices if not isinstance(name, str)]:
+        raise ComparisonDataError(f"`prices` are by the names of judges, not {wrong[0]!r}.")
+    return {name: checked_positive(f"prices of {name}", price) for name, price in prices.items()}
 
 
 def _candidates(mean: Tensor, covariance: Tensor, generator: Generator) -> Tensor:

@@ -364,7 +364,7 @@ class MRLPF(UtilityStrategy):
     recommendation: Recommendation = "pooled"
     epsilon: float | None = None
 
-    _takes_samples: ClassVar[bool] = False
+    _has_one_posterior: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options, and begin the first round."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
 from botorch_pref.data.checks import check_word, checked_positive
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.finite import argmax_with_random_ties
 from botorch_pref.queries import Choice, Duel, Grade, Ranking
 from botorch_pref.randomness import derive_seed
@@ -63,6 +64,10 @@ class PFTS(UtilityStrategy):
         """Check the options."""
         super().__post_init__()
         check_word("on_identical", self.on_identical, OnIdentical)
+        if self.own_utilities and self.space.choices is None:
+            raise UnsupportedError(
+                "Paths over a box are of one utility: `own_utilities` needs `choices`."
+            )
         if self.scale != "paper":
             self.scale = checked_positive("scale", self.scale)
 

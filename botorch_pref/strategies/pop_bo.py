@@ -129,7 +129,7 @@ class OptimisticStrategy(UtilityStrategy):
     adapt_norm_bound: bool = True
     value_bound: float | None = None
 
-    _takes_samples: ClassVar[bool] = False
+    _has_one_posterior: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -33,6 +33,10 @@ class RandomPairs(UtilityStrategy):
         self.learner.refit(at_once=True)
         return super().recommend_index()
 
+    def _recommend_to(self, annotator: str) -> Tensor:
+        self.learner.refit(at_once=True)
+        return super()._recommend_to(annotator)
+
     def _recommend_on_a_box(self) -> Tensor:
         self.learner.refit(at_once=True)
         return super()._recommend_on_a_box()

@@ -25,11 +25,13 @@ from botorch_pref.data.checks import (
 )
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.options import checked_flag
 from botorch_pref.data.ordered import Grades
 from botorch_pref.data.rankings import Rankings
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
 from botorch_pref.inference.systems import prior_root
+from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel, SeenBy, marked
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
@@ -53,6 +55,7 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 _PRIOR_MODES = ({"lengthscale": 0.7}, {"lengthscale": 0.21, "outputscale": 1.5})
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 1.0
+_OWN_MODE = 0.1  # of the variance of what is a person's own, relative to what all share
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
 _NUM_SAMPLES, _NUM_STEPS = 8, 12
 
@@ -78,7 +81,9 @@ class UtilityLearner:
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
-    ``regularizer``, which pool them.
+    ``regularizer``, which pool them. With ``own_utilities`` each of them has a utility of their
+    own, that of all plus what is theirs, see :class:`~botorch_pref.kernels.ComparisonBiasKernel`;
+    who is not named answers by that of all.
 
     With ``"samples"`` there are eight samples of the hyperparameters from their posterior under the
     rougher prior, and the model has the mean and the covariance of the mixture.
@@ -98,6 +103,7 @@ class UtilityLearner:
         covar_module: A kernel over the unit cube, or what makes one for a number of dimensions.
             With ``"evidence"`` its parameters that require a gradient are learnt.
         sure: Whether a judge may hardly err, on a box.
+        own_utilities: Whether each named person has a utility of their own.
     """
 
     def __init__(
@@ -110,6 +116,7 @@ class UtilityLearner:
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
         sure: bool = False,
+        own_utilities: bool = False,
     ) -> None:
         check_word("regularizer", regularizer, Regularizer)
         if space.choices is None and regularizer != "rkhs":
@@ -121,6 +128,13 @@ class UtilityLearner:
         self.samples = hyperparameters == "samples"
         if self.samples and (self.kappa != "laplace" or regularizer != "rkhs"):
             raise UnsupportedError('`hyperparameters` "samples" has no `kappa` or `regularizer`.')
+        self.own_utilities = checked_flag("own_utilities", own_utilities)
+        is_plain = self.learns and not self.samples and covar_module is None
+        if own_utilities and not (is_plain and self.kappa == "laplace" and regularizer == "rkhs"):
+            raise UnsupportedError(
+                '`own_utilities` needs `hyperparameters` "evidence", and no `kappa`, `regularizer` '
+                "or `covar_module`."
+            )
         self._effects: dict[str, Any] = {}
         self.values = fixed_values(hyperparameters, space.num_features)
         self._kernel = own_kernel(covar_module, space)
@@ -133,6 +147,7 @@ class UtilityLearner:
             self.learns = any(one.requires_grad for one in self._kernel.parameters())
         self.sure = sure and space.choices is None and not self.samples
         self.num_fitted = 0
+        self.target: str | None = None  # the person whose utility is that of all
         self.people: list[str] = []  # the annotators, in the order of their first answers
         self.answered: list[Answered] = []
         self._told: Told | None = None
@@ -245,10 +260,18 @@ class UtilityLearner:
         values: Mapping[str, Any],
         modes: Mapping[str, float] | None = None,
         samples: int | None = None,
-    ) -> ScaleKernel:
+    ) -> ScaleKernel | ComparisonBiasKernel:
         """With given hyperparameters, or at its priors' modes; that of choices has a nugget."""
         nugget = "nugget" in values if values else self.space.choices is not None
-        return kernel_of(values, self.space, nugget, samples, **(modes or {}))
+        kernel = kernel_of(values, self.space, nugget, samples, **(modes or {}))
+        if not self.own_utilities:
+            return kernel
+        views = ComparisonBiasKernel(kernel, number=max(len(self.people), 1), mode=_OWN_MODE)
+        own = views.bias.detach().clone()
+        known = values.get("own_variance", [])[: len(own)]  # who came later is typical
+        own[: len(known)] = own.new_tensor(known)
+        views.bias = own
+        return views.to(self.space.bounds)
 
     def unit_kernel(self) -> Kernel:
         """The current kernel without its output scale, if it has one."""
@@ -259,6 +282,7 @@ class UtilityLearner:
     def penalty(self) -> float:
         """The papers' ``lambda``, the inverse of the output scale; 1 for a kernel without one."""
         kernel = self.covar_module()
+        kernel = kernel.base_kernel if isinstance(kernel, ComparisonBiasKernel) else kernel
         if not isinstance(kernel, ScaleKernel):
             return 1.0
         return 1.0 / float(kernel.outputscale.detach().mean())
@@ -325,8 +349,10 @@ class UtilityLearner:
 
     def posterior(self, expected: Sequence[Answered] = ()) -> TablePosterior:
         """The posterior of all choices, by the data of :meth:`model`."""
-        are_duels = all(isinstance(query, Duel) for query, _ in (*self.answered, *expected))
-        if (self.samples and self.values) or self.tells_people_apart or not are_duels:
+        are_duels = not self.own_utilities and all(
+            isinstance(query, Duel) for query, _ in (*self.answered, *expected)
+        )
+        if not are_duels or (self.samples and self.values) or self.tells_people_apart:
             with torch.no_grad():
                 found = self.model(expected).posterior(self.space.table)
                 return GaussianTable(found.mean.squeeze(-1), found.covariance_matrix)
@@ -354,6 +380,39 @@ class UtilityLearner:
             return self.posterior().mean[list(query.indices)]
         return self.model().posterior(query.items.to(self.space.bounds)).mean.squeeze(-1)
 
+    def view(self, annotator: str | None) -> int:
+        """Whose utility that of a person is: that of all, 0, where they were not named.
+
+        Raises:
+            UnsupportedError: Unless people have utilities of their own.
+            ComparisonDataError: If nobody of that name answered.
+        """
+        if annotator is None:
+            return 0
+        if not self.own_utilities:
+            raise UnsupportedError("People have utilities of their own with `own_utilities` alone.")
+        if annotator not in self.people:
+            raise ComparisonDataError(
+                f"`annotator` {annotator!r} gave no answers; {', '.join(self.people)} did."
+            )
+        return 0 if annotator == self.target else self.people.index(annotator) + 1
+
+    def link_of(self, annotator: str | None) -> BernoulliLikelihood:
+        """The link of a person's answers, of their reliability if that was learnt."""
+        known = self.effects.get("datapoints.log_reliability", [])
+        number = self.people.index(annotator) if annotator in self.people else len(known)
+        if number >= len(known):
+            return self.likelihood
+        return type(self.likelihood)(self.likelihood.scale * math.exp(known[number]))
+
+    def model_of(self, annotator: str | None) -> PreferenceGP:
+        """The model, of the utility of one person."""
+        view = self.view(annotator)
+        model = copy.deepcopy(self.model())
+        if view:
+            cast(Tensor, cast(SeenBy, model.input_transform).view).fill_(view)
+        return model
+
     def _told_by(self, answered: Sequence[Answered]) -> Told:
         """Answered queries of different items each, by their kinds and numbers of items."""
         plain = [done for done in answered if done.query.is_plain]
@@ -367,14 +426,15 @@ class UtilityLearner:
 
     def _block_of(self, answered: Sequence[Answered]) -> Choices | Rankings | Grades:
         """Answers of one kind to questions of the same number of items, or of grades."""
-        one, none = answered[0].query, self.space.bounds[:0]
-        if self.space.choices is not None:
-            asked = torch.tensor([query.indices for query, _ in answered], device=none.device)
+        one = answered[0].query
+        if self.space.choices is not None and not self.own_utilities:
+            like = self.space.bounds
+            asked = torch.tensor([query.indices for query, _ in answered], device=like.device)
             compared, rows = asked.unique(return_inverse=True)
             items = self.space.choices[compared]
         else:
-            shown = torch.cat([query.items.to(none) for query, _ in answered])
-            rows, new = match_items(none, shown)
+            shown = torch.cat([self._seen(query) for query, _ in answered])
+            rows, new = match_items(shown[:0], shown)
             items, rows = shown[new], rows.view(len(answered), -1)
         told = rows.new_tensor([answer for _, answer in answered])
         if isinstance(one, Grade):
@@ -387,16 +447,22 @@ class UtilityLearner:
         """Answered duels; of choices those that were compared are the items."""
         like = self.space.bounds
         told = like.new_tensor([answer for _, answer in duels])
-        if self.space.choices is not None:
+        if self.space.choices is not None and not self.own_utilities:
             indices = [query.indices for query, _ in duels]
             rows = torch.tensor(indices, dtype=torch.long, device=like.device).view(-1, 2)
             compared, pairs = rows.unique(return_inverse=True)
             data = Comparisons.from_comparisons(self.space.choices[compared], pairs[:0])
             pairs, told, who = self._as_shown(duels, pairs, told)
             return data.append_indices(pairs, told, who)
-        pairs = [query.items.to(like) for query, _ in duels]
-        shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, self.space.dim)
+        pairs = [self._seen(query) for query, _ in duels]
+        dim = self.space.dim + self.own_utilities
+        shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, dim)
         return Comparisons.from_pairs(*self._as_shown(duels, shown, told))
+
+    def _seen(self, query: Query) -> Tensor:
+        """The items of a query, with whose utility decided where people have their own."""
+        items = query.items.to(self.space.bounds)
+        return marked(items, self.view(query.annotator)) if self.own_utilities else items
 
     def _as_shown(
         self, duels: Sequence[Answered], pairs: Tensor, told: Tensor
@@ -430,6 +496,9 @@ class UtilityLearner:
             "inference": inference,
             "choices": others,
         }
+        if self.own_utilities:
+            unit = self.space.input_transform(num_markers=1)
+            options["input_transform"] = SeenBy(unit, self.space.dim)
         if self.samples and covar_module.batch_shape:
             options["num_steps"] = _NUM_STEPS
             return MomentMatchedPreferenceGP(duels.datapoints, duels, **options)
@@ -528,8 +597,11 @@ def set_parameters(module: Module, found: Mapping[str, Any]) -> None:
         parameters[name].copy_(torch.tensor(value, dtype=torch.double))
 
 
-def fitted_values(kernel: ScaleKernel) -> dict[str, Any]:
+def fitted_values(kernel: ScaleKernel | ComparisonBiasKernel) -> dict[str, Any]:
     """The hyperparameters of a kernel that was learnt, or lists of samples, as plain JSON."""
+    if isinstance(kernel, ComparisonBiasKernel):
+        own = {"own_variance": kernel.bias.detach().tolist()}
+        return fitted_values(cast(ScaleKernel, kernel.base_kernel)) | own
     base, own = kernel.base_kernel, {}
     if isinstance(base, NuggetKernel):
         base, own = base.base_kernel, {"nugget": base.nugget.detach().squeeze(-1).tolist()}
@@ -596,7 +668,7 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
     values.setdefault("kernel", "rbf")
     wanted = {"lengthscale", "outputscale", "kernel"}
     is_known = values["kernel"] in get_args(KernelName)
-    if set(values) - {"nugget", "inference"} != wanted or not is_known:
+    if set(values) - {"nugget", "inference", "own_variance"} != wanted or not is_known:
         raise ComparisonDataError(
             '`hyperparameters` must be "evidence", "samples" or hold lengthscale, either '
             "outputscale or penalty, and possibly kernel (rbf, matern or matern15) and nugget, got "
@@ -604,6 +676,8 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         )
     if "inference" in values:
         check_word("inference", values["inference"], Inference)
+    for value in values.get("own_variance", []):
+        checked_positive("own_variance", value)
     if "nugget" in values:
         values["nugget"] = checked_positive("nugget", values["nugget"])
         if values["nugget"] >= 1.0:

@@ -58,6 +58,18 @@ class Dimension(NamedTuple):
         """A number of this dimension; of a category, the name of its level."""
         return self.levels[int(number)] if self.levels else number
 
+    def number(self, value: float | str) -> float:
+        """The number that :meth:`value` has for what it returned.
+
+        Raises:
+            ValueError: If it is no such value.
+        """
+        if not self.levels:
+            return float(value)
+        if value not in self.levels:
+            raise ValueError(f"{self.name!r} has no level {value!r}")
+        return float(self.levels.index(str(value)))
+
 
 def dimensions_of(
     names: Sequence[str | Dimension] | None,

@@ -18,7 +18,7 @@ from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
 from botorch_pref.exceptions import StudyError, StudyFileError
-from botorch_pref.queries import Answer, Query
+from botorch_pref.queries import Answer, Answered, Duel, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy, strategy_class
@@ -133,6 +133,7 @@ class Study:
         strategy: Strategy | Callable[..., Strategy] | None = None,
         *,
         question: str | None = None,
+        begin_with: Study | pd.DataFrame | None = None,
         names: Sequence[str | Dimension] | None = None,
         description: str = "",
         levels: Mapping[str, Sequence[str]] | None = None,
@@ -147,6 +148,11 @@ class Study:
                 ``space=``, such as its class; by default a ``DuelingKG``.
             question: What it asks, where the strategy is made here: ``"duel"``, ``"best of 4"``,
                 ``"rank 3"`` or ``"grade 5"``, with other numbers of items or grades.
+            begin_with: Answers of others, which the strategy made here knows before the first
+                question: another study of the same dimensions, or a table with the columns of
+                :attr:`history` for duels, ``annotator`` if people are named there. Each of these
+                has a utility of their own; how far it is from that of this study is learnt, and so
+                how much their answers count.
             names: What the dimensions are called, a unit in brackets: ``["milk (ml)"]``, or
                 dimensions; ``x1``, ``x2``, ... by default.
             description: What the study is about.
@@ -164,12 +170,17 @@ class Study:
             if isinstance(make, Strategy):
                 raise StudyError("`question` is of a strategy that is made; give it to yours.")
             make = partial(make, question=question)
-        made = _checked_strategy(space, make)
         if not isinstance(description, str):
             raise StudyError(f"`description` must be a text, not {description!r}.")
         if not isinstance(stopping, StoppingRule):
             raise StudyError(f"`stopping` must be a StoppingRule, not {stopping!r}.")
         dimensions = dimensions_of(names, space, levels)
+        if begin_with is not None:
+            if isinstance(make, Strategy):
+                raise StudyError("`begin_with` is of a strategy that is made; give `known` to it.")
+            known = _answers_of_others(begin_with, dimensions)
+            make = partial(make, known=known, own_utilities=True)
+        made = _checked_strategy(space, make)
         content = Content(made, dimensions, description, _now(), stopping)
         file = StudyFile(path, writable=True)
         try:
@@ -419,6 +430,42 @@ class Study:
                 "The strategy was told answers that the study does not have; tell answers to "
                 "the study. Load it again."
             )
+
+
+def _answers_of_others(source: object, dimensions: Sequence[Dimension]) -> list[Answered]:
+    """The comparisons of another study, or of a table of duels, with the names of who made them."""
+    if isinstance(source, Study):
+        if source.dimensions != tuple(dimensions):
+            raise StudyError("`begin_with` is a study of other dimensions.")
+        name = source.path.stem
+        told = [done for done in source.strategy.history if done.answer is not None]
+        return [
+            Answered(replace(query, annotator=query.annotator or name), answer)
+            for query, answer in told
+            if query.compares
+        ]
+    if not isinstance(source, pd.DataFrame):
+        raise StudyError(f"`begin_with` must be a study or a table, not {source!r}.")
+    columns = [[f"{slot}_{one.name}" for one in dimensions] for slot in ("first", "second")]
+    if missing := {*columns[0], *columns[1], "answer"} - {*source}:
+        raise StudyError(f"`begin_with` lacks the columns {sorted(missing)}.")
+    found = []
+    for number, (_, row) in enumerate(source.iterrows()):
+        if pd.isna(row["answer"]):  # skipped
+            continue
+        try:
+            items = [
+                [one.number(row[name]) for one, name in zip(dimensions, names, strict=True)]
+                for names in columns
+            ]
+            query = Duel(number, torch.tensor(items, dtype=torch.double))
+            answer = query.checked(float(row["answer"]))
+        except (BotorchError, TypeError, ValueError) as error:
+            raise StudyError(f"`begin_with` row {number}: {error}") from error
+        named = row.get("annotator")
+        who = named if isinstance(named, str) else "before"
+        found.append(Answered(replace(query, annotator=who), answer))
+    return found
 
 
 def _checked_strategy(space: SearchSpace, strategy: Strategy | Callable[..., Strategy]) -> Strategy:

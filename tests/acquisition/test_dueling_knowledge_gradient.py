@@ -13,7 +13,7 @@ from scipy import special, stats
 from torch import Tensor
 
 from botorch_pref.acquisition import DuelingKnowledgeGradient
-from botorch_pref.acquisition.knowledge_gradient import gains_of_pairs
+from botorch_pref.acquisition.knowledge_gradient import SeenTable, gains_of_pairs
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from tests.acquisition.common import (
@@ -144,23 +144,31 @@ def test_models() -> None:
 
 
 @pytest.mark.parametrize("kind", LINKS)
-def test_gains_of_pairs_of_a_table(kind: type[BernoulliLikelihood]) -> None:
-    """By quadrature over the difference, on a fine grid that shares no code."""
+@pytest.mark.parametrize("seen", [False, True])
+def test_gains_of_pairs_of_a_table(kind: type[BernoulliLikelihood], seen: bool) -> None:
+    """By quadrature over the difference as it is seen, on a fine grid that shares no code."""
     generator = torch.Generator().manual_seed(3)
-    root = torch.randn(7, 9, generator=generator, dtype=torch.double)
-    mean = torch.randn(7, generator=generator, dtype=torch.double)
-    covariance = root @ root.mT / 3
+    root = torch.randn(14, 18, generator=generator, dtype=torch.double)
+    mean = torch.randn(14, generator=generator, dtype=torch.double)
+    covariance = root @ root.mT / 5
+    table = SeenTable.of_both(mean, covariance)
+    if not seen:
+        mean, covariance = mean[:7], covariance[:7, :7]
+        table = SeenTable.of_one(mean, covariance)
     pairs = torch.tensor([[0, 1], [4, 2], [6, 5], [3, 3]])
     weight = stats.norm.pdf(Z) * (Z[1] - Z[0])
-    m, c = mean.numpy(), covariance.numpy()
+    everything, c = mean.numpy(), covariance.numpy()
+    m, shift = everything[:7], 7 if seen else 0
     for number in (1, 3):
-        found = gains_of_pairs(mean, covariance, pairs, kind(0.7), number)
-        for (i, j), gain in zip(pairs.tolist(), found.tolist(), strict=True):
+        found = gains_of_pairs(table, pairs, kind(0.7), number)
+        for (i, j), gain in zip((pairs + shift).tolist(), found.tolist(), strict=True):
             slope = c[i] - c[j]
             deviation = math.sqrt(max(slope[i] - slope[j], 0.0))
+            slope = slope[:7]
             total = -m.max()
             for wins in range(number + 1):
-                chance = LINKS[kind](0.7 * (m[i] - m[j] + deviation * Z))
+                difference = everything[i] - everything[j]
+                chance = LINKS[kind](0.7 * (difference + deviation * Z))
                 likely = math.comb(number, wins) * chance**wins * (1 - chance) ** (number - wins)
                 moved = slope / deviation * (likely * Z @ weight) if deviation else 0.0
                 total += (m * (likely @ weight) + moved).max()

@@ -67,13 +67,41 @@ def test_diagonal_batches_and_copies() -> None:
 
 
 def test_gradients() -> None:
-    kernel = make()
-    x = rand(3, 3).requires_grad_()
-    torch.autograd.gradcheck(lambda a: kernel(a, rand(4, 3, seed=1)).to_dense(), x)
-    (gradient,) = torch.autograd.grad(kernel(x).to_dense().sum(), kernel.raw_bias)
-    marker = x.detach()[:, -1].numpy()
-    expected = (base(x.detach()[:, :-1], x.detach()[:, :-1]) * np.outer(marker, marker)).sum()
+    kernel, others = make(), seen(rand(4, 2, seed=1), 1.0)
+    x = rand(3, 2).requires_grad_()
+    torch.autograd.gradcheck(lambda a: kernel(seen(a, 1.0), others).to_dense(), x)
+    marker = torch.tensor([[0.0], [1.0], [1.0]], dtype=torch.double)
+    whole = kernel(torch.cat([x, marker], dim=-1)).to_dense()
+    (gradient,) = torch.autograd.grad(whole.sum(), kernel.raw_bias)
+    z = marker.squeeze(-1).numpy()
+    expected = (base(x.detach(), x.detach()) * np.outer(z, z)).sum()
     assert float(gradient) == pytest.approx(BIAS * expected)  # the parameter is its logarithm
+
+
+@torch.no_grad()
+def test_views_of_several_are_a_coregionalization() -> None:
+    """``k (1 1^T + diag(0, b_1, ..., b_A))``, each with a bias of their own."""
+    kernel = ComparisonBiasKernel(make_kernel(2), number=3, mode=0.1).double()
+    assert kernel.bias.tolist() == pytest.approx(3 * [0.1])
+    own = torch.tensor([0.2, 0.5, 1.5], dtype=torch.double)
+    kernel.bias = own
+    x, w = rand(6, 2), rand(5, 2, seed=1)
+    views, others = torch.tensor([0, 1, 2, 3, 3, 0]), torch.tensor([3, 3, 1, 0, 2])
+    B = np.ones((4, 4)) + np.diag([0.0, *own.tolist()])
+    expected = base(x, w) * B[np.ix_(views.numpy(), others.numpy())]
+    points, opposite = (
+        torch.cat([items, z.double().unsqueeze(-1)], -1) for items, z in ((x, views), (w, others))
+    )
+    found = kernel(points, opposite).to_dense()
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-13)
+    whole = kernel(points).to_dense()
+    torch.testing.assert_close(kernel(points, diag=True), whole.diagonal())
+    assert torch.linalg.eigvalsh(whole).min() > -1e-12
+    batched = kernel.expand_batch(torch.Size([2]))
+    torch.testing.assert_close(batched(points).to_dense()[1], whole)
+    fixed = ComparisonBiasKernel(make_kernel(2), bias=0.4, number=3)(points).to_dense()
+    kernel.bias = 0.4
+    torch.testing.assert_close(fixed, kernel(points).to_dense())
 
 
 def test_a_bias_is_learnt_or_fixed() -> None:
