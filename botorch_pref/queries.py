@@ -32,6 +32,7 @@ __all__ = [
     "Query",
     "Question",
     "Ranking",
+    "Worst",
 ]
 
 Answer: TypeAlias = float | tuple[int, ...]
@@ -348,6 +349,25 @@ class Choice(Query):
         return dict(zip(self.answers, chances.tolist(), strict=True))
 
 
+class Worst(Choice):
+    """Which of these items do you like least? For the arguments see the base class."""
+
+    kind = "worst"
+    prompt = "The number of the worst one"
+    example = "the number of the worst one"
+
+    @property
+    def meaning(self) -> str:
+        return f"the position of the worst, a whole number from 0 to {len(self.items) - 1},"
+
+    def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
+        return [(pair.flip(0), 1.0) for pair, _ in super().comparisons(answer)]
+
+    def probabilities(self, utilities: Tensor, link: Link) -> dict[Answer, float]:
+        """In proportion to ``exp(-scale f(x_r))``; logistic alone."""
+        return super().probabilities(-utilities, link)
+
+
 class Ranking(Query):
     """In which order do you like these items, the best first? For the arguments see the base class.
 
@@ -519,24 +539,25 @@ class Question(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """Reads ``"duel"``, ``"best of 4"``, ``"rank 3"`` or ``"grade 5"``.
+        """Reads ``"duel"``, ``"best of 4"``, ``"worst of 4"``, ``"rank 3"`` or ``"grade 5"``.
 
         Raises:
             ComparisonDataError: If it is none of these.
         """
-        found = re.fullmatch(r"(duel)|(best of|rank|grade) (\d)", str(text))
+        found = re.fullmatch(r"(duel)|(best of|worst of|rank|grade) (\d)", str(text))
         if found and found[1]:
             return cls(Duel)
         number = int(found[3]) if found else 0
-        most = {"best of": 9, "rank": _MOST_RANKED, "grade": 9}
+        most = {"best of": 9, "worst of": 9, "rank": _MOST_RANKED, "grade": 9}
         if not found or not 2 <= number <= most[found[2]]:
             raise ComparisonDataError(
-                '`question` must be "duel", "best of" 2 to 9, "rank" 2 to 7 or "grade" 2 to 9, '
-                f'such as "best of 4", not {text!r}.'
+                '`question` must be "duel", "best of" or "worst of" 2 to 9, "rank" 2 to 7 or '
+                f'"grade" 2 to 9, such as "best of 4", not {text!r}.'
             )
         if found[2] == "grade":
             return cls(Grade, num_grades=number)
-        return cls(Choice if found[2] == "best of" else Ranking, number)
+        kinds = {"best of": Choice, "worst of": Worst, "rank": Ranking}
+        return cls(kinds[found[2]], number)
 
     def query(
         self, query_id: int, items: Tensor, rows: tuple[int, ...] | None, annotator: str | None

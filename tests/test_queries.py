@@ -23,6 +23,7 @@ from botorch_pref.queries import (
     Query,
     Question,
     Ranking,
+    Worst,
     shown_order,
 )
 
@@ -37,6 +38,7 @@ QUERIES: list[Query] = [
     Evaluate(4, PAIR[1].float(), 0, ""),
     Choice(5, PAIR),
     Choice(6, PAIR[[0, 1, 0]].float(), (3, 1, 3), "ann"),
+    Worst(11, PAIR[[0, 1, 0]], (3, 1, 2)),
     Ranking(9, PAIR[[0, 1, 0]], (3, 1, 2), None, (2, 0, 1)),
     Grade(10, PAIR, (3, 1), "ann", (1, 0), num_grades=7),
 ]
@@ -254,6 +256,18 @@ def test_probabilities_of_grades(link: Any) -> None:
         assert sum(upper) < first + 1e-9
 
 
+def test_the_worst_is_the_best_of_what_is_turned_around() -> None:
+    utilities = torch.tensor([0.3, -1.1, 2.0], dtype=torch.float64)
+    worst, best = Worst(0, PAIR[[0, 1, 0]]), Choice(0, PAIR[[0, 1, 0]])
+    link = LogitLikelihood(scale=0.7)
+    assert worst.probabilities(utilities, link) == best.probabilities(-utilities, link)
+    ((pair, won),) = Worst(0, PAIR).comparisons(1.0)
+    assert torch.equal(pair, PAIR)
+    assert won == 1.0
+    with pytest.raises(ComparisonDataError, match="is the position of the worst"):
+        Worst(0, PAIR).checked(2)
+
+
 def test_probabilities_of_rankings() -> None:
     """Of two they are a duel's; the best of a ranking is a choice."""
     utilities = torch.tensor([0.3, -1.1, 2.0, 0.4], dtype=torch.float64)
@@ -298,6 +312,7 @@ def test_orders_and_numbers_are_checked(make: Any, message: str) -> None:
 def test_questions() -> None:
     assert Question.parse("duel") == (Duel, 2, None)
     assert Question.parse("best of 4") == (Choice, 4, None)
+    assert Question.parse("worst of 4") == (Worst, 4, None)
     assert Question.parse("rank 3") == (Ranking, 3, None)
     assert Question.parse("grade 5") == (Grade, 2, 5)
     for wrong in ("", "best of", "best of 1", "rank 8", "grade 1", "duel 2", "rank  3", 4, None):

@@ -2,9 +2,8 @@ r"""A sampler for the preferential studies of Optuna Dashboard (extra ``optuna``
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 try:
     import optuna_dashboard  # noqa: F401
@@ -18,16 +17,11 @@ except ImportError as error:
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
-from botorch.exceptions.warnings import UserInputWarning
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 from optuna_dashboard.preferential import PreferentialStudy
-from optuna_dashboard.preferential._system_attrs import (
-    get_n_generate,
-    get_preferences,
-    get_skipped_trial_ids,
-)
+from optuna_dashboard.preferential._system_attrs import get_skipped_trial_ids
 from torch import Tensor
 
 from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
@@ -35,7 +29,7 @@ from botorch_pref.data.checks import check_count
 from botorch_pref.data.options import checked_seed
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Duel
+from botorch_pref.queries import Answer, Answered, Choice, Duel, Worst
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import next_best, same_item
@@ -46,6 +40,7 @@ __all__ = ["PreferentialSampler"]
 
 _RULES = ("ts", "eubo")
 _PREFERENTIAL = "preference:is_preferential"
+_PREFERENCE = "preference:values"
 _ON_THE_GRID = 1e-6
 
 
@@ -61,8 +56,9 @@ class PreferentialSampler(BaseSampler):
     ``"eubo"`` may settle where the first answers happen to lead, above all in many dimensions. With
     ``n_startup_trials=10``, say, it begins with a sample of the whole space.
 
-    Show two at a time (``n_generate=2``). The worst of more is read as several duels, which a
-    person has not answered one by one, and a warning says so.
+    The page asks for the worst of all active trials, which is learnt as that: a softmax of their
+    utilities, and of two a duel. What else a study reports is the best of several where one trial
+    is better than all others, or else duels.
 
     Args:
         rule: ``"ts"`` proposes the maximiser of one posterior path of the utility (Lazzaro et al.
@@ -114,21 +110,14 @@ class PreferentialSampler(BaseSampler):
         if not search_space:
             return {}
         answers = read_answers(study, trial)
-        if answers.n_generate > 2:
-            warnings.warn(
-                f"The worst of {answers.n_generate} is read as {answers.n_generate - 1} duels; "
-                "show two trials at a time (n_generate=2) for answers that are given one by one.",
-                UserInputWarning,
-                stacklevel=2,
-            )
         parameters = Parameters(search_space)
         active = parameters.items(answers.active)
         avoid = torch.cat([active, parameters.items(answers.refused)])
-        pairs = answers.pairs(parameters)
-        if len(pairs) and trial.number >= self.n_startup_trials:
-            item = self._proposal(parameters, pairs, active, avoid, trial.number)
+        told = answers.told(parameters)
+        if told and trial.number >= self.n_startup_trials:
+            item = self._proposal(parameters, told, active, avoid, trial.number)
         else:
-            item = self._space_filling_item(parameters.space, pairs, avoid, trial.number)
+            item = self._space_filling_item(parameters.space, told, avoid, trial.number)
         return parameters.values(item)
 
     def sample_independent(
@@ -159,36 +148,41 @@ class PreferentialSampler(BaseSampler):
         if distributions:
             parameters = Parameters(distributions)
             refused = {trial.number for trial in answers.refused}
-            pairs = answers.pairs(parameters)
+            told = answers.told(parameters)
             found = [
                 trial
                 for trial in answers.compared()
                 if trial.number not in refused and len(parameters.items([trial]))
             ]
-            if len(pairs) and found:
-                model = self._model(parameters, pairs)
+            if told and found:
+                model = self._model(parameters, told)
                 with torch.no_grad():
                     means = model.posterior(parameters.items(found)).mean
                 return found[int(means.argmax())]
         raise UnsupportedError("There are no answers yet that tell which trial is best.")
 
     def _space_filling_item(
-        self, space: SearchSpace, pairs: Tensor, avoid: Tensor, number: int
+        self, space: SearchSpace, told: Sequence[Answered], avoid: Tensor, number: int
     ) -> Tensor:
         """The next item of a sequence that fills the space, a new one if possible."""
-        asked = pairs.flatten(0, 1)
+        asked = torch.cat([avoid[:0], *(query.items for query, _ in told)])
         count = number + 1 + len(avoid) + len(asked)
         items = space.sample(count, derive_seed(self.seed, "start", 0))[number:].unsqueeze(-2)
         known = 2 * same_item(space, items, avoid).any(-1) + same_item(space, items, asked).any(-1)
         return items[int(known.argmin()), 0]
 
     def _proposal(
-        self, parameters: Parameters, pairs: Tensor, active: Tensor, avoid: Tensor, number: int
+        self,
+        parameters: Parameters,
+        told: Sequence[Answered],
+        active: Tensor,
+        avoid: Tensor,
+        number: int,
     ) -> Tensor:
         """The maximiser of the rule that is not to be avoided."""
         space, seed = parameters.space, derive_seed(self.seed, "optimizer", number)
-        model = self._model(parameters, pairs)
-        asked = torch.cat([pairs.flatten(0, 1), active])
+        model = self._model(parameters, told)
+        asked = torch.cat([*(query.items for query, _ in told), active])
         for rule in self._acquisitions(model, active if len(active) else asked, number):
             found = space.maximize(rule, seed=seed, starts=asked.unsqueeze(-2))
             if not same_item(space, found.items[0], avoid).any():
@@ -208,11 +202,11 @@ class PreferentialSampler(BaseSampler):
             seed = derive_seed(self.seed, f"path {attempt}", number)
             yield ArmPath(DuelingThompsonSampling(model, scale=TEMPERED, seed=seed), 0)
 
-    def _model(self, parameters: Parameters, pairs: Tensor) -> PreferenceGP:
-        """The model of ``m x 2 x d``-dim pairs, the better item first; it follows from these."""
-        learner, fitted = UtilityLearner(parameters.space, seed=self.seed), last_refit(len(pairs))
-        for number, pair in enumerate(pairs, start=1):
-            learner.add(Duel(number, pair), 1.0)
+    def _model(self, parameters: Parameters, told: Sequence[Answered]) -> PreferenceGP:
+        """The model of some answers; it follows from these."""
+        learner, fitted = UtilityLearner(parameters.space, seed=self.seed), last_refit(len(told))
+        for number, (query, answer) in enumerate(told, start=1):
+            learner.add(query, cast(Answer, answer))
             if number == fitted:
                 learner.refit()
         return learner.model()
@@ -221,14 +215,13 @@ class PreferentialSampler(BaseSampler):
 class Answers(NamedTuple):
     """The content of a study, apart from the trial that is being asked for, if there is one."""
 
-    preferences: list[tuple[FrozenTrial, FrozenTrial]]  # better and worse, by the later of the two
+    preferences: list[list[tuple[FrozenTrial, FrozenTrial]]]  # answers, as pairs: better, worse
     active: list[FrozenTrial]  # not found worse, not skipped, not failed
     refused: list[FrozenTrial]  # skipped, or failed
-    n_generate: int  # of how many active trials the page asks for the worst
 
     def compared(self) -> list[FrozenTrial]:
         """All compared trials, by their numbers."""
-        found = {trial.number: trial for pair in self.preferences for trial in pair}
+        found = {one.number: one for told in self.preferences for pair in told for one in pair}
         return [found[number] for number in sorted(found)]
 
     def distributions(self) -> dict[str, BaseDistribution]:
@@ -238,7 +231,7 @@ class Answers(NamedTuple):
         comparison it is those of all active trials. Ranges are those of the latest trial that has
         them all; parameters of a single value are left to Optuna.
         """
-        won = {better.number for better, _ in self.preferences}
+        won = {better.number for told in self.preferences for better, _ in told}
         trials = [trial for trial in self.compared() or self.active if trial.distributions]
         shared = [{*trial.distributions} for trial in trials if not won or trial.number in won]
         if not shared:
@@ -247,12 +240,35 @@ class Answers(NamedTuple):
         latest = next(t.distributions for t in trials[::-1] if names <= {*t.distributions})
         return {name: latest[name] for name in sorted(names) if not latest[name].single()}
 
-    def pairs(self, parameters: Parameters) -> Tensor:
-        """``m x 2 x d``-dim pairs, the better item first, without those that lie elsewhere."""
-        found = [parameters.items(pair) for pair in self.preferences]
-        found = [items for items in found if len(items) == 2 and not torch.equal(*items)]
-        none = parameters.space.bounds.new_zeros(0, 2, parameters.space.dim)
-        return torch.stack(found) if found else none
+    def told(self, parameters: Parameters) -> list[Answered]:
+        """The answers, without trials that lie elsewhere, and what is then no comparison."""
+        found: list[Answered] = []
+        for kind, named, rest in (one for pairs in self.preferences for one in _questions(pairs)):
+            own = parameters.items([named])
+            items = [one for one in parameters.items(rest).unique(dim=0) if len(own)]
+            items = [one for one in items if not torch.equal(one, own[0])]
+            if not items:
+                continue
+            asked = torch.stack([own[0], *items])
+            if len(items) == 1:
+                found.append(Answered(Duel(len(found), asked), float(kind is Choice)))
+            else:
+                found.append(Answered(kind(len(found), asked), 0.0))
+        return found
+
+
+def _questions(
+    pairs: Sequence[tuple[FrozenTrial, FrozenTrial]],
+) -> Iterator[tuple[type[Choice], FrozenTrial, list[FrozenTrial]]]:
+    """What pairs of a better and a worse trial say: which one was named, as what, among which."""
+    better, worse = ({one.number: one for one in side} for side in zip(*pairs, strict=True))
+    if len(worse) == 1:
+        yield Worst, *worse.values(), [*better.values()]
+    elif len(better) == 1:
+        yield Choice, *better.values(), [*worse.values()]
+    else:
+        for one, other in pairs:
+            yield Choice, one, [other]
 
 
 def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
@@ -268,13 +284,15 @@ def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
             f"Study {study.study_name!r} is not preferential. PreferentialSampler needs one that "
             "optuna_dashboard.preferential.create_study made."
         )
-    preferences = sorted(
-        (tuple(pair) for pair in get_preferences(attributes)),
-        key=lambda pair: (max(pair), min(pair), pair),
+    # Removed preferences are empty; by the latest trial of an answer.
+    given = [value for key, value in attributes.items() if key.startswith(_PREFERENCE) and value]
+    answers = sorted(
+        (sorted(map(tuple, pairs)) for pairs in given),
+        key=lambda pairs: (max(map(max, pairs)), min(map(min, pairs)), pairs),
     )
     trials = study.get_trials(deepcopy=False)
     skipped = set(get_skipped_trial_ids(attributes))
-    worse = {loser for _, loser in preferences}
+    worse = {loser for pairs in answers for _, loser in pairs}
     active, refused = [], []
     for trial in trials:
         if trial._trial_id in skipped or trial.state in (TrialState.FAIL, TrialState.PRUNED):
@@ -285,8 +303,8 @@ def read_answers(study: Study, asked: FrozenTrial | None = None) -> Answers:
             and (asked is None or trial.number != asked.number)
         ):
             active.append(trial)
-    pairs = [(trials[better], trials[worse]) for better, worse in preferences]
-    return Answers(pairs, active, refused, get_n_generate(attributes))
+    told = [[(trials[better], trials[worse]) for better, worse in pairs] for pairs in answers]
+    return Answers(told, active, refused)
 
 
 class Parameters:

@@ -512,7 +512,7 @@ class UtilityStrategy(Strategy):
             ComparisonDataError: On a box, if nothing was asked; or nobody of that name answered.
             UnsupportedError: If people have no utilities of their own.
         """
-        if self.learner.view(annotator):
+        if annotator is not None and self.learner.view(annotator):
             return self._recommend_to(annotator)
         if self.space.choices is not None:
             return self.space.choices[self.recommend_index()]

@@ -38,7 +38,7 @@ from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Ranking
+from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Ranking, Worst
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import SearchSpace
 
@@ -439,6 +439,10 @@ class UtilityLearner:
         told = rows.new_tensor([answer for _, answer in answered])
         if isinstance(one, Grade):
             return Grades(items, rows, told, one.num_grades)
+        if isinstance(one, Worst):
+            is_worst = torch.arange(rows.shape[-1], device=rows.device) == told.unsqueeze(-1)
+            last = is_worst.int().argsort(dim=-1, stable=True)
+            return Rankings(items, rows.gather(-1, last), num_best=0, num_worst=1)
         if isinstance(one, Ranking):
             return Rankings(items, rows.gather(-1, told))
         return Choices(items, rows, told)

@@ -14,7 +14,7 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_pref.runner.experiment import build_strategy
-from experiments.annotators import light_fields
+from experiments.annotators import light_fields, others
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
 from experiments.defaults import beliefs, favourites, strategies
@@ -314,3 +314,20 @@ def test_sampled_beliefs_are_those_of_quadrature() -> None:
     density = torch.exp(-(grid**2) / 36.0) * torch.sigmoid(grid) ** 6 * torch.sigmoid(-grid)
     expected = (density * torch.sigmoid(grid)).sum() / density.sum()
     assert float(found.mean(0)) == pytest.approx(float(expected), abs=0.01)
+
+
+def test_what_others_answers_are_worth() -> None:
+    problem = strategies.make_problem("branin")
+    items = problem.space.sample(64, seed=0)
+    own = problem(items)
+    assert torch.equal(others.utility_of(problem, items, "person"), own)
+    cheap = others.utility_of(problem, items, "cheap") - own
+    assert cheap.min() >= 0.0
+    assert cheap.max() > others.SPREAD  # near the worst corner
+    mirrored = others.utility_of(problem, items, "knows another")
+    assert torch.equal(mirrored, problem(problem.bounds.sum(0) - items))
+    loop = others.Loop("branin", "person alone", 0)
+    rows = loop.run()
+    assert [row["of_person"] for row in rows] == [8, 16]
+    table = pd.DataFrame([{**row, "case": case} for row in rows for case in others.CASES])
+    assert others.summary_text(table).count("+0.00") == 2 * len(others.CASES)

@@ -12,7 +12,6 @@ import optuna
 import pytest
 import torch
 from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
-from botorch.exceptions.warnings import UserInputWarning
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -33,6 +32,7 @@ from botorch_pref.integrations.optuna import (
     read_answers,
 )
 from botorch_pref.models import PreferenceGP
+from botorch_pref.queries import Choice, Duel, Worst
 
 UNIT: dict[str, BaseDistribution] = {
     "x": FloatDistribution(0.0, 1.0),
@@ -82,7 +82,7 @@ def play(
 def model_of(sampler: PreferentialSampler, study: PreferentialStudy) -> PreferenceGP:
     answers = read_answers(study._study)
     parameters = Parameters(answers.distributions())
-    return sampler._model(parameters, answers.pairs(parameters))
+    return sampler._model(parameters, answers.told(parameters))
 
 
 def utility(params: dict[str, Any]) -> float:
@@ -194,13 +194,33 @@ def test_no_trial_meets_itself(rule: Any) -> None:
         study.report_preference(better, worse)
 
 
-def test_the_worst_of_three_is_two_duels_and_a_warning() -> None:
+def test_the_worst_of_three_is_read_as_what_it_is() -> None:
     study = new_study(PreferentialSampler("eubo"), n_generate=3)
     study.ask(UNIT)
-    with pytest.warns(UserInputWarning, match="worst of 3 is read as 2 duels"):
-        play(study, UNIT, utility, 1)
-    assert len(study.get_preferences()) == 2
-    assert len({tuple(t.params.values()) for t in study.get_trials()}) == 4
+    play(study, UNIT, utility, 4)
+    assert len(study.get_preferences()) == 8
+    trials = study.get_trials()
+    assert len({tuple(t.params.values()) for t in trials}) == 7
+    told = read(study).told(Parameters(UNIT))
+    assert [type(query) for query, _ in told] == 4 * [Worst]
+    for query, answer in told:
+        values = [utility(dict(zip("xy", item.tolist(), strict=True))) for item in query.items]
+        assert values.index(min(values)) == answer == 0.0
+        assert len(query.items) == 3
+    best = PreferentialSampler().best_trial(study)
+    assert best.number in {trial.number for trial in trials}
+
+
+def test_other_answers_are_the_best_of_several_or_duels(study: PreferentialStudy) -> None:
+    trials = study.get_trials()
+    study.report_preference(trials[0], trials[1:3])
+    study.report_preference(trials[:2], trials[2:])
+    (best, _), *duels = read(study).told(Parameters(UNIT))
+    assert type(best) is Choice
+    assert best.items[:, 0].tolist() == [0.1, 0.2, 0.3]
+    assert [type(query) for query, _ in duels] == 4 * [Duel]
+    assert [answer for _, answer in duels] == 4 * [1.0]
+    assert [query.items[0, 0] for query, _ in duels] == [0.1, 0.1, 0.2, 0.2]
 
 
 def test_a_parameter_that_comes_later_is_drawn() -> None:
@@ -254,7 +274,8 @@ def read(study: PreferentialStudy, asked: int = 99) -> Answers:
 
 
 def numbers(answers: Answers) -> list[tuple[int, int]]:
-    return [(better.number, worse.number) for better, worse in answers.preferences]
+    pairs = (pair for told in answers.preferences for pair in told)
+    return [(better.number, worse.number) for better, worse in pairs]
 
 
 @pytest.mark.parametrize("study", [False, True], ids=["memory", "sqlite"], indirect=True)
@@ -265,8 +286,10 @@ def test_clicks_are_pairs_and_can_be_undone(study: PreferentialStudy) -> None:
     answers = read(study)
     assert numbers(answers) == [(1, 0), (1, 2), (3, 2)]
     assert [trial.number for trial in answers.active] == [1, 3]
-    pairs = answers.pairs(Parameters(UNIT))
-    assert pairs[..., 0].tolist() == [[0.2, 0.1], [0.2, 0.3], [0.4, 0.3]]
+    (duel, first), (worst, _) = answers.told(Parameters(UNIT))
+    assert duel.items[:, 0].tolist() == [0.1, 0.2]
+    assert first == 0.0
+    assert worst.items[:, 0].tolist() == [0.3, 0.2, 0.4]
     remove_history(study_id, storage, late)
     assert numbers(read(study)) == [(1, 0)]
     assert [trial.number for trial in read(study).active] == [1, 2, 3]
@@ -301,8 +324,9 @@ def test_the_space_is_what_compared_trials_share(study: PreferentialStudy) -> No
     answers = read(study)
     assert answers.distributions() == {"x": FloatDistribution(0.15, 2.0)}
     # Trial 0 lies beyond the present range, and so its comparison says nothing here.
-    pairs = answers.pairs(Parameters(answers.distributions()))
-    assert pairs.tolist() == [[[0.5], [0.4]]]
+    ((query, answer),) = answers.told(Parameters(answers.distributions()))
+    assert query.items.tolist() == [[0.4], [0.5]]
+    assert answer == 0.0
 
 
 def test_what_is_found_worse_takes_no_parameter_away_and_makes_no_pair_alone(
@@ -318,7 +342,7 @@ def test_what_is_found_worse_takes_no_parameter_away_and_makes_no_pair_alone(
         study.report_preference(trials[0], worse)
     answers = read(study)
     assert answers.distributions() == UNIT
-    assert answers.pairs(Parameters(UNIT)).shape == (0, 2, 2)
+    assert answers.told(Parameters(UNIT)) == []
 
 
 def test_other_studies_are_refused() -> None:

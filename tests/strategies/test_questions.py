@@ -12,7 +12,7 @@ from scipy.stats import kendalltau
 
 from botorch_pref.data import Choices, Grades, Rankings
 from botorch_pref.exceptions import ComparisonDataError, StudyError, UnsupportedError
-from botorch_pref.queries import Choice, Duel, Grade, Query, Ranking
+from botorch_pref.queries import Choice, Duel, Grade, Query, Ranking, Worst
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import (
     EUBO,
@@ -31,7 +31,7 @@ from tests.models.common import rand
 TABLE = rand(12, 2)
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 1.0]], dtype=torch.double)
 KINDS = [DuelingKG, EUBO, PFTS, RandomPairs]
-QUESTIONS = {"best of 4": Choice, "rank 3": Ranking, "grade 5": Grade}
+QUESTIONS = {"best of 4": Choice, "worst of 3": Worst, "rank 3": Ranking, "grade 5": Grade}
 
 
 def utility(items: torch.Tensor) -> torch.Tensor:
@@ -70,6 +70,11 @@ def test_they_are_asked_and_learnt(
         if isinstance(told, Choices):
             asked = told.datapoints[told.items[row]]
             assert told.favourite[row] == answer
+        elif question == "worst of 3":
+            asked = told.datapoints[told.items[row]]
+            assert (told.num_best, told.num_worst) == (0, 1)
+            others = [i for i in range(3) if i != answer]
+            query = Choice(0, query.items[[*others, int(answer)]])
         elif isinstance(told, Rankings):
             asked = told.datapoints[told.items[row]]
             query = Choice(0, query.items[[*answer]])
@@ -83,12 +88,13 @@ def test_they_are_asked_and_learnt(
 @pytest.mark.parametrize("domain", [{"choices": TABLE}, {"bounds": BOUNDS}])
 def test_the_smallest_questions_are_duels(domain: Any) -> None:
     found = []
-    for question in ("duel", "best of 2", "rank 2", "grade 2"):
+    for question in ("duel", "best of 2", "worst of 2", "rank 2", "grade 2"):
         strategy = RandomPairs(question=question, seed=5, **domain)
         for _ in range(9):
             query = strategy.ask()
             first = bool(utility(query.items).diff() < 0)
             answers = {Duel: float(first), Choice: float(not first), Grade: float(first)}
+            answers[Worst] = float(first)
             best_first = (0, 1) if first else (1, 0)
             strategy.tell(query, best_first if question == "rank 2" else answers[type(query)])
         strategy.learner.refit(at_once=True)
