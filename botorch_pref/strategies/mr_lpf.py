@@ -443,7 +443,7 @@ class MRLPF(UtilityStrategy):
         They are what :meth:`ask` returns one after the other, whatever the answers.
 
         Returns:
-            ``k x 2 x d``-dim pairs, as they are to be shown.
+            ``k x 2 x d``-dim pairs.
 
         Raises:
             UnsupportedError: If no duel is left to be asked before others are answered.

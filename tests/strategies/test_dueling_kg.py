@@ -124,19 +124,6 @@ def test_the_kernel_is_a_rough_one() -> None:
     assert again.learner.values["kernel"] == "matern"
 
 
-def test_it_finds_a_favourite() -> None:
-    """In two dimensions, from 20 answers of a judge who hardly errs."""
-    bounds = torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.double)
-    favourite = torch.tensor([0.4, 0.7], dtype=torch.double)
-    strategy = DuelingKG(bounds=bounds, seed=0)
-    for _ in range(20):
-        query = strategy.ask()
-        far = (strategy.space.normalize(query.items) - favourite).norm(dim=-1)
-        strategy.tell(query, float(far[0] < far[1]))
-    found = strategy.space.normalize(strategy.recommend())
-    assert float((found - favourite).abs().max()) < 0.08
-
-
 def test_it_finds_favourites_of_those_who_hardly_err() -> None:
     """Once it believes them; before, answers that agree on a corner kept it there."""
     errors, beliefs = [], []
