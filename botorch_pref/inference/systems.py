@@ -240,7 +240,15 @@ class PrimalSystem(ExactSystem):
         return 0.5 * z.square().sum(-1)
 
     def newton(self, state: NewtonState) -> tuple[Tensor, Tensor]:
-        direction = solve_vector(self.factor(state.curvature).cholesky, state.gradient)
+        curvature, factor = state.curvature, None
+        excess = self.observations.excess(state.latent)
+        if excess is not None and not isinstance(curvature, BlockCurvature):
+            # With curvature below zero steps are Newton's own where they can be: others, which
+            # count it as zero, converge linearly.
+            factor = self.factor(curvature.weight - excess)
+            factor = None if bool(factor.is_indefinite.any()) else factor
+        factor = self.factor(curvature) if factor is None else factor
+        direction = solve_vector(factor.cholesky, state.gradient)
         return direction, (state.gradient * direction).sum(-1)
 
     def factor(self, curvature: Tensor | Curvature) -> PrimalFactor:
@@ -354,7 +362,8 @@ class PrimalFactor(ExactFactor):
         self.laplacian = curvature.laplacian(system.incidence)
         hessian = system.root.mT @ self.laplacian @ system.root
         hessian.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        self.cholesky = torch.linalg.cholesky_ex(hessian).L
+        self.cholesky, failed = torch.linalg.cholesky_ex(hessian)
+        self.is_indefinite = failed > 0
 
     def gamma(self) -> Tensor:
         half = self._half() @ self.laplacian

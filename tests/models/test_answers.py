@@ -22,6 +22,7 @@ from torch import Tensor
 from botorch_pref.data import Choices, Comparisons, Grades, Rankings, Ratings
 from botorch_pref.data.blocks import Block
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.inference import PrimalSystem, find_mode
 from botorch_pref.likelihoods import (
     AnnotatedLikelihood,
     BernoulliLikelihood,
@@ -594,3 +595,27 @@ def test_an_error_that_the_curvature_does_not_tell_is_none() -> None:
     table = effects.table(LogitLikelihood(), who, gap, none, none + 1.0)
     assert table.loc[0, ["reliability_error", "offset_error", "lapse_error"]].isna().all()
     assert (table.loc["typical"] >= 0).all()
+
+
+@torch.no_grad()
+def test_searches_with_lapses_converge_as_quickly_as_without() -> None:
+    """With what is not log-concave steps count curvature below zero; else they were over 20."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(12, 2, generator=generator).double()
+    pairs = torch.randint(12, (900, 2), generator=generator)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    utility = 9.0 * X.sum(-1)
+    wins = (utility[pairs[:, 0]] > utility[pairs[:, 1]]).double()
+    lapsed = torch.rand(len(pairs), generator=generator) < 0.2
+    wins[lapsed] = 1.0 - wins[lapsed]
+    who = torch.randint(2, (len(pairs),), generator=generator)
+    model = PreferenceGP(X, Comparisons(X, pairs, wins, torch.ones_like(wins), who))
+    model.covar_module.outputscale = 50.0
+    model.learnt["datapoints"].typical_logit_lapse.fill_(-1.5)
+    system = model.system(model.transformed_items(), model.observed())
+    assert isinstance(system, PrimalSystem)
+    mode = find_mode(system)
+    assert system.observations.excess(mode.latent).max() > 0.01
+    assert bool(mode.converged)
+    assert int(mode.num_steps) <= 12
+    assert float(mode.state.distance) < 1e-10
