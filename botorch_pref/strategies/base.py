@@ -497,6 +497,11 @@ class UtilityStrategy(Strategy):
                     f"A question of {wanted} items needs as many different `choices`, not "
                     f"{different}."
                 )
+        if self.asked.num_grades and self.hyperparameters == "samples":
+            raise UnsupportedError(
+                f'`question` {self.question!r} has no `hyperparameters` "samples": bounds between '
+                "grades are learnt by evidence."
+            )
         if self.asked.kind is not Duel and (self.kappa != "laplace" or self.regularizer != "rkhs"):
             raise UnsupportedError(
                 f"`question` {self.question!r} has no `kappa` or `regularizer`: these are of duels."
@@ -512,7 +517,7 @@ class UtilityStrategy(Strategy):
             ComparisonDataError: On a box, if nothing was asked; or nobody of that name answered.
             UnsupportedError: If people have no utilities of their own.
         """
-        if annotator is not None and self.learner.view(annotator):
+        if annotator is not None and annotator != self.learner.target:
             return self._recommend_to(annotator)
         if self.space.choices is not None:
             return self.space.choices[self.recommend_index()]

@@ -135,8 +135,7 @@ class DuelingKG(UtilityStrategy):
         model, items = self._model(), self.space.choices
         if items is None:
             items = self._items_to_compare(model, generator)
-        known = learner.own_utilities and annotator in learner.people
-        view = learner.view(annotator) if known else 0
+        view = learner.view(annotator)
         both = torch.cat([marked(items, 0), marked(items, view)]) if view else items
         with torch.no_grad():
             posterior = model.posterior(both)

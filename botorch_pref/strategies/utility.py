@@ -381,21 +381,9 @@ class UtilityLearner:
         return self.model().posterior(query.items.to(self.space.bounds)).mean.squeeze(-1)
 
     def view(self, annotator: str | None) -> int:
-        """Whose utility that of a person is: that of all, 0, where they were not named.
-
-        Raises:
-            UnsupportedError: Unless people have utilities of their own.
-            ComparisonDataError: If nobody of that name answered.
-        """
-        if annotator is None:
-            return 0
-        if not self.own_utilities:
-            raise UnsupportedError("People have utilities of their own with `own_utilities` alone.")
-        if annotator not in self.people:
-            raise ComparisonDataError(
-                f"`annotator` {annotator!r} gave no answers; {', '.join(self.people)} did."
-            )
-        return 0 if annotator == self.target else self.people.index(annotator) + 1
+        """Whose utility that of a person is: 0, that of all, where they have no other."""
+        has_own = self.own_utilities and annotator in self.people and annotator != self.target
+        return self.people.index(cast(str, annotator)) + 1 if has_own else 0
 
     def link_of(self, annotator: str | None) -> BernoulliLikelihood:
         """The link of a person's answers, of their reliability if that was learnt."""
@@ -405,12 +393,21 @@ class UtilityLearner:
             return self.likelihood
         return type(self.likelihood)(self.likelihood.scale * math.exp(known[number]))
 
-    def model_of(self, annotator: str | None) -> PreferenceGP:
-        """The model, of the utility of one person."""
-        view = self.view(annotator)
+    def model_of(self, annotator: str) -> PreferenceGP:
+        """The model, of the utility of one person.
+
+        Raises:
+            UnsupportedError: Unless people have utilities of their own.
+            ComparisonDataError: If nobody of that name answered.
+        """
+        if not self.own_utilities:
+            raise UnsupportedError("People have utilities of their own with `own_utilities` alone.")
+        if annotator not in self.people:
+            raise ComparisonDataError(
+                f"`annotator` {annotator!r} gave no answers; {', '.join(self.people)} did."
+            )
         model = copy.deepcopy(self.model())
-        if view:
-            cast(Tensor, cast(SeenBy, model.input_transform).view).fill_(view)
+        cast(Tensor, cast(SeenBy, model.input_transform).view).fill_(self.view(annotator))
         return model
 
     def _told_by(self, answered: Sequence[Answered]) -> Told:
@@ -475,7 +472,7 @@ class UtilityLearner:
 
         Only where annotators are told apart the order matters.
         """
-        if not self.tells_people_apart:
+        if not (duels and self.tells_people_apart):
             return pairs, told, None
         swapped = torch.tensor([query.shown[0] == 1 for query, _ in duels], device=told.device)
         numbers = {name: number for number, name in enumerate(self.people)}

@@ -229,3 +229,24 @@ def test_prices_are_checked() -> None:
     ):
         with pytest.raises(ComparisonDataError, match=match):
             DuelingKG(bounds=BOUNDS, prices=prices)
+
+
+@pytest.mark.parametrize("question", ["duel", "best of 3"])
+@pytest.mark.parametrize("domain", [{"choices": TABLE}, {"bounds": BOUNDS}])
+def test_several_people_may_have_open_questions(
+    question: str, domain: Any, monkeypatch: Any
+) -> None:
+    """Also those who gave no answer yet."""
+    shorten_searches(monkeypatch)
+    strategy = EUBO(question=question, own_utilities=True, seed=2, **domain)
+    for _ in range(2):
+        queries = [strategy.ask(name) for name in CENTRES]
+        assert len({query.id for query in queries}) == 3
+        for query in queries[::-1]:
+            best = utility(query.items, query.annotator).argmax()
+            strategy.tell(query, float(best if question != "duel" else best == 0))
+    waiting = strategy.ask("bob")
+    again = EUBO.from_state_dict(json.loads(json.dumps(strategy.state_dict())))
+    assert again.ask("bob") == waiting
+    assert again.ask("new") == strategy.ask("new")
+    assert torch.equal(again.recommend("ann"), strategy.recommend("ann"))

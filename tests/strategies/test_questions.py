@@ -158,6 +158,11 @@ def test_larger_questions_tell_more() -> None:
             ComparisonDataError,
             "A question of 4 items needs as many different `choices`, not 3",
         ),
+        (
+            lambda: EUBO(choices=TABLE, question="grade 5", hyperparameters="samples"),
+            UnsupportedError,
+            'has no `hyperparameters` "samples"',
+        ),
         (lambda: EUBO(choices=TABLE, question="best"), ComparisonDataError, "`question` must be"),
     ],
 )
