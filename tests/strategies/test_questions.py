@@ -115,7 +115,7 @@ def test_larger_questions_tell_more() -> None:
     told = {}
     for question in ("duel", "grade 5", "best of 4", "rank 4"):
         taus = []
-        for seed in range(6):
+        for seed in range(10):
             strategy = RandomPairs(choices=TABLE, question=question, seed=seed)
             for _ in range(10):
                 query = strategy.ask()
