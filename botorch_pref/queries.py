@@ -398,7 +398,8 @@ class Ranking(Query):
 
     def _as_answer(self, answer: Any) -> Answer | None:
         try:
-            return tuple(int(place) for place in answer if int(place) == place)
+            places = tuple(int(place) for place in answer)
+            return places if all(a == b for a, b in zip(places, answer, strict=True)) else None
         except (OverflowError, TypeError, ValueError, RuntimeError):
             return None
 

@@ -200,7 +200,16 @@ def test_a_ranking_is_typed_with_or_without_blanks() -> None:
     for answer in ([2, 0, 1], torch.tensor([2, 0, 1]), (2.0, 0.0, 1.0)):
         assert ranking.checked(answer) == (2, 0, 1)
         assert all(type(place) is int for place in ranking.checked(answer))
-    for wrong in ([0, 1], [0, 0, 1], [0.5, 1, 2], 3, "201", [3, 1, 2], [[0], [1], [2]]):
+    for wrong in (
+        [0, 1],
+        [0, 0, 1],
+        [0.5, 1, 2],
+        [0, 0.5, 1, 2],
+        3,
+        "201",
+        [3, 1, 2],
+        [[0], [1], [2]],
+    ):
         with pytest.raises(ComparisonDataError, match="is the positions of all 3 items"):
             ranking.checked(wrong)
 

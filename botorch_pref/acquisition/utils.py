@@ -106,7 +106,8 @@ def given_items(model: Model) -> Tensor:
     r"""The items of a model as they were given, without rows where it has none."""
     known = cast(Any, model)
     if isinstance(own := getattr(model, "items", None), Tensor):
-        return own
+        view = getattr(model, "input_transform", None)
+        return own[..., : cast(Any, view).dim] if getattr(view, "completes", False) else own
     if not getattr(model, "train_inputs", None):  # BoTorch's PairwiseGP without data
         device = next(model.parameters(), torch.empty(0)).device
         return torch.empty(0, 1, dtype=torch.double, device=device)

@@ -134,6 +134,10 @@ class SeenBy(InputTransform):
 
     def transform(self, X: Tensor) -> Tensor:
         """``... x (d + 1)`` columns as a kernel sees them, of ``... x d`` or ``... x (d + 1)``."""
+        if X.shape[-1] not in (self.dim, self.dim + 1):
+            raise ComparisonDataError(
+                f"`X` has {X.shape[-1]} columns, not {self.dim}, or one more for the view."
+            )
         return self.inner(
             marked(X, float(cast(Tensor, self.view))) if X.shape[-1] == self.dim else X
         )

@@ -11,6 +11,7 @@ from botorch.posteriors import GPyTorchPosterior
 from numpy.typing import NDArray
 from torch import Tensor
 
+from botorch_pref.acquisition.utils import given_items
 from botorch_pref.data.checks import check_items, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models.preference_gp import PreferenceGP
@@ -73,7 +74,7 @@ def utility_moments(model: Model, items: Tensor, reference: Tensor | None = None
 def asked_items(model: Model) -> Tensor | None:
     """The ``n x d``-dim items that a model of comparisons knows, compared and measured ones."""
     if isinstance(model, PreferenceGP):
-        return model.items.detach() if model.num_observations else None
+        return given_items(model).detach() if model.num_observations else None
     items = getattr(model, "datapoints", None)
     return items.detach() if isinstance(items, Tensor) else None
 
@@ -82,7 +83,10 @@ def asked_pairs(model: Model) -> Tensor | None:
     """The ``m x 2 x d``-dim duels that a model of comparisons knows, each once."""
     if isinstance(model, PreferenceGP):
         data = model.merged_data
-        return None if data is None else data.datapoints[data.pairs].detach()
+        if data is None:
+            return None
+        width = given_items(model).shape[-1]  # without a column of whose view is meant
+        return data.datapoints[data.pairs].detach()[..., :width]
     rows, items = getattr(model, "comparisons", None), asked_items(model)
     return None if rows is None or items is None else items[rows.long()].detach()
 

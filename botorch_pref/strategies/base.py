@@ -29,7 +29,15 @@ from botorch_pref.inference.finite import Regularizer, argmax_with_random_ties
 from botorch_pref.inference.systems import joint_draws
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answer, Answered, Duel, Query, Question, shown_order
+from botorch_pref.queries import (
+    Answer,
+    Answered,
+    Duel,
+    Grade,
+    Query,
+    Question,
+    shown_order,
+)
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import Maximum, SearchSpace
@@ -464,22 +472,36 @@ class UtilityStrategy(Strategy):
         self.hyperparameters = self.learner.values or self.hyperparameters
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood
         self.num_identical = 0
+        if not isinstance(self.known, Sequence):
+            raise ComparisonDataError(f"`known` must be answered queries, not {self.known!r}.")
         self.known = tuple(self._known(row, one) for row, one in enumerate(self.known))
         for query, answer in self.known:
             self.learner.add(query, answer)
 
     def _known(self, row: int, entry: Any) -> Answered:
-        """An answered query that was known before, as it was given or as plain JSON."""
-        with _reading(f"`known` row {row}"):
+        """An answered query that was known before, as it was given or as plain JSON.
+
+        Its items are what counts; of choices they are looked up, unless they may be others.
+        """
+        with _reading(f"row {row}", "known"):
             stored, told = entry
             stored = stored.to_json() if isinstance(stored, Query) else stored
             query = Query.from_json(stored, self.space.bounds.device)
             if not query.compares or told is None:
                 raise ComparisonDataError("it is no answer that compares items.")
+            if isinstance(query, Grade) and self.hyperparameters == "samples":
+                raise ComparisonDataError('a grade needs `hyperparameters` "evidence".')
             if (items := query.items).shape[-1] != self.space.dim:
                 raise ComparisonDataError(
                     f"its items have {items.shape[-1]} dimensions, not {self.space.dim}."
                 )
+            rows = None
+            if self.space.choices is not None and not self.own_utilities:
+                same = (self.space.choices == items.to(self.space.bounds).unsqueeze(-2)).all(-1)
+                if not bool(same.any(-1).all()):
+                    raise ComparisonDataError("its items are not all among `choices`.")
+                rows = tuple(same.int().argmax(-1).tolist())
+            query = replace(query, indices=rows)
             return Answered(query, cast(Answer, query.checked(told)))
 
     def _check_question(self) -> None:
@@ -490,13 +512,14 @@ class UtilityStrategy(Strategy):
                 f"`question` {self.question!r} is none that {type(self).__name__} asks: {known}."
             )
         wanted = self.asked.num_items
-        if self.space.choices is not None and wanted > 2:
-            different = len(self.space.choices.unique(dim=0))
-            if different < wanted:
-                raise ComparisonDataError(
-                    f"A question of {wanted} items needs as many different `choices`, not "
-                    f"{different}."
-                )
+        items = self.space.choices
+        if items is None and not self.space.parameters.real:
+            items = self.space.sample(_SAMPLE, 0)
+        if items is not None and wanted > 2 and (number := len(items.unique(dim=0))) < wanted:
+            what = "items" if self.space.choices is None else "`choices`"
+            raise ComparisonDataError(
+                f"A question of {wanted} items needs as many different {what}, not {number}."
+            )
         if self.asked.num_grades and self.hyperparameters == "samples":
             raise UnsupportedError(
                 f'`question` {self.question!r} has no `hyperparameters` "samples": bounds between '
@@ -521,7 +544,7 @@ class UtilityStrategy(Strategy):
             return self._recommend_to(annotator)
         if self.space.choices is not None:
             return self.space.choices[self.recommend_index()]
-        if not self.history:
+        if not self.history and not self.known:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         return self._recommend_on_a_box()
 
@@ -679,7 +702,10 @@ class UtilityStrategy(Strategy):
         draws = joint_draws(mean, covariance, _DRAWS, generator)
         while len(rows) < self.asked.num_items:
             gains = (draws - draws[:, rows].amax(-1, keepdim=True)).clamp_min(0.0).mean(0)
-            taken = self._same(items.unsqueeze(-2), items[rows]).any(-1)
+            others = items.unsqueeze(-2), items[rows]
+            is_box = self.space.choices is None
+            taken = self._same(*others) if is_box else (others[0] == others[1]).all(-1)
+            taken = taken.any(-1)
             rows = [*rows, int(gains.masked_fill(taken, -1.0).argmax())]
         return rows
 
@@ -817,11 +843,11 @@ def _to_json(value: Any) -> Any:
 
 
 @contextmanager
-def _reading(part: str) -> Iterator[None]:
+def _reading(part: str, argument: str = "state") -> Iterator[None]:
     """Errors of the block say of which part of a state they are, whatever they were."""
     try:
         yield
     except (ComparisonDataError, SearchSpaceError) as error:
-        raise ComparisonDataError(f"`state` {part}: {error}") from error
+        raise ComparisonDataError(f"`{argument}` {part}: {error}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ComparisonDataError(f"`state` {part} cannot be read: {error!r}.") from error
+        raise ComparisonDataError(f"`{argument}` {part} cannot be read: {error!r}.") from error

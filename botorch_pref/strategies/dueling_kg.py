@@ -50,7 +50,8 @@ class DuelingKG(UtilityStrategy):
             questions are put to each, so that it is seen where they differ.
 
     Attributes:
-        gains: Why: the gain per price of each judge, by the numbers of the queries.
+        gains: Why: the gain per price of each judge, by the numbers of the queries; that of as many
+            answers as were valued.
 
     Example:
         >>> strategy = DuelingKG(bounds=bounds, seed=0)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.queries import Choice, Duel, Grade, Ranking
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 
@@ -58,6 +59,10 @@ class RandomPairs(UtilityStrategy):
                 drawn = self._item(f"more {attempt}", annotator)
                 if not self._same(drawn, items).any():
                     items = torch.cat([items, drawn.unsqueeze(0)])
+            if len(items) < self.asked.num_items:
+                raise UnsupportedError(
+                    f"No {self.asked.num_items} different items were found for a question."
+                )
             return items, None
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
         n, barred = len(self.space.table), self._barred_table() if skipped else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import torch
@@ -242,7 +242,7 @@ class UtilityLearner:
             self._exact = None
         if self._exact is not None:
             _append(self._exact, self.answered[-1:])
-        if not query.is_plain:
+        if not self._tells(query):
             return False
         self._told = self._model = None
         return True
@@ -344,7 +344,7 @@ class UtilityLearner:
 
     def _told_and(self, expected: Iterable[Answered]) -> Told:
         """All answers so far, and expected ones to open queries."""
-        plain = [done for done in expected if done.query.is_plain]
+        plain = [done for done in expected if self._tells(done.query)]
         return self._told_by([*self.answered, *plain]) if plain else self.told
 
     def posterior(self, expected: Sequence[Answered] = ()) -> TablePosterior:
@@ -375,10 +375,10 @@ class UtilityLearner:
         return posterior
 
     def utilities(self, query: Query) -> Tensor:
-        """The ``k``-dim posterior mean utilities of a query's ``k`` items."""
-        if self.space.choices is not None:
+        """The ``k``-dim posterior mean utilities of a query's ``k`` items, to who is asked."""
+        if self.space.choices is not None and not self.own_utilities:
             return self.posterior().mean[list(query.indices)]
-        return self.model().posterior(query.items.to(self.space.bounds)).mean.squeeze(-1)
+        return self.model().posterior(self._seen(query)).mean.squeeze(-1)
 
     def view(self, annotator: str | None) -> int:
         """Whose utility that of a person is: 0, that of all, where they have no other."""
@@ -410,9 +410,14 @@ class UtilityLearner:
         cast(Tensor, cast(SeenBy, model.input_transform).view).fill_(self.view(annotator))
         return model
 
+    def _tells(self, query: Query) -> bool:
+        """Whether all items differ, by rows of choices where these tell them apart."""
+        plain = query if not self.own_utilities else replace(query, indices=None)
+        return plain.is_plain
+
     def _told_by(self, answered: Sequence[Answered]) -> Told:
         """Answered queries of different items each, by their kinds and numbers of items."""
-        plain = [done for done in answered if done.query.is_plain]
+        plain = [done for done in answered if self._tells(done.query)]
         kinds: dict[tuple[Any, ...], list[Answered]] = {}
         for done in plain:
             key = (type(done.query), len(done.query.items), getattr(done.query, "num_grades", 0))
@@ -677,7 +682,8 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         )
     if "inference" in values:
         check_word("inference", values["inference"], Inference)
-    for value in values.get("own_variance", []):
+    own = values.get("own_variance", [])
+    for value in own if isinstance(own, list) else [own]:
         checked_positive("own_variance", value)
     if "nugget" in values:
         values["nugget"] = checked_positive("nugget", values["nugget"])

@@ -78,7 +78,8 @@ class Beliefs:
     def of(cls, strategy: Strategy) -> Beliefs | None:
         """The model of a strategy's answers; None if there are no comparisons."""
         told = [(query, answer) for query, answer in strategy.history if answer is not None]
-        found = [pair for query, answer in told for pair in query.comparisons(answer)]
+        others = getattr(strategy, "known", ())
+        found = [pair for query, answer in (*others, *told) for pair in query.comparisons(answer)]
         if not found:
             return None
         pairs = torch.stack([pair for pair, _ in found]).double()
@@ -96,11 +97,11 @@ class Beliefs:
             )
             with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), pairs.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-        # A choice of several items is one answer with several comparisons.
-        number = min(len(found), sum(query.compares for query, _ in told))
+        # A choice of several items is one answer with several comparisons; others' count for none.
+        own = sum(bool(query.comparisons(answer)) for query, answer in told)
         seed = derive_seed(strategy.seed, "draws of beliefs", len(told))
         items = pairs.flatten(end_dim=-2).unique(dim=0)
-        return cls(model.eval(), strategy.space, items, number, seed)
+        return cls(model.eval(), strategy.space, items, own, seed)
 
     @cached_property
     def mean(self) -> Tensor:

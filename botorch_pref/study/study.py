@@ -165,6 +165,8 @@ class Study:
             StudyFileError: If the file exists, or cannot be written.
             StudyLockedError: If it is open for writing elsewhere, in this process included.
         """
+        if not isinstance(space, SearchSpace):
+            raise StudyError(f"`space` must be a SearchSpace, not {space!r}.")
         make = partial(get_strategy, DEFAULT_STRATEGY) if strategy is None else strategy
         if question is not None:
             if isinstance(make, Strategy):
@@ -438,7 +440,8 @@ def _answers_of_others(source: object, dimensions: Sequence[Dimension]) -> list[
         if source.dimensions != tuple(dimensions):
             raise StudyError("`begin_with` is a study of other dimensions.")
         name = source.path.stem
-        told = [done for done in source.strategy.history if done.answer is not None]
+        before = getattr(source.strategy, "known", ())
+        told = [*before, *(done for done in source.strategy.history if done.answer is not None)]
         return [
             Answered(replace(query, annotator=query.annotator or name), answer)
             for query, answer in told
@@ -449,6 +452,12 @@ def _answers_of_others(source: object, dimensions: Sequence[Dimension]) -> list[
     columns = [[f"{slot}_{one.name}" for one in dimensions] for slot in ("first", "second")]
     if missing := {*columns[0], *columns[1], "answer"} - {*source}:
         raise StudyError(f"`begin_with` lacks the columns {sorted(missing)}.")
+    kinds = source["kind"] if "kind" in source else pd.Series(Duel.kind, index=source.index)
+    if len(wrong := (kinds != Duel.kind).to_numpy().nonzero()[0]):
+        raise StudyError(
+            f"`begin_with` row {wrong[0]} is a {kinds.iloc[wrong[0]]}: of a table only duels are "
+            "read, of a study all comparisons."
+        )
     found = []
     for number, (_, row) in enumerate(source.iterrows()):
         if pd.isna(row["answer"]):  # skipped
@@ -470,8 +479,6 @@ def _answers_of_others(source: object, dimensions: Sequence[Dimension]) -> list[
 
 def _checked_strategy(space: SearchSpace, strategy: Strategy | Callable[..., Strategy]) -> Strategy:
     """A strategy without answers on a space; made of the space where that is left to it."""
-    if not isinstance(space, SearchSpace):
-        raise StudyError(f"`space` must be a SearchSpace, not {space!r}.")
     made: object = strategy
     if not isinstance(strategy, Strategy) and callable(strategy):
         try:

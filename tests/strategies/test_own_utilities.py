@@ -13,9 +13,19 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, StudyError, UnsupportedError
 from botorch_pref.kernels import ComparisonBiasKernel
+from botorch_pref.plotting import plot_utility
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import EUBO, MRLPF, PFTS, POPBO, DuelingKG, RandomPairs
+from botorch_pref.strategies import (
+    EUBO,
+    MRLPF,
+    PFTS,
+    POPBO,
+    DuelingKG,
+    LaplacePOPBO,
+    MaxMinLCBStrategy,
+    RandomPairs,
+)
 from botorch_pref.study import Study
 from tests.contracts.strategy import shorten_searches
 from tests.models.common import rand
@@ -170,6 +180,7 @@ def test_what_a_study_cannot_begin_with(tmp_path: Path) -> None:
             ComparisonDataError,
             "`known` row 0: `answer`",
         ),
+        (lambda: EUBO(bounds=BOUNDS, known=5), ComparisonDataError, "`known` must be answered"),
         (lambda: EUBO(bounds=BOUNDS, known=[3]), ComparisonDataError, "`known` row 0 cannot be"),
     ],
 )
@@ -250,3 +261,64 @@ def test_several_people_may_have_open_questions(
     assert again.ask("bob") == waiting
     assert again.ask("new") == strategy.ask("new")
     assert torch.equal(again.recommend("ann"), strategy.recommend("ann"))
+
+
+def test_known_answers_about_choices_are_looked_up() -> None:
+    turned = TABLE.flip(0)
+    known = [(Duel(i, turned[[0, 1]], (0, 1)), 1.0) for i in range(20)]
+    fixed = {"lengthscale": 0.3, "outputscale": 4.0}
+    strategy = EUBO(choices=TABLE, known=known, hyperparameters=fixed)
+    mean = strategy.learner.posterior().mean
+    assert mean[-1] > mean[-2] + 1.0
+    plain = EUBO(choices=TABLE, known=[(Duel(0, turned[:2]), 1.0)], hyperparameters=fixed)
+    assert plain.known[0].query.indices == (14, 13)
+    with pytest.raises(ComparisonDataError, match="`known` row 0: its items are not all among"):
+        EUBO(choices=TABLE[:5], known=known)
+    others = EUBO(choices=TABLE[:5], known=known, own_utilities=True)
+    assert others.ask("new").indices is not None
+
+
+def test_equal_choices_are_one_item_of_a_person() -> None:
+    twice = torch.cat([TABLE[:3], TABLE[:3]])
+    strategy = RandomPairs(choices=twice, own_utilities=True, seed=0)
+    for _ in range(15):
+        strategy.tell(strategy.ask("ann"), 1.0)
+    assert strategy.num_identical > 0
+    assert strategy.recommend().shape == (2,)
+
+
+def test_expected_answers_are_of_who_is_asked() -> None:
+    strategy = play(RandomPairs(bounds=BOUNDS, own_utilities=True, seed=3), 60, ["ann", "cy"])
+    strategy.learner.refit(at_once=True)
+    near = torch.tensor([[0.2, 0.2], [0.85, 0.85]], dtype=torch.double)
+    for name in ("ann", "cy"):
+        expected = strategy.learner.utilities(Duel(99, near, None, name))
+        assert (expected[0] > expected[1]) == (name == "ann")
+
+
+def test_a_study_that_knows_answers_recommends_and_draws(tmp_path: Path) -> None:
+    space = SearchSpace(BOUNDS)
+    with Study.create(tmp_path / "old.json", space, RandomPairs) as old:
+        for _ in range(6):
+            query = old.ask()
+            old.tell(query, float(utility(query.items, None).diff() < 0))
+        with Study.create(tmp_path / "new.json", space, begin_with=old) as study:
+            found = study.recommend()
+            assert found.num_answers == 0
+            assert "too few answers" in found.statement
+            figure = plot_utility(study.strategy.learner.model(), BOUNDS)
+            assert figure.axes
+            study.tell(study.ask(), 1.0)
+            with Study.create(tmp_path / "third.json", space, begin_with=study) as third:
+                assert len(third.strategy.known) == 7
+    rows = pd.DataFrame({"first_x1": [0.1], "first_x2": [0.1], "kind": ["choice"]})
+    table = rows.assign(second_x1=0.3, second_x2=0.4, answer=0.0)
+    with pytest.raises(StudyError, match="row 0 is a choice: of a table only duels"):
+        Study.create(tmp_path / "other.json", space, begin_with=table)
+
+
+@pytest.mark.parametrize("kind", [MaxMinLCBStrategy, LaplacePOPBO])
+def test_other_rules_of_one_posterior(kind: Any, monkeypatch: Any) -> None:
+    shorten_searches(monkeypatch)
+    strategy = play(kind(bounds=BOUNDS, own_utilities=True, seed=0), 6)
+    assert strategy.recommend("cy").shape == (2,)

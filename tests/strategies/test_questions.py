@@ -30,6 +30,7 @@ from tests.models.common import rand
 
 TABLE = rand(12, 2)
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 1.0]], dtype=torch.double)
+THREE = torch.tensor([[0.0], [2.0]], dtype=torch.double)
 KINDS = [DuelingKG, EUBO, PFTS, RandomPairs]
 ON_A_BOX = ["rank 3", "best of 4", "worst of 3", "grade 5"]
 QUESTIONS = {"best of 4": Choice, "worst of 3": Worst, "rank 3": Ranking, "grade 5": Grade}
@@ -159,6 +160,16 @@ def test_larger_questions_tell_more() -> None:
             "A question of 4 items needs as many different `choices`, not 3",
         ),
         (
+            lambda: RandomPairs(space=SearchSpace(THREE, integer=[0]), question="best of 4"),
+            ComparisonDataError,
+            "A question of 4 items needs as many different items, not 3",
+        ),
+        (
+            lambda: PFTS(choices=TABLE, question="best of 3", on_identical="keep"),
+            UnsupportedError,
+            '"keep" is of duels',
+        ),
+        (
             lambda: EUBO(choices=TABLE, question="grade 5", hyperparameters="samples"),
             UnsupportedError,
             'has no `hyperparameters` "samples"',
@@ -169,6 +180,16 @@ def test_larger_questions_tell_more() -> None:
 def test_questions_that_cannot_be_asked(make: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_choices_that_hardly_differ_are_asked_about() -> None:
+    close = torch.tensor([[1.0], [2.0], [3.0], [4.0], [1e4]], dtype=torch.double)
+    strategy = EUBO(choices=close, question="best of 4", seed=0)
+    for _ in range(3):
+        query = strategy.ask()
+        assert len({*query.indices}) == 4
+        strategy.tell(query, 0.0)
+    assert strategy.learner.told.size == 3
 
 
 def test_the_order_shown_is_stored_and_changes_nothing_else(tmp_path: Path) -> None:
