@@ -522,7 +522,7 @@ class Answered(NamedTuple):
 
     @property
     def number(self) -> float:
-        """The answer as a number, for tables: NaN if it was skipped.
+        """The answer as a number, as tables have it, and NaN if it was skipped.
 
         A ranking is read as digits: 312 says that the third item is the best, then the first.
         """

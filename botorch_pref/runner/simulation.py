@@ -77,10 +77,11 @@ class History:
             first_x1, second_x1, ...  the items; of a choice also item3_x1, ...
             recommended_x1, ...       the item recommended then; missing if not asked for
             first_index, ...          their indices, if the problem has choices
-            kind                      ``duel``, ``choice``, ``label`` or ``evaluate``
+            kind                      of the query, such as ``duel``
             identical                 whether all items that are compared are one
-            answer                    as the strategy was told it; missing for none; a ranking as
-                                  digits, 312 for the third item, the first and the second
+            answer                    as the strategy was told it; missing for none; a
+                                      ranking as digits, 312 for the third item, the
+                                      first and the second
             first_utility, ...        the utilities of the items
             dueling_regret            a probability in [0, 1/2]: [Lazzaro2026], Eq. (2), its
                                       mean over the items; missing of a label
