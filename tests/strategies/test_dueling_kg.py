@@ -124,6 +124,7 @@ def test_the_kernel_is_a_rough_one() -> None:
     assert again.learner.values["kernel"] == "matern"
 
 
+@pytest.mark.slow
 def test_it_finds_favourites_of_those_who_hardly_err() -> None:
     """Once it believes them; before, answers that agree on a corner kept it there."""
     errors, beliefs = [], []

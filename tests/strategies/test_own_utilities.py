@@ -56,7 +56,7 @@ def play(strategy: Any, number: int, names: Any = ("ann", "bob", "cy")) -> Any:
 )
 def test_each_person_has_a_favourite(kind: Any, domain: Any, monkeypatch: Any) -> None:
     shorten_searches(monkeypatch)
-    strategy = play(kind(own_utilities=True, seed=0, **domain), 9)
+    strategy = play(kind(own_utilities=True, seed=0, **domain), 6)
     strategy = kind.from_state_dict(json.loads(json.dumps(strategy.state_dict())))
     again = kind.from_state_dict(json.loads(json.dumps(strategy.state_dict())))
     assert again.ask("bob") == strategy.ask("bob")
@@ -210,7 +210,7 @@ def test_it_asks_whom_it_pays_to_ask(domain: Any, monkeypatch: Any) -> None:
     shorten_searches(monkeypatch)
     strategy = DuelingKG(prices={"ann": 1.0, "machine": 0.05}, seed=0, **domain)
     asked = []
-    for _ in range(16):
+    for _ in range(12):
         query = strategy.ask()
         assert strategy.ask() is query
         asked.append(query.annotator)
@@ -222,7 +222,7 @@ def test_it_asks_whom_it_pays_to_ask(domain: Any, monkeypatch: Any) -> None:
     assert asked[:8] == 4 * ["ann", "machine"]
     first = [done.query.items for done in strategy.history[:8]]
     assert all(torch.equal(one, other) for one, other in zip(first[::2], first[1::2], strict=True))
-    assert asked[8:].count("machine") > 4
+    assert asked[8:].count("machine") > 2
     assert strategy.spent == pytest.approx(asked.count("ann") + 0.05 * asked.count("machine"))
     assert torch.equal(strategy.recommend(), strategy.recommend("ann"))
     again = DuelingKG.from_state_dict(json.loads(json.dumps(strategy.state_dict())))
