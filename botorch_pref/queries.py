@@ -545,14 +545,14 @@ class Question(NamedTuple):
         Raises:
             ComparisonDataError: If it is none of these.
         """
-        found = re.fullmatch(r"(duel)|(best of|worst of|rank|grade) (\d)", str(text))
+        found = re.fullmatch(r"(duel)|(best of|worst of|rank|grade) (\d\d?)", str(text))
         if found and found[1]:
             return cls(Duel)
         number = int(found[3]) if found else 0
-        most = {"best of": 9, "worst of": 9, "rank": _MOST_RANKED, "grade": 9}
+        most = {"best of": 99, "worst of": 99, "rank": _MOST_RANKED, "grade": 9}
         if not found or not 2 <= number <= most[found[2]]:
             raise ComparisonDataError(
-                '`question` must be "duel", "best of" or "worst of" 2 to 9, "rank" 2 to 7 or '
+                '`question` must be "duel", "best of" or "worst of" 2 to 99, "rank" 2 to 7 or '
                 f'"grade" 2 to 9, such as "best of 4", not {text!r}.'
             )
         if found[2] == "grade":

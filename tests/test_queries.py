@@ -321,10 +321,22 @@ def test_orders_and_numbers_are_checked(make: Any, message: str) -> None:
 def test_questions() -> None:
     assert Question.parse("duel") == (Duel, 2, None)
     assert Question.parse("best of 4") == (Choice, 4, None)
+    assert Question.parse("best of 12") == (Choice, 12, None)
     assert Question.parse("worst of 4") == (Worst, 4, None)
     assert Question.parse("rank 3") == (Ranking, 3, None)
     assert Question.parse("grade 5") == (Grade, 2, 5)
-    for wrong in ("", "best of", "best of 1", "rank 8", "grade 1", "duel 2", "rank  3", 4, None):
+    for wrong in (
+        "",
+        "best of",
+        "best of 1",
+        "best of 100",
+        "rank 8",
+        "grade 1",
+        "duel 2",
+        "rank  3",
+        4,
+        None,
+    ):
         with pytest.raises(ComparisonDataError, match="`question` must be"):
             Question.parse(wrong)
 

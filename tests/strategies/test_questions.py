@@ -184,6 +184,12 @@ def test_questions_that_cannot_be_asked(make: Any, error: Any, message: str) -> 
         make()
 
 
+def test_many_new_items_of_pop_bo() -> None:
+    strategy = MultipleChoicePOPBO(choices=TABLE, num_new=5, seed=0)
+    assert len(strategy.ask().items) == 10
+    assert strategy.question == "best of 10"
+
+
 def test_choices_that_hardly_differ_are_asked_about() -> None:
     close = torch.tensor([[1.0], [2.0], [3.0], [4.0], [1e4]], dtype=torch.double)
     strategy = EUBO(choices=close, question="best of 4", seed=0)
