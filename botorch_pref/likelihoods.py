@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -394,6 +394,54 @@ class AnnotatedLikelihood(RowLikelihood):
             share * (second + other * first.square()),
             share * (third + other * mixed),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ReliableLikelihood(RowLikelihood):
+    r"""Any likelihood, of latent values times the reliability of who answered.
+
+    Args:
+        link: A likelihood of one or more latent values, whose score is bounded.
+        reliability: ``... x m``-dim, positive.
+    """
+
+    link: Any
+    reliability: Tensor
+
+    @property
+    def bend(self) -> tuple[Tensor | float, Tensor]:
+        """Where and within which unit the probability of one latent value changes."""
+        return 0.0, 1.0 / (self.scale * self.reliability)
+
+    @property
+    def is_learnt(self) -> bool:
+        return super().is_learnt or getattr(self.link, "is_learnt", False)
+
+    def select(self, elements: Tensor | slice | int) -> Self:
+        link = self.link.select(elements) if isinstance(self.link, RowLikelihood) else self.link
+        return replace(super().select(elements), link=link)
+
+    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        """See the base class; of choices latent values are ``... x m x r``-dim."""
+        return cast(Tensor, self.link.log_prob(self._size * latent, answer, weight))
+
+    def derivatives(
+        self, latent: Tensor, answer: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        size = self._size
+        score, curvature, third = self.link.derivatives(size * latent, answer, weight)
+        if not self._has_several:
+            return size * score, size.square() * curvature, size**3 * third
+        root = size.unsqueeze(-1)  # of several latent values, a root of the curvature
+        return size * score, root * curvature, root.unsqueeze(-1) ** 3 * third
+
+    @property
+    def _has_several(self) -> bool:
+        return isinstance(self.link, SoftmaxLikelihood)
+
+    @property
+    def _size(self) -> Tensor:
+        return self.reliability.unsqueeze(-1) if self._has_several else self.reliability
 
 
 class SoftmaxLikelihood(ScaledLikelihood):

@@ -110,10 +110,15 @@ class BlockData(ABC):
 
     _dims: ClassVar[Mapping[str, int]]
     datapoints: Tensor
+    annotator: Tensor | None = None
 
     @abstractmethod
     def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+        self,
+        likelihood: BernoulliLikelihood,
+        first: int = 0,
+        learnt: Any = None,
+        people: Any = None,
     ) -> list[Block]:
         """The answers as inference sees them.
 
@@ -122,6 +127,7 @@ class BlockData(ABC):
             first: The number of the first datapoint among the items of inference.
             learnt: What a model learns of these answers beside the utility; see
                 ``botorch_pref.models.answer_parameters``.
+            people: What it learns of the annotators of all answers, likewise.
         """
 
     @property
@@ -157,6 +163,15 @@ class BlockData(ABC):
 
     def _tensors(self) -> dict[str, Tensor]:
         return {n: value for n in self._dims if (value := getattr(self, n)) is not None}
+
+
+def by_annotators(blocks: list[Block], annotator: Tensor | None, people: Any) -> list[Block]:
+    """Blocks of a row an answer, of annotators of whom a model learns the reliability, if any."""
+    if people is None or annotator is None:
+        return blocks
+    return [
+        replace(block, likelihood=people.of_any(block.likelihood, annotator)) for block in blocks
+    ]
 
 
 def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:

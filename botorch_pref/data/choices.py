@@ -8,8 +8,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import Block, BlockData
-from botorch_pref.data.checks import Check, as_indices, check_items, finite, in_range, refuse
+from botorch_pref.data.blocks import Block, BlockData, by_annotators
+from botorch_pref.data.checks import (
+    Check,
+    as_annotators,
+    as_indices,
+    check_items,
+    finite,
+    in_range,
+    refuse,
+)
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, SoftmaxLikelihood
 
@@ -25,6 +33,8 @@ class Choices(BlockData):
         items: A ``batch_shape x m x k``-dim tensor of an integer type: rows of ``datapoints``.
         favourite: A ``batch_shape x m``-dim tensor of an integer type: the positions, from 0, of
             the items that were chosen, among those of their questions.
+        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if their reliabilities
+            matter; see :class:`~botorch_pref.models.AnnotatorEffects`.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, an item is NaN or
@@ -35,10 +45,11 @@ class Choices(BlockData):
         >>> data = Choices(X, torch.tensor([[0, 1, 2], [1, 3, 4]]), torch.tensor([2, 0]))
     """
 
-    _dims: ClassVar = {"datapoints": 2, "items": 2, "favourite": 1}
+    _dims: ClassVar = {"datapoints": 2, "items": 2, "favourite": 1, "annotator": 1}
     datapoints: Tensor
     items: Tensor
     favourite: Tensor
+    annotator: Tensor | None = None
 
     def __post_init__(self) -> None:
         X = self.datapoints
@@ -54,15 +65,21 @@ class Choices(BlockData):
             in_range("items", items, X.shape[-2]),
             Check("favourite", favourite, ~known, f"the favourite is one of 0 to {k - 1}"),
         )
-        vars(self).update(items=items, favourite=favourite)
+        who = None if self.annotator is None else as_annotators("annotator", self.annotator, X, m)
+        vars(self).update(items=items, favourite=favourite, annotator=who)
         self._broadcast()
 
     def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+        self,
+        likelihood: BernoulliLikelihood,
+        first: int = 0,
+        learnt: Any = None,
+        people: Any = None,
     ) -> list[Block]:
         """One observation a question, of the utilities of its items; see the base class."""
         favourite = self.favourite.to(self.datapoints)
-        return [chosen_block(self.items + first, favourite, likelihood.scale)]
+        found = [chosen_block(self.items + first, favourite, likelihood.scale)]
+        return by_annotators(found, self.annotator, people)
 
 
 def chosen_block(

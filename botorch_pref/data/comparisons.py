@@ -256,13 +256,17 @@ class Comparisons(BlockData):
         return self.unchecked(self.datapoints, self.pairs, self.wins, self.count)
 
     def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+        self,
+        likelihood: BernoulliLikelihood,
+        first: int = 0,
+        learnt: Any = None,
+        people: Any = None,
     ) -> list[Block]:
         """One observation a row, of the difference of its two items; see the base class."""
         answer = torch.where(self.count > 0, self.wins / self.count.clamp_min(1.0), 0.5)
         given: BlockLikelihood = likelihood
-        if learnt is not None and self.annotator is not None:
-            given = learnt.likelihood(likelihood, self.annotator)
+        if people is not None and self.annotator is not None:
+            given = people.of_duels(likelihood, self.annotator)
         return [Block(self.pairs + first, DUEL, answer, self.count, given)]
 
     @property

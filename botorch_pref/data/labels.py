@@ -41,7 +41,11 @@ class Labels(BlockData):
         refuse(finite(items, self.datapoints), Check(labels, values, ~known, reason))
 
     def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+        self,
+        likelihood: BernoulliLikelihood,
+        first: int = 0,
+        learnt: Any = None,
+        people: Any = None,
     ) -> list[Block]:
         """One observation a label, of the utility of its item; see the base class."""
         return [self._item_block(self.labels.squeeze(-1), likelihood, first)]

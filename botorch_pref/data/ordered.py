@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import DUEL, ITEM, Block, BlockData
+from botorch_pref.data.blocks import DUEL, ITEM, Block, BlockData, by_annotators
 from botorch_pref.data.checks import (
     Check,
     as_annotators,
@@ -39,6 +39,8 @@ class Grades(BlockData):
         grade: A ``batch_shape x m``-dim tensor of an integer type, from 0, the second item is
             better by most, to ``num_grades - 1``, the first is.
         num_grades: The number of grades, at least 2: two are a duel, three a duel with ties.
+        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if their reliabilities
+            matter; see :class:`~botorch_pref.models.AnnotatorEffects`.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, an item is NaN or
@@ -50,11 +52,12 @@ class Grades(BlockData):
         >>> data = Grades(X, torch.tensor([[0, 1], [1, 2]]), torch.tensor([4, 2]), num_grades=5)
     """
 
-    _dims: ClassVar = {"datapoints": 2, "pairs": 2, "grade": 1}
+    _dims: ClassVar = {"datapoints": 2, "pairs": 2, "grade": 1, "annotator": 1}
     datapoints: Tensor
     pairs: Tensor
     grade: Tensor
     num_grades: int
+    annotator: Tensor | None = None
 
     def __post_init__(self) -> None:
         X = self.datapoints
@@ -68,7 +71,9 @@ class Grades(BlockData):
             distinct("pairs", pairs),
             _check_grade("grade", grade, self.num_grades),
         )
-        vars(self).update(pairs=pairs, grade=grade)
+        who = self.annotator
+        who = None if who is None else as_annotators("annotator", who, X, pairs.shape[-2])
+        vars(self).update(pairs=pairs, grade=grade, annotator=who)
         self._broadcast()
 
     @classmethod
@@ -89,11 +94,16 @@ class Grades(BlockData):
         return cls(data.datapoints, data.pairs, (2.0 * data.wins).long(), 3)
 
     def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+        self,
+        likelihood: BernoulliLikelihood,
+        first: int = 0,
+        learnt: Any = None,
+        people: Any = None,
     ) -> list[Block]:
         """One observation a row, of the difference of its two items; see the base class."""
         between = learnt.likelihood(likelihood, self.grade)
-        return [_block(self.pairs + first, DUEL, between)]
+        found = [_block(self.pairs + first, DUEL, between)]
+        return by_annotators(found, self.annotator, people)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +152,11 @@ class Ratings(BlockData):
         self._broadcast()
 
     def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+        self,
+        likelihood: BernoulliLikelihood,
+        first: int = 0,
+        learnt: Any = None,
+        people: Any = None,
     ) -> list[Block]:
         """One observation a row, of the utility of its item; see the base class."""
         between = learnt.likelihood(likelihood, self.rating, self.annotator)

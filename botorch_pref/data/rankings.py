@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import Block, BlockData
+from botorch_pref.data.blocks import Block, BlockData, by_annotators
 from botorch_pref.data.checks import (
     Check,
+    as_annotators,
     as_indices,
     check_count,
     check_device,
@@ -42,6 +43,8 @@ class Rankings(BlockData):
         tied: A ``batch_shape x m x (k - 1)``-dim boolean tensor: whether an item is tied with the
             next one. All items that are tied are chosen from the same ones (Breslow 1974). Not
             with ``num_worst``.
+        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if their reliabilities
+            matter; see :class:`~botorch_pref.models.AnnotatorEffects`.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, an item is NaN or
@@ -53,12 +56,13 @@ class Rankings(BlockData):
         >>> data = Rankings(X, torch.tensor([[2, 0, 1], [4, 1, 3]]))
     """
 
-    _dims: ClassVar = {"datapoints": 2, "items": 2, "tied": 2}
+    _dims: ClassVar = {"datapoints": 2, "items": 2, "tied": 2, "annotator": 1}
     datapoints: Tensor
     items: Tensor
     num_best: int | None = None
     num_worst: int = 0
     tied: Tensor | None = None
+    annotator: Tensor | None = None
 
     def __post_init__(self) -> None:
         X = self.datapoints
@@ -89,11 +93,17 @@ class Rankings(BlockData):
             in_range("items", items, X.shape[-2]),
             Check("items", items, twice, "a ranking has an item once"),
         )
-        vars(self).update(items=items, num_best=best, num_worst=worst)
+        who = self.annotator
+        who = None if who is None else as_annotators("annotator", who, X, items.shape[-2])
+        vars(self).update(items=items, num_best=best, num_worst=worst, annotator=who)
         self._broadcast()
 
     def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+        self,
+        likelihood: BernoulliLikelihood,
+        first: int = 0,
+        learnt: Any = None,
+        people: Any = None,
     ) -> list[Block]:
         """A block of choices for each place, of the utilities of the items that are left."""
         items, found = self.items + first, []
@@ -110,4 +120,4 @@ class Rankings(BlockData):
         for i in range(k, max(k - self.num_worst, best + 1), -1):
             left = items[..., best:i]
             found.append(chosen_block(left, place + (i - best - 1), likelihood.scale, -1.0))
-        return found
+        return by_annotators(found, self.annotator, people)

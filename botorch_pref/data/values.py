@@ -69,7 +69,11 @@ class Values(BlockData):
         return cls(X, Y, Yvar, ("values[0]", "values[1]", "values[2]"))
 
     def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
+        self,
+        likelihood: BernoulliLikelihood,
+        first: int = 0,
+        learnt: Any = None,
+        people: Any = None,
     ) -> list[Block]:
         r"""One observation a measurement, of its residual in units of its standard deviation.
 

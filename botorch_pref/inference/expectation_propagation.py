@@ -345,7 +345,8 @@ class _Rows:
             if block.latent_dim > 1 and not isinstance(block.likelihood, SoftmaxLikelihood):
                 raise UnsupportedError(
                     'inference="ep" needs answers to duels, labels, values or choices of the best '
-                    f"item, not {type(block.likelihood).__name__}."
+                    f"item, of annotators who are not told apart, not "
+                    f"{type(block.likelihood).__name__}."
                 )
         counts = [
             torch.ones_like(block.weight)

@@ -316,8 +316,13 @@ def _slope_of_likelihoods(slope: _Slope) -> Tensor:
         if block.is_learnt:
             given = at, block.answer, block.weight
             score, curvature, _ = block.likelihood.derivatives(*given)
-            variance = variance if variance.dim() == at.dim() else variance[..., 0, 0]
-            own = block.likelihood.log_prob(*given) + move * score - 0.5 * variance * curvature
+            pull, spread = move * score, variance
+            if block.latent_dim > 1:
+                pull, curvature = pull.sum(-1), curvature @ curvature.mT  # of its root
+                spread, curvature = (variance * curvature).sum((-2, -1)), torch.ones_like(pull)
+            elif variance.dim() > at.dim():
+                spread = variance[..., 0, 0]
+            own = block.likelihood.log_prob(*given) + pull - 0.5 * spread * curvature
             total = total + own.sum(-1)
     return total - total.detach()
 

@@ -2,7 +2,9 @@ r"""What a model learns of answers beside the utility: of annotators, and bounds
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import singledispatch
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -13,11 +15,17 @@ from torch.linalg import solve_triangular
 from torch.nn import Parameter
 from torch.nn.functional import pad
 
-from botorch_pref.data.blocks import BlockData
-from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.blocks import BlockData, BlockLikelihood
 from botorch_pref.data.ordered import Grades, Ratings
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.likelihoods import AnnotatedLikelihood, BernoulliLikelihood, IntervalLikelihood
+from botorch_pref.likelihoods import (
+    AnnotatedLikelihood,
+    BernoulliLikelihood,
+    IntervalLikelihood,
+    ReliableLikelihood,
+)
+
+PEOPLE = "annotators"  # among what a model learns, all others by the argument of their data
 
 # Standard deviations of people around what is typical, and of what is typical.
 _OF_PEOPLE = {"reliability": 0.5, "offset": 0.5, "lapse": 1.0}
@@ -33,7 +41,8 @@ _CENTRE_OF_PEOPLE, _GAP_OF_PEOPLE = 1.0, 0.3  # standard deviations around what 
 class AnnotatorEffects(Module):
     r"""Reliability, offset of the first item and lapses of each annotator, with priors.
 
-    The three of :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`. The logarithm of the
+    The three of :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`, of duels; of choices,
+    rankings and grades the same reliability alone. The logarithm of the
     reliability of people is normal around 0, as the output scale of the kernel is the only scale of
     all; offsets and logits of lapses are normal around what is typical, which is learnt, too. So
     people of whom there are few answers are taken for typical ones, as are new ones.
@@ -66,68 +75,29 @@ class AnnotatorEffects(Module):
         prior = NormalPrior(mean, deviation)
         self.register_prior(f"{name}_prior", prior, _Read(name), _Write(name))
 
-    def values(self) -> tuple[Tensor, Tensor, Tensor]:
-        """``batch_shape x (A + 2)``-dim reliabilities, offsets and lapses.
-
-        After the annotators comes a typical one, and last one without an offset.
-        """
+    def values(self) -> People:
+        """Those of the annotators, then of a typical one, and last of one without an offset."""
         zero = torch.zeros_like(self.typical_offset)
         log_reliability = torch.cat([self.log_reliability, zero, zero], dim=-1)
         offset = torch.cat([self.offset, zero], dim=-1) + self.typical_offset
         lapse = torch.cat([self.logit_lapse, zero, zero], dim=-1) + self.typical_logit_lapse
-        return log_reliability.exp(), torch.cat([offset, zero], dim=-1), lapse.sigmoid()
+        return People(log_reliability.exp(), torch.cat([offset, zero], dim=-1), lapse.sigmoid())
 
-    def likelihood(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
-        """That of the ``... x m`` annotators of as many answers.
-
-        New ones are typical. Of unknown ones the order is taken for unknown, too: no offset.
-        """
-        index = self._index(annotator)
-        return AnnotatedLikelihood(link, *(_taken(value, index) for value in self.values()))
-
-    def likelihood_of_each(
-        self, link: BernoulliLikelihood, annotator: Tensor
-    ) -> AnnotatedLikelihood:
-        """That of ``...``-dim annotators, of which the last dimensions are the model's batch."""
-        index = self._index(annotator).unsqueeze(-1)
-        shape = annotator.shape
-        parts = (value.expand(*shape, -1).gather(-1, index) for value in self.values())
-        return AnnotatedLikelihood(link, *(part.squeeze(-1) for part in parts))
-
-    def _index(self, annotator: Tensor) -> Tensor:
-        number = self.log_reliability.shape[-1]
-        index = annotator.clamp_max(number)
-        return torch.where(annotator < 0, number + 1, index)
-
-    def table(
-        self,
-        link: BernoulliLikelihood,
-        annotator: Tensor,
-        difference: Tensor,
-        answer: Tensor,
-        weight: Tensor,
-    ) -> pd.DataFrame:
+    def table(self, log_prob: Callable[[People], Tensor]) -> pd.DataFrame:
         """Values and standard errors of all annotators, and last of a typical one.
 
-        Errors are by the curvature of the likelihood at given differences and that of the priors;
+        Errors are by the curvature of the likelihood at given utilities and that of the priors;
         of the typical one they are the priors' standard deviations, of what a new one may be. NaN
         where the answers are no maximum.
 
         Args:
-            link: The link.
-            annotator: ``m``-dim annotators of the answers.
-            difference: ``m``-dim differences.
-            answer: ``m``-dim answers in ``[0, 1]``.
-            weight: ``m``-dim weights.
+            log_prob: The log probability of all answers, of values as :meth:`values` has them.
         """
         reliability, offset, lapse = (value.detach()[:-1] for value in self.values())
         own = torch.stack([reliability.log(), offset, lapse.logit()], dim=-1).requires_grad_()
         with torch.enable_grad():
-            log_reliability, place, logit = own.unbind(-1)
-            rows = (log_reliability.exp(), place, logit.sigmoid())
-            index = torch.where(annotator < 0, len(own) - 1, annotator).clamp_max(len(own) - 1)
-            given = AnnotatedLikelihood(link, *(_taken(value, index) for value in rows))
-            total = given.log_prob(difference.detach(), answer, weight).sum()
+            log_reliability, place, logit = torch.cat([own, own[-1:]]).unbind(-1)
+            total = log_prob(People(log_reliability.exp(), place, logit.sigmoid()))
             (slope,) = torch.autograd.grad(total, own, create_graph=True)
             # The answers of two annotators have nothing in common, so a sum over them is exact.
             columns = [torch.autograd.grad(s.sum(), own, retain_graph=True)[0] for s in slope.T]
@@ -144,6 +114,45 @@ class AnnotatorEffects(Module):
         names = [*_OF_PEOPLE, *(f"{name}_error" for name in _OF_PEOPLE)]
         people = [*range(len(own) - 1), "typical"]
         return pd.DataFrame(both.cpu().numpy(), columns=names, index=pd.Index(people, name="who"))
+
+
+class People(NamedTuple):
+    """What annotators differ in: :class:`AnnotatorEffects` as numbers.
+
+    Attributes:
+        reliability: ``batch_shape x (A + 2)``-dim, as all; after the annotators comes a typical
+            one, and last one without an offset.
+        offset: Offsets of the first item.
+        lapse: Probabilities of an answer by chance.
+    """
+
+    reliability: Tensor
+    offset: Tensor
+    lapse: Tensor
+
+    def of_duels(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
+        """That of the ``... x m`` annotators of as many answers.
+
+        New ones are typical. Of unknown ones the order is taken for unknown, too: no offset.
+        """
+        index = self._index(annotator)
+        return AnnotatedLikelihood(link, *(_taken(value, index) for value in self))
+
+    def of_any(self, likelihood: BlockLikelihood, annotator: Tensor) -> ReliableLikelihood:
+        """Any likelihood of the answers of ``... x m`` annotators, by their reliability."""
+        return ReliableLikelihood(likelihood, _taken(self.reliability, self._index(annotator)))
+
+    def of_each(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
+        """That of ``...``-dim annotators, of which the last dimensions are the model's batch."""
+        index = self._index(annotator).unsqueeze(-1)
+        shape = annotator.shape
+        parts = (value.expand(*shape, -1).gather(-1, index) for value in self)
+        return AnnotatedLikelihood(link, *(part.squeeze(-1) for part in parts))
+
+    def _index(self, annotator: Tensor) -> Tensor:
+        number = self.reliability.shape[-1] - 2
+        index = annotator.clamp_max(number)
+        return torch.where(annotator < 0, number + 1, index)
 
 
 class CutPoints(Module):
@@ -223,13 +232,6 @@ def learnt_of(data: BlockData, batch_shape: Size) -> Module | None:
 
 
 @learnt_of.register
-def _(data: Comparisons, batch_shape: Size) -> AnnotatorEffects | None:
-    if data.annotator is None:
-        return None
-    return AnnotatorEffects(_number(data.annotator), batch_shape)
-
-
-@learnt_of.register
 def _(data: Grades, batch_shape: Size) -> CutPoints:
     return CutPoints(data.num_grades, True, 0, batch_shape)
 
@@ -238,6 +240,13 @@ def _(data: Grades, batch_shape: Size) -> CutPoints:
 def _(data: Ratings, batch_shape: Size) -> CutPoints:
     number = 0 if data.annotator is None else _number(data.annotator)
     return CutPoints(data.num_grades, False, number, batch_shape)
+
+
+def effects_of(parts: Iterable[BlockData], batch_shape: Size) -> AnnotatorEffects | None:
+    """What is learnt of the annotators of all answers but ratings; ``None`` if none are given."""
+    named = (part.annotator for part in parts if not isinstance(part, Ratings))
+    numbers = [_number(annotator) for annotator in named if annotator is not None]
+    return AnnotatorEffects(max(numbers), batch_shape) if numbers else None
 
 
 def _number(annotator: Tensor) -> int:

@@ -51,7 +51,13 @@ from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
 from botorch_pref.kernels.items import default_covar_module, dense_covariance, dueling_variance
 from botorch_pref.likelihoods import BernoulliLikelihood
-from botorch_pref.models.answer_parameters import AnnotatorEffects, learnt_of
+from botorch_pref.models.answer_parameters import (
+    PEOPLE,
+    AnnotatorEffects,
+    People,
+    effects_of,
+    learnt_of,
+)
 from botorch_pref.models.base import (
     Inference,
     LaplaceGP,
@@ -204,7 +210,8 @@ class PreferenceGP(LaplaceGP):
             check_count("inducing_points", inducing_points, 1)
             self._num_inducing, inducing_points = int(inducing_points), None
         self._inducing = inducing_points
-        own = {name: learnt_of(part, batch_shape) for name, part in named.items()}
+        own = {PEOPLE: effects_of(named.values(), batch_shape)}
+        own |= {name: learnt_of(part, batch_shape) for name, part in named.items()}
         self.learnt = ModuleDict({name: part for name, part in own.items() if part is not None})
         self._set_data(data, measured, asked)
         if items is not None:
@@ -350,7 +357,7 @@ class PreferenceGP(LaplaceGP):
         parts = [part.datapoints for part in named.values()]
         self._check_inducing(batch, parts)
         for name in [*self.learnt]:
-            if name not in named:
+            if name not in named and (name != PEOPLE or not named):
                 del self.learnt[name]
         if (choices or len(self.learnt)) and not isinstance(self.variance, str):
             raise UnsupportedError(
@@ -363,7 +370,7 @@ class PreferenceGP(LaplaceGP):
         self.values = None if values is None else values.expand(batch)
         self.choices, self.merged_data = tuple(asked.expand(batch) for asked in choices), None
         if data is not None:
-            self.merged_data = (data if "datapoints" in self.learnt else data.pooled()).merged()
+            self.merged_data = (data if PEOPLE in self.learnt else data.pooled()).merged()
         self.num_observations = sum(block.weight.shape[-1] for block in self._blocks())
         if self._num_inducing is not None:
             self._inducing = None
@@ -454,7 +461,7 @@ class PreferenceGP(LaplaceGP):
             )
         with torch.no_grad():
             who = torch.tensor(UNKNOWN_ANNOTATOR, device=X.device)
-            probability = self.win_probability(X, who if "datapoints" in self.learnt else None)
+            probability = self.win_probability(X, who if PEOPLE in self.learnt else None)
             ones = torch.ones_like(probability).unsqueeze(-1)
             normal = MultivariateNormal(torch.zeros_like(ones), DiagLinearOperator(ones))
             uniform = torch.special.ndtr(sampler(GPyTorchPosterior(normal)))
@@ -512,10 +519,15 @@ class PreferenceGP(LaplaceGP):
 
     def _blocks(self) -> list[Block]:
         """The blocks of all data, with what is learnt of their answers."""
+        effects = dict(self.learnt).get(PEOPLE)
+        return self._blocks_of(None if effects is None else effects.values())
+
+    def _blocks_of(self, people: People | None) -> list[Block]:
+        """Those of given values of the annotators."""
         blocks, first = [], 0
         for name, part in self._parts().items():
             learnt = dict(self.learnt).get(name)
-            blocks += part.blocks(self.likelihood, first, learnt)
+            blocks += part.blocks(self.likelihood, first, learnt, people)
             first += part.num_items
         return blocks
 
@@ -655,12 +667,12 @@ class PreferenceGP(LaplaceGP):
             return self.likelihood.expected_probability(mean, variance)
         effects = self._annotator_effects()
         who = checked_annotators("annotator", annotator, mean)
-        own = effects.likelihood_of_each(self.likelihood, who.expand(mean.shape))
+        own = effects.values().of_each(self.likelihood, who.expand(mean.shape))
         return own.expected_probability(mean, variance)
 
     @property
     def annotators(self) -> pd.DataFrame:
-        r"""What the annotators of the comparisons differ in, a row each and a typical one.
+        r"""What the annotators of the answers differ in, a row each and a typical one.
 
         The columns are ``reliability``, ``offset`` and ``lapse``, as of
         :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`, and the standard error of each,
@@ -671,20 +683,25 @@ class PreferenceGP(LaplaceGP):
             ComparisonDataError: If there are no annotators in the data.
             UnsupportedError: If the model is a batch.
         """
-        effects, data = self._annotator_effects(), self.merged_data
+        effects = self._annotator_effects()
         if self.batch_shape:
             raise UnsupportedError("`annotators` is of one model, not of a batch.")
-        if data is None or data.annotator is None:
+        if all(part.annotator is None for part in self._parts().values()):
             raise ComparisonDataError("`comparisons` have no annotators now.")
+        observed = self.observed()
         with torch.no_grad():
-            found = self.posterior(data.datapoints).mean.squeeze(-1) * self.link_scale
-        [block] = data.blocks(self.likelihood, 0, effects)
-        difference = found[data.pairs[:, 0]] - found[data.pairs[:, 1]]
-        given = data.annotator, difference, block.answer, block.weight
-        return effects.table(self.likelihood, *given)
+            found = self.posterior(self.items).mean.squeeze(-1)
+            found = found if observed.scaling is None else found * observed.scaling
+            latent = observed.observations.incidence.apply(found)
+
+        def log_prob(people: People) -> Tensor:
+            blocks = Observations(self._blocks_of(people), len(found))
+            return blocks.log_prob(latent).sum()
+
+        return effects.table(log_prob)
 
     def _annotator_effects(self) -> AnnotatorEffects:
-        effects = dict(self.learnt).get("datapoints")
+        effects = dict(self.learnt).get(PEOPLE)
         if not isinstance(effects, AnnotatorEffects):
             raise ComparisonDataError("`comparisons` had no annotators when the model was made.")
         return effects

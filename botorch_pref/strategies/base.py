@@ -28,6 +28,7 @@ from botorch_pref.exceptions import (
 from botorch_pref.inference.finite import Regularizer, argmax_with_random_ties
 from botorch_pref.inference.systems import joint_draws
 from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.models.answer_parameters import PEOPLE
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import (
     Answer,
@@ -611,7 +612,7 @@ class UtilityStrategy(Strategy):
         super()._restore(progress)
         self.learner.restore(progress["hyperparameters"], progress["num_fitted"])
         of_people = progress.get("annotators", {})  # as version 2 has it
-        before = {f"datapoints.{name}": value for name, value in of_people.items()}
+        before = {f"{PEOPLE}.{name}": value for name, value in of_people.items()}
         self.learner.effects = progress.get("learnt", before)
 
     def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -35,6 +36,7 @@ from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel, SeenBy, m
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
+from botorch_pref.models.answer_parameters import PEOPLE
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
 from botorch_pref.models.preference_gp import PreferenceGP
@@ -179,6 +181,8 @@ class UtilityLearner:
 
     @effects.setter
     def effects(self, effects: Mapping[str, Any]) -> None:
+        if isinstance(effects, Mapping):  # files of versions that told people apart by duels alone
+            effects = {re.sub("^datapoints", PEOPLE, name): own for name, own in effects.items()}
         if effects:
             blank = self._build(self.covar_module(), self.told, effects={})
             check_effects(effects, dict(blank.learnt.named_parameters()))
@@ -387,7 +391,7 @@ class UtilityLearner:
 
     def link_of(self, annotator: str | None) -> BernoulliLikelihood:
         """The link of a person's answers, of their reliability if that was learnt."""
-        known = self.effects.get("datapoints.log_reliability", [])
+        known = self.effects.get(f"{PEOPLE}.log_reliability", [])
         number = self.people.index(annotator) if annotator in self.people else len(known)
         if number >= len(known):
             return self.likelihood
@@ -439,15 +443,16 @@ class UtilityLearner:
             rows, new = match_items(shown[:0], shown)
             items, rows = shown[new], rows.view(len(answered), -1)
         told = rows.new_tensor([answer for _, answer in answered])
+        who = self._who(answered) if self.tells_people_apart else None
         if isinstance(one, Grade):
-            return Grades(items, rows, told, one.num_grades)
+            return Grades(items, rows, told, one.num_grades, annotator=who)
         if isinstance(one, Worst):
             is_worst = torch.arange(rows.shape[-1], device=rows.device) == told.unsqueeze(-1)
-            last = is_worst.int().argsort(dim=-1, stable=True)
-            return Rankings(items, rows.gather(-1, last), num_best=0, num_worst=1)
+            rows = rows.gather(-1, is_worst.int().argsort(dim=-1, stable=True))
+            return Rankings(items, rows, num_best=0, num_worst=1, annotator=who)
         if isinstance(one, Ranking):
-            return Rankings(items, rows.gather(-1, told))
-        return Choices(items, rows, told)
+            return Rankings(items, rows.gather(-1, told), annotator=who)
+        return Choices(items, rows, told, annotator=who)
 
     def _comparisons(self, duels: Sequence[Answered]) -> Comparisons:
         """Answered duels; of choices those that were compared are the items."""
@@ -480,11 +485,15 @@ class UtilityLearner:
         if not (duels and self.tells_people_apart):
             return pairs, told, None
         swapped = torch.tensor([query.shown[0] == 1 for query, _ in duels], device=told.device)
-        numbers = {name: number for number, name in enumerate(self.people)}
-        who = [numbers.get(cast(str, query.annotator), UNKNOWN_ANNOTATOR) for query, _ in duels]
         order = swapped.view(-1, *[1] * (pairs.dim() - 1))
         told = torch.where(swapped, 1.0 - told, told)
-        return torch.where(order, pairs.flip(1), pairs), told, torch.tensor(who, device=told.device)
+        return torch.where(order, pairs.flip(1), pairs), told, self._who(duels)
+
+    def _who(self, answered: Sequence[Answered]) -> Tensor:
+        """The numbers of those who answered."""
+        numbers = {name: number for number, name in enumerate(self.people)}
+        who = [numbers.get(cast(str, query.annotator), UNKNOWN_ANNOTATOR) for query, _ in answered]
+        return torch.tensor(who, device=self.space.bounds.device)
 
     def _build(
         self,

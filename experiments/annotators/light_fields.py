@@ -120,7 +120,7 @@ class Part(NamedTuple):
             kernel = ScaleKernel(base, outputscale_prior=LogNormalPrior(1.4, 1.0)).double()
         model = PreferenceGP(data.items, told, covar_module=kernel)
         if kinds:
-            effects = model.learnt["datapoints"]
+            effects = model.learnt["annotators"]
             for kind, names in (
                 ("reliability", ("log_reliability",)),
                 ("offset", ("offset", "typical_offset")),

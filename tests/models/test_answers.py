@@ -7,6 +7,7 @@ import io
 import itertools
 import math
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from botorch_pref.models import (
     PreferenceGP,
     pairwise_cross_validation,
 )
+from botorch_pref.models.answer_parameters import People
 from tests.models.common import (
     assert_laplace,
     assert_same_posterior,
@@ -53,6 +55,7 @@ LINKS = [LogitLikelihood(), ProbitLikelihood(0.8)]
 every_link = pytest.mark.parametrize("link", LINKS, ids=["logit", "probit"])
 
 
+GENERATOR = torch.Generator().manual_seed(1)
 ONE, LONG = torch.ones(()), torch.ones((), dtype=torch.long)
 
 
@@ -73,11 +76,12 @@ def duels(number: int = 14, people: int | None = 3) -> Comparisons:
     return Comparisons(X, rows, wins, torch.ones(number).double(), who)
 
 
-def grades(number: int = 12, num_grades: int = 5) -> Grades:
+def grades(number: int = 12, num_grades: int = 5, people: int | None = None) -> Grades:
     rows = pairs(number, seed=3)
     gap = utility(X)[rows[:, 0]] - utility(X)[rows[:, 1]] + rand(number, seed=4) - 0.5
     edges = torch.linspace(-2.0, 2.0, num_grades + 1)[1:-1].double()
-    return Grades(X, rows, torch.bucketize(gap, edges), num_grades)
+    who = None if people is None else torch.arange(number) % people
+    return Grades(X, rows, torch.bucketize(gap, edges), num_grades, who)
 
 
 def ratings(people: int | None = 2) -> Ratings:
@@ -88,8 +92,16 @@ def ratings(people: int | None = 2) -> Ratings:
     return Ratings(X, rows, found, 4, who)
 
 
-def rankings(k: int = 4, number: int = 5, **options: Any) -> Rankings:
-    return Rankings(X, rand(number, len(X), seed=7).argsort(-1)[:, :k], **options)
+def rankings(k: int = 4, number: int = 5, people: int | None = None, **options: Any) -> Rankings:
+    who = None if people is None else torch.arange(number) % people
+    rows = rand(number, len(X), seed=7).argsort(-1)[:, :k]
+    return Rankings(X, rows, annotator=who, **options)
+
+
+def favourites(k: int = 3, number: int = 6, people: int | None = None) -> Choices:
+    who = None if people is None else torch.arange(number) % people
+    rows = rand(number, len(X), seed=8).argsort(-1)[:, :k]
+    return Choices(X, rows, torch.arange(number) % k, who)
 
 
 def make(*choices: Any, data: Comparisons | None = None, **options: Any) -> PreferenceGP:
@@ -191,7 +203,7 @@ def test_ratings_of_several_people_against_brute_force() -> None:
 def test_annotators_against_brute_force(link: BernoulliLikelihood) -> None:
     data = duels()
     model = make(data=data, likelihood=link)
-    effects = [value.detach().tolist() for value in model.learnt["datapoints"].values()]
+    effects = [value.detach().tolist() for value in model.learnt["annotators"].values()]
 
     def log_likelihood(f: Tensor) -> Tensor:
         total, rows = f.new_zeros(()), (data.pairs, data.wins, data.annotator)
@@ -207,11 +219,90 @@ def test_annotators_against_brute_force(link: BernoulliLikelihood) -> None:
     assert_laplace(model, POINTS, log_likelihood)
 
 
+def test_reliabilities_of_other_answers_against_brute_force() -> None:
+    """One reliability a person, whatever they are asked; that of duels, too."""
+    data = [favourites(people=3), rankings(people=2), grades(people=3)]
+    model = make(*data, data=duels(6))
+    size = model.learnt["annotators"].values().reliability.detach()
+    assert size.shape == (5,)
+    bounds = model.learnt["choices[2]"].values().detach()[0].tolist()
+    offset, lapse = (value.detach() for value in model.learnt["annotators"].values()[1:])
+
+    def log_likelihood(every: Tensor) -> Tensor:
+        f = every.view(4, len(X))  # the items of each kind of answers are its own
+        total, own = every.new_zeros(()), [-torch.inf, *bounds, torch.inf]
+        for (i, j), won, who in zip(*map(Tensor.tolist, _rows(model.data)), strict=True):
+            value = size[who] * (f[0, i] - f[0, j]) + offset[who]
+            chance = torch.sigmoid(value if won else -value)
+            total = total + ((1 - lapse[who]) * chance + lapse[who] / 2).log()
+        for rows, k, who in zip(*map(Tensor.tolist, _rows(data[0])), strict=True):
+            total = total + softmax_of(size[who] * f[1], rows, rows[k])
+        for rows, who in zip(data[1].items.tolist(), data[1].annotator.tolist(), strict=True):
+            total = total + log_ranking(size[who] * f[2], rows, 4, 0)
+        for (i, j), grade, who in zip(*map(Tensor.tolist, _rows(data[2])), strict=True):
+            gap = size[who] * (f[3, i] - f[3, j])
+            chance = torch.sigmoid(gap - own[grade]) - torch.sigmoid(gap - own[grade + 1])
+            total = total + chance.log()
+        return total
+
+    assert_laplace(model, POINTS, log_likelihood)
+
+
+def _rows(data: Any) -> list[Tensor]:
+    names = {Comparisons: "pairs wins", Choices: "items favourite", Grades: "pairs grade"}
+    return [getattr(data, name) for name in [*names[type(data)].split(), "annotator"]]
+
+
+def test_who_is_typical_is_as_nobody_is_told_apart() -> None:
+    kinds = [favourites, rankings, grades]
+    told = make(*(kind(people=2) for kind in kinds))
+    pooled = make(*(kind() for kind in kinds))
+    with torch.no_grad():
+        told.learnt["annotators"].log_reliability.zero_()
+        for name, value in pooled.learnt.named_parameters():
+            dict(told.learnt.named_parameters())[name].copy_(value)
+    torch.testing.assert_close(told.log_evidence(), pooled.log_evidence(), atol=1e-10, rtol=0)
+    assert_same_posterior(told.posterior(POINTS), pooled.posterior(POINTS))
+
+
+@pytest.mark.parametrize("kind", [favourites, rankings, grades])
+def test_who_answers_by_chance_is_found_out(kind: Any) -> None:
+    number = 120
+    rows = torch.stack([torch.randperm(len(X), generator=GENERATOR)[:3] for _ in range(number)])
+    f, who = 6.0 * utility(X), torch.arange(number) % 2
+    chance = torch.rand(number, 3, generator=GENERATOR).double()
+    seen = torch.where(who.unsqueeze(-1) == 0, f[rows], 0.0) - (-chance.log()).log()
+    order = seen.argsort(-1, descending=True)
+    gap = torch.bucketize(seen[:, 0] - seen[:, 1], torch.tensor([-2.0, 2.0]).double())
+    data = {
+        favourites: Choices(X, rows, order[:, 0], who),
+        rankings: Rankings(X, rows.gather(-1, order), annotator=who),
+        grades: Grades(X, rows[:, :2], gap, 3, who),
+    }[kind]
+    model = PreferenceGP(None, None, choices=data)
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    table = model.annotators
+    assert table.loc[0, "reliability"] > 2.0 * table.loc[1, "reliability"]
+    error = table["reliability_error"] / table["reliability"]
+    assert error[0] < error["typical"]
+
+
+def test_reliabilities_are_of_laplace_where_there_are_several_latent_values() -> None:
+    assert make(grades(people=2), inference="ep").log_evidence().isfinite()
+    with pytest.raises(UnsupportedError, match="not told apart"):
+        make(favourites(people=2), inference="ep").log_evidence()
+    for kind in (favourites, rankings, grades):
+        data = kind(people=2)
+        with pytest.raises(ComparisonDataError, match="annotator"):
+            replace(data, annotator=torch.where(data.annotator == 1, -2, 0))
+
+
 @pytest.mark.parametrize(
     ("kind", "inference"),
     [
         *((kind, "ep") for kind in ("rankings", "grades", "ratings")),
-        *((kind, "laplace") for kind in ("annotators", "mixed")),  # whose evidence is Laplace's
+        # whose evidence is Laplace's
+        *((kind, "laplace") for kind in ("annotators", "mixed", "reliability")),
     ],
 )
 def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, inference: Any):
@@ -220,14 +311,18 @@ def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, in
         "grades": ([grades()], None),
         "ratings": ([ratings()], None),
         "annotators": ([], duels(30)),
+        "reliability": (
+            [favourites(people=3), favourites(2, people=2), rankings(people=2), grades(people=3)],
+            duels(6),
+        ),
         "mixed": ([grades(num_grades=4), rankings(3, 2), ratings(None)], duels(16, 2)),
     }
     choices, data = cases[kind]
     model = make(*choices, data=data, inference=inference)
     if kind in ("annotators", "mixed"):  # some answers are where the likelihood is not log-concave
         with torch.no_grad():
-            model.learnt["datapoints"].typical_logit_lapse.fill_(-3.0)
-            model.learnt["datapoints"].log_reliability.add_(2.0)
+            model.learnt["annotators"].typical_logit_lapse.fill_(-3.0)
+            model.learnt["annotators"].log_reliability.add_(2.0)
         observed = model.observed().observations
         model.inference = "laplace"
         mode = observed.incidence.apply(model.posterior(model.items).mean.squeeze(-1))
@@ -263,7 +358,7 @@ def test_one_answer_is_exact_by_expectation_propagation(link: Any, cavity: float
         torch.testing.assert_close(model.log_evidence().detach(), expected, atol=1e-6, rtol=0)
     data = Comparisons(X[:2], rows, torch.ones(1).double(), torch.ones(1).double(), rows[:, 0])
     model = PreferenceGP(X[:2], data, covar_module=kernel, likelihood=link, inference="ep")
-    effects = model.learnt["datapoints"]
+    effects = model.learnt["annotators"]
     with torch.no_grad():
         effects.log_reliability.fill_(1.5)
         effects.typical_offset.fill_(-6.0)
@@ -387,7 +482,7 @@ def test_one_typical_annotator_is_the_pooled_model(inference: Any) -> None:
     model = PreferenceGP(X, data, covar_module=make_kernel(2), inference=inference)
     pooled = PreferenceGP(X, data.pooled(), covar_module=make_kernel(2), inference=inference)
     with torch.no_grad():
-        model.learnt["datapoints"].typical_logit_lapse.fill_(-45.0)
+        model.learnt["annotators"].typical_logit_lapse.fill_(-45.0)
     assert_same_posterior(model.posterior(POINTS), pooled.posterior(POINTS), atol=1e-6)
 
 
@@ -431,14 +526,14 @@ def test_annotators_of_a_batch_of_models_are_those_of_each() -> None:
     expanded = data.expand(torch.Size([2]))
     both = PreferenceGP(expanded.datapoints, expanded, covar_module=make_kernel(2))
     with torch.no_grad():
-        both.learnt["datapoints"].log_reliability.copy_(torch.tensor([[0.5, 0, -1], [0, 1, 0.2]]))
-        both.learnt["datapoints"].typical_offset.copy_(torch.tensor([[0.3], [-0.4]]))
+        both.learnt["annotators"].log_reliability.copy_(torch.tensor([[0.5, 0, -1], [0, 1, 0.2]]))
+        both.learnt["annotators"].typical_offset.copy_(torch.tensor([[0.3], [-0.4]]))
     who = torch.tensor([0, 1, 2, -1, 7])
     evidence, together = both.log_evidence(), both.win_probability(pair[:, None], who[:, None])
     for i in range(2):
         one = PreferenceGP(X, data, covar_module=make_kernel(2))
-        for name, value in both.learnt["datapoints"].named_parameters():
-            dict(one.learnt["datapoints"].named_parameters())[name].data.copy_(value[i])
+        for name, value in both.learnt["annotators"].named_parameters():
+            dict(one.learnt["annotators"].named_parameters())[name].data.copy_(value[i])
         torch.testing.assert_close(one.log_evidence(), evidence[i])
         torch.testing.assert_close(one.win_probability(pair, who), together[:, i])
 
@@ -446,7 +541,7 @@ def test_annotators_of_a_batch_of_models_are_those_of_each() -> None:
 def test_more_answers_of_known_new_and_unknown_people() -> None:
     model = make(data=duels())
     pair, one = X[:2].unsqueeze(0), torch.ones(1)
-    effects = model.learnt["datapoints"]
+    effects = model.learnt["annotators"]
     with torch.no_grad():
         effects.typical_offset.fill_(2.0)
     new = model.with_comparisons(model.data.append(pair, one, torch.tensor([9])))
@@ -478,7 +573,7 @@ def test_priors_are_drawn_from_where_a_fit_is_tried_again() -> None:
 
 def test_errors_of_annotators_are_by_the_curvature() -> None:
     model = make(data=duels(40))
-    effects, table = model.learnt["datapoints"], model.annotators
+    effects, table = model.learnt["annotators"], model.annotators
     f = model.posterior(X).mean.squeeze(-1).detach()
 
     def total(own: Tensor) -> Tensor:
@@ -592,7 +687,11 @@ def test_an_error_that_the_curvature_does_not_tell_is_none() -> None:
     """All answers contradict the differences, where the likelihood is not log-concave."""
     effects, none = AnnotatorEffects(1, torch.Size()), torch.zeros(200, dtype=torch.double)
     who, gap = torch.zeros(200, dtype=torch.long), torch.full_like(none, 6.0)
-    table = effects.table(LogitLikelihood(), who, gap, none, none + 1.0)
+
+    def log_prob(people: People) -> Tensor:
+        return people.of_duels(LogitLikelihood(), who).log_prob(gap, none, none + 1.0).sum()
+
+    table = effects.table(log_prob)
     assert table.loc[0, ["reliability_error", "offset_error", "lapse_error"]].isna().all()
     assert (table.loc["typical"] >= 0).all()
 
@@ -611,7 +710,7 @@ def test_searches_with_lapses_converge_as_quickly_as_without() -> None:
     who = torch.randint(2, (len(pairs),), generator=generator)
     model = PreferenceGP(X, Comparisons(X, pairs, wins, torch.ones_like(wins), who))
     model.covar_module.outputscale = 50.0
-    model.learnt["datapoints"].typical_logit_lapse.fill_(-1.5)
+    model.learnt["annotators"].typical_logit_lapse.fill_(-1.5)
     system = model.system(model.transformed_items(), model.observed())
     assert isinstance(system, PrimalSystem)
     mode = find_mode(system)

@@ -61,14 +61,32 @@ def test_the_model_is_of_pairs_as_they_were_shown() -> None:
     torch.testing.assert_close(table.covariance, expected.covariance_matrix)
 
 
+@pytest.mark.parametrize("question", ["best of 3", "worst of 3", "rank 3", "grade 5"])
+def test_people_are_told_apart_by_answers_of_every_kind(question: str, monkeypatch: Any) -> None:
+    shorten_searches(monkeypatch)
+    strategy = RandomPairs(choices=TABLE, seed=2, question=question)
+    for i in range(12):
+        query = strategy.ask(("ann", "bob", None)[i % 3])
+        chances = query.probabilities(query.items.sum(-1), torch.sigmoid)
+        strategy.tell(query, max(chances, key=chances.__getitem__))
+    strategy.recommend()
+    assert [*strategy.annotators.index] == ["ann", "bob", "typical"]
+    assert len(strategy.learner.effects["annotators.log_reliability"]) == 2
+    [data] = strategy.learner.model().choices
+    assert set(data.annotator.tolist()) <= {0, 1, -1}
+    assert strategy.learner.link_of("ann").scale != strategy.learner.link_of("bob").scale
+    again = RandomPairs.from_state_dict(json.loads(json.dumps(strategy.state_dict())))
+    assert torch.equal(again.ask("ann").items, strategy.ask("ann").items)
+
+
 def test_one_who_joins_later_is_typical_until_the_next_fit() -> None:
     strategy = play(RandomPairs(choices=TABLE, seed=1), 12)
     strategy.recommend()
     learner, before = strategy.learner, strategy.learner.effects
-    assert len(before["datapoints.offset"]) == 2
+    assert len(before["annotators.offset"]) == 2
     learner.add(Duel(99, TABLE[:2], (0, 1), "cy"), 1.0)
-    effects = learner.model().learnt["datapoints"]
-    assert effects.offset.tolist() == [*before["datapoints.offset"], 0.0]
+    effects = learner.model().learnt["annotators"]
+    assert effects.offset.tolist() == [*before["annotators.offset"], 0.0]
     assert learner.people == ["ann", "bob", "cy"]
 
 
@@ -106,7 +124,7 @@ def test_wrong_stored_people_are_refused(wrong: Any) -> None:
     strategy = play(RandomPairs(choices=TABLE, seed=1), 12)
     strategy.recommend()
     state = copy.deepcopy(strategy.state_dict())
-    own, changed = state["progress"]["learnt"], {"datapoints.offset": wrong}
+    own, changed = state["progress"]["learnt"], {"annotators.offset": wrong}
     # A list of one is a state that lacks the other entries.
     state["progress"]["learnt"] = changed if wrong == [0.0] else wrong
     if wrong not in ([0.0], 3):

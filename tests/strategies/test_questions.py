@@ -268,7 +268,7 @@ def test_states_of_before_are_read() -> None:
     for entry in state["history"]:
         del entry[0]["order"]
     learnt = state["progress"].pop("learnt")
-    prefix = "datapoints."
+    prefix = "annotators."
     state["progress"]["annotators"] = {k.removeprefix(prefix): v for k, v in learnt.items()}
     again = RandomPairs.from_state_dict(state)
     assert again.state_dict() == strategy.state_dict()
