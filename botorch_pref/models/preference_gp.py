@@ -520,7 +520,8 @@ class PreferenceGP(LaplaceGP):
     def _blocks(self) -> list[Block]:
         """The blocks of all data, with what is learnt of their answers."""
         effects = dict(self.learnt).get(PEOPLE)
-        return self._blocks_of(None if effects is None else effects.values())
+        people = effects.values() if isinstance(effects, AnnotatorEffects) else None
+        return self._blocks_of(people)
 
     def _blocks_of(self, people: People | None) -> list[Block]:
         """Those of given values of the annotators."""
