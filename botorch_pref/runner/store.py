@@ -57,6 +57,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+def leftovers(path: Path) -> Iterator[Path]:
+    """Temporary paths of a file, which :func:`replacing` left where its process was killed."""
+    known = re.compile(rf"\.{re.escape(path.stem)}\.\d+{re.escape(path.suffix)}")
+    yield from (one for one in path.parent.iterdir() if known.fullmatch(one.name))
+
+
 class Store:
     """The folder of one experiment, in which every file of a run is complete.
 
