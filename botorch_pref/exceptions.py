@@ -18,6 +18,7 @@ __all__ = [
     "StaleQueryError",
     "StudyError",
     "StudyFileError",
+    "StudyFileWarning",
     "StudyLockedError",
     "UnsupportedError",
 ]
@@ -45,6 +46,10 @@ class StudyFileError(StudyError):
 
 class StudyLockedError(StudyError):
     """A study that is open for writing elsewhere; names the holder."""
+
+
+class StudyFileWarning(BotorchWarning):
+    """A study's file that was changed since it was saved, and is read all the same."""
 
 
 class LaplaceConvergenceWarning(BotorchWarning):

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from botorch_pref.cli.parser import INTERRUPTED, UsageError, count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.finite import Regularizer
-from botorch_pref.runner.store import MANIFEST
+from botorch_pref.runner.store import CHECKSUMS, MANIFEST
 from experiments.arguments import RESULTS, Parser, jobs, positive, writable_folder
 from experiments.experiment import Experiment, RegretExperiment
 from experiments.papers import experiments
@@ -43,7 +43,7 @@ def run(name: str, argv: Sequence[str]) -> int:
     writable_folder(folder, [name + ending for ending in FILES])
     runs = home / "runs"
     if args.fresh:
-        for file in (*runs.rglob("*-seed*.csv"), *runs.rglob(MANIFEST)):
+        for file in (*runs.rglob("*-seed*.csv"), *runs.rglob(MANIFEST), *runs.rglob(CHECKSUMS)):
             file.unlink()
     start, kept = perf_counter(), len([*runs.rglob("*-seed*.csv")])
     try:

@@ -184,6 +184,11 @@ def _add_study_command(commands: Any, name: str, bounds: str, **texts: Any) -> P
     command.add_argument(
         "--seed", type=seed, metavar="N", help="of all draws of a new study; default: 0"
     )
+    command.add_argument(
+        "--unverified",
+        action="store_true",
+        help="take a study that was changed since it was saved, as by hand",
+    )
     return command
 
 

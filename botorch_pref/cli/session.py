@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import textwrap
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 
 from botorch_pref.cli.domain import parse_bounds, read_choices
 from botorch_pref.cli.parser import INTERRUPTED, UsageError, notice
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import StudyFileWarning, UnsupportedError
 from botorch_pref.plotting.style import save_figure
 from botorch_pref.plotting.win_probabilities import plot_win_probabilities
 from botorch_pref.queries import Answer, Query
@@ -113,7 +114,11 @@ class Session(ABC):
                 raise UsageError(f"there is no {name} yet; begin it with {options}.")
             strategy = self.begin(domain.space)
             return Study.create(args.study, domain.space, strategy, names=domain.dimensions)
-        study = Study.load(args.study)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always", StudyFileWarning)
+            study = Study.load(args.study, unverified=args.unverified)
+        for one in found:
+            print(one.message, file=sys.stderr)
         try:
             seed = study.strategy.seed
             self.check(study, name)

@@ -17,9 +17,10 @@ import math
 import operator
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import joblib
@@ -125,8 +126,11 @@ def run_experiment(
     # All strategies of one seed run before those of the next, so that a part is balanced.
     missing = sorted((key for key in runs if key not in done), key=operator.itemgetter(1))
     options = {"evaluations": evaluations, "record": record, "recommend_every": recommend_every}
+    parent = os.getpid()
     calls = (
-        joblib.delayed(simulate_run)(key, named[key[0]], problem, judge, horizon, options)
+        joblib.delayed(_simulate_in_worker)(
+            parent, key, named[key[0]], problem, judge, horizon, options
+        )
         for key in missing
     )
     try:
@@ -147,6 +151,25 @@ def run_experiment(
             bar.update()
     # Columns that only some runs have are missing elsewhere.
     return typed(pd.concat([done[key] for key in runs], ignore_index=True))
+
+
+def _simulate_in_worker(parent: int, *run: Any) -> tuple[Key, pd.DataFrame]:
+    """:func:`simulate_run` in a process that ends with the experiment's, however that ends."""
+    if os.getppid() == parent:  # else this is that very process, or one that others look after
+        _end_with(parent)
+    return simulate_run(*run)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def simulate_run(

@@ -1,4 +1,7 @@
-r"""Finished runs in a folder: one CSV file a run, and a manifest of what the experiment is."""
+r"""Finished runs in a folder: one CSV file a run, and a manifest of what the experiment is.
+
+A file of checksums, as ``sha256sum`` writes it, tells runs that were changed since.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.runner.simulation import column_type, random_play, typed
 
-MANIFEST = "experiment.json"
+MANIFEST, CHECKSUMS = "experiment.json", "SHA256SUMS"
 _VERSION = 1
 _MAX_NAME = 80
 _DIGITS = 9  # of a manifest's numbers: machines differ in the last ones
@@ -55,6 +58,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def leftovers(path: Path) -> Iterator[Path]:
+    """Temporary paths of a file, which :func:`replacing` left where its process was killed."""
+    known = re.compile(rf"\.{re.escape(path.stem)}\.\d+{re.escape(path.suffix)}")
+    yield from (one for one in path.parent.iterdir() if known.fullmatch(one.name))
 
 
 class Store:
@@ -89,13 +98,24 @@ class Store:
 
     def save(self, strategy: str, seed: int, table: pd.DataFrame) -> None:
         """Write the table of a run, all of it or nothing."""
-        with replacing(self._path(strategy, seed)) as temporary:
-            table.to_csv(temporary, index=False, lineterminator="\n")
+        path = self._path(strategy, seed)
+        data = table.to_csv(index=False, lineterminator="\n").encode()
+        with (self.directory / CHECKSUMS).open("ab") as sums:  # of several lines the last counts
+            sums.write(f"{hashlib.sha256(data).hexdigest()}  {path.name}\n".encode())
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
 
     def load(self, strategy: str, seed: int) -> pd.DataFrame | None:
-        """The table of a run, to the last digit; none unless it is complete and the run's own."""
+        """The table of a run, to the last digit.
+
+        There is none unless it is complete, the run's own, and what was saved.
+        """
+        path = self._path(strategy, seed)
         try:
-            text = self._path(strategy, seed).read_bytes().decode()
+            data = path.read_bytes()
+            if self._checksum(path.name) not in (None, hashlib.sha256(data).hexdigest()):
+                return None
+            text = data.decode()
             names = pd.read_csv(io.StringIO(text), nrows=0).columns
             parsers = {name: _PARSERS[column_type(name)] for name in names}
             table = pd.read_csv(io.StringIO(text), converters=parsers, keep_default_na=False)
@@ -111,6 +131,14 @@ class Store:
         own = table["strategy"].eq(strategy) & table["seed"].eq(seed)
         complete = ended and own.all() and table["step"].tolist() == [*range(1, steps + 1)]
         return table if complete else None
+
+    def _checksum(self, name: str) -> str | None:
+        """That of a file; none of one that an earlier version wrote."""
+        try:
+            lines = (self.directory / CHECKSUMS).read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return None
+        return {line[66:]: line[:64] for line in lines}.get(name)
 
     def _path(self, strategy: str, seed: int) -> Path:
         """The file of a run; readable where the strategy's name allows it."""

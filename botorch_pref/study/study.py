@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,13 +24,16 @@ from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy, strategy_class
 from botorch_pref.study.dimensions import Dimension, dimensions_of, value_text
-from botorch_pref.study.file import StudyFile
+from botorch_pref.study.file import ENTRIES, StudyFile
 from botorch_pref.study.recommendation import Beliefs, Recommendation, StoppingRule, recommendation
 from botorch_pref.study.rewind import Difference, apply, difference
 
 # Entries of a strategy's state that answers do not change, and the history, which only grows.
 _LASTING = {"strategy", "version", "space", "seed", "options", "history"}
+_ROUNDING = 1e-9  # of the range of every dimension
 _DEFAULT_STOPPING = StoppingRule()
+# What an entry that is none raises where it is used.
+_FOREIGN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Content:
     told: tuple[str, ...] = ()
     before: dict[str, Any] | None = None  # the strategy before the last answer
     rewind: tuple[Difference, ...] = ()  # from that to the state an answer earlier, oldest first
+    others: dict[str, Any] = field(default_factory=dict)  # entries of the file that are not known
 
     def with_answer(self, before: dict[str, Any]) -> Self:
         """With an answer that was told just now, to a strategy that was in this state before."""
@@ -55,9 +60,15 @@ class Content:
         assert self.before is not None
         state = _state_of(self.strategy)
         state = {**state, **self.before, "history": state["history"][:-1]}
-        before = apply(self.before, self.rewind[-1]) if self.rewind else None
-        shorter = replace(self, told=self.told[:-1], before=before, rewind=self.rewind[:-1])
-        return shorter.with_state(state)
+        try:
+            before = apply(self.before, self.rewind[-1]) if self.rewind else None
+            shorter = replace(self, told=self.told[:-1], before=before, rewind=self.rewind[:-1])
+            return shorter.with_state(state)
+        except (*_FOREIGN, BotorchError) as error:
+            row = max(len(self.rewind) - 1, 0)
+            raise StudyError(
+                f"It cannot be taken back: the file's entry 'rewind' row {row} is wrong ({error})."
+            ) from error
 
     def with_state(self, state: dict[str, Any]) -> Self:
         """With the strategy of another state, on the same device."""
@@ -67,6 +78,7 @@ class Content:
         """The entries of the file."""
         state = _state_of(self.strategy)
         return {
+            **self.others,
             "description": self.description,
             "created": self.created,
             "dimensions": [dimension._asdict() for dimension in self.dimensions],
@@ -82,6 +94,7 @@ class Content:
         state, told, rewind = entries["strategy"], entries["told"], entries["rewind"]
         try:
             strategy = strategy_class(state["strategy"]).from_state_dict(state, device)
+            _check_items(strategy)
             if not len(strategy.history) == len(told) == len(rewind):
                 raise StudyError("it has not one time and one state before for every answer")
             [datetime.fromisoformat(time) for time in told]
@@ -95,10 +108,11 @@ class Content:
                 tuple(told),
                 apply(_changing(state), rewind[-1]) if rewind else None,
                 tuple(rewind[:-1]),
+                {name: one for name, one in entries.items() if name not in ENTRIES},
             )
         except BotorchError as error:
             raise StudyError(str(error)) from error
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        except _FOREIGN as error:
             raise StudyError(f"an entry is wrong ({error!r})") from error
 
     def _rewind_from(self, state: dict[str, Any]) -> tuple[Difference, ...]:
@@ -112,7 +126,7 @@ class Study:
 
     A study is made by :meth:`create` or :meth:`load`. What :meth:`tell` has returned from is
     on the disk, whatever happens then. One process at a time has a study open for writing;
-    any number read it.
+    any number read it. Threads that share a study take turns.
 
     Example:
         >>> with Study.create("coffee.json", space, names=["milk (ml)"]) as study:
@@ -122,6 +136,7 @@ class Study:
 
     def __init__(self, file: StudyFile, content: Content) -> None:
         self._file, self._content = file, content
+        self._turn = threading.RLock()
         self._saved: dict[str | None, Query] = {}  # open queries that the file has
         self._beliefs: tuple[object, Beliefs | None] | None = None
 
@@ -203,6 +218,7 @@ class Study:
         *,
         read_only: bool = False,
         device: torch.device | None = None,
+        unverified: bool = False,
     ) -> Self:
         r"""Go on with a study, whose next query is the one that it would have been.
 
@@ -211,17 +227,18 @@ class Study:
             read_only: Whether to look at it alone, as it is now, which is possible while
                 another process writes.
             device: Where its strategy computes; on the CPU by default.
+            unverified: Whether to take a file that was changed since it was saved, as by hand, with
+                a warning; when it is saved next, that is what was saved.
 
         Raises:
-            StudyFileError: If the file is missing, truncated, foreign or newer.
+            StudyFileError: If the file is missing, truncated, changed, foreign or newer. It is left
+                as it is; what was saved last is beside it, in ``NAME.bak``.
             StudyLockedError: If it is open for writing elsewhere, in this process included; names
                 the process.
         """
-        if not os.path.exists(path):  # before a lock is put beside it
-            raise StudyFileError(f"There is no study {str(path)!r}.")
-        file = StudyFile(path, writable=not read_only)
+        file = StudyFile(path, writable=not read_only, must_exist=True)
         try:
-            entries = file.read()
+            entries = file.read(unverified)
             try:
                 return cls(file, Content.from_json(entries, device))
             except StudyError as error:
@@ -277,6 +294,10 @@ class Study:
         told               when the answer was told
         =================  ===============================================================
         """
+        with self._turn:
+            return self._history()
+
+    def _history(self) -> pd.DataFrame:
         rows, items, indices = [], dict[str, None](), dict[str, str]()
         for step, done in enumerate(self.strategy.history, start=1):
             shown, numbers = self._columns(done.query)
@@ -335,20 +356,22 @@ class Study:
             StudyError: If there is no answer, or the study is not open for writing.
             StudyFileError: If it cannot be saved; nothing is taken back then.
         """
-        self._check_writable()
-        if not self._content.told:
-            raise StudyError("There is no answer yet that could be taken back.")
-        query = self.strategy.history[-1].query
-        self._beliefs = None  # another answer may take its place
-        self._save(self._content.without_last())
-        return query
+        with self._turn:
+            self._check_writable()
+            if not self._content.told:
+                raise StudyError("There is no answer yet that could be taken back.")
+            query = self.strategy.history[-1].query
+            self._beliefs = None  # another answer may take its place
+            self._save(self._content.without_last())
+            return query
 
     def beliefs(self) -> Beliefs | None:
         """A model of all comparisons, for figures; None while there are none."""
-        answers = self.strategy.num_answers, len(self.strategy.history)
-        if self._beliefs is None or self._beliefs[0] != answers:
-            self._beliefs = answers, Beliefs.of(self.strategy)
-        return self._beliefs[1]
+        with self._turn:
+            answers = self.strategy.num_answers, len(self.strategy.history)
+            if self._beliefs is None or self._beliefs[0] != answers:
+                self._beliefs = answers, Beliefs.of(self.strategy)
+            return self._beliefs[1]
 
     def recommend(self) -> Recommendation:
         r"""The best item by the strategy so far, and how sure the comparisons make that.
@@ -356,9 +379,11 @@ class Study:
         Raises:
             ComparisonDataError: If nothing was answered yet and the strategy has no item then.
         """
-        item = self.strategy.recommend()
-        values, number = self._values(item), self.strategy.num_answers
-        return recommendation(item, values, number, self.beliefs(), self.stopping, self.describe)
+        with self._turn:
+            item = self.strategy.recommend()
+            values, number = self._values(item), self.strategy.num_answers
+            beliefs = self.beliefs()
+        return recommendation(item, values, number, beliefs, self.stopping, self.describe)
 
     def describe(self, item: Tensor, fine: bool = False) -> str:
         """A ``d``-dim item with names and units, as in ``"milk 34 ml, sugar 2.1 g"``."""
@@ -406,20 +431,21 @@ class Study:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[dict[str, Any]]:
-        """The strategy's state, which is put back if the block fails."""
-        self._check_writable()
-        before = _state_of(self.strategy)
-        try:
-            yield before
-        except BaseException as error:
-            # A refused answer changes nothing, and a strategy whose budget is spent is finished;
-            # after other errors a step may be incomplete or not saved.
-            known = isinstance(error, BotorchError)
-            agrees = len(self.strategy.history) == len(self._content.told)
-            ended = known and agrees and getattr(self.strategy, "finished", False)
-            if not ended and (not known or _state_of(self.strategy) != before):
-                self._content = self._content.with_state(before)
-            raise
+        """The strategy's state, which is put back if the block fails; threads take turns."""
+        with self._turn:
+            self._check_writable()
+            before = _state_of(self.strategy)
+            try:
+                yield before
+            except BaseException as error:
+                # A refused answer changes nothing, and a strategy whose budget is spent is
+                # finished; after other errors a step may be incomplete or not saved.
+                known = isinstance(error, BotorchError)
+                agrees = len(self.strategy.history) == len(self._content.told)
+                ended = known and agrees and getattr(self.strategy, "finished", False)
+                if not ended and (not known or _state_of(self.strategy) != before):
+                    self._content = self._content.with_state(before)
+                raise
 
     def _check_writable(self) -> None:
         """Raises StudyError unless it may be changed, and was changed by way of the study."""
@@ -495,6 +521,34 @@ def _checked_strategy(space: SearchSpace, strategy: Strategy | Callable[..., Str
     if strategy_class(name) is not type(made):
         raise StudyError(f"`strategy` is of a class {name!r}, but so is another; rename it.")
     return made
+
+
+def _check_items(strategy: Strategy) -> None:
+    """Raises StudyError, which names the row, unless all items are of the space.
+
+    On a box they may be outside by rounding; of choices they are those of their rows.
+    """
+    space, history = strategy.space, [query for query, _ in strategy.history]
+    for entry, queries in (("history", history), ("open", [*strategy._open.values()])):
+        if not queries:
+            continue
+        items = strategy._items_of(queries)
+        if space.choices is None:
+            rounded, (lower, upper) = space.parameters.rounded(items), space.bounds
+            near = (items - rounded).abs() <= _ROUNDING * (upper - lower)
+            inside = near.all(-1) & space.contains(rounded)
+        elif all(query.row_indices is not None for query in queries):
+            listed = [row for query in queries for row in query.row_indices or ()]
+            inside = (items == space.choices[listed]).all(-1)
+        else:
+            inside = torch.stack([space.contains(item) for item in items])
+        if not bool(inside.all()):
+            first = int(inside.int().argmin())
+            rows = [row for row, query in enumerate(queries) for _ in query.rows]
+            raise StudyError(
+                f"`strategy` {entry} row {rows[first]}: an item is outside the space, "
+                f"{items[first].tolist()}"
+            )
 
 
 def _state_of(strategy: Strategy) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def test_a_first_session(typed: Type, capsys: Capture) -> None:
     assert last["measured value"] == "7 (the largest of all: 7)"
     assert last["answers"] == "3 values, 2 labels, 0 skipped"
     assert last["saved in"] == str(Path("study.json").resolve())
-    assert [file.name for file in Path().iterdir()] == ["study.json"]
+    assert sorted(file.name for file in Path().iterdir()) == ["study.json", "study.json.bak"]
 
 
 def test_what_was_accepted_is_measured(typed: Type, capsys: Capture) -> None:

@@ -150,6 +150,19 @@ def test_what_it_was_begun_with(
     assert Path("study.json").read_bytes() == before
 
 
+def test_a_study_that_was_changed_by_hand(typed: Type, capsys: Capture) -> None:
+    path = Path("study.json")
+    assert typed("1 q", *BEGIN, "--strategy", "random") == 0
+    path.write_text(path.read_text().replace('"description": ""', '"description": "mine"'))
+    refused = failure(capsys, typed, "1")
+    assert "botorch-pref: --unverified" in refused
+    assert "with 1 answer, is in" in refused
+    assert typed("1 q", "--unverified") == 0
+    assert "It is taken as it is" in capsys.readouterr().err
+    assert typed("q") == 0
+    assert (len(saved().history), saved().description) == (2, "mine")
+
+
 def test_the_last_answer_of_a_plan_is_taken_back(typed: Type, capsys: Capture) -> None:
     plan = ("--bounds", "x:0:1", "--strategy", "mr-lpf", "--horizon", "2")
     assert typed("1 2 s u 1 q", *plan) == 0

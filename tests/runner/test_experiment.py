@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
+import select
+import signal
 import statistics
 from functools import partial
 from typing import Any
@@ -29,7 +32,7 @@ from botorch_pref.runner import (
     simulate,
     summarise,
 )
-from botorch_pref.runner.experiment import build_strategy
+from botorch_pref.runner.experiment import _end_with, build_strategy
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
 from tests.models.common import ONE_THREAD, Limits
@@ -337,3 +340,24 @@ def test_what_cannot_be_summarised(two_steps: pd.DataFrame) -> None:
             summarise(two_steps, **options)
     with pytest.raises(UnsupportedError, match="at must be a step"):
         summarise(two_steps[:0])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="forks and kills")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_worker_ends_with_its_parent() -> None:
+    ended, living = os.pipe()
+    parent = os.fork()
+    if not parent:
+        if not os.fork():  # which alone has the end of the pipe, and so tells when it ends
+            _end_with(os.getppid())
+            signal.alarm(60)
+            os.write(living, b".")
+            signal.pause()
+        signal.pause()
+    os.close(living)
+    assert os.read(ended, 1) == b"."
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    assert select.select([ended], [], [], 20.0)[0]
+    assert os.read(ended, 1) == b""
+    os.close(ended)

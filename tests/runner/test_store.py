@@ -14,7 +14,7 @@ from torch import tensor
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, SyntheticExpert
 from botorch_pref.runner import RunError, run_experiment
-from botorch_pref.runner.store import MANIFEST, describe
+from botorch_pref.runner.store import CHECKSUMS, MANIFEST, describe
 from botorch_pref.strategies import PFTS, MaxMinLCBStrategy
 from tests.runner.common import (
     Budgeted,
@@ -62,6 +62,7 @@ def test_a_finished_experiment_is_read_back(tmp_path: Path) -> None:
     assert len(simulated) == 2
     stored = files(tmp_path / "new" / "folder")
     assert [*stored] == [
+        CHECKSUMS,
         *(f"{name}-seed{seed}.csv" for name in "ab" for seed in (0, 1)),
         MANIFEST,
     ]
@@ -81,7 +82,8 @@ def test_seeds_and_strategies_are_added(tmp_path: Path) -> None:
     assert table["strategy"].unique().tolist() == ["b", "a"]
     assert table["seed"].nunique() == 3
     now = files(tmp_path)
-    assert all(now[name] == text for name, text in stored.items() if name != MANIFEST)
+    grown = (MANIFEST, CHECKSUMS)
+    assert all(now[name] == text for name, text in stored.items() if name not in grown)
     assert json.loads(now[MANIFEST])["strategies"] == {"a": "Counted", "b": "RandomValues"}
     # A part of what is there is no other experiment.
     play(tmp_path, {"a": Counted}, seeds=[2])
@@ -94,11 +96,18 @@ def test_what_failed_runs_again(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="strategy 'bad', seed 0"):
         play(tmp_path, {"good": Counted, "bad": Failing})
     assert len(simulated) == 1
-    assert [*files(tmp_path)] == [MANIFEST, "good-seed0.csv"]
+    assert [*files(tmp_path)] == [CHECKSUMS, MANIFEST, "good-seed0.csv"]
     with pytest.raises(RunError, match="strategy 'bad', seed 0"):
         play(tmp_path, strategies)
     play(tmp_path, {"good": Counted})
     assert len(simulated) == 1
+
+
+def in_a_column(table: bytes, name: str, text: str) -> bytes:
+    """A table of CSV with another text in the first row of a column."""
+    names, row, *rest = (line.split(",") for line in table.decode().splitlines())
+    row[names.index(name)] = text
+    return "".join(f"{','.join(one)}\n" for one in (names, row, *rest)).encode()
 
 
 @pytest.mark.parametrize(
@@ -112,6 +121,8 @@ def test_what_failed_runs_again(tmp_path: Path) -> None:
         lambda text: text.replace(b"False", b"perhaps"),
         lambda text: text + text.splitlines(keepends=True)[-1],
         lambda text: b"a,b\n1,2\n",
+        lambda text: in_a_column(text, "utility_regret", "0.0"),
+        lambda text: in_a_column(text, "cumulative_regret", "nan"),
     ],
 )
 def test_a_damaged_or_foreign_table_is_not_used(
@@ -126,6 +137,13 @@ def test_a_damaged_or_foreign_table_is_not_used(
     assert len(simulated) == 1
     assert_same(again, first)
     play(tmp_path, {"a": Counted}, seeds=1)
+    assert simulated == []
+
+
+def test_runs_of_a_version_without_checksums(tmp_path: Path) -> None:
+    first = play(tmp_path, {"a": Counted}, seeds=1)
+    (tmp_path / CHECKSUMS).unlink()
+    assert_same(play(tmp_path, {"a": Counted}, seeds=1), first)
     assert simulated == []
 
 
@@ -168,7 +186,7 @@ def test_any_name_is_a_file(tmp_path: Path) -> None:
     names = ["a b", "a_b", "a/b", "../up", "nan", "True", 'quo"te, and\ncomma', "ρ=0.05", "x" * 300]
     strategies = dict.fromkeys(names, RandomPairs)
     table = play(tmp_path, strategies, seeds=1)
-    assert len(files(tmp_path)) == len(names) + 1
+    assert len(files(tmp_path)) == len(names) + 2
     assert not [*tmp_path.parent.glob("up*")]
     again = play(tmp_path, strategies, seeds=1)
     pd.testing.assert_frame_equal(again, table, check_exact=True)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from botorch_pref.exceptions import StudyFileError, StudyLockedError
+from botorch_pref.exceptions import StudyFileError, StudyFileWarning, StudyLockedError
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import MRLPF, RandomPairs
 from botorch_pref.study import Study
@@ -125,8 +125,11 @@ def test_killed_within_a_write(tmp_path: Path, moment: str, told: int) -> None:
         (b"\x89PNG\r\n", "truncated, or no JSON file at all"),
         (b"[" * 100_000, "truncated, or no JSON file at all"),
         (b'{"name": "something else"}', "it is a JSON file, but no study"),
-        (b'{"format": "botorch_pref study", "version": 3}', "version 3, .* a newer one wrote it"),
+        (b'{"format": "botorch_pref study", "version": 4}', "version 4, .* a newer one wrote it"),
         (b'{"format": "botorch_pref study", "version": "x"}', "it is of version 'x'"),
+        (b'{"format": "botorch_pref study", "version": 2.0}', "it is of version 2.0"),
+        (b'{"format": "botorch_pref study", "version": true}', "it is of version True"),
+        (TEXT[:-1] + b', "a": ' + b"[" * 60 + b"]" * 60 + b"}", "nested more than 50 deep"),
         (b'{"format": "botorch_pref study", "version": 1}', "version 1, .* an older one wrote it"),
         (TEXT, "its entry 'description' is missing"),
     ],
@@ -138,7 +141,7 @@ def test_foreign_newer_and_truncated_files(content: bytes, message: str, tmp_pat
     for read_only in (True, False):
         with pytest.raises(StudyFileError, match=f"study.json' cannot be read.*{message}"):
             Study.load(path, read_only=read_only)
-        with pytest.raises(StudyFileError, match="Is a directory"):
+        with pytest.raises(StudyFileError, match="is a folder, not the file of a study"):
             Study.load(tmp_path, read_only=read_only)
     with pytest.raises(StudyFileError, match="exists already"):
         created(path)
@@ -162,7 +165,8 @@ def test_a_disk_that_fails(step: str, tmp_path: Path, monkeypatch: pytest.Monkey
                     action()
         assert (path.read_bytes(), study.strategy.state_dict()) == (saved, state)
         assert len(study.history) == 3
-        assert sorted(file.name for file in tmp_path.iterdir()) == [path.name, f"{path.name}.lock"]
+        beside = [f"{path.name}{end}" for end in ("", ".bak", ".lock")]
+        assert sorted(file.name for file in tmp_path.iterdir()) == beside
         study.tell(query, 1.0)
         assert study.undo() == query
         play(study, 1)
@@ -221,7 +225,7 @@ def test_a_study_that_is_forgotten_frees_its_file(tmp_path: Path) -> None:
     gc.collect()
     with Study.load(path) as study:
         assert len(study.history) == 1
-    assert [*tmp_path.iterdir()] == [path]
+    assert sorted(tmp_path.iterdir()) == [path, path.with_name("study.json.bak")]
 
 
 @pytest.mark.parametrize("content", ["", '{"pid": 1, "host": "elsewhere", "since": "2020"}', "3"])
@@ -260,3 +264,104 @@ def test_a_forked_process_frees_nothing(tmp_path: Path) -> None:
     with pytest.raises(StudyLockedError, match="this very process"):
         StudyFile(tmp_path / "study.json", writable=True)
     held.close()
+
+
+def test_a_changed_file(tmp_path: Path) -> None:
+    """A digit is enough; it is refused with what to do, and taken as it is only where asked for."""
+    path, backup = tmp_path / "study.json", tmp_path / "study.json.bak"
+    with created(path) as study:
+        play(study, 2)
+    whole = path.read_bytes()
+    assert backup.read_bytes() == whole
+    place = whole.index(b'"items": [[') + 16
+    assert whole[place : place + 1].isdigit()
+    changed = whole[:place] + (b"1" if whole[place : place + 1] != b"1" else b"2")
+    changed += whole[place + 1 :]
+    path.write_bytes(changed)
+    for read_only in (True, False):
+        with pytest.raises(StudyFileError, match="does not match its checksum") as error:
+            Study.load(path, read_only=read_only)
+        assert "load it with unverified=True (botorch-pref: --unverified)" in str(error.value)
+        assert f"with 2 answers, is in {str(backup)!r}: copy that" in str(error.value)
+    assert path.read_bytes() == changed
+    with pytest.warns(StudyFileWarning, match="It is taken as it is, and signed when"):
+        study = Study.load(path, unverified=True)
+    with study:
+        play(study, 1)
+    with Study.load(path) as study:
+        assert len(study.history) == 3
+    path.unlink()
+    with pytest.raises(StudyFileError, match=r"There is no study.* with 3 answers, is in"):
+        Study.load(path)
+    backup.write_bytes(changed)  # which is no help
+    with pytest.raises(StudyFileError, match=r"There is no study '.*json'\.$"):
+        Study.load(path)
+
+
+def test_a_file_without_a_checksum(tmp_path: Path) -> None:
+    """Version 2 had none; of this version it cannot lack."""
+    path = tmp_path / "study.json"
+    with created(path) as study:
+        play(study, 2)
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(StudyFileError, match="does not match its checksum"):
+        Study.load(path)
+    path.write_text(json.dumps(content | {"version": 2}))
+    with Study.load(path) as study:
+        play(study, 1)
+    assert json.loads(path.read_text())["version"] == 3
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_hard_link_has_the_same_writer(earlier: int, tmp_path: Path) -> None:
+    path, other = tmp_path / "study.json", tmp_path / "other.json"
+    created(path).close()
+    os.link(path, other)
+    with Study.load(path) as study:
+        play(study, earlier)
+        with pytest.raises(StudyLockedError, match="under another name, a hard link"):
+            Study.load(other)
+        play(study, 1)
+        os.link(path, tmp_path / "third.json")
+        with pytest.raises(StudyLockedError, match="under another name, a hard link"):
+            Study.load(tmp_path / "third.json")
+    Study.load(other).close()
+
+
+@needs_forks
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path / "pipe", "a pipe"), (Path("/dev/null"), "a device")):
+        for begin in (Study.load, partial(Study.load, read_only=True), created):
+            with pytest.raises(StudyFileError, match=f"is {kind}, not the file of a study"):
+                begin(path)
+    for wrong in (None, 3, b"study.json"):
+        with pytest.raises(StudyFileError, match="`path` must be the path of a file, not"):
+            Study.load(wrong)  # type: ignore[arg-type]
+    with pytest.raises(StudyFileError, match="leads nowhere"):
+        Study.load("a\0b")
+
+
+def test_the_next_writer_removes_what_was_left(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    created(path).close()
+    left = [tmp_path / f".study.{number}.json" for number in (1, 77777)]
+    left.append(tmp_path / ".study.json.4.bak")
+    others = [tmp_path / name for name in (".study.json", ".studies.1.json", ".study.x.json")]
+    for one in (*left, *others):
+        one.touch()
+    Study.load(path, read_only=True)
+    assert all(one.exists() for one in left)
+    Study.load(path).close()
+    assert not any(one.exists() for one in left)
+    assert all(one.exists() for one in others)
+
+
+def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with path.open("wb") as file:
+        file.truncate(2**29 + 1)
+    with pytest.raises(StudyFileError, match="it has more than 536,870,912 bytes"):
+        Study.load(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from botorch_pref.exceptions import (
     StaleQueryError,
     StudyError,
     StudyFileError,
+    StudyFileWarning,
 )
 from botorch_pref.queries import Choice, Duel, Evaluate, Label, Query
 from botorch_pref.space import SearchSpace
@@ -221,7 +223,9 @@ def test_a_study_that_has_such_names_is_still_read(tmp_path: Path) -> None:
     on_pairs(path, names=["taste", "other"]).close()
     for old, new in (("other", "first_taste"), ("taste", "shown")):
         path.write_text(path.read_text().replace(f'"{old}"', f'"{new}"'))
-        with Study.load(path) as study:
+        with pytest.warns(StudyFileWarning, match="was changed since it was saved"):
+            study = Study.load(path, unverified=True)
+        with study:
             study.tell(study.ask(), 1.0)
             assert study.history["answer"].iloc[-1] == 1.0
 
@@ -374,8 +378,12 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     with on_pairs(path) as study:
         play(study, 2)
-    content = json.loads(path.read_text())
-    state = content["strategy"]
+    content = {**json.loads(path.read_text()), "version": 2}  # which has no checksum
+    del content["checksum"]
+    state, backup = content["strategy"], path.with_name("study.json.bak")
+    ((query, told),) = state["history"][:1]
+    outside = {**query, "items": [[1.0, 61.0], [81.0, 61.0]]}
+    opened = {**query, "id": 9, "items": [[1.0, 61.0], [1.0, 59.0]]}
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"strategy": {**state, "strategy": "Nobody"}}, "unknown class of strategies 'Nobody'"),
         ({"strategy": {**state, "version": 99}}, "version 99"),
@@ -383,6 +391,9 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
         ({"strategy": {**state, "space": {"bounds": 3}}}, ""),
         ({"strategy": {**state, "options": {"colour": 3}}}, "colour"),
         ({"strategy": {**state, "history": [[1, 2]]}}, ""),
+        ({"strategy": {**state, "history": [*state["history"][:1], [outside, told]]}}, "row 1"),
+        ({"strategy": {**state, "history": [[query, 0.3], [query, 1.0]]}}, "history row 0.*0.3"),
+        ({"strategy": {**state, "open": [opened], "next_id": 10}}, "open row 0: an item is outs"),
         ({"strategy": {}}, ""),
         ({"told": content["told"][:1]}, "for every answer"),
         ({"told": ["yesterday", "today"]}, "yesterday"),
@@ -396,7 +407,7 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(StudyFileError, match=rf"study.json' cannot be read.*{message}"):
             Study.load(path)
         assert path.read_text() == text
-        assert [*tmp_path.iterdir()] == [path]
+        assert sorted(tmp_path.iterdir()) == [path, backup]
 
 
 # Differences of plain JSON, and the states that they lead to.
@@ -427,3 +438,54 @@ def test_lists_that_grow_cost_nothing() -> None:
         "drop": [],
         "change": {"widths": {"keep": 1000, "add": []}, "round": {"set": 3}},
     }
+
+
+def test_a_choice_that_is_not_the_one_of_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with Study.create(path, TABLE, partial(RandomPairs, seed=5)) as study:
+        play(study, 3)
+    content = json.loads(path.read_text())
+    content["strategy"]["history"][1][0]["items"][0][0] += 0.001
+    path.write_text(json.dumps(content))
+    with (
+        pytest.warns(StudyFileWarning),
+        pytest.raises(StudyFileError, match="`strategy` history row 1: an item is outside"),
+    ):
+        Study.load(path, unverified=True)
+
+
+def test_unknown_entries_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    on_pairs(path).close()
+    content = json.loads(path.read_text()) | {"notes": {"by": ["ann"]}}
+    path.write_text(json.dumps(content))
+    with pytest.warns(StudyFileWarning):
+        study = Study.load(path, unverified=True)
+    with study:
+        play(study, 2)
+        study.undo()
+    Study.load(path).close()  # it is signed again
+    assert json.loads(path.read_text())["notes"] == {"by": ["ann"]}
+
+
+def test_an_answer_that_cannot_be_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with on_pairs(path) as study:
+        play(study, 3)
+    content = json.loads(path.read_text()) | {"version": 2}
+    del content["checksum"]
+    content["rewind"][1] = 3
+    path.write_text(json.dumps(content))
+    with Study.load(path) as study:
+        with pytest.raises(StudyError, match="the file's entry 'rewind' row 1 is wrong"):
+            study.undo()
+        assert len(study.history) == 3
+
+
+def test_threads_take_turns(tmp_path: Path) -> None:
+    """None is told of another program; every answer is saved."""
+    path = tmp_path / "study.json"
+    with on_pairs(path) as study, ThreadPoolExecutor(4) as threads:
+        list(threads.map(partial(play, study, 5), ["ann", "bob", "cy", "dan"]))
+        assert len(study.history) == 20
+    assert Study.load(path, read_only=True).strategy.num_answers == 16
