@@ -231,7 +231,7 @@ def test_files_of_strangers(trials: int, tmp_path: Path) -> None:
     content = json.loads(path.read_bytes()) | {"version": 2}
     del content["checksum"]
     values = [None, True, -1, 10**400, 1.5, float("nan"), "", "x", "\ud800", [], [[]], {}, {"a": 1}]
-    for number in range(trials):
+    for _number in range(trials):
         mutated = json.loads(json.dumps(content))
         inner, key = mutated, draws.choice([*mutated.keys() - {"strategy", "format"}])
         while isinstance(inner[key], dict | list) and inner[key] and draws.random() < 0.8:
