@@ -13,7 +13,7 @@ from typing import Any
 
 from botorch_pref.problems import Ackley, Catalyst, RKHSFunction
 from botorch_pref.runner.experiment import StrategyFactory
-from botorch_pref.strategies import MRLPF, PFTS, POPBO, MaxMinLCBStrategy, RandomPairs
+from botorch_pref.strategies import MRLPF, PFTS, LaplacePOPBO, MaxMinLCBStrategy, RandomPairs
 from experiments.baselines import GPTS
 from experiments.claims import Claim, Comparison, lower, not_higher
 from experiments.experiment import GP_TS, Experiment, RegretExperiment, fixed
@@ -63,7 +63,7 @@ def methods() -> dict[str, StrategyFactory]:
         "pf-ts": PFTS.paper,
         "mr-lpf": MRLPF.paper,
         "max-min-lcb": MaxMinLCBStrategy.paper,
-        "pop-bo": POPBO.paper,
+        "pop-bo": LaplacePOPBO.paper,
         GP_TS: GPTS.paper,
         "random": partial(RandomPairs, hyperparameters=fixed()),
     }
