@@ -22,6 +22,7 @@ MEASUREMENTS = {
     "annotators": ("annotators.light_fields", "answers of 29 people, told apart and pooled"),
     "people": ("annotators.people", "five people of different reliability, told apart and pooled"),
     "others": ("annotators.others", "a cheap judge beside a person, and who answered before"),
+    "bounds": ("theory", "what the theorems of the first two papers bound, as numbers"),
     "tempering": ("defaults.tempering", "the loops that chose how far PF-TS explores"),
 }
 

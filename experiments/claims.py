@@ -7,8 +7,9 @@ compared with their standard error.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -82,6 +83,19 @@ def lower(metric: str, first: str, *others: str) -> tuple[Comparison, ...]:
 def not_higher(metric: str, first: str, *others: str) -> tuple[Comparison, ...]:
     """One strategy's metric is not shown to be higher than that of any of the others."""
     return tuple(Comparison((first, metric), (other, metric), "not higher") for other in others)
+
+
+def in_rows(claim: Claim, condition: str, row: Callable[[str], str]) -> Claim:
+    """The same claim of other rows, under a condition in words."""
+
+    def side(one: Side | float) -> Side | float:
+        return (row(one[0]), one[1]) if isinstance(one, tuple) else one
+
+    comparisons = [
+        Comparison(cast(Side, side(first)), side(second), relation)
+        for first, second, relation in claim.comparisons
+    ]
+    return Claim(condition + claim.text, tuple(comparisons))
 
 
 def compared(measures: pd.DataFrame, comparison: Comparison) -> Outcome:

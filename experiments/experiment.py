@@ -14,17 +14,15 @@ from typing import Any, ClassVar, NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from botorch_pref.inference.finite import Regularizer
-from botorch_pref.kernels.items import KernelName
 from botorch_pref.plotting import plot_experiment
 from botorch_pref.problems import PreferenceProblem
 from botorch_pref.runner import random_play, run_experiment
 from botorch_pref.runner.experiment import ProblemFactory, StrategyFactory
 from botorch_pref.strategies.mr_lpf import round_sizes
-from experiments.claims import Claim
+from experiments.claims import Claim, in_rows
+from experiments.model_settings import OURS, PRINTED, Setting
 
 GP_TS = "gp-ts"  # sees values, and so has a ridge but no predictor for duels
-PENALTY, LENGTHSCALE = 0.05, 0.1  # of both papers; the lengthscale on the unit cube
 
 
 class Column(NamedTuple):
@@ -47,11 +45,6 @@ class Column(NamedTuple):
     scale: float = 1.0
     error: bool = True
     deviation: bool = False
-
-
-def fixed(kernel: KernelName = "matern", lengthscale: float = LENGTHSCALE) -> dict[str, Any]:
-    """Hyperparameters with the papers' penalty; the lengthscale is on the unit cube."""
-    return {"kernel": kernel, "lengthscale": lengthscale, "penalty": PENALTY}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +80,11 @@ class Experiment(ABC):
     notes: tuple[str, ...] = ()
     recommendations: int = 50
     printed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def all_claims(self) -> tuple[Claim, ...]:
+        """The claims, of every setting that there is."""
+        return self.claims
 
     @property
     def folder(self) -> str:
@@ -171,23 +169,26 @@ class RegretExperiment(Experiment):
         problem: Makes the problem, or what makes it of the seed.
         strategies: Factories by the strategies' names.
         tail: Over how many of the last duels the final regret is averaged.
-        ridge: ``rho = lambda kappa`` of every strategy, and the scalar baseline's ridge.
-        regularizer: The penalty of the predictors; see
-            :class:`~botorch_pref.inference.finite.FinitePosterior`.
-        fixed_models: Whether the strategies take a ridge and a penalty.
+        settings: The models under which all strategies are run side by side, and the claims are
+            judged; none where strategies have models of their own.
     """
-
-    fixed_models: ClassVar[bool] = True
 
     problem: Callable[[], PreferenceProblem | ProblemFactory]
     strategies: Mapping[str, StrategyFactory]
     tail: int
-    ridge: float = PENALTY
-    regularizer: Regularizer = "rkhs"
+    settings: tuple[Setting, ...] = (PRINTED, OURS)
 
     @property
     def setting(self) -> str:
-        return f"{super().setting}, ridge {self.ridge:g}, {self.regularizer} predictor"
+        return "; ".join([super().setting, *(one.text() for one in self.settings)])
+
+    @property
+    def all_claims(self) -> tuple[Claim, ...]:
+        return tuple(
+            in_rows(claim, f"Setting {one.label!r}: " if one.label else "", one.row)
+            for one in self.settings or (PRINTED,)
+            for claim in self.claims
+        )
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -221,15 +222,22 @@ class RegretExperiment(Experiment):
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """Resumes what the folder holds."""
-        strategies = {name: self._set(name, factory) for name, factory in self.strategies.items()}
-        return self.simulated(self.problem(), strategies, jobs, directory, progress)
+        return self.simulated(self.problem(), self.all_strategies, jobs, directory, progress)
 
-    def _set(self, name: str, factory: StrategyFactory) -> StrategyFactory:
-        if not self.fixed_models:
-            return factory
-        if name == GP_TS:
-            return partial(factory, ridge=self.ridge)
-        return partial(factory, kappa=self.ridge / PENALTY, regularizer=self.regularizer)
+    @property
+    def all_strategies(self) -> Mapping[str, StrategyFactory]:
+        """The factories of all rows of the table."""
+        if not self.settings:
+            return self.strategies
+        problem = self.problem()
+        bounds = (problem if isinstance(problem, PreferenceProblem) else problem(0)).bounds
+        found = {}
+        for one in self.settings:
+            for name, factory in self.strategies.items():
+                options = one.of_values(bounds) if name == GP_TS else one.of_duels(bounds)
+                if options is not None:
+                    found[one.row(name)] = partial(factory, **options)
+        return found
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:
         """``round 1``, ... are the mean regrets in MR-LPF's rounds."""

@@ -44,10 +44,10 @@ def report(experiment: Experiment, measures: pd.DataFrame) -> str:
         parts.append(f"{heading}:\n\n{_table(columns, rows, {})}")
     if experiment.baseline:
         parts.append(experiment.baseline)
-    if experiment.claims:
+    if experiment.all_claims:
         claims = [
             _claim_text(number, claim, measures)
-            for number, claim in enumerate(experiment.claims, start=1)
+            for number, claim in enumerate(experiment.all_claims, start=1)
         ]
         parts += [f"{experiment.claims_heading}:\n\n" + "\n".join(claims), RULE]
     parts.append("\n".join(f"- {note}" for note in experiment.notes))
@@ -57,7 +57,7 @@ def report(experiment: Experiment, measures: pd.DataFrame) -> str:
 def claims_table(experiment: Experiment, measures: pd.DataFrame) -> pd.DataFrame:
     """The comparisons behind the claims."""
     rows = []
-    for claim in experiment.claims:
+    for claim in experiment.all_claims:
         verdict, outcomes = judge_claim(measures, claim)
         for outcome in outcomes:
             first, second = map(_side, outcome.comparison[:2])

@@ -2,13 +2,14 @@ r"""Run an experiment of a paper, print and save what came of it."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from botorch_pref.cli.parser import INTERRUPTED, UsageError, count
 from botorch_pref.exceptions import UnsupportedError
@@ -16,10 +17,12 @@ from botorch_pref.inference.finite import Regularizer
 from botorch_pref.runner.store import CHECKSUMS, MANIFEST
 from experiments.arguments import RESULTS, Parser, jobs, positive, writable_folder
 from experiments.experiment import Experiment, RegretExperiment
+from experiments.model_settings import Units, is_kernel
 from experiments.papers import experiments
 from experiments.report import FILES, report, save
 
-_VARIED = ("horizon", "ridge", "regularizer")
+# Those that all settings of an experiment take over.
+_OF_SETTINGS = ("kernel", "lengthscale", "units", "regularizer", "ridge")
 
 
 def run(name: str, argv: Sequence[str]) -> int:
@@ -33,13 +36,20 @@ def run(name: str, argv: Sequence[str]) -> int:
         raise UsageError(f"there is no such experiment; there are {', '.join(experiments())}.")
     standard = experiments()[name]
     args = _parser(standard).parse_args(argv)
-    varied = {option: getattr(args, option, None) for option in ("seeds", *_VARIED)}
-    changes: dict[str, Any] = {key: value for key, value in varied.items() if value is not None}
-    experiment = replace(standard, **changes)
+    changes = {key: getattr(args, key) for key in ("seeds", "horizon")}
+    varied = {key: getattr(args, key, None) for key in _OF_SETTINGS}
+    if given := {key: value for key, value in varied.items() if value is not None}:
+        assert isinstance(standard, RegretExperiment)
+        settings = [one._replace(**given) for one in standard.settings]
+        alike = {one._replace(label=""): one for one in reversed(settings)}
+        changes["settings"] = tuple(reversed(alike.values()))
+    changes = {key: value for key, value in changes.items() if value is not None}
+    experiment: Experiment = replace(standard, **cast(dict[str, Any], changes))
+    varied = {"horizon": args.horizon, **varied}
     if experiment.missing:
         raise UsageError(experiment.missing)
-    folder = args.out or RESULTS / _varied_name(standard.folder, standard, experiment)
-    home = args.out or RESULTS / _varied_name(standard.runs_folder, standard, experiment)
+    folder = args.out or RESULTS / _varied_name(standard.folder, varied)
+    home = args.out or RESULTS / _varied_name(standard.runs_folder, varied)
     writable_folder(folder, [name + ending for ending in FILES])
     runs = home / "runs"
     if args.fresh:
@@ -90,18 +100,29 @@ def _parser(experiment: Experiment) -> Parser:
         metavar="N",
         help=f"number of {experiment.unit}; default: {experiment.horizon}",
     )
-    if isinstance(experiment, RegretExperiment) and experiment.fixed_models:
-        parser.add_argument(
+    if isinstance(experiment, RegretExperiment) and experiment.settings:
+        own = parser.add_argument_group(
+            "models",
+            "Instead of what the settings have: "
+            + "; ".join(s.text() for s in experiment.settings),
+        )
+        own.add_argument(
+            "--kernel",
+            type=_kernel,
+            help="rbf, matern (5/2), matern15 (3/2), linear, or matern-NU with any smoothness NU",
+        )
+        own.add_argument("--lengthscale", type=positive, metavar="L", help="in the units")
+        own.add_argument(
+            "--units", choices=get_args(Units), help="distances of items as they are, or on a cube"
+        )
+        own.add_argument(
+            "--regularizer", choices=get_args(Regularizer), help="the penalty of the predictors"
+        )
+        own.add_argument(
             "--ridge",
             type=positive,
             metavar="RHO",
-            help="of the variances of all strategies, the penalty times kappa; default: "
-            f"{experiment.ridge:g}",
-        )
-        parser.add_argument(
-            "--regularizer",
-            choices=get_args(Regularizer),
-            help=f"the penalty of the predictors; default: {experiment.regularizer}",
+            help="of the variances of all strategies, the penalty times kappa",
         )
     parser.add_argument(
         "--jobs",
@@ -126,6 +147,12 @@ def _parser(experiment: Experiment) -> Parser:
     return parser
 
 
+def _kernel(text: str) -> str:
+    if not is_kernel(text):
+        raise argparse.ArgumentTypeError(f"there is no kernel {text!r}")
+    return text
+
+
 def _description(experiment: Experiment) -> str:
     lines = [f"{experiment.title} ({experiment.source})."]
     if isinstance(experiment, RegretExperiment):
@@ -138,11 +165,9 @@ def _description(experiment: Experiment) -> str:
     return "\n".join(textwrap.fill(line, 90) for line in lines)
 
 
-def _varied_name(name: str, standard: Experiment, experiment: Experiment) -> str:
-    """The name of a folder, with what differs from the experiment's own setting."""
-    for option in _VARIED:
-        value = getattr(experiment, option, None)
-        if value != getattr(standard, option, None):
-            text = value if isinstance(value, str) else f"{value:g}"
-            name += f"-{option}-{text}"
+def _varied_name(name: str, varied: Mapping[str, Any]) -> str:
+    """The name of a folder, with what was asked for behind it."""
+    for option, value in varied.items():
+        if value is not None:
+            name += f"-{option}-{value if isinstance(value, str) else f'{value:g}'}"
     return name

@@ -71,8 +71,8 @@ class MaxMinLCBStrategy(UtilityStrategy):
     def paper(cls, **kwargs: Any) -> Self:
         r"""The setting of the experiments of Kayal et al. (2025) and Lazzaro et al. (2026).
 
-        The model is ``PAPER_MODEL``, the ridge ``lambda``; ``beta = 1``, candidates only, the
-        diagonal kept. The arguments are those of the constructor.
+        The model is ``PAPER_MODEL`` with their predictor, the ridge ``lambda``; ``beta = 1``,
+        candidates only, the diagonal kept. The arguments are those of the constructor.
         """
         setting = {"hyperparameters": PAPER_MODEL, "kappa": 1.0, "diagonal": "keep"}
         return cls(**{**setting, **kwargs})

@@ -390,17 +390,17 @@ class MRLPF(UtilityStrategy):
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
-        """The setting of the paper's experiments, on choices; the arguments are the constructor's.
+        """The setting of the paper's experiments; the arguments are those of the constructor.
 
-        The predictor is the one that was actually used, of dual coefficients beside a mean log
-        likelihood. ``kappa = 1`` is over-confident: the sigmoid has ``kappa >= 4``.
+        The predictor is that of eq. (7), which penalises the norm of ``h`` in the kernel's space;
+        eq. (9), by which the paper computes it, and the authors' code have other penalties, see
+        ``regularizer``. ``kappa = 1`` is over-confident: the sigmoid has ``kappa >= 4``.
         """
         setting: dict[str, Any] = {
             "hyperparameters": PAPER_MODEL,
             "kappa": 1.0,
             "beta": 1.0,
             "ci_scale": "probability",
-            "regularizer": "theta_mean",
             "recommendation": "last_round",
         }
         return cls(**setting | kwargs)

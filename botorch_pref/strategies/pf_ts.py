@@ -77,8 +77,9 @@ class PFTS(UtilityStrategy):
     def paper(cls, **kwargs: Any) -> Self:
         r"""The setting of the paper's experiments; the arguments are those of the constructor.
 
-        The model is ``PAPER_MODEL``, ``v_t = (t + 1 + log 40) ** 0.25``, and identical pairs are
-        kept. ``kappa = 1`` reproduces the paper's ordering; below 4 it is over-confident.
+        The model is ``PAPER_MODEL`` with the predictor of eq. (6), and identical pairs are kept;
+        ``v_t = (t + 1 + log 40) ** 0.25``. The paper does not state ``kappa``, here 1; below 4 it
+        is over-confident.
         """
         setting = {"hyperparameters": PAPER_MODEL, "kappa": 1.0, "scale": "paper"}
         return cls(**{**setting, "on_identical": "keep", **kwargs})

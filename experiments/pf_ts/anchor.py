@@ -30,8 +30,9 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.pf_ts import paper_scale
 from botorch_pref.strategies.utility import difference_table
 from experiments.claims import Claim, Comparison
-from experiments.experiment import PENALTY, Column, Experiment
+from experiments.experiment import Column, Experiment
 from experiments.figures import new_figure
+from experiments.model_settings import PENALTY
 
 NUM_ITEMS, NUM_ANCHORS, WIDTH = 50, 25, 5.0
 # The bound is drawn first and larger, so that it shows below a draw with the same maximiser.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from botorch_pref.strategies.utility import kernel_of
 from experiments.claims import Claim, Comparison
 from experiments.experiment import Column, Experiment, RegretExperiment
 from experiments.figures import View, new_figure, plot_views
+from experiments.model_settings import Setting
 from experiments.pop_bo.beliefs import (
     ON_A_BOX,
     methods,
@@ -71,7 +72,7 @@ class UtilityExperiment(RegretExperiment):
         slopes: Whether the growth of the regret is shown as well.
     """
 
-    fixed_models: ClassVar[bool] = False
+    settings: tuple[Setting, ...] = ()
     recommendations: int = 10  # on a box each is a search of its own
 
     tail: int = 1

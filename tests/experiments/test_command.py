@@ -86,6 +86,7 @@ EXPERIMENT = RegretExperiment(
     horizon=3,
     seeds=2,
     tail=2,
+    settings=(),
     claims=(
         Claim("The first is lower.", lower("cumulative", "first", "second")),
         Claim("A third is lower.", lower("cumulative", "third", "second")),
@@ -174,6 +175,7 @@ def test_the_listing_and_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> 
         ("nothing", "there is no such experiment; there are ackley, "),
         ("ackley --seeds 0", "--seeds: must be a whole number, at least 1, not '0'"),
         ("ackley --ridge nan", "--ridge: must be a positive number"),
+        ("yelp --kernel matern-x", "--kernel: there is no kernel 'matern-x'"),
         ("anchor --ridge 1", "unrecognized arguments: --ridge 1"),
         ("defaults --functions nowhere", "unknown function 'nowhere'"),
         ("speed --what all", "invalid choice: 'all'"),

@@ -178,7 +178,7 @@ def test_the_largest_mean_is_recommended() -> None:
     assert torch.equal(box.recommend(), item)
 
 
-@pytest.mark.parametrize("kind", [PFTS, MaxMinLCBStrategy, POPBO])
+@pytest.mark.parametrize("kind", [PFTS, MaxMinLCBStrategy, LaplacePOPBO])
 def test_the_setting_of_the_paper(kind: Any) -> None:
     strategy = kind.paper(choices=GRID, seed=4)
     assert strategy.learner.kappa == 1.0

@@ -20,7 +20,7 @@ from botorch_pref.models import PreferenceGP
 from botorch_pref.problems import RKHSFunction
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import MRLPF
+from botorch_pref.strategies import MRLPF, PFTS, LaplacePOPBO, MaxMinLCBStrategy
 from botorch_pref.strategies.mr_lpf import Elimination, Interval, round_sizes
 from tests._reference.finite import information_gain
 from tests._reference.kernels import gram
@@ -242,9 +242,11 @@ def test_preset_of_the_paper() -> None:
     strategy = MRLPF.paper(choices=GRID, horizon=50, seed=2)
     assert strategy.learner.penalty == pytest.approx(0.05)
     assert (strategy.kappa, strategy.beta) == (1.0, 1.0)
-    assert (strategy.ci_scale, strategy.regularizer) == ("probability", "theta_mean")
-    with pytest.raises(UnsupportedError, match="`regularizer`"):
-        MRLPF.paper(bounds=SQUARE, horizon=10)  # its predictor needs choices
+    assert strategy.ci_scale == "probability"
+    for kind in (PFTS, MaxMinLCBStrategy, LaplacePOPBO):  # one predictor in all of the papers
+        assert kind.paper(choices=GRID).regularizer == strategy.regularizer == "rkhs"
+    with pytest.raises(UnsupportedError, match="`regularizer`"):  # the others need choices
+        MRLPF.paper(bounds=SQUARE, horizon=10, regularizer="theta_mean")
     finish(strategy)
     rows = strategy.active.rows
     assert strategy.recommend_index() == int(rows[strategy.active.mean[rows].argmax()])
@@ -331,7 +333,11 @@ def test_regret_of_the_papers_experiment() -> None:
     ends, totals, means = [0, 18, 92, 241], [], []
     for seed in range(20):
         strategy = MRLPF.paper(
-            choices=problem.choices, horizon=300, hyperparameters=model, seed=seed
+            choices=problem.choices,
+            horizon=300,
+            hyperparameters=model,
+            regularizer="theta_mean",
+            seed=seed,
         )
         judge = LogisticJudge(problem, seed)
         for step in range(1, 301):

@@ -334,9 +334,22 @@ def test_the_index_on_a_box(exclude: bool) -> None:
     assert index[0] >= index[2:].max() - 1e-4
 
 
+def test_presets_are_those_of_their_own_papers() -> None:
+    """Xu et al. (2024), App. P; the Laplace form is Lazzaro et al.'s, and a class of its own."""
+    paper = POPBO.paper(choices=GRID, seed=1)
+    assert type(paper) is POPBO
+    assert (paper.norm_bound, paper.adapt_norm_bound, paper.report) == (6.0, False, "max-mle")
+    assert paper._slack_rule(9, None) == 3.0
+    assert POPBO.paper(choices=GRID, slack=2.0)._slack_rule(9, None) == 2.0
+    play(paper, 4)
+    kernel = paper.confidence_set().covar_module
+    assert float(kernel(GRID[:1]).to_dense()) == pytest.approx(1.0)
+    assert type(LaplacePOPBO.paper(choices=GRID)) is LaplacePOPBO
+
+
 def test_identical_pairs() -> None:
     """Their index, 0, is the largest once nothing better is hoped for."""
-    paper = POPBO.paper(choices=GRID, hyperparameters=FIXED, beta=0.0)
+    paper = LaplacePOPBO.paper(choices=GRID, hyperparameters=FIXED, beta=0.0)
     play(paper, 30)
     assert paper.num_identical > 5
     assert paper.learner.data.num_comparisons + paper.num_identical == paper.num_answers
