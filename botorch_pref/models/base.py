@@ -40,6 +40,8 @@ from botorch_pref.likelihoods import checked_link
 
 T = TypeVar("T")
 Inference = Literal["laplace", "ep"]
+_BLOCK = 512  # points whose covariance with some hundred items stays in the cache
+_BLOCKS = 64  # that are transformed at once
 _CACHED_ENTRIES = 2**20  # of a batch of matrices on a CPU: beyond these 8 MiB a loop is faster
 
 
@@ -342,6 +344,34 @@ class LaplaceGP(Model, GP):
             mean, covariance = found.predict(mean, covariance, cross)
         mean = mean.expand(covariance.shape[:-1])
         return MultivariateNormal(mean, to_linear_operator(covariance))
+
+    @torch.no_grad()
+    def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the utility at very many points, block by block.
+
+        Args:
+            X: ``... x n x d``-dim points.
+
+        Returns:
+            The mean and the variance, each ``... x n``-dim.
+        """
+        self.check_dimension("X", X)
+        self.eval()
+        items, posterior = self.laplace_posterior() if self.num_observations else (None, None)
+        parts = []
+        for large in X.split(_BLOCKS * _BLOCK, dim=-2):  # what is not n x m
+            inputs = self.transform_inputs(large)
+            variance = dense_covariance(self.covar_module, inputs, diag=True)
+            prior = self.mean_module(inputs).expand_as(variance), variance
+            if items is None or posterior is None:
+                parts.append(prior)
+                continue
+            blocks = (part.split(_BLOCK, dim=-1) for part in prior)
+            for block, mean, own in zip(inputs.split(_BLOCK, dim=-2), *blocks, strict=True):
+                cross = self.cross_covariance(block, items)
+                parts.append(posterior.predict_differences(mean, own, cross))
+        mean, variance = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
+        return mean, variance
 
     def posterior(
         self,

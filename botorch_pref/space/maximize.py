@@ -27,6 +27,7 @@ _BACKTRACKS = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 _RESTARTS, _KNOWN_RESTARTS = 4, 2
 _CONSTRAINED_RESTARTS = 8  # a constraint separates good regions from each other
 _RAW_CHUNK = 128  # what random features of so many items take stays in the cache
+_FEASIBLE_CHUNK = 4096
 _ROUNDING = 1e-9  # of a slack
 _ROUNDS = 3  # of moves and a line search
 _MOVES = 16
@@ -40,7 +41,8 @@ Feasible = Callable[[Tensor], Tensor]
 
 def all_feasible(feasible: Feasible, items: Tensor) -> Tensor:
     """A ``b``-dim mask of the feasible among ``b x q x d`` sets of items; raises if empty."""
-    found = (feasible(items) >= -_ROUNDING).all(dim=-1)
+    slacks = torch.cat([feasible(part) for part in items.split(_FEASIBLE_CHUNK)])
+    found = (slacks >= -_ROUNDING).all(dim=-1)
     if not bool(found.any()):
         raise SearchSpaceError("`feasible` holds at none of the starting points.")
     return found

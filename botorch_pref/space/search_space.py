@@ -24,6 +24,10 @@ Constraints = Sequence[tuple[Tensor | Sequence[int], Tensor | Sequence[float], f
 _KINDS = ("integer", "categorical", "log")
 _LINEAR = ("inequality_constraints", "equality_constraints")
 _PAIR_CHUNK = 4096
+MOST_EXACT = 2000
+"""Rows of choices up to which strategies compare all with all."""
+MOST_PAIRED = 5000
+"""Rows of choices up to which tables of all pairs fit into 2 GB."""
 
 
 class Maximum(NamedTuple):
@@ -125,6 +129,11 @@ class SearchSpace:
         if self.choices is None:
             raise SearchSpaceError("This space is a box: it has no `choices`.")
         return self.choices
+
+    @property
+    def is_large(self) -> bool:
+        """Whether there are too many choices to compare all with all."""
+        return self.choices is not None and len(self.choices) > MOST_EXACT
 
     @property
     def is_plain(self) -> bool:
@@ -243,7 +252,8 @@ class SearchSpace:
                 item is feasible where it is at least 0, to 1e-9, and so are all that are returned.
 
         Raises:
-            SearchSpaceError: If ``q`` is neither 1 nor 2, or nothing feasible was found.
+            SearchSpaceError: If ``q`` is neither 1 nor 2, there are too many choices for ``q = 2``,
+                or nothing feasible was found.
         """
         if q not in (1, 2):
             raise SearchSpaceError(f"`q` must be 1 or 2, got {q}.")
@@ -285,8 +295,13 @@ class SearchSpace:
         self, acq_function: AcquisitionFunction, q: int, seed: int, feasible: Feasible | None
     ) -> Maximum:
         n, device = len(self.table), self.table.device
-        pairs = torch.triu_indices(n, n, 1, device=device).T
-        rows = torch.arange(n, device=device).unsqueeze(-1) if q == 1 else pairs
+        if q == 2 and n > MOST_PAIRED:
+            raise SearchSpaceError(
+                f"`choices` has {n:,} rows, but pairs are searched of {MOST_PAIRED:,} at most: "
+                "search those of a subset."
+            )
+        ones = torch.arange(n, device=device).unsqueeze(-1)
+        rows = ones if q == 1 else torch.triu_indices(n, n, 1, device=device).T
         with torch.no_grad():
             if feasible is not None:
                 rows = rows[all_feasible(feasible, self.table.unsqueeze(-2))[rows].all(-1)]

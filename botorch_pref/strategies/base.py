@@ -41,12 +41,14 @@ from botorch_pref.queries import (
 )
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
-from botorch_pref.space.search_space import Maximum, SearchSpace
+from botorch_pref.space.search_space import MOST_EXACT, Maximum, SearchSpace
+from botorch_pref.strategies.shortlist import shortlist
 from botorch_pref.strategies.utility import (
     Hyperparameters,
     KernelArgument,
     TablePosterior,
     UtilityLearner,
+    check_rows,
     likelihood_to_json,
     masked,
 )
@@ -443,11 +445,16 @@ class UtilityStrategy(Strategy):
     _has_one_posterior: ClassVar[bool] = True
     """Whether it asks by one posterior; else hyperparameters are no samples, people are alike, and
     nothing is known before."""
+    _most_choices: ClassVar[int | None] = None
+    """The number of choices above which it would take too much memory or time."""
     _may_be_sure: ClassVar[bool] = False
     """Whether hyperparameters of a judge who hardly errs are considered."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        most = MOST_EXACT if self.regularizer != "rkhs" else None
+        if (most := self._most_choices or most) is not None:
+            check_rows(self.space, type(self).__name__, most)
         self.asked = Question.parse(self.question)
         self._check_question()
         if not self._has_one_posterior:
@@ -473,6 +480,7 @@ class UtilityStrategy(Strategy):
         self.hyperparameters = self.learner.values or self.hyperparameters
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood
         self.num_identical = 0
+        self._listed: tuple[tuple[int, int], Tensor] | None = None
         if not isinstance(self.known, Sequence):
             raise ComparisonDataError(f"`known` must be answered queries, not {self.known!r}.")
         self.known = tuple(self._known(row, one) for row, one in enumerate(self.known))
@@ -553,14 +561,12 @@ class UtilityStrategy(Strategy):
         """The favourite of one person."""
         model = self.learner.model_of(annotator)
         if self.space.choices is not None:
-            with torch.no_grad():
-                mean = model.posterior(self.space.table).mean.squeeze(-1)
-            return self.space.table[self._best_row(mean)]
+            return self.space.table[self._best_row(model.marginals(self.space.table)[0])]
         seed = derive_seed(self.seed, "recommend", self.num_answers, annotator)
         return self._best_item(PosteriorMean(model), seed)
 
     def recommend_index(self) -> int:
-        return self._best_row(self.learner.posterior().mean)
+        return self._best_row(self.learner.mean())
 
     def _recommend_on_a_box(self) -> Tensor:
         """The recommended item of a box, after something was asked."""
@@ -628,9 +634,30 @@ class UtilityStrategy(Strategy):
         """The model on a box, with open duels answered as it expects."""
         return self.learner.model(expected_answers(self._open.values(), self.learner.utilities))
 
-    def _posterior(self) -> TablePosterior:
-        """The posterior of the choices, with open duels answered as it expects."""
-        return self.learner.posterior(expected_answers(self._open.values(), self.learner.utilities))
+    def _posterior(self, pending: bool = True) -> TablePosterior:
+        """The posterior of the table, with open duels answered as it expects if these count."""
+        open_queries = self._open.values() if pending else ()
+        expected = expected_answers(open_queries, self.learner.utilities)
+        return self.learner.posterior(expected, self._shortlist())
+
+    def _shortlist(self) -> Tensor | None:
+        """Sorted rows of the choices that are compared with each other; None for all."""
+        if not self.space.is_large:
+            return None
+        key = self._next_id, len(self.history)
+        if self._listed is None or self._listed[0] != key:
+            seed = derive_seed(self.seed, "table", self._next_id)
+            found = shortlist(self.learner.model(), self.space.table, seed)
+            recent = (*self._barred_duels(), *(done.query for done in self.history[-_ASKED:]))
+            known = [row for query in recent for row in query.row_indices or ()]
+            self._listed = key, torch.cat([found, found.new_tensor(known)]).unique()
+        return self._listed[1]
+
+    @property
+    def _table(self) -> Tensor:
+        """The ``n x d``-dim choices that are compared: all, or of very many a short list."""
+        rows = self._shortlist()
+        return self.space.table if rows is None else self.space.table[rows]
 
     def _seed(self, stream: str, annotator: str | None = None) -> int:
         """The seed of a draw of this round."""
@@ -644,6 +671,16 @@ class UtilityStrategy(Strategy):
         return None
 
     def _rows(self, *rows: int) -> Pair:
+        """Rows of the table, as the choices have them."""
+        listed = self._shortlist()
+        return self._choices(*(rows if listed is None else listed[[*rows]].tolist()))
+
+    def _place(self, row: int) -> int:
+        """Where a row of the choices that was asked stands in the table."""
+        listed = self._shortlist()
+        return row if listed is None else int(torch.searchsorted(listed, row))
+
+    def _choices(self, *rows: int) -> Pair:
         """Rows of the choices."""
         return self.space.table[[*rows]], rows
 
@@ -727,15 +764,18 @@ class UtilityStrategy(Strategy):
         skipped = takewhile(lambda done: done.answer is None, reversed(self.history))
         return [*self._open.values(), *(done.query for done in skipped)]
 
+    def _barred_rows(self) -> set[tuple[int, int]]:
+        """The rows of the choices in barred duels, in either order."""
+        rows = [duel.row_indices[:2] for duel in self._barred_duels() if duel.row_indices]
+        return {pair for first, second in rows for pair in ((first, second), (second, first))}
+
     def _barred_table(self) -> Tensor:
-        """Which of all ``n x n`` pairs of choices are barred, in either order."""
-        size, device = len(self.space.table), self.space.table.device
+        """Which of all ``n x n`` pairs of the table are barred, in either order."""
+        size = len(self._table)
         barred = torch.zeros(size, size, dtype=torch.bool)
-        for duel in self._barred_duels():
-            if duel.row_indices is not None:
-                first, second, *_ = duel.row_indices
-                barred[first, second] = barred[second, first] = True
-        return barred.to(device)
+        for first, second in self._barred_rows():
+            barred[self._place(first), self._place(second)] = True
+        return barred.to(self.space.table.device)
 
     def _unbarred(self, values: Tensor, rows: int | slice) -> Tensor:
         """Some rows of a table of pairs, without those that are barred if others are left."""

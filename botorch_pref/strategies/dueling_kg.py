@@ -132,10 +132,9 @@ class DuelingKG(UtilityStrategy):
         learner = self.learner
         if self.space.choices is not None and not learner.own_utilities:
             found = self._posterior()
-            return self.space.table, SeenTable.of_one(found.mean, found.covariance)
-        model, items = self._model(), self.space.choices
-        if items is None:
-            items = self._items_to_compare(model, generator)
+            return self._table, SeenTable.of_one(found.mean, found.covariance)
+        model, is_box = self._model(), self.space.choices is None
+        items = self._items_to_compare(model, generator) if is_box else self._table
         view = learner.view(annotator)
         both = torch.cat([marked(items, 0), marked(items, view)]) if view else items
         with torch.no_grad():
@@ -154,7 +153,7 @@ class DuelingKG(UtilityStrategy):
             return None
         own = slice(size * (number - 1), size * number)
         if choices is not None:
-            return self._rows(*self.space.sample_rows(size * most, seed)[own].tolist())
+            return self._choices(*self.space.sample_rows(size * most, seed)[own].tolist())
         items = self.space.sample(size * most, seed)[own]
         alike = self._same(items.unsqueeze(-2), items).triu(diagonal=1)
         return None if bool(alike.any()) else (items, None)

@@ -47,9 +47,10 @@ class DTS(UtilityStrategy):
     """
 
     def recommend_index(self) -> int:
-        posterior = self.learner.posterior()
+        posterior, rows = self._posterior(pending=False), self._shortlist()
         moments = difference_table(posterior.mean, posterior.covariance)
-        return self._best_row(soft_copeland(self.learner.likelihood, *moments))
+        best = self._best_row(soft_copeland(self.learner.likelihood, *moments))
+        return best if rows is None else int(rows[best])
 
     def _recommend_on_a_box(self) -> Tensor:
         asked = self.asked_items()
@@ -67,7 +68,7 @@ class DTS(UtilityStrategy):
     def _pair(self, annotator: str | None) -> Pair:
         seed = self._seed("pair", annotator)
         if self.space.choices is not None:
-            return self._rows(*self._choices(seed))
+            return self._rows(*self._draw_rows(seed))
         pending = expected_answers(self._open.values(), self.learner.utilities)
         model = self.learner.model(pending)
         drawn = self.learner.drawn_model(derive_seed(seed, "sample", 0), pending)
@@ -76,7 +77,7 @@ class DTS(UtilityStrategy):
         second = self._opponent(WinVariance(model, first), first, self._seed("optimizer"))
         return torch.stack([first, second]), None
 
-    def _choices(self, seed: int) -> tuple[int, int]:
+    def _draw_rows(self, seed: int) -> tuple[int, int]:
         posterior = self._posterior()
         generator = torch.Generator().manual_seed(seed)
         items, answers = posterior.mean.shape[-1], posterior.num_pairs

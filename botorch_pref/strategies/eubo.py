@@ -67,8 +67,8 @@ class EUBO(UtilityStrategy):
         values = self._unbarred(values[rows], rows)
         row, second = divmod(self._best_row(values.flatten()), values.shape[-1])
         pair = [row if self.anchor is None else first, second]
-        table = self.space.table
-        return self._rows(*self._with_more(pair, table, posterior.mean, posterior.covariance))
+        more = self._with_more(pair, self._table, posterior.mean, posterior.covariance)
+        return self._rows(*more)
 
     def _on_a_box(self, model: PreferenceGP) -> Tensor:
         seed = self._seed("optimizer")

@@ -31,6 +31,7 @@ from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answer, Answered, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
+from botorch_pref.space.search_space import MOST_PAIRED
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import (
     PAPER_MODEL,
@@ -365,6 +366,7 @@ class MRLPF(UtilityStrategy):
     epsilon: float | None = None
 
     _has_one_posterior: ClassVar[bool] = False
+    _most_choices: ClassVar[int | None] = MOST_PAIRED
 
     def __post_init__(self) -> None:
         """Check the options, and begin the first round."""
@@ -421,7 +423,7 @@ class MRLPF(UtilityStrategy):
             return super().recommend_index()
         mean = self.active.mean if self.recommendation == "last_round" else None
         if mean is None:
-            mean = self.learner.posterior().mean
+            mean = self.learner.mean()
         eliminated = torch.ones_like(mean, dtype=torch.bool)
         eliminated[self.active.rows] = False
         return self._best_row(masked(mean, eliminated))

@@ -110,7 +110,7 @@ class PFTS(UtilityStrategy):
         """The maximisers of draws over choices, as ``on_identical`` wants them."""
         # One batch: where the posterior is narrow, all the spare draws are needed.
         spare = 0 if self.on_identical == "keep" else MAX_RESAMPLES + 1
-        posterior, more = self.learner.posterior(), self.asked.num_items - 2
+        posterior, more = self._posterior(pending=False), self.asked.num_items - 2
         num = 2 + spare + more
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
         items = posterior.mean.shape[-1]

@@ -83,7 +83,7 @@ class LaplacePOPBO(UtilityStrategy):
             reference = self.space.sample(1, self._seed("pair")) if last is None else last.items
             reference = reference[0].to(self.space.bounds)
             return torch.stack([self._on_a_box(reference), reference]), None
-        row = _random_row(self) if last is None else int(last.indices[0])
+        row = _random_row(self, len(self._table)) if last is None else self._place(last.indices[0])
         posterior = self._posterior()
         mean, deviation = difference_table(posterior.mean, posterior.covariance)
         index = (mean + self._width() * deviation)[:, row]
@@ -130,6 +130,7 @@ class OptimisticStrategy(UtilityStrategy):
     value_bound: float | None = None
 
     _has_one_posterior: ClassVar[bool] = False
+    _most_choices: ClassVar[int | None] = 20_000  # of each the advantage is a program to solve
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -175,7 +176,7 @@ class OptimisticStrategy(UtilityStrategy):
 
     def _first_rows(self) -> list[int]:
         """The rows that the first new ones are shown beside."""
-        return [_random_row(self)]
+        return [_random_row(self, len(self.space.table))]
 
     def _set_of(self, answered: list[Answered]) -> LikelihoodRatioModel:
         """The set of some answers."""
@@ -201,10 +202,11 @@ class OptimisticStrategy(UtilityStrategy):
             table = self.space.choices
             rows = self._first_rows() if last is None else list(last.indices[:num_new])
             for number in numbers:
-                taken = self._barred_table()[rows].any(0)
+                taken = torch.zeros(len(table), dtype=torch.bool, device=table.device)
+                taken[[two for one, two in self._barred_rows() if one in rows]] = True
                 rows.append(self._best_choice(model, table[rows], taken, f"tie{number}"))
             rows = rows[num_new:] + rows[:num_new]
-            return table[rows], tuple(rows)
+            return self._choices(*rows)
         items = self.space.sample(num_new, self._seed("pair")) if last is None else last.items
         items = items[:num_new].to(self.space.bounds)
         for number in numbers:
@@ -429,10 +431,10 @@ def _tells(answered: Answered) -> bool:
     return answer is not None and bool(query.comparisons(answer))
 
 
-def _random_row(strategy: UtilityStrategy) -> int:
-    """The row of the first opponent."""
+def _random_row(strategy: UtilityStrategy, number: int) -> int:
+    """The row of the first opponent, of so many rows."""
     generator = torch.Generator().manual_seed(strategy._seed("pair"))
-    return int(torch.randint(len(strategy.space.table), (), generator=generator))
+    return int(torch.randint(number, (), generator=generator))
 
 
 def _rule_over(

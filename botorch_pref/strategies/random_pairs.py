@@ -65,17 +65,18 @@ class RandomPairs(UtilityStrategy):
                 )
             return items, None
         generator = torch.Generator().manual_seed(self._seed("pair", annotator))
-        n, barred = len(self.space.table), self._barred_table() if skipped else None
+        n, barred = len(self.space.table), self._barred_rows() if skipped else ()
         for _ in range(_ATTEMPTS):
             first = int(torch.randint(n, (), generator=generator))
             second = (first + int(torch.randint(1, n, (), generator=generator))) % n
-            if barred is None or not barred[first, second]:
+            if (first, second) not in barred:
                 break
         rows = [first, second]
-        for row in torch.randperm(n, generator=generator).tolist():
-            if len(rows) < self.asked.num_items and row not in rows:
-                rows.append(row)
-        return self._rows(*rows)
+        more = self.asked.num_items
+        if more > 2:
+            others = torch.randperm(n, generator=generator)[:more].tolist()
+            rows += [row for row in others if row not in rows][: more - 2]
+        return self._choices(*rows)
 
     def _apart(self, item: Tensor, drawn: Tensor, skipped: bool, annotator: str | None) -> Tensor:
         """An opponent not barred, if one is found; else any but the item, if there is one."""

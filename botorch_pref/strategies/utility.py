@@ -42,7 +42,7 @@ from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Ranking, Worst
 from botorch_pref.randomness import derive_seed, seeded
-from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.space.search_space import MOST_EXACT, SearchSpace
 
 KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
 """A caller's kernel, or what makes one for a number of dimensions; ``None`` for the default."""
@@ -351,15 +351,28 @@ class UtilityLearner:
         plain = [done for done in expected if self._tells(done.query)]
         return self._told_by([*self.answered, *plain]) if plain else self.told
 
-    def posterior(self, expected: Sequence[Answered] = ()) -> TablePosterior:
-        """The posterior of all choices, by the data of :meth:`model`."""
+    def mean(self) -> Tensor:
+        """The ``n``-dim posterior means of all choices, however many."""
+        if self.space.is_large:
+            return self.model().marginals(self.space.table)[0]
+        return self.posterior().mean
+
+    def posterior(
+        self, expected: Sequence[Answered] = (), rows: Tensor | None = None
+    ) -> TablePosterior:
+        """The posterior of all choices, or of some rows, by the data of :meth:`model`.
+
+        Raises:
+            UnsupportedError: If it is of all choices, and there are too many.
+        """
+        if rows is not None:
+            return self._gaussian(self.space.table[rows], expected)
+        check_rows(self.space, "the joint posterior of all")
         are_duels = not self.own_utilities and all(
             isinstance(query, Duel) for query, _ in (*self.answered, *expected)
         )
         if not are_duels or (self.samples and self.values) or self.tells_people_apart:
-            with torch.no_grad():
-                found = self.model(expected).posterior(self.space.table)
-                return GaussianTable(found.mean.squeeze(-1), found.covariance_matrix)
+            return self._gaussian(self.space.table, expected)
         if self._exact is None:
             choices = self.space.normalize(self.space.table)
             with torch.no_grad():
@@ -378,9 +391,16 @@ class UtilityLearner:
         _append(posterior, expected)
         return posterior
 
+    @torch.no_grad()
+    def _gaussian(self, items: Tensor, expected: Sequence[Answered]) -> GaussianTable:
+        """The joint posterior of ``n x d``-dim items, by the model."""
+        found = self.model(expected).posterior(items)
+        return GaussianTable(found.mean.squeeze(-1), found.covariance_matrix)
+
     def utilities(self, query: Query) -> Tensor:
         """The ``k``-dim posterior mean utilities of a query's ``k`` items, to who is asked."""
-        if self.space.choices is not None and not self.own_utilities:
+        has_table = self.space.choices is not None and not self.space.is_large
+        if has_table and not self.own_utilities:
             return self.posterior().mean[list(query.indices)]
         return self.model().posterior(self._seen(query)).mean.squeeze(-1)
 
@@ -541,6 +561,19 @@ TablePosterior: TypeAlias = FinitePosterior | GaussianTable
 def _append(posterior: FinitePosterior, answered: Iterable[Answered]) -> None:
     for query, answer in answered:
         posterior.append(query.indices, cast(float, answer))
+
+
+def check_rows(space: SearchSpace, what: str, most: int = MOST_EXACT) -> None:
+    """Raise unless choices are few enough for what takes a matrix of all with all, or as long.
+
+    Raises:
+        UnsupportedError: If there are more than ``most``; says how many, and what to use.
+    """
+    if space.choices is not None and (rows := len(space.choices)) > most:
+        raise UnsupportedError(
+            f"`choices` has {rows:,} rows, but {what} takes {most:,} at most. DuelingKG, EUBO and "
+            "PFTS take any number; so does a study of a part of the rows."
+        )
 
 
 def last_refit(size: int) -> int:
