@@ -11,10 +11,10 @@ of their answers stands for the probability.
 exact inference with the right hyperparameters would believe. ``laplace+ep`` learns by Laplace's
 evidence and predicts by expectation propagation; ``samples`` and ``samples+ep`` have samples of the
 hyperparameters and predict by either. A model's name may end in a kernel and the modes of its
-priors, ``ep@rbf:0.4:4`` or ``ep@matern+nugget:0.8:4``; or in ``known``, the kernel of ``sampling``,
-and is then compared with the probabilities that longer chains of it find. The error of these is
-half of what two halves of the chains differ by. Run it with ``python -m experiments beliefs --seeds
-20``.
+priors, ``ep@rbf:0.4:4``, ``ep@matern+nugget:0.8:4`` or ``laplace@matern:0.8:2&rbf:0.4:1``, a sum, or
+in ``known``, the kernel of ``sampling``, and is then compared with the probabilities that longer
+chains of it find. The error of these is half of what two halves of the chains differ by. Run it
+with ``python -m experiments beliefs --seeds 20``.
 """
 
 from __future__ import annotations

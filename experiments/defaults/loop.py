@@ -30,7 +30,7 @@ from botorch.models import PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
 from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import AdditiveKernel, Kernel
 from torch import Size, Tensor
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
@@ -144,26 +144,35 @@ def build_model(
 
 def _inference_and_kernel(name: str, dim: int) -> tuple[Inference, Kernel]:
     """What ``ep@matern+nugget:0.8:4`` says; inference is Laplace's if it is not said."""
-    inference, _, kernel = name.rpartition("@")
-    try:
-        kind, *texts = kernel.split(":")
-        lengthscale, outputscale = map(float, texts)
-    except ValueError:
-        kind, lengthscale, outputscale = "", 0.0, 0.0
-    kind, _, own = kind.partition("+")
+    inference, _, kernels = name.rpartition("@")
     inference = inference or "laplace"
-    is_known = kind in get_args(KernelName) and inference in get_args(Inference)
-    if not is_known or own not in ("", "nugget") or not min(lengthscale, outputscale) > 0.0:
+    parts = [_kernel(text, dim) for text in kernels.split("&")]
+    if inference not in get_args(Inference) or None in parts:
         raise UnsupportedError(
             f"unknown model {name!r}; there are {DEFAULT}, {PAIRWISE_GP} and names such as "
             "rbf:0.4:4 and ep@matern+nugget:0.8:4, of an inference, a kernel, and the prior modes "
-            "of its lengthscales and output scale."
+            "of its lengthscales and output scale; or of a sum, matern:0.8:2&rbf:0.4:1."
         )
+    kernel = cast(Kernel, parts[0])
+    return cast(Inference, inference), kernel if len(parts) == 1 else AdditiveKernel(*parts)
+
+
+def _kernel(text: str, dim: int) -> Kernel | None:
+    """What ``matern+nugget:0.8:4`` says, if anything."""
+    try:
+        kind, *numbers = text.split(":")
+        lengthscale, outputscale = map(float, numbers)
+    except ValueError:
+        return None
+    kind, _, own = kind.partition("+")
+    is_known = kind in get_args(KernelName) and own in ("", "nugget")
+    if not is_known or not min(lengthscale, outputscale) > 0.0:
+        return None
     modes = {"lengthscale": lengthscale, "outputscale": outputscale}
     found = default_covar_module(dim, Size(), cast(KernelName, kind), **modes)
     if own:
         found.base_kernel = NuggetKernel(found.base_kernel)
-    return cast(Inference, inference), found
+    return found
 
 
 @dataclass(frozen=True)
