@@ -156,6 +156,11 @@ class Strategy(ABC):
         """The number of answered queries, without skipped ones."""
         return sum(answered.answer is not None for answered in self.history)
 
+    @property
+    def open_queries(self) -> list[Query]:
+        """What was asked and not answered yet."""
+        return [*self._open.values()]
+
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one.
 
