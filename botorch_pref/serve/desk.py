@@ -244,7 +244,9 @@ class Desk:
             for i, a, b, c in zip(rows, low, middle, high, strict=True)
         ]
         items.sort(key=lambda one: -float(str(one["chance"])))
-        utility = {tuple(x): m for x, m in zip(beliefs.items.tolist(), beliefs.mean.tolist(), strict=True)}
+        utility = {
+            tuple(x): m for x, m in zip(beliefs.items.tolist(), beliefs.mean.tolist(), strict=True)
+        }
         self.results = {
             "told": number,
             "statement": found.statement,
@@ -267,5 +269,3 @@ def _agreement(study: Study, utility: Callable[[torch.Tensor], float]) -> dict[s
                 difference = utility(pair[0]) - utility(pair[1])
                 found.setdefault(query.annotator, []).append((difference > 0) == (first > 0.5))
     return {name: sum(same) / len(same) for name, same in found.items()}
-
-
