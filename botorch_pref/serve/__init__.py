@@ -1,4 +1,4 @@
-r"""A page for people: one study and many participants, in the browser or by a JSON API (extra ``serve``).
+r"""A page for people: one study and many participants, in a browser or by JSON (extra ``serve``).
 
 The model is slow and people are fast, so nobody waits for it. An answer goes to a database beside
 the study, and the next question, asked ahead with the present ones pending, is there at once. A

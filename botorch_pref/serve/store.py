@@ -145,7 +145,8 @@ class Store:
         before = time.time() + (1.0 if all_of_them else -UNDO_SECONDS)
         self._run(
             "update given set told = 1 where told = 0 and (answered < ? or exists (select 1 from "
-            "given as later where later.person = given.person and later.answered > given.answered))",
+            "given as later where later.person = given.person and "
+            "later.answered > given.answered))",
             before,
         )
         rows = self._run("select * from given where told = 1 order by answered")
