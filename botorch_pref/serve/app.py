@@ -382,11 +382,11 @@ class _Pages:
             return self._page(request, "question.html", **shown)
         return JSONResponse(shown)
 
-    def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+    def _page(self, request: Request, file: str, status: int = 200, **values: Any) -> Response:
         words = self._words(request)
         title = self.desk.study.description or words["title"]
         base = request.url_for("answer").path
-        page = self.html.get_template(name).render(w=words, title=title, base=base, **values)
+        page = self.html.get_template(file).render(w=words, title=title, base=base, **values)
         return HTMLResponse(page, status)
 
     def _words(self, request: Request) -> Mapping[str, str]:
