@@ -218,7 +218,7 @@ class Desk:
                 raise
             # It waits for answers, or has asked all that it had planned.
             self.finished = bool(self.study.strategy.finished)
-            return False
+            return self._tell(all_of_them=True)
         with self._lock:
             self.queries[query.id] = query
             self._ahead.append(query.id)
