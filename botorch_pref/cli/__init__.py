@@ -58,6 +58,15 @@ example:
 """
 
 
+_MODULES = {"run": "run", "serve": "serve"}
+_SERVE = """\
+Show a study to people in their browsers: they join by a link or a QR code, and say which is better
+by click, touch or key. Everybody's answers are saved at once. The page of the study's owner, whose
+address is printed, has results, the invitation, and the export of all answers. Ctrl-C ends it;
+give the same command again to go on.
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     r"""Run the command line, with the arguments of the process by default.
 
@@ -73,11 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands)
     _add_ask(commands)
+    _add_serve(commands)
     _add_advise(commands)
     args = parser.parse_args(argv)
     try:
         with notice("starting ..."):
-            module = import_module(f"{__name__}.{'run' if args.command == 'run' else 'session'}")
+            module = import_module(f"{__name__}.{_MODULES.get(args.command, 'session')}")
         status: int = getattr(module, args.command)(args)
     except UsageError as error:
         message = " ".join(str(error).split())
@@ -129,14 +139,42 @@ def _add_run(commands: Any) -> None:
 
 
 def _add_ask(commands: Any) -> None:
-    ask = _add_study_command(
+    _add_comparing(
         commands,
         "ask",
         help="optimise with a person at the terminal, who says which of two items is better",
+        description=_ASK,
+    )
+
+
+def _add_serve(commands: Any) -> None:
+    serve = _add_comparing(
+        commands, "serve", help="show a study to people in their browsers", description=_SERVE
+    )
+    serve.add_argument(
+        "--media",
+        type=Path,
+        metavar="DIR",
+        help="folder of pictures, sounds, videos or texts, which a column of --choices names",
+    )
+    serve.add_argument(
+        "--template", type=Path, metavar="SVG", help="a picture with {{ item.NAME }} for values"
+    )
+    serve.add_argument("--title", default="", metavar="TEXT", help="of a new study")
+    serve.add_argument("--per-person", type=count, metavar="N", help="how many questions each")
+    serve.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for all devices of the network")
+    serve.add_argument("--port", type=count, default=8000, metavar="N", help="default: 8000")
+
+
+def _add_comparing(commands: Any, name: str, **texts: Any) -> Parser:
+    """Add a command of studies that compare."""
+    ask = _add_study_command(
+        commands,
+        name,
         bounds="the dimensions of a new study: NAME (UNIT):LOW:HIGH for a number, with :int behind "
         "it for a whole one and :log for a logarithmic scale; NAME:{A|B|C} for a category",
-        description=_ASK,
         late_epilog=_duelling_strategies,
+        **texts,
     )
     ask.add_argument(
         "--choices",
@@ -161,6 +199,7 @@ def _add_ask(commands: Any) -> None:
         help="number of duels that mr-lpf is to plan for, of which it asks fewer if a single "
         "item is left before; default: 50",
     )
+    return ask
 
 
 def _add_advise(commands: Any) -> None:

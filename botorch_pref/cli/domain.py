@@ -33,6 +33,7 @@ class Domain(NamedTuple):
 
     dimensions: tuple[Dimension, ...]
     space: SearchSpace
+    files: tuple[str, ...] | None = None  # of the choices, what is shown of each
 
 
 class _Part(NamedTuple):
@@ -85,9 +86,26 @@ def _space(parts: list[_Part]) -> SearchSpace:
     return SearchSpace(torch.tensor([part.ends for part in parts], dtype=torch.double).T, **kinds)
 
 
-def read_choices(path: Path) -> Domain:
-    """Read a CSV file with a header; a column that is not all numbers is a category."""
-    table = _read_table(path)
+def read_choices(path: Path, media: Path | None = None) -> Domain:
+    """Read a CSV file with a header; a column that is not all numbers is a category.
+
+    The column that names files of a folder is what is shown, and no dimension if there are others.
+    """
+    table, files = _read_table(path), None
+    if media is not None:
+        named = [
+            number
+            for number in range(len(table.columns))
+            if all((media / str(name)).is_file() for name in table.iloc[:, number])
+        ]
+        if len(named) != 1:
+            raise UsageError(
+                f"--media: {len(named)} columns of {str(path)!r} name a file of {str(media)!r} in "
+                "every row; one must."
+            )
+        files = tuple(table.iloc[:, named[0]].astype(str))
+        if len(table.columns) > 1:
+            table = table.drop(columns=table.columns[named[0]])
     columns, dimensions, categorical = [], [], []
     for number, name in enumerate(map(_plain, table.columns)):
         column, levels = table.iloc[:, number], tuple[str, ...]()
@@ -118,7 +136,7 @@ def read_choices(path: Path) -> Domain:
         raise UsageError(f"--choices: rows repeat earlier ones: {rows}{more}. Leave repeats out.")
     with _blaming("--choices"):
         space = SearchSpace(choices=items, categorical=categorical)
-        return Domain(dimensions_of(dimensions, space), space)
+        return Domain(dimensions_of(dimensions, space), space, files)
 
 
 @contextmanager

@@ -159,6 +159,11 @@ class Strategy(ABC):
         """The number of answered queries, without skipped ones."""
         return sum(answered.answer is not None for answered in self.history)
 
+    @property
+    def open_queries(self) -> list[Query]:
+        """What was asked and not answered yet."""
+        return [*self._open.values()]
+
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one.
 
@@ -215,6 +220,32 @@ class Strategy(ABC):
             self._learn(answered)
         self.history.append(answered)
         del self._open[query.annotator]
+
+    def hand(self, query: Query, annotator: str) -> Query:
+        r"""Have an annotator answer what another one was asked.
+
+        Args:
+            query: An open query, which is then theirs alone; or one that others have answered.
+            annotator: Who has no open query.
+
+        Returns:
+            The same question, with the same number, to be answered by them.
+
+        Raises:
+            StaleQueryError: If the query is unknown, they have answered it, or have another one.
+        """
+        own = replace(query, annotator=annotator)
+        told = [done.query for done in self.history if done.query.id == query.id]
+        asked = [*told, *(one for one in self._open.values() if one.id == query.id)]
+        if not any(replace(one, annotator=annotator) == own for one in asked):
+            raise StaleQueryError(f"Query {query.id} is not known to this strategy.")
+        if any(one.annotator == annotator for one in told):
+            raise StaleQueryError(f"Query {query.id} of {annotator!r} was already told.")
+        if self._open.get(annotator, own) != own:
+            raise StaleQueryError(f"{annotator!r} has another open query.")
+        self._open = {who: one for who, one in self._open.items() if one.id != query.id}
+        self._open[annotator] = own
+        return own
 
     def asked_items(self) -> Tensor:
         """The ``k x d``-dim items of all queries that were answered or skipped."""
