@@ -63,6 +63,7 @@ _STAR |= {"label": "recommended item", "clip_on": False, "zorder": 5}
 _CLOSE = 6.0  # points between numbers that bars do not fit into
 _MARGIN, _LOG_MARGIN = 0.5, 1.2  # beside the first and the last whole number
 _LINE_POINTS, _SIDE_POINTS, _SLICE_POINTS = 201, 51, 101
+_ROOM = 0.04  # about a label of a contour, as a share of a panel
 _SLICE_WIDTH, _MAX_COLUMNS = 2.28, 3  # three panels on a page of 17.4 cm
 
 
@@ -309,7 +310,7 @@ def _draw_map(
 
 
 def _label_contours(axes: Axes, lines: QuadContourSet) -> None:
-    """Label each contour where it is farthest from marks, other labels and the sides."""
+    """Label each contour where it is farthest from marks, other labels and the sides, if there is room."""
     lower, upper = np.array([axes.get_xlim(), axes.get_ylim()]).T
     marks = [line.get_xydata() for line in axes.lines if line.get_marker() != "None"]
     taken = [(np.asarray(mark) - lower) / (upper - lower) for mark in marks]
@@ -322,6 +323,8 @@ def _label_contours(axes: Axes, lines: QuadContourSet) -> None:
         for others in taken:
             room = np.minimum(room, np.linalg.norm(found[:, None] - others, axis=-1).min(-1))
         best = int(room.argmax())
+        if room[best] < _ROOM:
+            continue
         taken.append(found[best : best + 1])
         places.append(tuple(line[best].tolist()))
     style: dict[str, Any] = {"fontsize": SMALL - 1.0, "inline_spacing": 2}
