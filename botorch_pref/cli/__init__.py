@@ -25,6 +25,7 @@ examples:
   botorch-pref run ackley --dim 2 --horizon 60
   botorch-pref ask study.json --bounds "milk (ml):0:80,roast:{light|dark}"
   botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
+  botorch-pref rank duels.csv
   botorch-pref run --help          the problems, the strategies, all options
 """
 _RUN = """\
@@ -56,9 +57,24 @@ _ADVISE_EXAMPLE = """\
 example:
   botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
 """
+_RANK = """\
+Rank items by their duels, players or language models for example, of which nothing else is known.
+Prints each item's utility and rank with 95 % intervals, and how reliable annotators are, and
+saves a plot beside the file. Items whose order is not known have the same rank. Utilities are
+above the mean of all, in logits: the better of two items one unit apart wins 73 % of their duels.
+"""
+_RANK_EXAMPLES = """\
+the columns of the file, in any order beside others:
+  winner,loser            or  winner,loser,annotator
+  first,second,answer     or  first,second,answer,annotator
+an answer is 1 (the first is better), 0 (the second) or 0.5 (neither); an annotator may be empty.
+
+example:
+  botorch-pref rank duels.csv
+"""
 
 
-_MODULES = {"run": "run", "serve": "serve"}
+_MODULES = {"run": "run", "rank": "rank", "serve": "serve"}
 _SERVE = """\
 Show a study to people in their browsers: they join by a link or a QR code, and say which is better
 by click, touch or key. Everybody's answers are saved at once. The page of the study's owner, whose
@@ -84,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_ask(commands)
     _add_serve(commands)
     _add_advise(commands)
+    _add_rank(commands)
     args = parser.parse_args(argv)
     try:
         with notice("starting ..."):
@@ -213,6 +230,16 @@ def _add_advise(commands: Any) -> None:
         epilog=_ADVISE_EXAMPLE,
     )
     advise.set_defaults(choices=None)
+
+
+def _add_rank(commands: Any) -> None:
+    rank = commands.add_parser(
+        "rank",
+        help="rank items without features, such as players or models, by a table of duels",
+        description=_RANK,
+        epilog=_RANK_EXAMPLES,
+    )
+    rank.add_argument("duels", type=Path, metavar="CSV", help="the table, a row for each answer")
 
 
 def _add_study_command(commands: Any, name: str, bounds: str, **texts: Any) -> Parser:

@@ -315,7 +315,7 @@ def _figure(study: Study, found: Recommendation) -> Figure | None:
     if len(rows) < 2:
         return None
     items = beliefs.items[rows]
-    labels = [", ".join(study.value_texts(item)) for item in items]
+    labels = [study.describe(item) for item in items]
     return plot_win_probabilities(beliefs.model, items, labels=labels)
 
 
