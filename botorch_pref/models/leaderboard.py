@@ -130,10 +130,10 @@ class Leaderboard:
         self.model = PreferenceGP(
             data.datapoints, data, covar_module=scaled_kernel(IndependentKernel())
         )
-        effects = dict(self.model.learnt).get("datapoints")
-        if isinstance(effects, AnnotatorEffects) and not named.has_order:
-            for parameter in (effects.offset, effects.typical_offset):
-                parameter.requires_grad_(False)
+        for part in self.model.learnt.values():
+            if isinstance(part, AnnotatorEffects) and not named.has_order:
+                part.offset.requires_grad_(False)
+                part.typical_offset.requires_grad_(False)
         fit_gpytorch_mll(LaplaceMarginalLogLikelihood(self.model.likelihood, self.model))
         self.table = rank_items(self.model, data.datapoints, self.items)
         self.table["duels"] = data.pairs.flatten().bincount().numpy()[self.table.index]

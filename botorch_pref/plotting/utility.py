@@ -310,7 +310,7 @@ def _draw_map(
 
 
 def _label_contours(axes: Axes, lines: QuadContourSet) -> None:
-    """Label each contour where it is farthest from marks, other labels and the sides, if there is room."""
+    """Label contours where they are farthest from marks, labels and sides, if there is room."""
     lower, upper = np.array([axes.get_xlim(), axes.get_ylim()]).T
     marks = [line.get_xydata() for line in axes.lines if line.get_marker() != "None"]
     taken = [(np.asarray(mark) - lower) / (upper - lower) for mark in marks]

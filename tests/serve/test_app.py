@@ -145,7 +145,7 @@ def test_questions_of_others_fill_in_where_the_model_is_slow(open_app: Client) -
     client = open_app()
     ann, bob = join(client, "Ann"), join(client, "Bob")
     number = ask(client, ann)["question"]["query"]
-    desk(client)._ask_ahead = lambda: False
+    desk(client).stop()  # so that nothing is asked ahead
     desk(client)._ahead.clear()
     assert ask(client, bob)["question"]["query"] == number
     answer(client, ann)
@@ -279,7 +279,7 @@ def test_files_outside_of_the_folder(open_app: Client, tmp_path: Path) -> None:
         path = tmp_path / f"{len(name)}.json"
         with (
             Study.create(path, TABLE, RandomPairs) as study,
-            pytest.raises(StudyError, match="row 0: .* is no file in"),
+            pytest.raises(StudyError, match=r"row 0: .* is no file in"),
         ):
             create_app(study, media=folder, files=[name] * 6)
 

@@ -121,6 +121,8 @@ def simulate(path: Path, people: int, answers: int, kills: int, think: float) ->
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_killed_server_loses_nothing(tmp_path: Path) -> None:
     crowd = simulate(tmp_path / "study.json", 10, 30, 5, think=2.0)
     waits = sorted(wait for person in crowd for wait in person.waits)
