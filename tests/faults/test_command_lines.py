@@ -190,7 +190,7 @@ def campaign(number: int, seed: int) -> Campaign:
 
 
 def test_command_lines() -> None:
-    campaign(60, 1).check()
+    campaign(20, 1).check()
 
 
 @pytest.mark.slow
