@@ -528,7 +528,8 @@ class PreferenceGP(LaplaceGP):
         blocks, first = [], 0
         for name, part in self._parts().items():
             learnt = dict(self.learnt).get(name)
-            blocks += part.blocks(self.likelihood, first, learnt, people)
+            told = {} if people is None or part.annotator is None else {"people": people}
+            blocks += part.blocks(self.likelihood, first, learnt, **told)
             first += part.num_items
         return blocks
 
