@@ -102,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_advise(commands)
     _add_rank(commands)
     args = parser.parse_args(argv)
+    if wrong := [name for name, value in vars(args).items() if value == []]:
+        parser.error(f"argument --{wrong[0]}: '--' is no value")  # which argparse drops
     try:
         with notice("starting ..."):
             module = import_module(f"{__name__}.{_MODULES.get(args.command, 'session')}")

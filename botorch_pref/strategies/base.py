@@ -63,6 +63,7 @@ _READ_VERSIONS = (2, 3)
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
 _NO_OPTIONS = {"bounds", "choices", "space", "seed"}
 _NO_DIFFERENCE = 1e-9
+_ROUNDING = 1e-6  # of the range of every dimension, as of items in single precision
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box
 _SAMPLE, _CHUNK, _DRAWS = 1024, 256, 512
 _NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
@@ -877,7 +878,9 @@ def check_of_space(name: str, space: SearchSpace, items: Tensor, rows: Any) -> N
     if (choices is None) != (rows is None):
         raise ComparisonDataError(f"{name} has rows {rows}, but there are choices: {choices}.")
     if choices is None:
-        if not bool(space.contains(items).all()):
+        rounded = space.parameters.rounded(items)
+        near = (items - rounded).abs() <= _ROUNDING * (space.bounds[1] - space.bounds[0])
+        if not bool((near.all(-1) & space.contains(rounded)).all()):
             raise ComparisonDataError(f"{name} is of {items.tolist()}, outside the search space.")
         return
     for row in rows:

@@ -190,7 +190,12 @@ def campaign(number: int, seed: int) -> Campaign:
 
 
 def test_command_lines() -> None:
-    campaign(20, 1).check()
+    campaign(12, 1).check()
+
+
+@pytest.mark.parametrize("option", ["--bounds=--", "--seed=--"])
+def test_what_argparse_drops(option: str) -> None:
+    assert trial(["ask", "s.json", option], "q\n") == "refused"
 
 
 @pytest.mark.slow

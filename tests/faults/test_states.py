@@ -204,7 +204,7 @@ def campaign(number: int, seed: int, subjects: dict[str, Any] = SUBJECTS) -> Cam
 
 
 def test_altered_states() -> None:
-    campaign(50, 1, {name: SUBJECTS[name] for name in ("PFTS, a table", "POPBO")}).check()
+    campaign(40, 1, {name: SUBJECTS[name] for name in ("PFTS, a table", "POPBO")}).check()
 
 
 @pytest.mark.slow
