@@ -29,6 +29,7 @@ LAYERS = (
     ("problems",),
     ("study", "runner"),
     ("plotting", "cli", "integrations", "serve"),
+    ("__main__",),
 )
 LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names}
 
