@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from botorch_pref.data.checks import check_shape, finite, refuse
+from botorch_pref.data.checks import LARGEST, check_shape, finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.randomness import derive_seed
@@ -155,7 +155,7 @@ class Query:
     @property
     def meaning(self) -> str:
         """What the answers stand for."""
-        return "a finite number"
+        return f"a finite number, at most {LARGEST:g},"
 
     def checked(self, answer: object) -> Answer | None:
         """An answer, a number or a tensor of one element, as a float; ``None``, a skip, as it is.
@@ -181,7 +181,7 @@ class Query:
             value = math.nan if isinstance(answer, str) else float(answer)
         except (OverflowError, TypeError, ValueError, RuntimeError):
             return None
-        return value if math.isfinite(value) else None
+        return value if abs(value) <= LARGEST else None
 
     def read(self, word: str) -> Answer | None:
         """The answer that a typed word stands for, of items as shown; ``None`` if it is none."""
@@ -189,7 +189,7 @@ class Query:
             value = float(word)
         except ValueError:
             return None
-        return value if math.isfinite(value) else None
+        return value if abs(value) <= LARGEST else None
 
     def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
         """The ``2 x d``-dim pairs of different items that an answer compares.

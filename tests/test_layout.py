@@ -28,7 +28,8 @@ LAYERS = (
     ("strategies",),
     ("problems",),
     ("study", "runner"),
-    ("plotting", "cli", "integrations"),
+    ("plotting", "cli", "integrations", "serve"),
+    ("__main__",),
 )
 LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names}
 

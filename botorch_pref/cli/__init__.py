@@ -25,6 +25,7 @@ examples:
   botorch-pref run ackley --dim 2 --horizon 60
   botorch-pref ask study.json --bounds "milk (ml):0:80,roast:{light|dark}"
   botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
+  botorch-pref rank duels.csv
   botorch-pref run --help          the problems, the strategies, all options
 """
 _RUN = """\
@@ -56,6 +57,30 @@ _ADVISE_EXAMPLE = """\
 example:
   botorch-pref advise study.json --bounds "milk (ml):0:80,temperature (C):60:96"
 """
+_RANK = """\
+Rank items by their duels, players or language models for example, of which nothing else is known.
+Prints each item's utility and rank with 95 % intervals, and how reliable annotators are, and
+saves a plot beside the file. Items whose order is not known have the same rank. Utilities are
+above the mean of all, in logits: the better of two items one unit apart wins 73 % of their duels.
+"""
+_RANK_EXAMPLES = """\
+the columns of the file, in any order beside others:
+  winner,loser            or  winner,loser,annotator
+  first,second,answer     or  first,second,answer,annotator
+an answer is 1 (the first is better), 0 (the second) or 0.5 (neither); an annotator may be empty.
+
+example:
+  botorch-pref rank duels.csv
+"""
+
+
+_MODULES = {"run": "run", "rank": "rank", "serve": "serve"}
+_SERVE = """\
+Show a study to people in their browsers: they join by a link or a QR code, and say which is better
+by click, touch or key. Everybody's answers are saved at once. The page of the study's owner, whose
+address is printed, has results, the invitation, and the export of all answers. Ctrl-C ends it;
+give the same command again to go on.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,11 +98,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands)
     _add_ask(commands)
+    _add_serve(commands)
     _add_advise(commands)
+    _add_rank(commands)
     args = parser.parse_args(argv)
+    if wrong := [name for name, value in vars(args).items() if value == []]:
+        parser.error(f"argument --{wrong[0]}: '--' is no value")  # which argparse drops
     try:
         with notice("starting ..."):
-            module = import_module(f"{__name__}.{'run' if args.command == 'run' else 'session'}")
+            module = import_module(f"{__name__}.{_MODULES.get(args.command, 'session')}")
         status: int = getattr(module, args.command)(args)
     except UsageError as error:
         message = " ".join(str(error).split())
@@ -129,14 +158,42 @@ def _add_run(commands: Any) -> None:
 
 
 def _add_ask(commands: Any) -> None:
-    ask = _add_study_command(
+    _add_comparing(
         commands,
         "ask",
         help="optimise with a person at the terminal, who says which of two items is better",
+        description=_ASK,
+    )
+
+
+def _add_serve(commands: Any) -> None:
+    serve = _add_comparing(
+        commands, "serve", help="show a study to people in their browsers", description=_SERVE
+    )
+    serve.add_argument(
+        "--media",
+        type=Path,
+        metavar="DIR",
+        help="folder of pictures, sounds, videos or texts, which a column of --choices names",
+    )
+    serve.add_argument(
+        "--template", type=Path, metavar="SVG", help="a picture with {{ item.NAME }} for values"
+    )
+    serve.add_argument("--title", default="", metavar="TEXT", help="of a new study")
+    serve.add_argument("--per-person", type=count, metavar="N", help="how many questions each")
+    serve.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for all devices of the network")
+    serve.add_argument("--port", type=count, default=8000, metavar="N", help="default: 8000")
+
+
+def _add_comparing(commands: Any, name: str, **texts: Any) -> Parser:
+    """Add a command of studies that compare."""
+    ask = _add_study_command(
+        commands,
+        name,
         bounds="the dimensions of a new study: NAME (UNIT):LOW:HIGH for a number, with :int behind "
         "it for a whole one and :log for a logarithmic scale; NAME:{A|B|C} for a category",
-        description=_ASK,
         late_epilog=_duelling_strategies,
+        **texts,
     )
     ask.add_argument(
         "--choices",
@@ -161,6 +218,7 @@ def _add_ask(commands: Any) -> None:
         help="number of duels that mr-lpf is to plan for, of which it asks fewer if a single "
         "item is left before; default: 50",
     )
+    return ask
 
 
 def _add_advise(commands: Any) -> None:
@@ -174,6 +232,16 @@ def _add_advise(commands: Any) -> None:
         epilog=_ADVISE_EXAMPLE,
     )
     advise.set_defaults(choices=None)
+
+
+def _add_rank(commands: Any) -> None:
+    rank = commands.add_parser(
+        "rank",
+        help="rank items without features, such as players or models, by a table of duels",
+        description=_RANK,
+        epilog=_RANK_EXAMPLES,
+    )
+    rank.add_argument("duels", type=Path, metavar="CSV", help="the table, a row for each answer")
 
 
 def _add_study_command(commands: Any, name: str, bounds: str, **texts: Any) -> Parser:

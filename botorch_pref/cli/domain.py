@@ -33,6 +33,7 @@ class Domain(NamedTuple):
 
     dimensions: tuple[Dimension, ...]
     space: SearchSpace
+    files: tuple[str, ...] | None = None  # of the choices, what is shown of each
 
 
 class _Part(NamedTuple):
@@ -85,9 +86,26 @@ def _space(parts: list[_Part]) -> SearchSpace:
     return SearchSpace(torch.tensor([part.ends for part in parts], dtype=torch.double).T, **kinds)
 
 
-def read_choices(path: Path) -> Domain:
-    """Read a CSV file with a header; a column that is not all numbers is a category."""
-    table = _read_table(path)
+def read_choices(path: Path, media: Path | None = None) -> Domain:
+    """Read a CSV file with a header; a column that is not all numbers is a category.
+
+    The column that names files of a folder is what is shown, and no dimension if there are others.
+    """
+    table, files = read_table(path, "--choices"), None
+    if media is not None:
+        named = [
+            number
+            for number in range(len(table.columns))
+            if all((media / str(name)).is_file() for name in table.iloc[:, number])
+        ]
+        if len(named) != 1:
+            raise UsageError(
+                f"--media: {len(named)} columns of {str(path)!r} name a file of {str(media)!r} in "
+                "every row; one must."
+            )
+        files = tuple(table.iloc[:, named[0]].astype(str))
+        if len(table.columns) > 1:
+            table = table.drop(columns=table.columns[named[0]])
     columns, dimensions, categorical = [], [], []
     for number, name in enumerate(map(_plain, table.columns)):
         column, levels = table.iloc[:, number], tuple[str, ...]()
@@ -118,7 +136,7 @@ def read_choices(path: Path) -> Domain:
         raise UsageError(f"--choices: rows repeat earlier ones: {rows}{more}. Leave repeats out.")
     with _blaming("--choices"):
         space = SearchSpace(choices=items, categorical=categorical)
-        return Domain(dimensions_of(dimensions, space), space)
+        return Domain(dimensions_of(dimensions, space), space, files)
 
 
 @contextmanager
@@ -132,35 +150,41 @@ def _blaming(option: str) -> Iterator[None]:
         raise UsageError(f"{option}: {error}") from error
 
 
-def _read_table(path: Path) -> pd.DataFrame:
-    """The table in a file; only empty cells are missing values, not None or NA."""
+def read_table(path: Path, argument: str, **options: Any) -> pd.DataFrame:
+    """The table in a CSV file; only empty cells are missing values, not None or NA.
+
+    Args:
+        path: The file.
+        argument: What errors call it by.
+        **options: Those of pandas.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         with warnings.catch_warnings():
             warnings.simplefilter("error", ParserWarning)  # of rows longer than the header
-            table = _parsed(text, na_values=[""])
+            table = _parsed(text, na_values=[""], **options)
         # The names as in the file: of two columns of one name pandas renames the second.
         table.columns = _parsed(text, header=None, nrows=1, dtype=str).iloc[0]
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"--choices: {str(path)!r} is not UTF-8 text: save it as UTF-8 (of a spreadsheet: as "
+            f"{argument}: {str(path)!r} is not UTF-8 text: save it as UTF-8 (of a spreadsheet: as "
             '"CSV UTF-8").'
         ) from error
     except (OSError, ValueError, ParserWarning) as error:
         raise UsageError(
-            f"--choices: {str(path)!r} cannot be read: {_plain(str(error))}"
+            f"{argument}: {str(path)!r} cannot be read: {_plain(str(error))}"
         ) from error
     if not len(table):
-        raise UsageError(f"--choices: {str(path)!r} has no rows below its header.")
+        raise UsageError(f"{argument}: {str(path)!r} has no rows below its header.")
     if len(table.columns) == 1 and set(";\t") & set(table.columns[0]):
-        raise UsageError(f"--choices: the columns of {str(path)!r} are not separated by commas.")
+        raise UsageError(f"{argument}: the columns of {str(path)!r} are not separated by commas.")
     if any(not _plain(name) or name.startswith(_UNNAMED) for name in table.columns):
         raise UsageError(
-            f"--choices: a column of {str(path)!r} has no name. If it only counts the rows, leave "
+            f"{argument}: a column of {str(path)!r} has no name. If it only counts the rows, leave "
             "it out (pandas: to_csv(..., index=False))."
         )
     if pd.to_numeric(pd.Series(table.columns), errors="coerce").notna().all():
-        raise UsageError(f"--choices: the first row of {str(path)!r} has no names but numbers.")
+        raise UsageError(f"{argument}: the first row of {str(path)!r} has no names but numbers.")
     return table
 
 

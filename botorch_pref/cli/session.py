@@ -45,7 +45,7 @@ _TOP = 8  # items in the figure
 
 def ask(args: argparse.Namespace) -> int:
     """Duels that a person answers; see :meth:`Session.run`."""
-    return _Ask(args).run()
+    return Ask(args).run()
 
 
 def advise(args: argparse.Namespace) -> int:
@@ -88,7 +88,7 @@ class Session(ABC):
             sys.stdin.reconfigure(errors="replace")  # bytes that are no text are no answer
         torch.set_num_threads(1)  # more than one slow small problems down
         try:
-            with self._open() as study:
+            with self.open() as study:
                 try:
                     self._ask(study)
                 except KeyboardInterrupt:
@@ -100,7 +100,7 @@ class Session(ABC):
             raise UsageError(str(error)) from error
         return 0
 
-    def _open(self) -> Study:
+    def open(self) -> Study:
         """Load the study, or begin it where there is none."""
         args, options = self.args, self.domain_options
         name = f"study {str(args.study)!r}"
@@ -108,15 +108,18 @@ class Session(ABC):
             raise UsageError("give --bounds or --choices, not both.")
         domain = None if args.bounds is None else parse_bounds(args.bounds)
         if args.choices is not None:
-            domain = read_choices(args.choices)
+            domain = read_choices(args.choices, getattr(args, "media", None))
         if not os.path.exists(args.study):
             if domain is None:
                 raise UsageError(f"there is no {name} yet; begin it with {options}.")
             strategy = self.begin(domain.space)
-            return Study.create(args.study, domain.space, strategy, names=domain.dimensions)
+            title = getattr(args, "title", "")
+            return Study.create(
+                args.study, domain.space, strategy, names=domain.dimensions, description=title
+            )
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always", StudyFileWarning)
-            study = Study.load(args.study, unverified=args.unverified)
+            study = Study.load(args.study, unverified=getattr(args, "unverified", False))
         for one in found:
             print(one.message, file=sys.stderr)
         try:
@@ -207,7 +210,9 @@ class _Advise(Session):
         print("\n" + "\n".join(f"{name:<18} {text}" for name, text in lines.items()))
 
 
-class _Ask(Session):
+class Ask(Session):
+    """The command ``ask``; see :meth:`Session.run`."""
+
     domain_options = "--bounds or --choices"
     greeting = "{name}: {strategy}, {answers} so far. Which is better? What differs is marked *."
     settled = False  # by the stopping rule, when last seen
@@ -310,7 +315,7 @@ def _figure(study: Study, found: Recommendation) -> Figure | None:
     if len(rows) < 2:
         return None
     items = beliefs.items[rows]
-    labels = [", ".join(study.value_texts(item)) for item in items]
+    labels = [study.describe(item) for item in items]
     return plot_win_probabilities(beliefs.model, items, labels=labels)
 
 

@@ -6,7 +6,6 @@ data the row.
 
 from __future__ import annotations
 
-import math
 import operator
 import warnings
 from collections.abc import Mapping
@@ -22,6 +21,9 @@ from botorch_pref.exceptions import ComparisonDataError
 UNKNOWN_ANNOTATOR: Final = -1
 """The annotator of a row added without one to data that have annotators."""
 
+
+LARGEST: Final = 1e100
+"""The largest absolute number that is taken: in double precision its square is a number, too."""
 
 ITSELF: Final = "an item cannot be compared with itself"
 
@@ -143,9 +145,11 @@ def common_batch_shape(**shapes: torch.Size) -> torch.Size:
 
 
 def finite(argument: str, items: Tensor, item_dims: int = 1) -> Check:
-    """A row, the last ``item_dims`` dimensions, is finite."""
-    bad = ~items.isfinite().flatten(start_dim=-item_dims).all(dim=-1)
-    return Check(argument, items, bad, "NaN or infinite")
+    """A row, the last ``item_dims`` dimensions, is finite, and so are its squares."""
+    # Both, as in single precision the largest number is infinite.
+    good = items.isfinite() & (items.abs() <= LARGEST)
+    bad = ~good.flatten(start_dim=-item_dims).all(dim=-1)
+    return Check(argument, items, bad, f"NaN or infinite, or above {LARGEST:g}")
 
 
 def in_range(argument: str, pairs: Tensor, num_items: int) -> Check:
@@ -160,17 +164,23 @@ def distinct(argument: str, pairs: Tensor) -> Check:
 
 
 def is_positive(value: object) -> TypeGuard[float]:
-    """Whether it is a positive, finite number."""
+    """Whether it is a positive number, and its square as well in floating point."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    return 0 < float(value) < math.inf
+    try:
+        return 1 / LARGEST <= float(value) <= LARGEST
+    except OverflowError:  # of a whole number
+        return False
 
 
 def checked_positive(argument: str, value: object) -> float:
     """A positive, finite number as a float."""
     if is_positive(value):
         return float(value)
-    raise ComparisonDataError(f"`{argument}` must be a positive finite number, not {value!r}.")
+    raise ComparisonDataError(
+        f"`{argument}` must be a positive finite number, not {value!r} (at most {LARGEST:g}, and "
+        f"at least {1 / LARGEST:g})."
+    )
 
 
 def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:

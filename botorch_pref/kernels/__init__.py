@@ -2,13 +2,14 @@ r"""GPyTorch kernels over pairs, compared items and rows of tables, over any bas
 
 from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.kernels.items import dueling_variance
-from botorch_pref.kernels.nugget import NuggetKernel
+from botorch_pref.kernels.nugget import IndependentKernel, NuggetKernel
 from botorch_pref.kernels.pairs import AdditivePairKernel, DuelingKernel, PairKernel
 
 __all__ = [
     "AdditivePairKernel",
     "ComparisonBiasKernel",
     "DuelingKernel",
+    "IndependentKernel",
     "NuggetKernel",
     "PairKernel",
     "dueling_variance",

@@ -67,9 +67,20 @@ def default_covar_module(
         "lengthscale_constraint": LogTransformedInterval(1e-3, 1e2, initial_value=lengthscale),
     }
     smoothness = _SMOOTHNESS.get(kind)
+    base = MaternKernel(nu=smoothness, **options) if smoothness else RBFKernel(**options)
+    return scaled_kernel(base, outputscale)
+
+
+def scaled_kernel(base_kernel: Kernel, outputscale: float = DEFAULT_OUTPUT_SCALE) -> ScaleKernel:
+    """A kernel of unit variance with an output scale, and the default prior of it.
+
+    Args:
+        base_kernel: The kernel, whose batch shape that of the output scale is.
+        outputscale: The mode of the prior, which is where it stands.
+    """
     return ScaleKernel(
-        MaternKernel(nu=smoothness, **options) if smoothness else RBFKernel(**options),
-        batch_shape=batch_shape,
+        base_kernel,
+        batch_shape=base_kernel.batch_shape,
         outputscale_prior=PriorAround(outputscale, OUTPUT_SCALE_WIDTH),
         outputscale_constraint=LogTransformedInterval(1e-3, 1e4, initial_value=outputscale),
     )

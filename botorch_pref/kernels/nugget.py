@@ -71,6 +71,21 @@ class NuggetKernel(WrapperKernel):
         return (1.0 - nugget) * covariance + nugget * same_rows(x1, x2)
 
 
+class IndependentKernel(Kernel):
+    r"""``[x = x']``: nothing is known of an item from others, as of players and of models.
+
+    Items are the same where all their columns are equal, which may be one column of numbers.
+
+    Example:
+        >>> kernel = ScaleKernel(IndependentKernel())
+        >>> covariance = kernel(torch.arange(5.0, dtype=torch.float64).unsqueeze(-1))
+    """
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """``... x n x m`` covariances of ``... x d`` items; ``... x n`` with ``diag``."""
+        return ((x1 == x2).all(-1) if diag else same_rows(x1, x2)).to(x1)
+
+
 @torch.no_grad()
 def same_rows(x1: Tensor, x2: Tensor) -> Tensor:
     """Which of ``... x n x d`` and ``... x m x d`` rows are equal, ``... x n x m``.

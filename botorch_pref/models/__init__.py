@@ -10,6 +10,7 @@ from botorch_pref.models.cross_validation import (
     pairwise_cross_validation,
 )
 from botorch_pref.models.fully_bayesian import FullyBayesianPreferenceGP
+from botorch_pref.models.leaderboard import Leaderboard, rank_items
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.models.preference_gp import PreferenceGP
 
@@ -20,9 +21,11 @@ __all__ = [
     "CutPoints",
     "FullyBayesianPreferenceGP",
     "LaplaceMarginalLogLikelihood",
+    "Leaderboard",
     "LikelihoodRatioModel",
     "PairwisePredictions",
     "PreferenceGP",
     "learnt_of",
     "pairwise_cross_validation",
+    "rank_items",
 ]

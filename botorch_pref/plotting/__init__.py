@@ -5,6 +5,7 @@ Every function returns a :class:`matplotlib.figure.Figure`, which
 """
 
 from botorch_pref.plotting.predictions import plot_calibration
+from botorch_pref.plotting.ranking import plot_ranking
 from botorch_pref.plotting.regret import plot_experiment, plot_regret
 from botorch_pref.plotting.style import COLOURS, DASHES, MARKERS, save_figure
 from botorch_pref.plotting.utility import plot_utility
@@ -16,6 +17,7 @@ __all__ = [
     "MARKERS",
     "plot_calibration",
     "plot_experiment",
+    "plot_ranking",
     "plot_regret",
     "plot_utility",
     "plot_win_probabilities",

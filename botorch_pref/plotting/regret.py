@@ -27,6 +27,7 @@ from botorch_pref.plotting.style import (
 from botorch_pref.runner.simulation import History
 
 _NUM_MARKERS = 8  # along a curve
+_BESIDE = 0.015  # of the abscissa
 _WINDOW = 10
 # How each kind of query is drawn where it pays regret.
 _KINDS = {"duel": ("o", "a duel"), "choice": ("^", "a choice"), "evaluate": ("s", "a value")}
@@ -138,7 +139,7 @@ def plot_experiment(
         # A curve at zero does not lie on the axis, and random play, which may be far above all
         # strategies, does not set the scale.
         top = axes.get_ylim()[1]
-        axes.set_ylim(-0.03 * top, top)
+        axes.set_ylim(-0.03 * top, 1.03 * top)
         if random_regret is not None and name in (_EACH, "cumulative_regret"):
             start, end = (random_regret,) * 2 if name == _EACH else (0.0, random_regret * last)
             _plot_random(axes, last, start, end)
@@ -177,7 +178,8 @@ def _panels(
     for axes in panels:
         axes.set_xlabel(asked)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        axes.set_xlim(0, max(last, 2))
+        beside = _BESIDE * max(last, 2)  # so that marks at the ends are seen whole
+        axes.set_xlim(-beside, max(last, 2) + beside)
     return figure, panels
 
 

@@ -13,6 +13,7 @@ from botorch.models.model import Model
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -62,6 +63,7 @@ _STAR |= {"label": "recommended item", "clip_on": False, "zorder": 5}
 _CLOSE = 6.0  # points between numbers that bars do not fit into
 _MARGIN, _LOG_MARGIN = 0.5, 1.2  # beside the first and the last whole number
 _LINE_POINTS, _SIDE_POINTS, _SLICE_POINTS = 201, 51, 101
+_ROOM = 0.04  # about a label of a contour, as a share of a panel
 _SLICE_WIDTH, _MAX_COLUMNS = 2.28, 3  # three panels on a page of 17.4 cm
 
 
@@ -201,8 +203,9 @@ def _plot_maps(context: _Context) -> Figure:
     for axes, values, colours, name in zip(
         panels, moments, (_UTILITY, _DEVIATION), ("Mean", "Standard deviation"), strict=True
     ):
-        _draw_map(axes, sides, values.reshape(_SIDE_POINTS, _SIDE_POINTS), colours)
+        lines = _draw_map(axes, sides, values.reshape(_SIDE_POINTS, _SIDE_POINTS), colours)
         _draw_items(axes, context)
+        _label_contours(axes, lines)
         axes.set_xlabel(context.names[0])
         axes.set_ylabel(context.names[1])
         heading(axes, name)
@@ -291,7 +294,7 @@ def _set_limits(axes: Axes, x: Array, log: bool, margin: bool) -> None:
 
 def _draw_map(
     axes: Axes, sides: Sequence[Tensor], values: Array, colours: LinearSegmentedColormap
-) -> None:
+) -> QuadContourSet:
     """Draw an image of values on a grid, the first dimension along the rows, with contours."""
     x, y = (as_array(side) for side in sides)
     half_x, half_y = (0.5 * (side[1] - side[0]) for side in (x, y))
@@ -299,11 +302,33 @@ def _draw_map(
     options: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear"}
     image = axes.imshow(values, cmap=colours, extent=extent, **options)
     lines = axes.contour(x, y, values, levels=6, colors="black", linewidths=0.6, linestyles="-")
-    axes.clabel(lines, fontsize=SMALL - 1.0, fmt="%.3g")
     axes.set_xlim(x[0], x[-1])
     axes.set_ylim(y[0], y[-1])
     bar = figure_of(axes).colorbar(image, ax=axes, pad=0.02)
     bar.ax.tick_params(labelsize=SMALL)
+    return lines
+
+
+def _label_contours(axes: Axes, lines: QuadContourSet) -> None:
+    """Label contours where they are farthest from marks, labels and sides, if there is room."""
+    lower, upper = np.array([axes.get_xlim(), axes.get_ylim()]).T
+    marks = [line.get_xydata() for line in axes.lines if line.get_marker() != "None"]
+    taken = [(np.asarray(mark) - lower) / (upper - lower) for mark in marks]
+    places = []
+    for line in (np.asarray(path.vertices) for path in lines.get_paths()):
+        if not len(line):
+            continue
+        found = (line - lower) / (upper - lower)
+        room = np.minimum(found, 1.0 - found).min(-1)
+        for others in taken:
+            room = np.minimum(room, np.linalg.norm(found[:, None] - others, axis=-1).min(-1))
+        best = int(room.argmax())
+        if room[best] < _ROOM:
+            continue
+        taken.append(found[best : best + 1])
+        places.append(tuple(line[best].tolist()))
+    style: dict[str, Any] = {"fontsize": SMALL - 1.0, "inline_spacing": 2}
+    axes.clabel(lines, manual=places, fmt=lambda level: f"{level:.3g}".replace("-", "−"), **style)
 
 
 def _draw_items(axes: Axes, context: _Context) -> None:

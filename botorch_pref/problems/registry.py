@@ -38,6 +38,9 @@ _FUNCTIONS: dict[str, Callable[..., SyntheticTestFunction]] = {
 _NOT_OPTIONS = frozenset({"noise_std", "negate", "bounds", "dtype"})
 
 
+_MOST = {"dim": 1000, "num_choices": 1_000_000}
+
+
 def problem_names() -> tuple[str, ...]:
     """The names that :func:`get_problem` knows."""
     return (*_OWN, *_FUNCTIONS)
@@ -64,5 +67,8 @@ def get_problem(name: str, **options: Any) -> PreferenceProblem:
         if option not in known:
             has = f"its options are {', '.join(known)}" if known else "it has none"
             raise UnsupportedError(f"problem {key!r} has no option {option!r}; {has}.")
+        given, most = options[option], _MOST.get(option)
+        if most is not None and isinstance(given, int) and given > most:
+            raise UnsupportedError(f"problem {key!r}: `{option}` is at most {most}.")
     made = factory(**options)
     return made if isinstance(made, PreferenceProblem) else SyntheticProblem(made, name=key)

@@ -24,9 +24,12 @@ from botorch.models.transforms.input import (
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from botorch_pref.data.checks import LARGEST
 from botorch_pref.exceptions import SearchSpaceError
 
 _LEVEL_WIDTH = 12.0**0.5
+_MOST_LEVELS = 1000
+_LEAST_WIDTH = 1e-12  # of a range, relative to its numbers
 
 
 class Parameters:
@@ -64,6 +67,11 @@ class Parameters:
             raise SearchSpaceError(f"`bounds` column {above[0]}: a category's first level is 0.")
         self.discrete = tuple(sorted({*self.integer, *self.categorical}))
         self.real = tuple(i for i in range(dim) if i not in self.discrete)
+        if many := [i for i in self.categorical if bounds[1, i] >= _MOST_LEVELS]:
+            raise SearchSpaceError(
+                f"`categorical` dimension {many[0]} has more than {_MOST_LEVELS} levels: a model "
+                "has a column for each."
+            )
         self.levels = {i: round(float(bounds[1, i])) + 1 for i in self.categorical}
         self._log_real = [i for i in self.log if i in self.real]
 
@@ -172,11 +180,13 @@ def checked_table(name: str, table: object) -> Tensor:
         raise SearchSpaceError(f"`{name}` must be a two-dimensional tensor that is not empty.")
     if not table.is_floating_point():
         raise SearchSpaceError(f"`{name}` must be floating point, but is {table.dtype}.")
-    bad = (~table.isfinite()).any(dim=-1).nonzero()
+    table = table.detach().to(torch.double, copy=True)  # the caller may change theirs
+    bad = (~(table.abs() <= LARGEST)).any(dim=-1).nonzero()
     if len(bad):
         row = int(bad[0])
-        raise SearchSpaceError(f"`{name}` row {row} is {table[row].tolist()}: NaN or infinite.")
-    return table.detach().to(torch.double, copy=True)  # the caller may change theirs
+        why = "NaN or infinite" if not table[row].isfinite().all() else f"above {LARGEST:g}"
+        raise SearchSpaceError(f"`{name}` row {row} is {table[row].tolist()}: {why}.")
+    return table
 
 
 def checked_bounds(
@@ -190,8 +200,10 @@ def checked_bounds(
         levels = list(checked_dimensions("categorical", categorical, choices.shape[-1]))
         lower[levels] = lower[levels].clamp_max(0.0)  # a category's first level
         upper[levels] = upper[levels].clamp_min(1.0)
-        # A constant column stays a dimension, of unit width.
-        bounds = torch.stack([lower, torch.where(lower == upper, lower + 1.0, upper)])
+        # A constant column stays a dimension, of unit width if that is seen beside it.
+        width = (lower.abs() * 1e-9).clamp_min(1.0)
+        bounds = torch.stack([lower, torch.where(lower == upper, lower + width, upper)])
+        _check_widths("choices", bounds)
     checked = checked_table("bounds", bounds)
     if len(checked) != 2:
         raise SearchSpaceError(f"`bounds` must be 2 x d, but is {tuple(checked.shape)}.")
@@ -202,7 +214,20 @@ def checked_bounds(
             f"`bounds` column {column} is {checked[:, column].tolist()}: the lower bound must "
             "be below the upper."
         )
+    _check_widths("bounds", checked)
     return checked + 0.0  # -0 becomes 0: items at a bound are shown to people
+
+
+def _check_widths(name: str, bounds: Tensor) -> None:
+    """Raise for a range in which numbers cannot be told apart, or which has no inverse."""
+    width, largest = bounds[1] - bounds[0], bounds.abs().amax(0)
+    bad = (width < (largest * _LEAST_WIDTH).clamp_min(1 / LARGEST)).nonzero()
+    if len(bad):
+        column = int(bad[0])
+        raise SearchSpaceError(
+            f"`{name}` column {column} is within {bounds[:, column].tolist()}: a range of at "
+            f"least {1 / LARGEST:g}, and {_LEAST_WIDTH:g} of its numbers, is needed."
+        )
 
 
 def checked_dimensions(name: str, indices: Sequence[int], dim: int) -> tuple[int, ...]:

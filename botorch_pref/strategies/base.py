@@ -3,6 +3,7 @@ r"""What all strategies share: ask, tell, recommend, pending queries, and a stat
 from __future__ import annotations
 
 import inspect
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 import pandas as pd
 import torch
 from botorch.acquisition import AcquisitionFunction, PosteriorMean
+from botorch.exceptions.errors import BotorchError
 from gpytorch.kernels import Kernel
 from torch import Generator, Tensor
 
@@ -43,7 +45,10 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import MOST_EXACT, Maximum, SearchSpace
 from botorch_pref.strategies.shortlist import shortlist
+from botorch_pref.strategies.state import Entry, put_back, read_tensor, whole, written
 from botorch_pref.strategies.utility import (
+    EFFECTS,
+    HYPERPARAMETERS,
     Hyperparameters,
     KernelArgument,
     TablePosterior,
@@ -56,9 +61,9 @@ from botorch_pref.strategies.utility import (
 STATE_VERSION = 3  # raised whenever options or progress lose or rename an entry
 _READ_VERSIONS = (2, 3)
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
-_COUNTS = {"round", "num_fitted", "streak"}
 _NO_OPTIONS = {"bounds", "choices", "space", "seed"}
 _NO_DIFFERENCE = 1e-9
+_ROUNDING = 1e-6  # of the range of every dimension, as of items in single precision
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box
 _SAMPLE, _CHUNK, _DRAWS = 1024, 256, 512
 _NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
@@ -79,6 +84,15 @@ class Candidate(NamedTuple):
     def of(cls, found: Maximum) -> Candidate:
         """The item of a search."""
         return cls(found.items[0], None if found.indices is None else found.indices[0])
+
+    @classmethod
+    def read(cls, name: str, stored: Sequence[Any], space: SearchSpace) -> Candidate:
+        """An item as plain JSON, and its row: one of a space."""
+        item, row = stored
+        found = read_tensor(name, item, space.dim).to(space.bounds)
+        rows = None if row is None else (row,)
+        check_of_space(name, space, found.unsqueeze(0), rows)
+        return cls(found, row)
 
     @classmethod
     def of_query(cls, query: Query) -> Candidate:
@@ -108,7 +122,8 @@ class Strategy(ABC):
     No state of a random generator is kept: all draws follow from the seed and the number of the
     round, so a strategy that is stored and resumed asks the identical query next.
 
-    A subclass has ``_choose``, ``_learn`` and ``_recommended``, and keeps every keyword argument of
+    A subclass has ``_choose``, ``_learn`` and ``_recommended``, adds to ``_entries`` what its next
+    query depends on, and keeps every keyword argument of
     its constructor in an attribute of that name, from which its state is written: it is a dataclass
     whose fields are its options, and its ``__post_init__`` checks them.
 
@@ -130,6 +145,8 @@ class Strategy(ABC):
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Query,)
     """The kinds of its queries, which those of a stored state must be of."""
+    _entries: ClassVar[dict[str, Entry]] = {"round": Entry("round", whole(most=2**63))}
+    """What the next query depends on beside options and history."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Models are fitted and kept, whatever mode of autograd the caller is in."""
@@ -148,6 +165,8 @@ class Strategy(ABC):
         elif not isinstance(given, SearchSpace):
             raise ComparisonDataError(f"`space` must be a SearchSpace, not {given!r}.")
         self.bounds, self.choices = self.space.bounds, self.space.choices
+        if self.choices is not None and bool((self.choices == self.choices[0]).all()):
+            raise SearchSpaceError("`choices` are all the same: there is nothing to choose.")
         self.seed = checked_seed(self.seed)
         self.round = 0  # of those that count what they choose
         self.history: list[Answered] = []
@@ -158,6 +177,11 @@ class Strategy(ABC):
     def num_answers(self) -> int:
         """The number of answered queries, without skipped ones."""
         return sum(answered.answer is not None for answered in self.history)
+
+    @property
+    def open_queries(self) -> list[Query]:
+        """What was asked and not answered yet."""
+        return [*self._open.values()]
 
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one.
@@ -215,6 +239,32 @@ class Strategy(ABC):
             self._learn(answered)
         self.history.append(answered)
         del self._open[query.annotator]
+
+    def hand(self, query: Query, annotator: str) -> Query:
+        r"""Have an annotator answer what another one was asked.
+
+        Args:
+            query: An open query, which is then theirs alone; or one that others have answered.
+            annotator: Who has no open query.
+
+        Returns:
+            The same question, with the same number, to be answered by them.
+
+        Raises:
+            StaleQueryError: If the query is unknown, they have answered it, or have another one.
+        """
+        own = replace(query, annotator=annotator)
+        told = [done.query for done in self.history if done.query.id == query.id]
+        asked = [*told, *(one for one in self._open.values() if one.id == query.id)]
+        if not any(replace(one, annotator=annotator) == own for one in asked):
+            raise StaleQueryError(f"Query {query.id} is not known to this strategy.")
+        if any(one.annotator == annotator for one in told):
+            raise StaleQueryError(f"Query {query.id} of {annotator!r} was already told.")
+        if self._open.get(annotator, own) != own:
+            raise StaleQueryError(f"{annotator!r} has another open query.")
+        self._open = {who: one for who, one in self._open.items() if one.id != query.id}
+        self._open[annotator] = own
+        return own
 
     def asked_items(self) -> Tensor:
         """The ``k x d``-dim items of all queries that were answered or skipped."""
@@ -276,6 +326,10 @@ class Strategy(ABC):
         """
         if not isinstance(state, Mapping):
             raise ComparisonDataError(f"`state` must be a dictionary, not {state!r}.")
+        for part, entry in state.items():
+            if part != "space":  # whose table is large, and checked, as are the numbers of others
+                with _reading(part):
+                    json.dumps(entry, allow_nan=part != "options")
         name, version = state.get("strategy"), state.get("version")
         if name != cls.__name__ or version not in _READ_VERSIONS:
             older = isinstance(version, int) and version < STATE_VERSION
@@ -301,8 +355,6 @@ class Strategy(ABC):
             strategy = cls(space=space, seed=state["seed"], **options)
         strategy._recall(state, device)
         with _reading("progress"):
-            for name in _COUNTS & state["progress"].keys():
-                check_count(name, state["progress"][name], 0)
             strategy._restore(state["progress"])
         return strategy
 
@@ -330,11 +382,11 @@ class Strategy(ABC):
 
     def _progress(self) -> dict[str, Any]:
         """What the next query depends on beside options and history, as plain JSON."""
-        return {"round": self.round}
+        return written(self)
 
     def _restore(self, progress: dict[str, Any]) -> None:
         """Put back what :meth:`_progress` returned; history is in place."""
-        self.round = progress["round"]
+        put_back(self, progress)
 
     def _unmeasured(self) -> list[Query]:
         """Open evaluations, and skipped ones, which could not be measured."""
@@ -386,11 +438,7 @@ class Strategy(ABC):
             raise ComparisonDataError(
                 f"Query {query.id} has items of {dim} dimensions, but the space {self.space.dim}."
             )
-        choices, rows = self.space.choices, query.row_indices
-        if choices is not None and rows is not None and max(rows) >= len(choices):
-            raise ComparisonDataError(
-                f"Query {query.id} is of rows {rows}, but there are {len(choices)} choices."
-            )
+        check_of_space(f"Query {query.id}", self.space, query.rows, query.row_indices)
         return query
 
 
@@ -449,6 +497,11 @@ class UtilityStrategy(Strategy):
     """The number of choices above which it would take too much memory or time."""
     _may_be_sure: ClassVar[bool] = False
     """Whether hyperparameters of a judge who hardly errs are considered."""
+    _entries = Strategy._entries | {
+        "hyperparameters": Entry("learner.values", HYPERPARAMETERS),
+        "num_fitted": Entry("learner.num_fitted", whole(most="learner.told.size")),
+        "learnt": Entry("learner.effects", EFFECTS, optional=True),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -505,6 +558,8 @@ class UtilityStrategy(Strategy):
                     f"its items have {items.shape[-1]} dimensions, not {self.space.dim}."
                 )
             rows = None
+            if self.space.choices is None and not bool(self.space.contains(items).all()):
+                raise ComparisonDataError(f"its items {items.tolist()} are outside the space.")
             if self.space.choices is not None and not self.own_utilities:
                 same = (self.space.choices == items.to(self.space.bounds).unsqueeze(-2)).all(-1)
                 if not bool(same.any(-1).all()):
@@ -605,21 +660,13 @@ class UtilityStrategy(Strategy):
         if answer is not None and not self.learner.add(query, answer):
             self.num_identical += 1
 
-    def _progress(self) -> dict[str, Any]:
-        own: dict[str, Any] = {
-            "hyperparameters": dict(self.learner.values),
-            "num_fitted": self.learner.num_fitted,
-        }
-        if self.learner.effects:
-            own["learnt"] = dict(self.learner.effects)
-        return super()._progress() | own
-
     def _restore(self, progress: dict[str, Any]) -> None:
+        if "annotators" in progress:  # as version 2 has it
+            of_people = progress["annotators"].items()
+            before = {f"{PEOPLE}.{name}": value for name, value in of_people}
+            rest = {name: one for name, one in progress.items() if name != "annotators"}
+            progress = {"learnt": before, **rest}
         super()._restore(progress)
-        self.learner.restore(progress["hyperparameters"], progress["num_fitted"])
-        of_people = progress.get("annotators", {})  # as version 2 has it
-        before = {f"{PEOPLE}.{name}": value for name, value in of_people.items()}
-        self.learner.effects = progress.get("learnt", before)
 
     def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
         query = super()._read(stored, device)
@@ -755,6 +802,11 @@ class UtilityStrategy(Strategy):
         """Which of ``... x d`` items a person could not tell from another."""
         return same_item(self.space, items, other)
 
+    def _equal_rows(self, row: int) -> Tensor:
+        """Which of the table are that in a row, or equal to it, unless all are."""
+        same = (self._table == self._table[row]).all(-1)
+        return same if not bool(same.all()) else torch.arange(len(same), device=same.device) == row
+
     def _barred_duels(self) -> list[Query]:
         """The open queries, and those skipped since the last answer, which are not asked now.
 
@@ -818,6 +870,27 @@ def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
     """Which of ``... x d`` items a person could not tell from another."""
     gap = space.normalize(items) - space.normalize(other)
     return gap.abs().amax(-1) <= _SAME_ITEM
+
+
+def check_of_space(name: str, space: SearchSpace, items: Tensor, rows: Any) -> None:
+    """Raises unless ``k x d``-dim items, and their rows where there are choices, are of a space."""
+    choices, items = space.choices, items.to(space.bounds)
+    if (choices is None) != (rows is None):
+        raise ComparisonDataError(f"{name} has rows {rows}, but there are choices: {choices}.")
+    if choices is None:
+        rounded = space.parameters.rounded(items)
+        near = (items - rounded).abs() <= _ROUNDING * (space.bounds[1] - space.bounds[0])
+        if not bool((near.all(-1) & space.contains(rounded)).all()):
+            raise ComparisonDataError(f"{name} is of {items.tolist()}, outside the search space.")
+        return
+    for row in rows:
+        check_count(f"{name} row", row, 0)
+    if max(rows) >= len(choices):
+        raise ComparisonDataError(
+            f"{name} is of rows {rows}, but there are {len(choices)} choices."
+        )
+    if not torch.equal(choices[[*rows]], items):
+        raise ComparisonDataError(f"{name} has other items than the rows {rows} of `choices`.")
 
 
 @torch.no_grad()
@@ -888,7 +961,10 @@ def _reading(part: str, argument: str = "state") -> Iterator[None]:
     """Errors of the block say of which part of a state they are, whatever they were."""
     try:
         yield
-    except (ComparisonDataError, SearchSpaceError) as error:
+    except BotorchError as error:
         raise ComparisonDataError(f"`{argument}` {part}: {error}") from error
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        *(ArithmeticError, AttributeError, LookupError, MemoryError),
+        *(RuntimeError, TypeError, ValueError),  # of them RecursionError
+    ) as error:
         raise ComparisonDataError(f"`{argument}` {part} cannot be read: {error!r}.") from error

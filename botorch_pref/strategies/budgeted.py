@@ -3,18 +3,18 @@ r"""What strategies share that pay for duels and values out of one budget."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, cast
 
 import torch
 
-from botorch_pref.data.checks import check_count
-from botorch_pref.data.options import endless_from_json, endless_to_json
+from botorch_pref.data.checks import LARGEST, check_count
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.queries import Answered, Duel, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Candidate, Chosen, Strategy
+from botorch_pref.strategies.state import FLAG, Entry, listed, record
 
 Kind = Literal["duel", "value"]
 """What a query is."""
@@ -28,11 +28,16 @@ _ATTEMPTS = 100  # to draw another item than the first, of whole numbers and cat
 def exact(argument: str, amount: object) -> Fraction:
     """A positive amount as the decimal it was written as: in floats 0.3 / 0.1 is less than 3."""
     try:
-        number = None if isinstance(amount, bool) else Fraction(str(amount))
+        text = "" if isinstance(amount, bool) else str(amount)
+        # Parts first, as floats: 1e999999999 has a billion digits.
+        fits = all(0.0 < float(part) < LARGEST for part in text.split("/"))
+        number = Fraction(text) if fits else None
     except (ValueError, ZeroDivisionError):
         number = None
-    if number is None or number <= 0:
-        raise ComparisonDataError(f"`{argument}` must be a positive number, not {amount!r}.")
+    if number is None or not 1 / LARGEST < number < LARGEST:
+        raise ComparisonDataError(
+            f"`{argument}` must be a positive number below {LARGEST}, not {amount!r}."
+        )
     return number
 
 
@@ -58,8 +63,7 @@ class BudgetedStrategy(Strategy):
     skipped or not. An opponent that is drawn at random is another item, in a table another choice.
 
     A subclass may set ``record_type`` and ``kinds``, and implements ``_next``, ``_add`` and
-    ``_recommended``; it extends ``_progress`` and ``_restore`` by what its choices depend on
-    beside the data.
+    ``_recommended``; it adds to ``_entries`` what its choices depend on beside the data.
 
     Args:
         bounds, choices, space, seed: See :class:`~botorch_pref.strategies.Strategy`.
@@ -89,6 +93,10 @@ class BudgetedStrategy(Strategy):
     """The kinds of queries after the initial design."""
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Duel, Evaluate)
+    _entries: ClassVar[dict[str, Entry]] = {
+        "records": Entry("records", listed(record("record_type"), "_next_id", "_next_id")),
+        "ended": Entry("_ended", FLAG),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,13 +195,3 @@ class BudgetedStrategy(Strategy):
         amounts = {name: getattr(self, name) for name in ("duel_cost", "value_cost", "budget")}
         exactly = {name: None if one is None else str(one) for name, one in amounts.items()}
         return super()._options() | exactly
-
-    def _progress(self) -> dict[str, Any]:
-        records = [endless_to_json(asdict(record)) for record in self.records]
-        return {"records": records, "ended": self._ended}
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        self.records = [
-            self.record_type(**endless_from_json(record)) for record in progress["records"]
-        ]
-        self._ended = progress["ended"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
@@ -31,7 +31,7 @@ from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import standardised_posterior
 from botorch_pref.data.checks import check_count, check_word, checked_positive, is_positive
 from botorch_pref.data.comparisons import Comparisons
-from botorch_pref.data.options import checked_flag, endless_from_json, endless_to_json
+from botorch_pref.data.options import checked_flag
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.confidence_set import SqrtSlack
 from botorch_pref.likelihoods import BernoulliLikelihood
@@ -41,6 +41,16 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Candidate, Chosen, Strategy, next_best, same_item
 from botorch_pref.strategies.regression import Regression, standardised_gp
+from botorch_pref.strategies.state import (
+    FLAG,
+    Entry,
+    Form,
+    listed,
+    number,
+    optional,
+    record,
+    whole,
+)
 from botorch_pref.strategies.utility import KernelArgument, as_likelihood, own_kernel
 
 CandidateRule = Literal["hcei", "primal-dual"]
@@ -102,6 +112,34 @@ class FromValues(NamedTuple):
     num_values: int
     vanilla: Candidate
     best_lower: float = math.nan  # the largest `mean - beta sd`, once a test needs it
+
+
+def _read_due(name: str, value: Any, owner: COBOL) -> tuple[Candidate, int]:
+    """An accepted item, and the query by which it was."""
+    item, row, asked = value
+    asked = whole(most=owner._next_id - 1).read(name, asked, owner)
+    return Candidate.read(name, (item, row), owner.space), asked
+
+
+def _read_from_values(name: str, value: Any, owner: COBOL) -> FromValues:
+    """What depends on the values alone."""
+    size, item, row, best_lower = value
+    size = whole(most=len(owner.values.answers)).read(name, size, owner)
+    vanilla = Candidate.read(name, (item, row), owner.space)
+    return FromValues(size, vanilla, _BEST_LOWER.read(name, best_lower, owner))
+
+
+_BEST_LOWER = number(endless=True)
+_DUE = Form(_read_due, lambda due: [due[0].item.tolist(), due[0].row, due[1]])
+_FROM_VALUES = Form(
+    _read_from_values,
+    lambda known: [
+        known.num_values,
+        known.vanilla.item.tolist(),
+        known.vanilla.row,
+        _BEST_LOWER.write(known.best_lower),
+    ],
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -198,6 +236,17 @@ class COBOL(Strategy):
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Label, Duel, Evaluate)
     _measures_accepted: ClassVar[bool] = True
+    _entries = Strategy._entries | {
+        "weight": Entry("weight", number(0.0)),
+        "decisions": Entry("decisions", listed(record(Decision), "_next_id", "_next_id")),
+        "values": Entry("values"),
+        "norm_bound": Entry("norm_bound", number(_NORM_BOUND)),
+        "num_adapted": Entry("_num_adapted", whole(most=lambda own: len(own.labelled))),
+        "due": Entry("_due", listed(_DUE, most="_next_id")),
+        "rejections": Entry("_rejections", whole(most="_next_id")),
+        "unanswered": Entry("_unanswered", FLAG),
+        "from_values": Entry("_from_values", optional(_FROM_VALUES)),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -429,6 +478,14 @@ class COBOL(Strategy):
         ]
         return [*super()._unmeasured(), *shown]
 
+    def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
+        query, of_pairs = super()._read(stored, device), self.feedback == "compare"
+        if Duel in self._asks and not query.measures and query.compares != of_pairs:
+            raise ComparisonDataError(
+                f"Query {query.id} is a {query.kind}, not of `feedback` {self.feedback!r}."
+            )
+        return query
+
     def _recommended(self) -> Candidate:
         """The evaluated item with the largest posterior mean."""
         return self.values.best()
@@ -442,43 +499,6 @@ class COBOL(Strategy):
         elif not query.compares or query.comparisons(answer):
             self.labelled.append(answered)
             self._expert = None
-
-    def _progress(self) -> dict[str, Any]:
-        known = self._from_values
-        return super()._progress() | {
-            "weight": self.weight,
-            "decisions": [endless_to_json(asdict(decision)) for decision in self.decisions],
-            "values": self.values.progress(),
-            "norm_bound": self.norm_bound,
-            "num_adapted": self._num_adapted,
-            "due": [[due.item.tolist(), due.row, asked] for due, asked in self._due],
-            "rejections": self._rejections,
-            "unanswered": self._unanswered,
-            "from_values": known
-            and [
-                known.num_values,
-                known.vanilla.item.tolist(),
-                known.vanilla.row,
-                str(known.best_lower),
-            ],
-        }
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-
-        def candidate(item: list[float], row: int | None) -> Candidate:
-            return Candidate(self.space.bounds.new_tensor(item), row)
-
-        self.weight = progress["weight"]
-        self.decisions = [Decision(**endless_from_json(one)) for one in progress["decisions"]]
-        self.values.restore(progress["values"])
-        self.norm_bound, self._num_adapted = progress["norm_bound"], progress["num_adapted"]
-        self._due = [(candidate(item, row), asked) for item, row, asked in progress["due"]]
-        self._rejections, self._unanswered = progress["rejections"], progress["unanswered"]
-        if known := progress["from_values"]:
-            number, item, row, best_lower = known
-            self._from_values = FromValues(number, candidate(item, row), float(best_lower))
-        self._expert = None
 
 
 class COBOHL(COBOL):
@@ -677,11 +697,11 @@ def _screened(sampled: Tensor, starts: Tensor, screens: Sequence[AcquisitionFunc
     """The ``s x 1 x d``-dim best of samples and of known items, by one screen after another."""
     *coarse, fine = screens
     parts = []
-    for items, number in ((sampled, _FAR), (starts, _NEAR)):
+    for items, kept in ((sampled, _FAR), (starts, _NEAR)):
         points = items.unsqueeze(-2)
         for screen in coarse:
             points = _largest(screen, points, _KEPT)
-        parts.append(_largest(fine, points, number))
+        parts.append(_largest(fine, points, kept))
     return torch.cat(parts)
 
 

@@ -31,6 +31,7 @@ from botorch_pref.space.search_space import Maximum
 from botorch_pref.strategies.base import Candidate, Chosen, next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
 from botorch_pref.strategies.regression import Regression, standardised_gp
+from botorch_pref.strategies.state import Entry, number, whole
 from botorch_pref.strategies.utility import KernelArgument, own_kernel
 
 RAW_SAMPLES = 512
@@ -210,6 +211,13 @@ class CompGPUCB(BudgetedStrategy):
     borda_slack: float = 0.08
 
     record_type: ClassVar[type[QueryRecord]] = FilterRecord
+    _entries = BudgetedStrategy._entries | {
+        "duels": Entry("duels"),
+        "values": Entry("values"),
+        "phase": Entry("phase", whole(1, 2)),
+        "gamma": Entry("current_gamma", number(0.0, endless=True)),
+        "streak": Entry("_streak", whole(0, GAMMA_STREAK - 1)),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -290,19 +298,3 @@ class CompGPUCB(BudgetedStrategy):
     def _recommended(self) -> Candidate:
         by_duels = not self.values.answers or (self.gamma == 0 and self.duels.answers)
         return self.duels.best() if by_duels else self.values.best()
-
-    def _progress(self) -> dict[str, Any]:
-        return super()._progress() | {
-            "duels": self.duels.progress(),
-            "values": self.values.progress(),
-            "phase": self.phase,
-            "gamma": str(self.current_gamma),
-            "streak": self._streak,
-        }
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.duels.restore(progress["duels"])
-        self.values.restore(progress["values"])
-        self.phase, self._streak = progress["phase"], progress["streak"]
-        self.current_gamma = float(progress["gamma"])

@@ -40,6 +40,7 @@ from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import Maximum
 from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
+from botorch_pref.strategies.state import Entry, Form, listed, number, tensors, whole
 from botorch_pref.strategies.utility import KernelArgument, as_likelihood, kernel_of, own_kernel
 
 _POOL = 512  # items at which draws are compared
@@ -83,6 +84,20 @@ class Units(NamedTuple):
         values = torch.tensor([value for _, value in answered], dtype=torch.double)
         spread, largest = float(values.std(correction=0)), float(values.abs().max())
         return cls(float(values.mean()), spread if spread > 1e-12 * largest else 1.0)
+
+    @classmethod
+    def read(cls, name: str, value: Any, owner: object) -> Units:
+        """Those of a state."""
+        offset, spread = listed(number(), 2, 2).read(name, value, owner)
+        return cls(offset, checked_positive(f"{name} row 1", spread))
+
+
+def _read_num_fitted(name: str, value: Any, owner: CostAwareKG) -> tuple[int, int]:
+    """The numbers of duels and values of a state."""
+    duels, values = listed(whole(), 2, 2).read(name, value, owner)
+    whole(most=len(owner.duels)).read(f"{name} row 0", duels, owner)
+    whole(most=len(owner.values)).read(f"{name} row 1", values, owner)
+    return duels, values
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -137,6 +152,11 @@ class CostAwareKG(BudgetedStrategy):
     noise: float | None = 1e-4
 
     record_type: ClassVar[type[QueryRecord]] = GainRecord
+    _entries = BudgetedStrategy._entries | {
+        "units": Entry("units", Form(Units.read, list)),
+        "parameters": Entry("_parameters", tensors(lambda own: own._build({}))),
+        "num_fitted_each": Entry("_num_fitted", Form(_read_num_fitted, list)),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -272,24 +292,6 @@ class CostAwareKG(BudgetedStrategy):
         if not self.num_answers:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         return Candidate.of(_Search(self, self.num_answers, []).recommended)
-
-    def _progress(self) -> dict[str, Any]:
-        return super()._progress() | {
-            "parameters": {name: value.tolist() for name, value in self._parameters.items()},
-            "num_fitted_each": list(self._num_fitted),
-            "units": list(self.units),
-        }
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.units = Units(*progress["units"])
-        self._parameters = {
-            name: torch.tensor(value, dtype=torch.double)
-            for name, value in progress["parameters"].items()
-        }
-        duels, values = progress["num_fitted_each"]
-        self._num_fitted = duels, values
-        self._model = None
 
 
 class _Search:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -17,6 +17,7 @@ from botorch_pref.kernels.comparison_bias import marked
 from botorch_pref.queries import Choice, Duel, Grade, Query, Ranking
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
+from botorch_pref.strategies.state import Entry, named, number
 from botorch_pref.strategies.utility import better_of_two, masked
 
 _INITIAL = 8  # items that fill the space
@@ -63,6 +64,9 @@ class DuelingKG(UtilityStrategy):
 
     _asks: ClassVar = (Duel, Choice, Ranking, Grade)
     _may_be_sure: ClassVar[bool] = True
+    _entries = UtilityStrategy._entries | {
+        "gains": Entry("gains", named(named(number()), int), optional=True)
+    }
 
     def _refit(self) -> None:
         if self._initial_pair(self.round + 1) is None:
@@ -157,14 +161,6 @@ class DuelingKG(UtilityStrategy):
         items = self.space.sample(size * most, seed)[own]
         alike = self._same(items.unsqueeze(-2), items).triu(diagonal=1)
         return None if bool(alike.any()) else (items, None)
-
-    def _progress(self) -> dict[str, Any]:
-        gains = {str(number): {**one} for number, one in self.gains.items()}
-        return super()._progress() | ({"gains": gains} if gains else {})
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.gains = {int(number): one for number, one in progress.get("gains", {}).items()}
 
     def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:
         """Which of ``P x 2``-dim pairs of rows are not asked now."""

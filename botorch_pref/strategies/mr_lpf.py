@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.utils import checked_beta
 from botorch_pref.data.checks import check_count, check_word, checked_positive
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import (
     FinitePosterior,
     PairVarianceTable,
@@ -33,7 +34,9 @@ from botorch_pref.queries import Answer, Answered, Query
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space.search_space import MOST_PAIRED
 from botorch_pref.strategies.base import Pair, UtilityStrategy
+from botorch_pref.strategies.state import Entry, listed
 from botorch_pref.strategies.utility import (
+    HYPERPARAMETERS,
     PAPER_MODEL,
     UtilityLearner,
     difference_table,
@@ -367,6 +370,9 @@ class MRLPF(UtilityStrategy):
 
     _has_one_posterior: ClassVar[bool] = False
     _most_choices: ClassVar[int | None] = MOST_PAIRED
+    _entries = UtilityStrategy._entries | {
+        "rounds": Entry("_values", listed(HYPERPARAMETERS, most="_num_complete"))
+    }
 
     def __post_init__(self) -> None:
         """Check the options, and begin the first round."""
@@ -456,6 +462,11 @@ class MRLPF(UtilityStrategy):
         return torch.stack([query.items for query in queries])
 
     @property
+    def _num_complete(self) -> int:
+        """The number of rounds of which all duels are answered."""
+        return sum(end <= len(self.history) for end in accumulate(self.sizes))
+
+    @property
     def _end(self) -> int:
         """The number of duels until the end of the current round."""
         return sum(self.sizes[: len(self.certificates) + 1])
@@ -515,16 +526,16 @@ class MRLPF(UtilityStrategy):
         if not self.finished:
             self.active.begin()
 
-    def _progress(self) -> dict[str, Any]:
-        return super()._progress() | {"rounds": [dict(values) for values in self._values]}
-
     def _restore(self, progress: dict[str, Any]) -> None:
         super()._restore(progress)
+        rounds, self._values = self._values, []
         chosen = [answered.query for answered in self.history] + [*self._open.values()]
         duels = sorted(chosen, key=lambda query: query.id)
-        for values in progress["rounds"]:
-            self.learner.values = dict(values)
+        for values in rounds:
+            self.learner.values = values
             self._close()
+        if not self.finished and max(self.round, len(self.history)) > self._end:
+            raise ComparisonDataError(f"`rounds` are {len(rounds)}, but more are complete.")
         for query in duels[sum(self.sizes[: len(self.certificates)]) :]:
             self.active.append((query.items.to(self.space.bounds), query.indices))
 

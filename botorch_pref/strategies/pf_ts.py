@@ -128,7 +128,7 @@ class PFTS(UtilityStrategy):
         if self.on_identical == "resample":
             last = 1 + spare
             values = draws[last].clone()
-            values[first] = -torch.inf
+            values[self._equal_rows(first)] = -torch.inf
             values = self._unbarred(values, first)
             others[spare - 1] = int(argmax_with_random_ties(values, ties[last]))
             rows = [first, next(row for row in (second, *others) if values[row] > -torch.inf)]

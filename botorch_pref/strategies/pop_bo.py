@@ -31,6 +31,7 @@ from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import Answered, Choice, Duel, Query
 from botorch_pref.strategies.base import Pair, UtilityStrategy, expected_answers
+from botorch_pref.strategies.state import Entry, number
 from botorch_pref.strategies.utility import PAPER_MODEL, difference_table
 
 Report = Literal["max-mle", "min-sigma"]
@@ -88,7 +89,9 @@ class LaplacePOPBO(UtilityStrategy):
         mean, deviation = difference_table(posterior.mean, posterior.covariance)
         index = (mean + self._width() * deviation)[:, row]
         # Also in the last digit, as it is tied with duplicates.
-        index[row] = -torch.inf if self.exclude_identical else 0.0
+        index[row] = 0.0
+        if self.exclude_identical:
+            index[self._equal_rows(row)] = -torch.inf
         return self._rows(self._best_row(self._unbarred(index, row)), row)
 
     def _on_a_box(self, reference: Tensor) -> Tensor:
@@ -128,6 +131,10 @@ class OptimisticStrategy(UtilityStrategy):
     slack: float | str | Mapping[str, Any] = "sqrt"
     adapt_norm_bound: bool = True
     value_bound: float | None = None
+
+    _entries = UtilityStrategy._entries | {
+        "norm_bound": Entry("current_norm_bound", number(least="norm_bound"))
+    }
 
     _has_one_posterior: ClassVar[bool] = False
     _most_choices: ClassVar[int | None] = 20_000  # of each the advantage is a program to solve
@@ -266,13 +273,6 @@ class OptimisticStrategy(UtilityStrategy):
         unit = SobolEngine(self.space.dim, scramble=True, seed=seed % 2**31)
         steps = unit.draw(_NEIGHBOURS, dtype=torch.double).to(best) - 0.5
         return self.space.near(best.expand(_NEIGHBOURS, -1), steps, _REACH)
-
-    def _progress(self) -> dict[str, Any]:
-        return super()._progress() | {"norm_bound": self.current_norm_bound}
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.current_norm_bound = progress["norm_bound"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

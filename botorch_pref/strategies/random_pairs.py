@@ -69,7 +69,8 @@ class RandomPairs(UtilityStrategy):
         for _ in range(_ATTEMPTS):
             first = int(torch.randint(n, (), generator=generator))
             second = (first + int(torch.randint(1, n, (), generator=generator))) % n
-            if (first, second) not in barred:
+            alike = torch.equal(self.space.table[first], self.space.table[second])
+            if (first, second) not in barred and not alike:
                 break
         rows = [first, second]
         more = self.asked.num_items

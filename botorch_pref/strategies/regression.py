@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.exceptions.warnings import OptimizationWarning
@@ -25,6 +25,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.queries import Answered, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Candidate, expected_answers
+from botorch_pref.strategies.state import Entry, tensors, whole
 
 _SAME = 1e-12  # of the largest value: a deviation below it is rounding
 
@@ -52,6 +53,11 @@ class Regression:
     refit: int
     least: int = 1
     warm: bool = False
+
+    _entries: ClassVar[dict[str, Entry]] = {
+        "hyperparameters": Entry("_hyperparameters", tensors(lambda own: own._blank())),
+        "num_fitted": Entry("_num_fitted", whole(most=lambda own: len(own.answers))),
+    }
 
     def __post_init__(self) -> None:
         self.answers: list[Answered] = []
@@ -105,19 +111,9 @@ class Regression:
         item, row = Candidate.of_query(self.answers[int(mean.argmax())].query)
         return Candidate(item.to(self.space.bounds), row)
 
-    def progress(self) -> dict[str, Any]:
-        """What is not in the answers, as plain JSON."""
-        known = {name: value.tolist() for name, value in self._hyperparameters.items()}
-        return {"hyperparameters": known, "num_fitted": self._num_fitted}
-
-    def restore(self, progress: dict[str, Any]) -> None:
-        """Put back what :meth:`progress` returned; answers are in place."""
-        known = progress["hyperparameters"]
-        self._hyperparameters = {
-            name: torch.tensor(value, dtype=torch.double) for name, value in known.items()
-        }
-        self._num_fitted = progress["num_fitted"]
-        self._model = None
+    def _blank(self) -> SingleTaskGP | None:
+        """The model of which parameters are learnt by now."""
+        return self._built({}) if self.answers else None
 
     def _built(
         self, hyperparameters: Mapping[str, Tensor], expected: Sequence[Answered] = ()

@@ -43,6 +43,7 @@ from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Ranking, Worst
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import MOST_EXACT, SearchSpace
+from botorch_pref.strategies.state import Form, read_tensor
 
 KernelArgument: TypeAlias = Kernel | Callable[[int], Kernel] | None
 """A caller's kernel, or what makes one for a number of dimensions; ``None`` for the default."""
@@ -58,6 +59,7 @@ _PRIOR_MODES = ({"lengthscale": 0.7}, {"lengthscale": 0.21, "outputscale": 1.5})
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 1.0
 _OWN_MODE = 0.1  # of the variance of what is a person's own, relative to what all share
+_MOST_SCALE = 1e6  # of a link
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
 _NUM_SAMPLES, _NUM_STEPS = 8, 12
 
@@ -200,29 +202,30 @@ class UtilityLearner:
         """What the model is found by, ``"ep"`` for a judge who hardly errs."""
         return cast(Inference, self.values.get("inference", "laplace"))
 
-    def restore(self, values: Mapping[str, Any], num_fitted: int) -> None:
-        """Put back hyperparameters, and the number of data they were fitted to.
+    def checked(self, values: object) -> dict[str, Any]:
+        """Stored hyperparameters, which may be none yet.
 
         Raises:
-            ComparisonDataError: If they are none, or there are not so many data.
+            ComparisonDataError: If they are none of this model.
         """
-        if num_fitted > self.told.size:
-            raise ComparisonDataError(f"`num_fitted` is {num_fitted}, more than there are answers.")
-        if self.samples:
-            for sample in samples_of(values) if values else ():
-                fixed_values(sample, self.space.num_features)
-            self.values = dict(values)
-        elif self._kernel is None:
-            self.values = fixed_values(values, self.space.num_features) if values else {}
-        else:
-            names = {name for name, _ in self._kernel.named_parameters()}
-            if values and values.keys() != names:
+        if not isinstance(values, Mapping) or (not values and not self.learns):
+            raise ComparisonDataError(f"`hyperparameters` must be a dictionary, not {values!r}.")
+        if values and self.samples:
+            samples = [fixed_values(one, self.space.num_features) for one in samples_of(values)]
+            if not all(isinstance(one["lengthscale"], list) for one in samples):
+                raise ComparisonDataError("`lengthscale` of samples must be lists.")
+        elif values and self._kernel is None:
+            return fixed_values(values, self.space.num_features)
+        elif values and self._kernel is not None:
+            known = dict(self._kernel.named_parameters())
+            if values.keys() != known.keys():
                 raise ComparisonDataError(
-                    f"`covar_module` has parameters {sorted(names)}, but the stored one has "
+                    f"`covar_module` has parameters {sorted(known)}, but the stored one has "
                     f"{sorted(values)}."
                 )
-            self.values = dict(values)
-        self.num_fitted = num_fitted
+            for name, value in values.items():
+                read_tensor(f"hyperparameters {name}", value, *known[name].shape)
+        return dict(values)
 
     @property
     def told(self) -> Told:
@@ -690,6 +693,13 @@ def check_effects(effects: object, known: Mapping[str, Tensor]) -> None:
             )
 
 
+HYPERPARAMETERS = Form(lambda name, value, strategy: strategy.learner.checked(value), dict)
+"""The hyperparameters of a strategy's model."""
+
+EFFECTS = Form(lambda name, value, strategy: value, dict)
+"""What it has learnt of answers, which is checked where it is set."""
+
+
 def samples_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The hyperparameters of each sample, of lists of them.
 
@@ -726,19 +736,29 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         check_word("inference", values["inference"], Inference)
     own = values.get("own_variance", [])
     for value in own if isinstance(own, list) else [own]:
-        checked_positive("own_variance", value)
+        _checked_scale("own_variance", value)
     if "nugget" in values:
         values["nugget"] = checked_positive("nugget", values["nugget"])
         if values["nugget"] >= 1.0:
             raise ComparisonDataError(f"`nugget` must be less than 1, got {values['nugget']}.")
-    values["outputscale"] = checked_positive("outputscale", values["outputscale"])
+    values["outputscale"] = _checked_scale("outputscale", values["outputscale"])
     given = values["lengthscale"]
     each = given if isinstance(given, list | tuple) else [given] * dim
     if len(each) != dim:
         raise ComparisonDataError(f"`lengthscale` has {len(each)} entries for {dim} dimensions.")
-    checked = [checked_positive("lengthscale", value) for value in each]
+    checked = [_checked_scale("lengthscale", value) for value in each]
     values["lengthscale"] = checked if each is given else checked[0]
     return values
+
+
+def _checked_scale(argument: str, value: object) -> float:
+    """A hyperparameter that a kernel can have."""
+    least, most = _ANY_SCALE
+    if not least < (scale := checked_positive(argument, value)) < most:
+        raise ComparisonDataError(
+            f"`{argument}` must be between {least} and {most}, not {value!r}."
+        )
+    return scale
 
 
 def as_likelihood(
@@ -747,11 +767,16 @@ def as_likelihood(
     """A link as it is given, or as :func:`likelihood_to_json` returned it; logit by default."""
     if likelihood is None:
         return LogitLikelihood()
-    if isinstance(likelihood, BernoulliLikelihood):
-        return likelihood
     links = {_link_name(kind): kind for kind in BernoulliLikelihood.__subclasses__()}
-    if isinstance(likelihood, Mapping) and likelihood.get("link") in links:
-        return links[likelihood["link"]](float(likelihood["scale"]))
+    if isinstance(likelihood, Mapping) and likelihood.get("link") in [*links]:
+        likelihood = links[likelihood["link"]](checked_positive("scale", likelihood["scale"]))
+    if isinstance(likelihood, BernoulliLikelihood):
+        if not 1 / _MOST_SCALE <= likelihood.scale <= _MOST_SCALE:
+            raise ComparisonDataError(
+                f"`likelihood` has the scale {likelihood.scale}: it is from {1 / _MOST_SCALE:g} to "
+                f"{_MOST_SCALE:g}."
+            )
+        return likelihood
     raise ComparisonDataError(
         f"`likelihood` must be a link, such as LogitLikelihood(), not {likelihood!r}."
     )

@@ -263,6 +263,11 @@ class Study:
         return self._content.description
 
     @property
+    def created(self) -> str:
+        """When it was begun, in ISO 8601."""
+        return self._content.created
+
+    @property
     def strategy(self) -> Strategy:
         """The strategy; look it up again after :meth:`undo`, and tell answers to the study."""
         return self._content.strategy

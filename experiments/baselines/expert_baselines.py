@@ -18,7 +18,7 @@ References:
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -28,7 +28,8 @@ from botorch_pref.queries import Answered, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies import COBOL
 from botorch_pref.strategies.base import Candidate, Strategy
-from botorch_pref.strategies.cobol import TOLERANCE, best
+from botorch_pref.strategies.cobol import TOLERANCE, Decision, best
+from botorch_pref.strategies.state import FLAG, Entry, listed, record
 
 _COINCIDE = 1e-3  # two candidates, in lengths of the box's sides
 
@@ -56,6 +57,10 @@ class ExpertBaseline(COBOL):
 
     _asks = (Label, Evaluate)
     _absent = False  # whether the expert did not answer since the last evaluation
+    _entries = COBOL._entries | {
+        "decisions": Entry("decisions", listed(record(Decision), most=0)),
+        "absent": Entry("_absent", FLAG),
+    }
 
     initial_labels = False
     """Whether labels belong to the initial design."""
@@ -143,13 +148,6 @@ class ExpertBaseline(COBOL):
     def _learn(self, answered: Answered) -> None:
         if isinstance(answered.query, Evaluate) or self.initial_labels:
             super()._learn(answered)
-
-    def _progress(self) -> dict[str, Any]:
-        return super()._progress() | {"absent": self._absent}
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self._absent = progress["absent"]
 
 
 class RandomValues(ExpertBaseline):

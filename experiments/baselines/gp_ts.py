@@ -33,6 +33,7 @@ from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.pf_ts import paper_scale
+from botorch_pref.strategies.state import Entry, Form, number, whole
 from botorch_pref.strategies.utility import fitted_values, fixed_values, kernel_of
 
 
@@ -74,6 +75,12 @@ _EQUAL = 1e-12
 _OUTPUT_SCALE = 4.0  # before any is learnt
 
 
+def _read_hyperparameters(name: str, value: Any, owner: GPTS) -> dict[str, Any]:
+    """Those of a state, which may be none yet."""
+    is_none = owner.learns and value == {}
+    return {} if is_none else fixed_values(value, owner.space.num_features)
+
+
 class GPTS(Strategy):
     r"""Buys noisy values of the utility where a draw of it is largest.
 
@@ -89,6 +96,11 @@ class GPTS(Strategy):
     """
 
     _asks = (Evaluate,)
+    _entries = Strategy._entries | {
+        "hyperparameters": Entry("values", Form(_read_hyperparameters, dict)),
+        "num_fitted": Entry("num_fitted", whole(most=lambda own: len(own._told))),
+        "offset": Entry("offset", number()),
+    }
 
     def __init__(
         self,
@@ -261,18 +273,6 @@ class GPTS(Strategy):
             "noise": self.noise,
             "scale": self.scale,
         }
-
-    def _progress(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "hyperparameters": dict(self.values),
-            "num_fitted": self.num_fitted,
-            "offset": self.offset,
-        }
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        self.round, self.num_fitted = progress["round"], progress["num_fitted"]
-        self.values, self.offset = dict(progress["hyperparameters"]), progress["offset"]
 
 
 class _Normalised(AcquisitionFunction):

@@ -2,7 +2,7 @@ r"""KernelSelfSparring: duels of the maximisers of two posterior draws of one re
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -23,7 +23,7 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.base import Candidate, Chosen
 from botorch_pref.strategies.budgeted import BudgetedStrategy, QueryRecord
 from botorch_pref.strategies.regression import fit_exactly
-from botorch_pref.strategies.utility import parameters_of, set_parameters
+from botorch_pref.strategies.state import Entry, tensors, whole
 from experiments.baselines.gp_ts import ValuePosterior
 
 _NUM_FEATURES = 2048
@@ -161,13 +161,18 @@ class SparringRegression:
         refit: After how many more duels hyperparameters are learnt at the earliest.
     """
 
+    _entries: ClassVar[dict[str, Entry]] = {
+        "fitted": Entry("_fitted", tensors(lambda own: own._model() if own.values else None)),
+        "size": Entry("_num_fitted", whole(most=lambda own: len(own.values) // 2)),
+    }
+
     def __init__(self, space: SearchSpace, noise: float, refit: int) -> None:
         self.space, self.noise, self.refit = space, noise, refit
         self.items: list[Tensor] = []
         self.rows: list[int | None] = []
         self.values: list[float] = []
         self._alone: list[Found] = []  # items that met themselves
-        self._fitted: dict[str, Any] = {}
+        self._fitted: dict[str, Tensor] = {}
         self._num_fitted = 0
         self._kernel: ScaleKernel | None = None
         self._grown: Rows | None = None
@@ -196,7 +201,8 @@ class SparringRegression:
             return
         model = self._model()
         if fit_exactly(model):
-            self._fitted = parameters_of(model)
+            found = dict(model.named_parameters())
+            self._fitted = {name: value.detach() for name, value in found.items()}
         self._num_fitted = size
         self._forget()
 
@@ -235,15 +241,6 @@ class SparringRegression:
                 mean = torch.cat([mean, self._rows().mean_at(alone)])
         return met[int(mean.argmax())]
 
-    def progress(self) -> dict[str, Any]:
-        """What is not in the answers, as plain JSON."""
-        return {"fitted": self._fitted, "size": self._num_fitted}
-
-    def restore(self, progress: dict[str, Any]) -> None:
-        """Put back what :meth:`progress` returned; answers are in place."""
-        self._fitted, self._num_fitted = progress["fitted"], progress["size"]
-        self._forget()
-
     def _forget(self) -> None:
         self._kernel = self._grown = self._prior = None
 
@@ -256,7 +253,7 @@ class SparringRegression:
             rows = torch.stack([2 * duels, 2 * duels + 1], dim=-1).flatten()
             items, values = items[rows], values[rows]
         model = BordaGP.from_duels(items, values, noise=self.noise)
-        set_parameters(model, self._fitted)
+        model.load_state_dict(self._fitted, strict=False)
         return model
 
     def _prior_kernel(self) -> ScaleKernel:
@@ -321,6 +318,7 @@ class KernelSelfSparring(BudgetedStrategy):
     """
 
     kinds = ("duel",)
+    _entries = BudgetedStrategy._entries | {"regression": Entry("regression")}
 
     def __init__(
         self,
@@ -378,10 +376,3 @@ class KernelSelfSparring(BudgetedStrategy):
         if found is None:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         return Candidate(*found)
-
-    def _progress(self) -> dict[str, Any]:
-        return super()._progress() | {"regression": self.regression.progress()}
-
-    def _restore(self, progress: dict[str, Any]) -> None:
-        super()._restore(progress)
-        self.regression.restore(progress["regression"])

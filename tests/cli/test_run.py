@@ -222,3 +222,11 @@ def test_help_and_version_are_immediate() -> None:
         done = subprocess.run(start, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "False"
     assert f"botorch-pref {__version__}" in done.stdout
+
+
+def test_the_package_is_run_and_cited_by_one_version() -> None:
+    command = [sys.executable, "-m", "botorch_pref", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["botorch-pref", __version__]
+    cited = Path(__file__).parents[2] / "CITATION.cff"
+    assert f"\nversion: {__version__}\n" in cited.read_text()

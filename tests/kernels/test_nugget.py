@@ -13,7 +13,7 @@ from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from scipy.stats import norm
 from torch import Size, Tensor
 
-from botorch_pref.kernels import NuggetKernel
+from botorch_pref.kernels import IndependentKernel, NuggetKernel
 from botorch_pref.kernels.items import DEFAULT_LENGTHSCALE
 from botorch_pref.kernels.nugget import same_rows
 from botorch_pref.space import SearchSpace
@@ -108,3 +108,12 @@ def test_the_default_kernel_of_tables() -> None:
     found = fitted_values(kernel)
     assert found.pop("lengthscale") == pytest.approx(values.pop("lengthscale"))
     assert found == pytest.approx(values | {"kernel": "matern"})
+
+
+def test_independent_items() -> None:
+    """Items have nothing in common unless they are equal."""
+    items = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.double)
+    kernel = IndependentKernel()
+    assert dense(kernel, items).tolist() == [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    assert dense(kernel, items[:1], items[1:]).tolist() == [[0.0, 1.0]]
+    assert kernel(items, diag=True).tolist() == [1.0, 1.0, 1.0]

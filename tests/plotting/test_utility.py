@@ -14,6 +14,7 @@ from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Log
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.contour import QuadContourSet
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
@@ -299,3 +300,17 @@ def test_narrow_logarithmic_scales_have_plain_numbers(
 ) -> None:
     axes = panel(space_of((lower, upper), log=[0]))
     assert " ".join(text.get_text() for text in axes.get_xticklabels()) == expected
+
+
+def test_labels_of_contours_are_free() -> None:
+    """They are within the panel, and not under a mark."""
+    X, comparisons = make_duels(20, 40, 2)
+    figure = plot_utility(PreferenceGP(X, comparisons), box(2))
+    for axes in figure.axes[:2]:
+        contours = next(one for one in axes.collections if isinstance(one, QuadContourSet))
+        places = np.array([text.get_position() for text in contours.labelTexts])
+        assert len(places) > 3
+        assert places.min() > 0.03
+        assert places.max() < 0.97
+        gaps = np.linalg.norm(places[:, None] - X.numpy(), axis=-1)
+        assert gaps.min() > 0.03

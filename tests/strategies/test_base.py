@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, StaleQueryError
 from botorch_pref.likelihoods import ProbitLikelihood
 from botorch_pref.queries import Answered, Choice, Duel, Query
 from botorch_pref.randomness import derive_seed
@@ -114,6 +114,28 @@ def test_an_answer_that_cannot_be_learnt_is_not_recorded() -> None:
         strategy.tell(query, 1.0)
     assert strategy.history == []
     assert strategy.ask() is query
+
+
+def test_a_question_is_handed_to_another_and_asked_again() -> None:
+    strategy = RandomDuels(bounds=BOX, seed=1)
+    ahead, other = strategy.ask("next 1"), strategy.ask("next 2")
+    own = strategy.hand(ahead, "ann")
+    assert (own.id, own.annotator) == (ahead.id, "ann")
+    assert strategy.ask("ann") is own
+    with pytest.raises(StaleQueryError, match="'ann' has another open query"):
+        strategy.hand(other, "ann")
+    strategy.tell(own, 1.0)
+    with pytest.raises(StaleQueryError, match=f"{ahead.id} of 'ann' was already told"):
+        strategy.hand(ahead, "ann")
+    strategy.tell(strategy.hand(ahead, "bob"), 0.0)  # a second opinion of the same question
+    assert [(q.id, q.annotator, a) for q, a in strategy.history] == [(0, "ann", 1), (0, "bob", 0)]
+    assert strategy.ask("next 1").id == 2
+    assert strategy.ask("next 2") is other
+    moved = Duel(other.id, other.items + 0.1)
+    for unknown in (moved, Duel(9, other.items)):
+        with pytest.raises(StaleQueryError, match="not known"):
+            strategy.hand(unknown, "cid")
+    assert stored(strategy).state_dict() == strategy.state_dict()
 
 
 def test_domains_that_are_none() -> None:

@@ -126,7 +126,7 @@ def test_the_inference_of_fixed_values() -> None:
     with pytest.raises(ComparisonDataError, match="`inference` of choices"):
         make({**FIXED, "inference": "ep"})
     with pytest.raises(ComparisonDataError, match="`inference` of choices"):
-        make().restore({**FIXED, "inference": "ep"}, 0)
+        make().values = make().checked({**FIXED, "inference": "ep"})
 
 
 def test_fixed_values_are_never_fitted() -> None:
@@ -386,7 +386,7 @@ def test_samples_of_hyperparameters_are_a_mixture(box):
     again = make("samples", box=box)
     for query, told in learner.answered:
         again.add(query, told)
-    again.restore(values, learner.num_fitted)
+    again.values, again.num_fitted = again.checked(values), learner.num_fitted
     same = again.model().posterior(TABLE).mean.squeeze(-1).detach()
     torch.testing.assert_close(same, found, rtol=1e-12, atol=1e-12)
 
@@ -424,8 +424,8 @@ def test_samples_are_refused_where_one_kernel_is_wanted():
     learner = make("samples", box=True)
     for wrong in (8 * [-1.0], 7 * [2.0], 2.0, None):
         with pytest.raises(ComparisonDataError, match="outputscale"):
-            learner.restore({**values, "outputscale": wrong}, 0)
+            learner.checked({**values, "outputscale": wrong})
     with pytest.raises(ComparisonDataError, match="lengthscale"):
-        learner.restore({"outputscale": 8 * [2.0], "kernel": "matern"}, 0)
-    learner.restore(values, 0)
+        learner.checked({"outputscale": 8 * [2.0], "kernel": "matern"})
+    learner.values = learner.checked(values)
     assert learner.values == values

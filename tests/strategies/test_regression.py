@@ -16,6 +16,7 @@ from botorch_pref.models.borda_gp import isotropic_kernel
 from botorch_pref.queries import Evaluate
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies.regression import Regression, fit_exactly, standardised_gp
+from botorch_pref.strategies.state import put_back, written
 from tests.models.common import rand
 from tests.strategies.budget import BOX
 
@@ -41,10 +42,10 @@ def test_it_is_fitted_when_there_are_enough_more_answers() -> None:
     assert fitted == [True, False, True, False, True]
     again = regression([])
     again.answers = list(made.answers)
-    again.restore(made.progress())
+    put_back(again, written(made))
     X = SPACE.sample(4, 3)
     torch.testing.assert_close(again.model().posterior(X).mean, made.model().posterior(X).mean)
-    assert again.progress() == made.progress()
+    assert written(again) == written(made)
 
 
 def test_no_digits_are_lost() -> None:
@@ -55,7 +56,7 @@ def test_no_digits_are_lost() -> None:
     told = model.outcome_transform.untransform(model.train_targets.unsqueeze(-1))[0]
     assert torch.equal(told.squeeze(-1) > 1.0, torch.tensor(values, dtype=torch.float64) > 1.0)
     made.learn()
-    found = made.progress()["hyperparameters"]["covar_module.raw_outputscale"]
+    found = written(made)["hyperparameters"]["covar_module.raw_outputscale"]
     assert made.model().covar_module.raw_outputscale.item() == found
 
 
@@ -91,7 +92,7 @@ def test_a_search_that_rounds_a_scale_to_zero() -> None:
 def test_a_fit_that_fails_keeps_the_hyperparameters(monkeypatch: pytest.MonkeyPatch) -> None:
     made = regression([0.1, 0.5, -0.3, 0.2], refit=1)
     made.learn()
-    before = made.progress()["hyperparameters"]
+    before = written(made)["hyperparameters"]
 
     def fail(mll: Any) -> None:
         mll.model.covar_module.outputscale = 77.0
@@ -100,4 +101,4 @@ def test_a_fit_that_fails_keeps_the_hyperparameters(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("botorch_pref.strategies.regression.fit_gpytorch_mll_scipy", fail)
     made.add(Evaluate(9, BOX.mean(0)), 3.0)
     assert made.learn()
-    assert made.progress()["hyperparameters"] == before
+    assert written(made)["hyperparameters"] == before

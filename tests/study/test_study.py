@@ -393,7 +393,10 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
         ({"strategy": {**state, "history": [[1, 2]]}}, ""),
         ({"strategy": {**state, "history": [*state["history"][:1], [outside, told]]}}, "row 1"),
         ({"strategy": {**state, "history": [[query, 0.3], [query, 1.0]]}}, "history row 0.*0.3"),
-        ({"strategy": {**state, "open": [opened], "next_id": 10}}, "open row 0: an item is outs"),
+        (
+            {"strategy": {**state, "open": [opened], "next_id": 10}},
+            "open row 0: Query 9 is of .* outside",
+        ),
         ({"strategy": {}}, ""),
         ({"told": content["told"][:1]}, "for every answer"),
         ({"told": ["yesterday", "today"]}, "yesterday"),
@@ -449,7 +452,7 @@ def test_a_choice_that_is_not_the_one_of_its_row(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with (
         pytest.warns(StudyFileWarning),
-        pytest.raises(StudyFileError, match="`strategy` history row 1: an item is outside"),
+        pytest.raises(StudyFileError, match="`state` history row 1: Query 1 has other items"),
     ):
         Study.load(path, unverified=True)
 

@@ -1,0 +1,175 @@
+r"""The database of participants and of their answers, an SQLite file beside the study."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from botorch_pref.exceptions import StudyFileError
+
+UNDO_SECONDS = 60.0
+"""How long an answer can be taken back, unless the next one was given before."""
+
+_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # nothing that looks alike
+_CODE_LENGTH = 12
+_TABLES = """
+create table if not exists settings (name text primary key, value text not null);
+create table if not exists people (name text primary key collate nocase, code text unique,
+    seen real not null);
+create table if not exists given (query integer, person text, given real not null, answer text,
+    answered real, seconds real, told integer not null default 0, primary key (query, person));
+"""
+
+
+class Given(NamedTuple):
+    """A question that was given to a person, and their answer; of a skipped one that is None."""
+
+    query: int
+    person: str
+    given: float
+    answer: str | None  # as typed at a terminal, of the items as shown
+    answered: float | None
+    seconds: float | None
+    told: int  # to the study: 0 not yet, 1 being told, 2 told, 3 refused
+
+
+class Store:
+    r"""What must survive whatever ends the server; every method returns after it is on the disk.
+
+    Args:
+        path: The file.
+        study: What identifies the study.
+
+    Raises:
+        StudyFileError: If the file is of another study, or cannot be used.
+    """
+
+    def __init__(self, path: Path, study: str) -> None:
+        self._lock = threading.RLock()
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # it has the codes
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db.executescript("pragma journal_mode=wal; pragma synchronous=full;" + _TABLES)
+        except (OSError, sqlite3.Error) as error:
+            raise StudyFileError(f"{str(path)!r} cannot be used: {error}.") from error
+        if self.setting("study", study) != study:
+            self.close()
+            raise StudyFileError(f"{str(path)!r} has the participants of another study.")
+        # Codes of the invitation and of the study's owner.
+        self.invitation = self.setting("invitation", code())
+        self.owner = self.setting("owner", code())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """A setting, plain JSON, which is set to a default if it is not there."""
+        rows = self._run("select value from settings where name = ?", name)
+        if not rows and default is not None:
+            self.set(name, default)
+        return json.loads(rows[0][0]) if rows else default
+
+    def set(self, name: str, value: Any) -> None:
+        """Change a setting."""
+        self._run("insert or replace into settings values (?, ?)", name, json.dumps(value))
+
+    def join(self, name: str) -> str | None:
+        """The code of a new person; without a name they get a number, and None if it is taken."""
+        own = code()
+        with self._lock:
+            number = self._run("select count(*) from people")[0][0]
+            while not name or (name.startswith("#") and self._names(name)):
+                number += 1
+                name = f"#{number}"
+            if self._names(name):
+                return None
+            self._run("insert into people values (?, ?, ?)", name, own, time.time())
+        return own
+
+    def person(self, own: str) -> str | None:
+        """Whose code it is."""
+        rows = self._run("select name from people where code = ?", own)
+        return rows[0][0] if rows else None
+
+    def seen(self, person: str) -> None:
+        """Note that somebody is there."""
+        self._run("update people set seen = ? where name = ?", time.time(), person)
+
+    def people(self) -> list[tuple[str, float]]:
+        """Names, and when they were seen last."""
+        return self._run("select name, seen from people order by rowid")
+
+    def give(self, query: int, person: str) -> None:
+        """Give a question to a person."""
+        self._run(
+            "insert or ignore into given (query, person, given) values (?, ?, ?)",
+            *(query, person, time.time()),
+        )
+
+    def given(self, person: str | None = None) -> list[Given]:
+        """All questions that were given, to one person or to all, the oldest first."""
+        where = "" if person is None else "where person = ?"
+        values = () if person is None else (person,)
+        rows = self._run(f"select * from given {where} order by given, query", *values)
+        return [Given(*row) for row in rows]
+
+    def answer(self, query: int, person: str, answer: str | None, seconds: float | None) -> bool:
+        """Save an answer to a question that is open; whether it was."""
+        return bool(
+            self._run(
+                "update given set answer = ?, answered = ?, seconds = ? where query = ? and "
+                "person = ? and answered is null returning 1",
+                *(answer, time.time(), seconds, query, person),
+            )
+        )
+
+    def undo(self, person: str) -> bool:
+        """Open the last answered question again, if the study was not told yet; whether it was."""
+        return bool(
+            self._run(
+                "update given set answered = null, answer = null where person = ? and told = 0 and "
+                "answered = (select max(answered) from given where person = ?) returning 1",
+                *(person, person),
+            )
+        )
+
+    def to_tell(self, all_of_them: bool) -> list[Given]:
+        """Answers that nobody can take back any more, which are marked as being told."""
+        before = time.time() + (1.0 if all_of_them else -UNDO_SECONDS)
+        self._run(
+            "update given set told = 1 where told = 0 and (answered < ? or exists (select 1 from "
+            "given as later where later.person = given.person and "
+            "later.answered > given.answered))",
+            before,
+        )
+        rows = self._run("select * from given where told = 1 order by answered")
+        return [Given(*row) for row in rows]
+
+    def told(self, row: Given, refused: bool) -> None:
+        """Note that the study was told an answer."""
+        state = 3 if refused else 2
+        who = row.query, row.person
+        self._run("update given set told = ? where query = ? and person = ?", state, *who)
+
+    def forget(self, row: Given) -> None:
+        """Take a question away from a person."""
+        self._run("delete from given where query = ? and person = ?", row.query, row.person)
+
+    def _names(self, name: str) -> list[Any]:
+        return self._run("select 1 from people where name = ?", name)
+
+    def _run(self, statement: str, *values: Any) -> list[Any]:
+        with self._lock:
+            return self._db.execute(statement, values).fetchall()
+
+
+def code() -> str:
+    """A random code that can be typed, of 59 bits."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
