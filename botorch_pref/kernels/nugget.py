@@ -2,6 +2,7 @@ r"""What is an item's own: the part of its utility that its neighbours do not sh
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import torch
@@ -86,22 +87,10 @@ class IndependentKernel(Kernel):
         return ((x1 == x2).all(-1) if diag else same_rows(x1, x2)).to(x1)
 
 
-@torch.no_grad()
 def same_rows(x1: Tensor, x2: Tensor) -> Tensor:
-    """Which of ``... x n x d`` and ``... x m x d`` rows are equal, ``... x n x m``.
-
-    Only rows of equal weighted sums are compared: all with all would take ``n m d`` entries.
-    """
-    weights = torch.arange(1, x1.shape[-1] + 1).to(x1).sqrt()
-    rounding = x1.shape[-1] * torch.finfo(x1.dtype).eps  # relative, at most
-    gap = (x1 @ weights).unsqueeze(-1) - (x2 @ weights).unsqueeze(-2)
-    size = (x1.abs() @ weights).unsqueeze(-1) + (x2.abs() @ weights).unsqueeze(-2)
-    same = gap.abs() <= rounding * size
-    *batch, i, j = same.nonzero(as_tuple=True)
-    rows = (x.expand(*same.shape[:-2], *x.shape[-2:]) for x in (x1, x2))
-    one, other = (x[(*batch, k)] for x, k in zip(rows, (i, j), strict=True))
-    same[(*batch, i, j)] = (one == other).all(-1)
-    return same
+    """Which of ``... x n x d`` and ``... x m x d`` rows are equal, ``... x n x m``."""
+    columns = zip(x1.unsqueeze(-2).unbind(-1), x2.unsqueeze(-3).unbind(-1), strict=True)
+    return reduce(torch.logical_and, (one == other for one, other in columns))
 
 
 def _read_logit(kernel: NuggetKernel) -> Tensor:
