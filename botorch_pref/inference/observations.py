@@ -9,7 +9,7 @@ observation has one latent value; else block diagonal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product
 from typing import Any
 
@@ -460,11 +460,7 @@ def _joined(parts: Iterable[Tensor]) -> Tensor:
 
 def broadcast(*shapes: Size) -> Size:
     """Torch's ``broadcast_shapes``, whose checks cost as much as three small products."""
-    batches = [shape for shape in shapes if shape]
-    if not batches:
-        return Size()
-    same = all(shape == batches[0] for shape in batches)
-    return batches[0] if same else torch.broadcast_shapes(*batches)
+    return shapes[0] if len(set(shapes)) == 1 else torch.broadcast_shapes(*shapes)
 
 
 def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
@@ -475,17 +471,8 @@ def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
 
 
 def scaled_sum(terms: Iterable[tuple[Tensor, float | Tensor]]) -> Tensor:
-    """The sum of ``factor * term``, without a product where the factor is plus or minus one."""
-    total: Tensor | None = None
-    for term, factor in terms:
-        if total is None:
-            total = scaled(term, factor)
-        elif not isinstance(factor, Tensor) and factor == -1.0:
-            total = total - term
-        else:
-            total = total + scaled(term, factor)
-    assert total is not None  # a map has at least one coefficient
-    return total
+    """The sum of ``factor * term``, of one term at least."""
+    return reduce(torch.add, (scaled(*term) for term in terms))
 
 
 def scaled(term: Tensor, factor: float | Tensor) -> Tensor:
