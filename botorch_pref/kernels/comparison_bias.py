@@ -84,9 +84,9 @@ class ComparisonBiasKernel(WrapperKernel):
 
     @property
     def bias(self) -> Tensor:
-        """Variances ``b`` of biases relative to the utility's, ``... x A``, or a scalar."""
+        """Variances ``b`` of biases relative to the utility's, ``... x A``."""
         if self.fixed_bias is not None:
-            return torch.tensor(float(self.fixed_bias), dtype=torch.double)
+            return torch.full((self.number,), float(self.fixed_bias), dtype=torch.double)
         found: Tensor = self.raw_bias_constraint.transform(self.raw_bias)
         return found
 
@@ -102,12 +102,9 @@ class ComparisonBiasKernel(WrapperKernel):
         """``... x n x m`` covariances of ``... x (d + 1)`` inputs; ``... x n`` with ``diag``."""
         covariance = to_dense(self.base_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params))
         first, second = (x[..., -1].detach().round().long() for x in (x1, x2))
-        if self.fixed_bias is None:
-            own = pad(self.bias.to(covariance), (1, 0))
-            shape = torch.broadcast_shapes(own.shape[:-1], first.shape[:-1])
-            own = own.expand(*shape, -1).gather(-1, first.expand(*shape, -1))
-        else:
-            own = self.fixed_bias * (first > 0).to(covariance)
+        own = pad(self.bias.to(covariance), (1, 0))
+        shape = torch.broadcast_shapes(own.shape[:-1], first.shape[:-1])
+        own = own.expand(*shape, -1).gather(-1, first.expand(*shape, -1))
         if diag:
             return covariance * (1.0 + own * (first == second))
         same = first.unsqueeze(-1) == second.unsqueeze(-2)
