@@ -2,11 +2,10 @@ r"""MaxMinLCB: a leader that does well against its strongest follower."""
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
@@ -15,8 +14,9 @@ from botorch_pref.acquisition.utils import (
     check_columns,
     checked_beta,
     difference_moments,
+    moments_between,
 )
-from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import link_of
 
@@ -113,19 +113,8 @@ class MaxMinLCB(ItemAcquisitionFunction):
 
     def _best_rows(self, leaders: Tensor) -> Tensor:
         """The followers' rows that make the bounds of ``... x n x d`` leaders smallest."""
-        num = leaders.shape[-2]
         followers = self.followers.expand(*leaders.shape[:-2], *self.followers.shape)
-        items = torch.cat([leaders, followers], dim=-2)
-        joint = cast(GPyTorchPosterior, self.model.posterior(items))
-        mean, covariance = joint.mean.squeeze(-1), joint.covariance_matrix
-        if mean.shape[-1] != items.shape[-2]:
-            transform = type(self.model.input_transform).__name__
-            rows = mean.shape[-1] // items.shape[-2]
-            raise UnsupportedError(f"{transform} makes {rows} rows of one: an item has no utility.")
-        own = covariance.diagonal(dim1=-2, dim2=-1)
-        variance = own[..., :num, None] + own[..., None, num:] - 2 * covariance[..., :num, num:]
-        mean = mean[..., :num, None] - mean[..., None, num:]
-        bound = self._lower_bound(mean, variance.clamp_min(0.0))
+        bound = self._lower_bound(*moments_between(self.model, leaders, followers))
         same = (leaders.unsqueeze(-2) == self.followers).all(dim=-1)
         bound = bound.masked_fill(same, 0.5 if self.diagonal == "keep" else torch.inf)
         return bound.argmin(dim=-1)

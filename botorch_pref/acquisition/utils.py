@@ -10,7 +10,7 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from botorch_pref.data.checks import finite, is_positive, refuse
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels.items import safe_deviation
 
 TOLERANCE = 1e-9
@@ -79,6 +79,25 @@ def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
     zero = 0.0 * (X[..., 0, :] - X[..., 1, :]).sum(dim=-1)
     mean, variance = mean.masked_fill(same, 0.0), variance.clamp_min(0.0).masked_fill(same, 0.0)
     return mean + zero, variance + zero
+
+
+def moments_between(model: Model, X: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    r"""The same of ``... x n x d`` items with each of ``... x w x d`` ones, ``... x n x w``-dim.
+
+    By one joint posterior, of not too many items; equal ones may have a variance.
+
+    Raises:
+        UnsupportedError: If the model makes several rows of an item.
+    """
+    items, n = torch.cat([X, others], dim=-2), X.shape[-2]
+    joint = cast(GPyTorchPosterior, model.posterior(items))
+    mean, covariance = joint.mean.squeeze(-1), joint.covariance_matrix
+    if rows := mean.shape[-1] // items.shape[-2] - 1:
+        transform = type(model.input_transform).__name__
+        raise UnsupportedError(f"{transform} makes {rows + 1} rows of one: an item has no utility.")
+    own = covariance.diagonal(dim1=-2, dim2=-1)
+    variance = own[..., :n, None] + own[..., None, n:] - 2 * covariance[..., :n, n:]
+    return mean[..., :n, None] - mean[..., None, n:], variance.clamp_min(0.0)
 
 
 def marginal_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:

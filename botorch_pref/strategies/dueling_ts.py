@@ -12,7 +12,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.dueling_thompson import ArmPath, DuelingThompsonSampling
-from botorch_pref.acquisition.utils import difference_moments
+from botorch_pref.acquisition.utils import difference_moments, moments_between
 from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood, link_of
 from botorch_pref.randomness import derive_seed
@@ -57,12 +57,8 @@ class DTS(UtilityStrategy):
         others = self.space.sample(_OPPONENTS, derive_seed(self.seed, "opponents", 0))
         model = self.learner.model()
         with torch.no_grad():
-            joint = model.posterior(torch.cat([asked, others]))
-            mean, covariance = joint.mean.squeeze(-1), joint.covariance_matrix
-            mean, deviation = (
-                table[: len(asked), len(asked) :] for table in difference_table(mean, covariance)
-            )
-            scores = soft_copeland(link_of(model), mean, deviation)
+            mean, variance = moments_between(model, asked, others)
+            scores = soft_copeland(link_of(model), mean, variance.sqrt())
         return asked[int(scores.argmax())]
 
     def _pair(self, annotator: str | None) -> Pair:

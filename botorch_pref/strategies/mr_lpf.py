@@ -18,7 +18,7 @@ from botorch.acquisition import PosteriorMean
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.acquisition.utils import checked_beta
+from botorch_pref.acquisition.utils import checked_beta, moments_between
 from botorch_pref.data.checks import check_count, check_word, checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import (
@@ -184,16 +184,11 @@ class Elimination(NamedTuple):
 
     def slack(self, X: Tensor) -> Tensor:
         """The smallest slack of ``... x d`` items against all witnesses; differentiable."""
-        parts = [self._slack(part) for part in X.reshape(-1, X.shape[-1]).split(_POOL)]
+        parts = []
+        for items in X.reshape(-1, X.shape[-1]).split(_POOL):
+            mean, variance = moments_between(self.model, items, self.witnesses)
+            parts.append(self.interval.slack(mean, safe_deviation(variance), self.beta).amin(-1))
         return torch.cat(parts).view(X.shape[:-1])
-
-    def _slack(self, items: Tensor) -> Tensor:
-        size, joint = len(items), self.model.posterior(torch.cat([items, self.witnesses]))
-        mean, covariance = joint.mean.squeeze(-1), joint.covariance_matrix
-        own = covariance.diagonal()
-        variance = own[:size, None] + own[size:] - 2.0 * covariance[:size, size:]
-        deviation = safe_deviation(variance.clamp_min(0.0))
-        return self.interval.slack(mean[:size, None] - mean[size:], deviation, self.beta).amin(-1)
 
 
 class ActiveBox:
