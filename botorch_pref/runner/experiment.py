@@ -30,13 +30,13 @@ from botorch.exceptions.errors import BotorchError
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
+from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.runner.simulation import (
     Judge,
     Record,
-    checked_count,
     seeds_of_run,
     simulate,
     typed,
@@ -95,14 +95,16 @@ def run_experiment(
         :class:`~botorch_pref.runner.History`, with ``problem``, ``strategy`` and ``seed``.
 
     Raises:
-        UnsupportedError: If an argument cannot be used, which it names, or the folder holds
+        ComparisonDataError: If ``horizon``, ``recommend_every`` or ``evaluations`` is no positive
+            whole number.
+        UnsupportedError: If another argument cannot be used, which it names, or the folder holds
             another experiment.
         RunError: If a run failed; names strategy and seed. Finished runs stay in the folder.
     """
-    horizon = checked_count("horizon", horizon)
-    recommend_every = checked_count("recommend_every", recommend_every)
+    horizon = check_count("horizon", horizon, 1)
+    recommend_every = check_count("recommend_every", recommend_every, 1)
     if evaluations is not None:
-        evaluations = checked_count("evaluations", evaluations)
+        evaluations = check_count("evaluations", evaluations, 1)
     if not callable(problem):
         raise UnsupportedError(f"problem must be a problem, or make one, got {problem!r}.")
     if judge is not None and not callable(judge):

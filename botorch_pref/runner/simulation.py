@@ -8,7 +8,6 @@ References:
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
@@ -20,6 +19,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 from tqdm import tqdm
 
+from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.queries import Answer, Answered, Evaluate, Query
@@ -165,13 +165,14 @@ def simulate(
         random_regret: That of the history, if it is known: it takes many utilities.
 
     Raises:
-        UnsupportedError: If ``horizon``, ``recommend_every`` or ``evaluations`` is no positive
-            whole number, the problem does not know its maximum, or a query is of another kind.
+        ComparisonDataError: If ``horizon``, ``recommend_every`` or ``evaluations`` is no positive
+            whole number.
+        UnsupportedError: If the problem does not know its maximum, or a query is of another kind.
     """
-    horizon = checked_count("horizon", horizon)
-    recommend_every = checked_count("recommend_every", recommend_every)
+    horizon = check_count("horizon", horizon, 1)
+    recommend_every = check_count("recommend_every", recommend_every, 1)
     if evaluations is not None:
-        evaluations = checked_count("evaluations", evaluations)
+        evaluations = check_count("evaluations", evaluations, 1)
     name = name or type(strategy).__name__
     random_regret = random_play(problem) if random_regret is None else random_regret
     total = evaluations or horizon
@@ -201,17 +202,6 @@ def simulate(
             if not interruptible:
                 raise
     return History(problem.name, name, horizon, random_regret, history_table(rows))
-
-
-def checked_count(argument: str, value: int) -> int:
-    """A whole number, at least 1, as Python's own; an ``UnsupportedError`` names it otherwise."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise UnsupportedError(f"{argument} must be a whole number, at least 1, got {value!r}.")
-    return number
 
 
 def seeds_of_run(seed: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from joblib.parallel import ThreadingBackend
 
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.problems import (
     Ackley,
     Catalyst,
@@ -202,8 +202,8 @@ def test_seeds_come_in_any_form_and_names_from_factories() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"horizon": 0}, "horizon must be a whole number"),
-        ({"recommend_every": 0}, "recommend_every must be"),
+        ({"horizon": 0}, "`horizon` must be a whole number"),
+        ({"recommend_every": 0}, "`recommend_every` must be"),
         ({"n_jobs": 0}, "n_jobs must be a whole number but 0, or None"),
         ({"seeds": 0}, "seeds must be different whole numbers"),
         ({"seeds": [1, 1]}, "seeds must be"),
@@ -218,7 +218,7 @@ def test_seeds_come_in_any_form_and_names_from_factories() -> None:
     ],
 )
 def test_bad_arguments(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(UnsupportedError, match=message):
+    with pytest.raises((ComparisonDataError, UnsupportedError), match=message):
         play(**wrong)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge
 from botorch_pref.queries import Choice, Duel, Query
 from botorch_pref.runner import History, random_play, simulate
@@ -183,7 +183,7 @@ def test_a_run_may_end_after_so_many_evaluations() -> None:
     assert history.table["recommendation_regret"].notna().tolist()[-2:] == [True, True]
     for name in ("evaluations", "horizon", "recommend_every"):
         for wrong in (0, 1.5, "2"):
-            with pytest.raises(UnsupportedError, match=f"{name} must be a whole number"):
+            with pytest.raises(ComparisonDataError, match=f"`{name}` must be a whole number"):
                 labels_and_values(answers, **{name: wrong})
 
 
