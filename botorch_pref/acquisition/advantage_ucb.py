@@ -8,7 +8,8 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import checked_beta, checked_item, difference_moments
+from botorch_pref.acquisition.utils import checked_item, difference_moments
+from botorch_pref.data.checks import checked_nonnegative
 from botorch_pref.kernels.items import safe_deviation
 
 
@@ -40,7 +41,7 @@ class AdvantageUCB(ItemAcquisitionFunction):
             ComparisonDataError: If ``x_ref`` is not one item, or ``beta`` is negative.
         """
         super().__init__(model=model)
-        self.beta = checked_beta(beta)
+        self.beta = checked_nonnegative("beta", beta)
         self.register_buffer("x_ref", checked_item(model, "x_ref", x_ref))
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import IntervalModel, checked_beta, upper_bound
-from botorch_pref.data.checks import checked_positive
+from botorch_pref.acquisition.utils import IntervalModel, upper_bound
+from botorch_pref.data.checks import checked_nonnegative
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 
 
@@ -70,8 +70,8 @@ class ComparisonFilteredUCB(ItemAcquisitionFunction):
         if not isinstance(borda_model, IntervalModel) or borda_model.batch_shape:
             raise UnsupportedError("`borda_model` must be a BordaGP, and not a batch of them.")
         self.borda_model = borda_model
-        self.borda_slack = 0.0 if borda_slack == 0 else checked_positive("borda_slack", borda_slack)
-        self.beta = checked_beta(beta)
+        self.borda_slack = checked_nonnegative("borda_slack", borda_slack)
+        self.beta = checked_nonnegative("beta", beta)
         if lower_bound is None:
             with torch.no_grad():
                 lower_bound = float(borda_model.interval(borda_model.items, self.beta)[0].amax())

@@ -12,7 +12,7 @@ from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
 from botorch_pref.acquisition.utils import TOLERANCE
-from botorch_pref.data.checks import checked_positive
+from botorch_pref.data.checks import checked_nonnegative
 from botorch_pref.exceptions import ComparisonDataError
 
 
@@ -74,7 +74,7 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
             raise ComparisonDataError(f"`beta` must be a finite number, not {beta!r}.")
         if weight is None:
             weight = 0.0 if label_model is None else 1.0
-        self.weight = 0.0 if weight == 0 else checked_positive("weight", weight)
+        self.weight = checked_nonnegative("weight", weight)
         if label_model is None and weight:
             raise ComparisonDataError("Give `label_model`, or a `weight` of 0.")
         self.beta = float(beta)

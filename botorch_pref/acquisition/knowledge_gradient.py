@@ -16,6 +16,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction, PairAcquisitionFunction
 from botorch_pref.acquisition.utils import difference_moments
+from botorch_pref.data.checks import checked_nonnegative
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, link_of
 
@@ -142,9 +143,7 @@ class DiscreteKnowledgeGradient(KnowledgeGradient, ItemAcquisitionFunction):
             UnsupportedError: If the model is batched, or has several outputs.
         """
         super().__init__(model, reference)
-        if not 0 <= noise < float("inf"):
-            raise ComparisonDataError(f"`noise` must be at least 0 and finite, not {noise!r}.")
-        self.noise = float(noise)
+        self.noise = checked_nonnegative("noise", noise)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:

@@ -12,10 +12,10 @@ from torch import Tensor
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.utils import (
     check_columns,
-    checked_beta,
     difference_moments,
     moments_between,
 )
+from botorch_pref.data.checks import checked_nonnegative
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import link_of
@@ -79,7 +79,7 @@ class MaxMinLCB(ItemAcquisitionFunction):
         check_columns(model, "followers", followers)
         if diagonal not in ("keep", "exclude"):
             raise ComparisonDataError(f"`diagonal` must be keep or exclude, got {diagonal!r}.")
-        self.beta = checked_beta(beta)
+        self.beta = checked_nonnegative("beta", beta)
         self.link = link_of(model)
         self.diagonal = diagonal
         self.register_buffer("followers", followers.detach().clone())

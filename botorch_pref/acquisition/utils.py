@@ -9,7 +9,7 @@ from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
-from botorch_pref.data.checks import finite, is_positive, refuse
+from botorch_pref.data.checks import finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels.items import safe_deviation
 
@@ -153,10 +153,3 @@ def checked_item(model: Model, argument: str, item: Tensor) -> Tensor:
         raise ComparisonDataError(f"`{argument}` must be d-dim, got {tuple(item.shape)}.")
     check_columns(model, argument, item.unsqueeze(0))
     return item.detach().clone()
-
-
-def checked_beta(beta: float, argument: str = "beta") -> float:
-    r"""The multiple of a standard deviation, or a ``ComparisonDataError`` if it cannot be one."""
-    if beta == 0 or is_positive(beta):
-        return float(beta)
-    raise ComparisonDataError(f"`{argument}` must be 0 or a positive finite number, not {beta!r}.")

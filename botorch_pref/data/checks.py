@@ -183,6 +183,13 @@ def checked_positive(argument: str, value: object) -> float:
     )
 
 
+def checked_nonnegative(argument: str, value: Any) -> float:
+    """A number that is 0, or positive and finite, as a float."""
+    if value == 0 or is_positive(value):
+        return float(value)
+    raise ComparisonDataError(f"`{argument}` must be 0 or a positive finite number, not {value!r}.")
+
+
 def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:
     """``"laplace"``, or ``kappa``, the inverse of an answer-free curvature."""
     if not isinstance(value, str):

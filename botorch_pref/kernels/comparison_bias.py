@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.functional import pad
 
-from botorch_pref.data.checks import check_count, checked_positive
+from botorch_pref.data.checks import check_count, checked_nonnegative, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.items import WrapperKernel
 
@@ -67,7 +67,7 @@ class ComparisonBiasKernel(WrapperKernel):
         """
         super().__init__(base_kernel)
         self.number = check_count("number", number, 1)
-        self.fixed_bias = bias if bias is None or bias == 0 else checked_positive("bias", bias)
+        self.fixed_bias = None if bias is None else checked_nonnegative("bias", bias)
         if self.fixed_bias is not None:
             return
         mode = checked_positive("mode", mode)
@@ -86,7 +86,7 @@ class ComparisonBiasKernel(WrapperKernel):
     def bias(self) -> Tensor:
         """Variances ``b`` of biases relative to the utility's, ``... x A``."""
         if self.fixed_bias is not None:
-            return torch.full((self.number,), float(self.fixed_bias), dtype=torch.double)
+            return torch.full((self.number,), self.fixed_bias, dtype=torch.double)
         found: Tensor = self.raw_bias_constraint.transform(self.raw_bias)
         return found
 

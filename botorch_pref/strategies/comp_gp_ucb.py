@@ -21,7 +21,7 @@ from torch import Tensor
 from botorch_pref.acquisition.comparison_filtered_ucb import ComparisonFilteredUCB
 from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.utils import upper_bound
-from botorch_pref.data.checks import checked_positive, is_positive
+from botorch_pref.data.checks import checked_nonnegative, checked_positive, is_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models.borda_gp import UNIFORM_VARIANCE, BordaGP, isotropic_kernel
 from botorch_pref.queries import Query
@@ -222,7 +222,7 @@ class CompGPUCB(BudgetedStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.beta = None if self.beta is None else checked_positive("beta", self.beta)
-        self.borda_slack = self.borda_slack and checked_positive("borda_slack", self.borda_slack)
+        self.borda_slack = checked_nonnegative("borda_slack", self.borda_slack)
         if self.gamma is not None and self.gamma not in (0, math.inf):
             self.gamma = checked_positive("gamma", self.gamma)
         if not (is_positive(self.gamma_factor) and self.gamma_factor >= 1):

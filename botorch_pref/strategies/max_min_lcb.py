@@ -12,8 +12,8 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
-from botorch_pref.acquisition.utils import checked_beta, difference_moments
-from botorch_pref.data.checks import check_word
+from botorch_pref.acquisition.utils import difference_moments
+from botorch_pref.data.checks import check_word, checked_nonnegative
 from botorch_pref.data.options import checked_flag
 from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import link_of
@@ -63,7 +63,7 @@ class MaxMinLCBStrategy(UtilityStrategy):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.beta = checked_beta(self.beta)
+        self.beta = checked_nonnegative("beta", self.beta)
         checked_flag("candidate_filter", self.candidate_filter)
         check_word("diagonal", self.diagonal, Diagonal)
 

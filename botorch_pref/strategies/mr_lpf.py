@@ -18,8 +18,8 @@ from botorch.acquisition import PosteriorMean
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.acquisition.utils import checked_beta, moments_between
-from botorch_pref.data.checks import check_count, check_word, checked_positive
+from botorch_pref.acquisition.utils import moments_between
+from botorch_pref.data.checks import check_count, check_word, checked_nonnegative, checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import (
     FinitePosterior,
@@ -378,7 +378,7 @@ class MRLPF(UtilityStrategy):
         self.kappa = checked_positive("kappa", self.kappa)
         self.sizes = round_sizes(self.horizon)
         self.horizon = sum(self.sizes)
-        self.beta = None if self.beta is None else checked_beta(self.beta)
+        self.beta = None if self.beta is None else checked_nonnegative("beta", self.beta)
         self.epsilon = None if self.epsilon is None else checked_positive("epsilon", self.epsilon)
         interval = Interval(self.ci_scale, self.learner.likelihood)
         self.active: ActiveChoices | ActiveBox

@@ -19,9 +19,8 @@ from torch.quasirandom import SobolEngine
 
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage, OptimisticChoice
-from botorch_pref.acquisition.utils import checked_beta
 from botorch_pref.data.blocks import match_items
-from botorch_pref.data.checks import check_count, check_word, checked_positive
+from botorch_pref.data.checks import check_count, check_word, checked_nonnegative, checked_positive
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.options import checked_flag
@@ -69,7 +68,7 @@ class LaplacePOPBO(UtilityStrategy):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.beta = checked_beta(self.beta)
+        self.beta = checked_nonnegative("beta", self.beta)
         checked_flag("exclude_identical", self.exclude_identical)
 
     @classmethod

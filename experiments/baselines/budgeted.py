@@ -10,8 +10,8 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import checked_beta, upper_bound
-from botorch_pref.data.checks import checked_positive
+from botorch_pref.acquisition.utils import upper_bound
+from botorch_pref.data.checks import checked_nonnegative
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.strategies.base import Chosen
 from botorch_pref.strategies.budgeted import Kind, QueryRecord
@@ -149,9 +149,11 @@ class MultiFidelityUCB(ItemAcquisitionFunction):
                 )
         self.cheap_model = cheap_model
         options = {
-            "beta": checked_beta(beta),
-            "cheap_beta": checked_beta(beta if cheap_beta is None else cheap_beta, "cheap_beta"),
-            "zeta": 0.0 if zeta == 0 else checked_positive("zeta", zeta),
+            "beta": checked_nonnegative("beta", beta),
+            "cheap_beta": checked_nonnegative(
+                "cheap_beta", beta if cheap_beta is None else cheap_beta
+            ),
+            "zeta": checked_nonnegative("zeta", zeta),
         }
         for name, value in options.items():
             self.register_buffer(name, torch.tensor(value, dtype=torch.double))
