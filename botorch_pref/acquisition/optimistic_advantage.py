@@ -9,8 +9,8 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import TOLERANCE, ConfidenceSetModel
-from botorch_pref.data.checks import check_shape, checked_positive, finite, refuse
+from botorch_pref.acquisition.utils import TOLERANCE, ConfidenceSetModel, checked_item
+from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
 
 
@@ -45,12 +45,9 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
             ComparisonDataError: If ``x_ref`` is not one item, or ``tolerance`` not positive.
             UnsupportedError: If it is another model.
         """
-        known = _checked_model(model)
-        super().__init__(model=model)
+        super().__init__(model=_checked_model(model))
         self.tolerance = checked_positive("tolerance", tolerance)
-        check_shape("x_ref", x_ref, known.items.shape[-1], batch=False)
-        refuse(finite("x_ref", x_ref.unsqueeze(0)))
-        self.register_buffer("x_ref", x_ref.detach().clone())
+        self.register_buffer("x_ref", checked_item(model, "x_ref", x_ref))
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
