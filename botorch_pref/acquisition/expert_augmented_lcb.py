@@ -11,9 +11,9 @@ from torch import Tensor
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.optimistic_acceptance import OptimisticAcceptance
 from botorch_pref.acquisition.standard_units import StandardUnits, standardised_posterior
-from botorch_pref.acquisition.utils import TOLERANCE
 from botorch_pref.data.checks import checked_nonnegative
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.likelihood_ratio.confidence_set import FINAL
 
 
 class ExpertAugmentedLCB(ItemAcquisitionFunction):
@@ -44,7 +44,7 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         weight: float | None = None,
         *,
         x_ref: Tensor | None = None,
-        tolerance: float = TOLERANCE,
+        tolerance: float = FINAL,
     ) -> None:
         r"""Set both models and the trade-off.
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
 from botorch_pref.acquisition.utils import (
-    TOLERANCE,
     ConfidenceSetModel,
     checked_item,
     difference_moments,
@@ -21,6 +20,7 @@ from botorch_pref.acquisition.utils import (
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.kernels.items import safe_deviation
+from botorch_pref.likelihood_ratio.confidence_set import FINAL
 from botorch_pref.likelihoods import link_of
 
 
@@ -38,7 +38,7 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
     x_ref: Tensor | None
 
     def __init__(
-        self, label_model: Model, *, x_ref: Tensor | None = None, tolerance: float = TOLERANCE
+        self, label_model: Model, *, x_ref: Tensor | None = None, tolerance: float = FINAL
     ) -> None:
         r"""Set the model and the reference.
 

@@ -9,9 +9,10 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import TOLERANCE, ConfidenceSetModel, checked_item
+from botorch_pref.acquisition.utils import ConfidenceSetModel, checked_item
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.likelihood_ratio.confidence_set import FINAL
 
 
 class OptimisticAdvantage(ItemAcquisitionFunction):
@@ -32,7 +33,7 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
 
     x_ref: Tensor
 
-    def __init__(self, model: Model, x_ref: Tensor, *, tolerance: float = TOLERANCE) -> None:
+    def __init__(self, model: Model, x_ref: Tensor, *, tolerance: float = FINAL) -> None:
         r"""Set the other arm.
 
         Args:
@@ -71,7 +72,7 @@ class OptimisticChoice(ItemAcquisitionFunction):
 
     opponents: Tensor
 
-    def __init__(self, model: Model, opponents: Tensor, *, tolerance: float = TOLERANCE) -> None:
+    def __init__(self, model: Model, opponents: Tensor, *, tolerance: float = FINAL) -> None:
         r"""Set the opponents.
 
         Args:

@@ -13,9 +13,6 @@ from botorch_pref.data.checks import finite, refuse
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels.items import safe_deviation
 
-TOLERANCE = 1e-9
-"""The gap to which bounds over a confidence set are solved by default."""
-
 
 @runtime_checkable
 class ConfidenceSetModel(Protocol):
