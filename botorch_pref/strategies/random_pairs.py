@@ -30,17 +30,13 @@ class RandomPairs(UtilityStrategy):
 
     _asks: ClassVar = (Duel, Choice, Ranking, Grade)
 
+    def recommend(self, annotator: str | None = None) -> Tensor:
+        self.learner.refit(at_once=True)
+        return super().recommend(annotator)
+
     def recommend_index(self) -> int:
         self.learner.refit(at_once=True)
         return super().recommend_index()
-
-    def _recommend_to(self, annotator: str) -> Tensor:
-        self.learner.refit(at_once=True)
-        return super()._recommend_to(annotator)
-
-    def _recommend_on_a_box(self) -> Tensor:
-        self.learner.refit(at_once=True)
-        return super()._recommend_on_a_box()
 
     def _refit(self) -> None:
         """Nothing: pairs are drawn without a model."""
