@@ -97,7 +97,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"botorch-pref {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands)
-    _add_ask(commands)
+    _add_comparing(
+        commands,
+        "ask",
+        help="optimise with a person at the terminal, who says which of two items is better",
+        description=_ASK,
+    )
     _add_serve(commands)
     _add_advise(commands)
     _add_rank(commands)
@@ -155,15 +160,6 @@ def _add_run(commands: Any) -> None:
         "default: botorch_pref_runs/PROBLEM-STRATEGY-seedN",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
-
-
-def _add_ask(commands: Any) -> None:
-    _add_comparing(
-        commands,
-        "ask",
-        help="optimise with a person at the terminal, who says which of two items is better",
-        description=_ASK,
-    )
 
 
 def _add_serve(commands: Any) -> None:

@@ -25,8 +25,6 @@ from botorch_pref.queries import Answer, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy, UtilityStrategy
 from botorch_pref.strategies.cobol import COBOL
-from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
-from botorch_pref.strategies.mr_lpf import MRLPF
 from botorch_pref.strategies.registry import (
     DEFAULT_STRATEGY,
     get_strategy,
@@ -37,7 +35,9 @@ from botorch_pref.study.recommendation import Recommendation
 from botorch_pref.study.study import Study
 
 _HORIZON = 50
-_NO_DOUBT = 1e-9  # an epsilon that is reached only once a single item is left
+# With one candidate left, these would ask for duels of an item with itself; so small an epsilon is
+# reached only once a single item is left.
+_NO_IDENTICAL = {"mr-lpf": {"epsilon": 1e-9}, "max-min-lcb": {"candidate_filter": False}}
 _BAR = 20
 _WIDTH = 88
 _TOP = 8  # items in the figure
@@ -225,15 +225,9 @@ class Ask(Session):
         options: dict[str, Any] = {"seed": args.seed or 0, "horizon": args.horizon or _HORIZON}
         if args.question is not None:
             options["question"] = args.question
-        # With one candidate left, either would ask for duels of an item with itself.
-        if name == "mr-lpf":
-            return MRLPF(space=space, epsilon=_NO_DOUBT, **options)
-        if args.horizon is not None:
+        if args.horizon is not None and name != "mr-lpf":
             raise UsageError(f"--horizon: {name} does not plan for a number of duels.")
-        if name == "max-min-lcb":
-            del options["horizon"]
-            return MaxMinLCBStrategy(space=space, candidate_filter=False, **options)
-        return get_strategy(name, space, **options)
+        return get_strategy(name, space, **options, **_NO_IDENTICAL.get(name, {}))
 
     def check(self, study: Study, name: str) -> None:
         args, kind = self.args, type(study.strategy)
