@@ -449,11 +449,7 @@ class UtilityStrategy(Strategy):
     A subclass has ``_pair``. All strategies take the arguments below beside their own.
 
     Args:
-        bounds: ``2 x d``-dim box, or
-        choices: ``n x d``-dim table of items, or
-        space: a search space.
-        seed: The seed of all draws.
-        shuffle: As of :class:`~botorch_pref.strategies.base.Strategy`.
+        bounds, choices, space, seed, shuffle: See :class:`~botorch_pref.strategies.Strategy`.
         question: What is asked: ``"duel"``, and of some strategies ``"best of 4"``, ``"rank 3"``
             or ``"grade 5"``, with other numbers of items or grades.
         hyperparameters: ``"evidence"`` to learn them, ``"samples"`` to average over what they may
