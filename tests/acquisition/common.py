@@ -18,6 +18,7 @@ from tests.models.mixed import oracle
 
 Array = NDArray[np.float64]
 REFERENCE = rand(6, 2, seed=11)  # of the knowledge gradients
+REF = torch.tensor([0.35, 0.6], dtype=torch.float64)  # the other item of a difference
 
 
 def make_model(dim: int = 2, **kwargs: object) -> PreferenceGP:

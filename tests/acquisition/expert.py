@@ -20,6 +20,8 @@ from tests.models.confidence_sets import unit_kernel
 X = rand(9, 2, seed=11)
 Y = 3.0 + 2.0 * utility(X)
 MEAN, NOISE, OUTPUTSCALE = 0.3, 0.02, 1.5
+POINTS = rand(20, 2, seed=4)
+AT = POINTS.unsqueeze(-2)
 
 
 def standardised(y: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 
 from botorch_pref.acquisition import AdvantageUCB
 from tests.acquisition.common import (
+    REF,
     botorch_model,
     make_batched_model,
     make_botorch_model,
@@ -16,8 +17,6 @@ from tests.acquisition.common import (
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
 from tests.models.mixed import oracle
-
-REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 
 
 class TestContract(ItemAcquisitionContract):

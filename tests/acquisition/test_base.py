@@ -29,6 +29,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import ProbitLikelihood, link_of
 from botorch_pref.models import BordaGP, PreferenceGP
 from tests.acquisition.common import (
+    REF,
     botorch_model,
     make_batched_model,
     make_botorch_model,
@@ -81,7 +82,7 @@ def test_link() -> None:
 
 
 MODEL, EMPTY = make_model(), PreferenceGP(None, None)
-REF, NAN = torch.tensor([0.35, 0.6], dtype=torch.float64), math.nan
+NAN = math.nan
 TWO = ModelListGP(by_hand(), by_hand())
 BORDA = BordaGP.from_duels(X, (Y.median() < Y).double())
 BUILD: dict[Any, dict[str, Any]] = {

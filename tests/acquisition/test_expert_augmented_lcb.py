@@ -10,9 +10,11 @@ from botorch.acquisition import UpperConfidenceBound
 
 from botorch_pref.acquisition import ExpertAugmentedLCB, OptimisticAcceptance
 from botorch_pref.models import LikelihoodRatioModel
-from tests.acquisition.common import make_botorch_model, make_model
+from tests.acquisition.common import REF, make_botorch_model, make_model
 from tests.acquisition.expert import (
     ACCEPT,
+    AT,
+    POINTS,
     Y,
     by_hand,
     label_gp,
@@ -24,10 +26,6 @@ from tests.acquisition.expert import (
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import rand
 from tests.models.confidence_sets import make_set, unit_kernel
-
-POINTS = rand(20, 2, seed=4)
-AT = POINTS.unsqueeze(-2)
-REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 
 
 class TestContract(ItemAcquisitionContract):

@@ -29,6 +29,7 @@ from botorch_pref.acquisition import (
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models import BordaGP, PreferenceGP
 from tests.acquisition.common import (
+    REF,
     REFERENCE,
     biased_model,
     make_batched_model,
@@ -44,7 +45,6 @@ from tests.models.confidence_sets import make_set
 Rule = type[AcquisitionFunction]
 BOX = [(0.0, 1.0), (-1.0, 3.0)]  # as BoTorch's other constructors take it
 AT = {1: rand(5, 1, 2, seed=4), 2: rand(5, 2, 2, seed=4)}
-REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 TABLE = rand(6, 2)
 BORDA = BordaGP.from_duels(X, (Y.median() < Y).double())
 EXPERT = {"x_ref": REF, "tolerance": 1e-4}

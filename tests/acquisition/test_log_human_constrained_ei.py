@@ -10,8 +10,10 @@ from scipy.stats import norm
 
 from botorch_pref.acquisition import LogHumanConstrainedEI
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from tests.acquisition.common import make_model
+from tests.acquisition.common import REF, make_model
 from tests.acquisition.expert import (
+    AT,
+    POINTS,
     Y,
     by_hand,
     label_gp,
@@ -21,12 +23,7 @@ from tests.acquisition.expert import (
     with_standardize,
 )
 from tests.contracts.acquisition import ItemAcquisitionContract
-from tests.models.common import rand
 from tests.models.confidence_sets import make_set
-
-POINTS = rand(20, 2, seed=4)
-AT = POINTS.unsqueeze(-2)
-REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
 
 
 class TestContract(ItemAcquisitionContract):

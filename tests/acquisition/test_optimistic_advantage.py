@@ -9,12 +9,10 @@ import torch
 
 from botorch_pref.acquisition import OptimisticAdvantage
 from botorch_pref.likelihood_ratio import FINAL
+from tests.acquisition.common import REF
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import rand
 from tests.models.confidence_sets import make_set, unit_kernel
-
-REF = torch.tensor([0.35, 0.6], dtype=torch.float64)
-BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
 class TestContract(ItemAcquisitionContract):

@@ -14,9 +14,8 @@ from torch import Size, Tensor
 
 from botorch_pref.acquisition import PairAcquisitionFunction, PairAsPoint, PairVariance
 from tests.acquisition.common import make_model
+from tests.contracts.acquisition import BOUNDS
 from tests.models.common import rand
-
-BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
 class PendingRecorder(PairAcquisitionFunction):

@@ -16,6 +16,7 @@ from botorch_pref.acquisition.standard_units import StandardUnits, standardised_
 from botorch_pref.exceptions import UnsupportedError
 from tests.acquisition.common import make_botorch_model, make_model
 from tests.acquisition.expert import (
+    POINTS,
     X,
     Y,
     by_hand,
@@ -26,9 +27,8 @@ from tests.acquisition.expert import (
     standardised,
     with_standardize,
 )
-from tests.models.common import make_kernel, numerical_gradient, rand
+from tests.models.common import make_kernel, numerical_gradient
 
-POINTS = rand(20, 2, seed=4)
 OFFSET, SCALE = float(Y.mean()), float(Y.std())
 MODELS: dict[str, Callable[[], Any]] = {
     "by hand": by_hand,

@@ -30,11 +30,10 @@ from botorch_pref.strategies import (
 )
 from botorch_pref.strategies.base import Candidate, Pair
 from experiments.baselines import SGP
+from tests.common import BOX
 from tests.contracts.strategy import StrategyContract, play, stored
 from tests.models.common import rand
 from tests.strategies.common import APART
-
-BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
 class RandomDuels(Strategy):

@@ -20,11 +20,11 @@ from experiments.baselines.expert_baselines import (
     ExpertSampling,
     RandomValues,
 )
+from tests.common import BOX
 from tests.models.common import rand
 from tests.strategies.budget import reply
 
 TABLE = rand(12, 2)
-BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 Make = Callable[..., Strategy]
 
 _PRICES: dict[str, Any] = {"budget": 40, "value_cost": 1, "duel_cost": "1/10"}
