@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol, Self
 import torch
 from torch import Size, Tensor
 
-from botorch_pref.data.checks import common_batch_shape
+from botorch_pref.data.checks import as_annotators, common_batch_shape
 from botorch_pref.likelihoods import BernoulliLikelihood, RowLikelihood
 
 DUEL, ITEM = (1.0, -1.0), (1.0,)
@@ -147,6 +147,12 @@ class BlockData(ABC):
             shape = value.shape[value.dim() - self._dims[name] :]
             object.__setattr__(new, name, value.expand(*batch_shape, *shape))
         return new
+
+    def _annotators(self, num_rows: int) -> Tensor | None:
+        """The numbers of who gave so many answers, checked, if they are given."""
+        if self.annotator is None:
+            return None
+        return as_annotators("annotator", self.annotator, self.datapoints, num_rows)
 
     def _broadcast(self, names: Mapping[str, str] | None = None) -> None:
         """Expand all tensors to their common batch shape; an error calls them by ``names``."""

@@ -9,15 +9,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.data.blocks import Block, BlockData, by_annotators
-from botorch_pref.data.checks import (
-    Check,
-    as_annotators,
-    as_indices,
-    check_items,
-    finite,
-    in_range,
-    refuse,
-)
+from botorch_pref.data.checks import Check, as_indices, check_items, finite, in_range, refuse
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, SoftmaxLikelihood
 
@@ -65,8 +57,7 @@ class Choices(BlockData):
             in_range("items", items, X.shape[-2]),
             Check("favourite", favourite, ~known, f"the favourite is one of 0 to {k - 1}"),
         )
-        who = None if self.annotator is None else as_annotators("annotator", self.annotator, X, m)
-        vars(self).update(items=items, favourite=favourite, annotator=who)
+        vars(self).update(items=items, favourite=favourite, annotator=self._annotators(m))
         self._broadcast()
 
     def blocks(

@@ -83,9 +83,7 @@ class Comparisons(BlockData):
         for name in ("wins", "count"):
             check_shape(name, getattr(self, name), m)
             check_like(name, getattr(self, name), X)
-        annotator = self.annotator
-        annotator = None if annotator is None else as_annotators("annotator", annotator, X, m)
-        vars(self).update(pairs=pairs, annotator=annotator)
+        vars(self).update(pairs=pairs, annotator=self._annotators(m))
         self._broadcast()
         wins, count, itself = self.wins, self.count, distinct("pairs", self.pairs)
         whole = count.isfinite() & (count >= 0) & (count == count.round())

@@ -11,7 +11,6 @@ from torch import Tensor
 from botorch_pref.data.blocks import DUEL, ITEM, Block, BlockData, by_annotators
 from botorch_pref.data.checks import (
     Check,
-    as_annotators,
     as_indices,
     check_count,
     check_items,
@@ -71,8 +70,7 @@ class Grades(BlockData):
             distinct("pairs", pairs),
             _check_grade("grade", grade, self.num_grades),
         )
-        who = self.annotator
-        who = None if who is None else as_annotators("annotator", who, X, pairs.shape[-2])
+        who = self._annotators(pairs.shape[-2])
         vars(self).update(pairs=pairs, grade=grade, annotator=who)
         self._broadcast()
 
@@ -137,7 +135,7 @@ class Ratings(BlockData):
     annotator: Tensor | None = None
 
     def __post_init__(self) -> None:
-        X, who = self.datapoints, self.annotator
+        X = self.datapoints
         check_items("datapoints", X, "n", "d")
         check_count("num_grades", self.num_grades, 2)
         items = as_indices("items", self.items, X, "m")
@@ -147,7 +145,7 @@ class Ratings(BlockData):
             in_range("items", items.unsqueeze(-1), X.shape[-2]),
             _check_grade("rating", rating, self.num_grades),
         )
-        who = None if who is None else as_annotators("annotator", who, X, items.shape[-1])
+        who = self._annotators(items.shape[-1])
         vars(self).update(items=items, rating=rating, annotator=who)
         self._broadcast()
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from botorch_pref.data.blocks import Block, BlockData, by_annotators
 from botorch_pref.data.checks import (
     Check,
-    as_annotators,
     as_indices,
     check_count,
     check_device,
@@ -93,8 +92,7 @@ class Rankings(BlockData):
             in_range("items", items, X.shape[-2]),
             Check("items", items, twice, "a ranking has an item once"),
         )
-        who = self.annotator
-        who = None if who is None else as_annotators("annotator", who, X, items.shape[-2])
+        who = self._annotators(items.shape[-2])
         vars(self).update(items=items, num_best=best, num_worst=worst, annotator=who)
         self._broadcast()
 
