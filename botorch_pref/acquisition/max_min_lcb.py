@@ -10,11 +10,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import (
-    check_columns,
-    difference_moments,
-    moments_between,
-)
+from botorch_pref.acquisition.utils import check_columns, difference_moments, moments_between
 from botorch_pref.data.checks import checked_nonnegative
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.items import safe_deviation

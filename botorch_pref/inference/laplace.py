@@ -33,13 +33,7 @@ from torch.autograd import Function
 
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
 from botorch_pref.inference.observations import IdentityIncidence, Incidence, Marginals, matvec
-from botorch_pref.inference.systems import (
-    ExactFactor,
-    ExactSystem,
-    Factor,
-    NewtonState,
-    System,
-)
+from botorch_pref.inference.systems import ExactFactor, ExactSystem, Factor, NewtonState, System
 
 MAX_STEPS = 100
 _SUFFICIENT_INCREASE = 1e-4

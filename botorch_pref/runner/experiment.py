@@ -34,13 +34,7 @@ from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
-from botorch_pref.runner.simulation import (
-    Judge,
-    Record,
-    seeds_of_run,
-    simulate,
-    typed,
-)
+from botorch_pref.runner.simulation import Judge, Record, seeds_of_run, simulate, typed
 from botorch_pref.runner.store import Store, describe, describe_problem
 
 StrategyFactory = Callable[..., Any]

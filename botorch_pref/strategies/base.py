@@ -32,15 +32,7 @@ from botorch_pref.inference.systems import joint_draws
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.answer_parameters import PEOPLE
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import (
-    Answer,
-    Answered,
-    Duel,
-    Grade,
-    Query,
-    Question,
-    shown_order,
-)
+from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Question, shown_order
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import MOST_EXACT, Maximum, SearchSpace

@@ -18,12 +18,7 @@ from torch import Generator, Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.data.blocks import match_items
-from botorch_pref.data.checks import (
-    UNKNOWN_ANNOTATOR,
-    check_word,
-    checked_kappa,
-    checked_positive,
-)
+from botorch_pref.data.checks import UNKNOWN_ANNOTATOR, check_word, checked_kappa, checked_positive
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.options import checked_flag

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.likelihoods.pairwise import (
-    PairwiseLogitLikelihood,
-    PairwiseProbitLikelihood,
-)
+from botorch.models.likelihoods.pairwise import PairwiseLogitLikelihood, PairwiseProbitLikelihood
 
 from botorch_pref.acquisition import (
     AdvantageUCB,

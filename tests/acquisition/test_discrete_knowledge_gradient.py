@@ -12,11 +12,7 @@ from torch import Tensor
 
 from botorch_pref.acquisition import DiscreteKnowledgeGradient
 from botorch_pref.acquisition.knowledge_gradient import expected_gain
-from tests.acquisition.common import (
-    REFERENCE,
-    joint,
-    make_model,
-)
+from tests.acquisition.common import REFERENCE, joint, make_model
 from tests.contracts.acquisition import ItemAcquisitionContract
 from tests.models.common import numerical_gradient, rand
 

@@ -16,12 +16,7 @@ from torch import Tensor
 from botorch_pref.acquisition import MaxMinLCB
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
-from tests.acquisition.common import (
-    make_batched_model,
-    make_botorch_model,
-    make_model,
-    tables,
-)
+from tests.acquisition.common import make_batched_model, make_botorch_model, make_model, tables
 from tests.contracts.acquisition import OPTIONS, ItemAcquisitionContract
 from tests.models.common import make_kernel, numerical_gradient, rand
 from tests.models.mixed import make_mixed, oracle

@@ -18,12 +18,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models import PreferenceGP
 from tests._reference import finite as reference
 from tests._reference import kernels as reference_kernels
-from tests.acquisition.common import (
-    make_batched_model,
-    make_botorch_model,
-    make_model,
-    tables,
-)
+from tests.acquisition.common import make_batched_model, make_botorch_model, make_model, tables
 from tests.contracts.acquisition import PairAcquisitionContract
 from tests.models.common import make_duels, make_kernel, rand
 from tests.models.mixed import oracle

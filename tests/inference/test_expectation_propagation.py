@@ -12,11 +12,7 @@ from torch.autograd import gradcheck
 
 from botorch_pref.data.blocks import DUEL, ITEM, Block
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
-from botorch_pref.inference.expectation_propagation import (
-    ep_evidence,
-    ep_posterior,
-    find_sites,
-)
+from botorch_pref.inference.expectation_propagation import ep_evidence, ep_posterior, find_sites
 from botorch_pref.inference.laplace import laplace_posterior, log_evidence
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import DualSystem, PrimalSystem, choose_system

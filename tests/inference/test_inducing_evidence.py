@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.inference import (
-    InducingSystem,
-    inducing,
-    log_evidence,
-)
+from botorch_pref.inference import InducingSystem, inducing, log_evidence
 from tests.inference.common import assert_equal, likelihood, make, rand, randn
 from tests.inference.inducing import inducing_side, kernel_inputs, matern_items
 from tests.models.common import numerical_gradient

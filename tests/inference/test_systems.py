@@ -8,15 +8,7 @@ from torch import Tensor
 
 from botorch_pref.inference import DualSystem, PrimalSystem, System, choose_system
 from botorch_pref.inference.systems import prior_root
-from tests.inference.common import (
-    SIDES,
-    assert_equal,
-    design,
-    make,
-    matern,
-    rand,
-    randn,
-)
+from tests.inference.common import SIDES, assert_equal, design, make, matern, rand, randn
 
 N = 6
 X = rand(N, 2)

@@ -16,13 +16,7 @@ import torch
 from joblib.parallel import ThreadingBackend
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.problems import (
-    Ackley,
-    Catalyst,
-    LogisticJudge,
-    PreferenceProblem,
-    get_problem,
-)
+from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, PreferenceProblem, get_problem
 from botorch_pref.queries import Duel
 from botorch_pref.runner import (
     RunError,
