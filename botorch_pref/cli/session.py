@@ -37,7 +37,10 @@ from botorch_pref.study.study import Study
 _HORIZON = 50
 # With one candidate left, these would ask for duels of an item with itself; so small an epsilon is
 # reached only once a single item is left.
-_NO_IDENTICAL = {"mr-lpf": {"epsilon": 1e-9}, "max-min-lcb": {"candidate_filter": False}}
+_NO_IDENTICAL: dict[str, dict[str, Any]] = {
+    "mr-lpf": {"epsilon": 1e-9},
+    "max-min-lcb": {"candidate_filter": False},
+}
 _BAR = 20
 _WIDTH = 88
 _TOP = 8  # items in the figure
