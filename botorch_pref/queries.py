@@ -316,6 +316,7 @@ class Choice(Query):
     compares = True
     prompt = "The number of the best one"
     example = "the number of the best one"
+    _chosen: ClassVar[str] = "favourite"
     _item_shape = ("k", "d")
     indices: tuple[int, ...] | None
 
@@ -331,7 +332,7 @@ class Choice(Query):
     @property
     def meaning(self) -> str:
         last = len(self.items) - 1
-        return f"the position of the favourite, a whole number from 0 to {last},"
+        return f"the position of the {self._chosen}, a whole number from 0 to {last},"
 
     def read(self, word: str) -> Answer | None:
         # A person counts from 1.
@@ -355,10 +356,7 @@ class Worst(Choice):
     kind = "worst"
     prompt = "The number of the worst one"
     example = "the number of the worst one"
-
-    @property
-    def meaning(self) -> str:
-        return f"the position of the worst, a whole number from 0 to {len(self.items) - 1},"
+    _chosen = "worst"
 
     def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
         return [(pair.flip(0), 1.0) for pair, _ in super().comparisons(answer)]
@@ -564,9 +562,7 @@ class Question(NamedTuple):
         self, query_id: int, items: Tensor, rows: tuple[int, ...] | None, annotator: str | None
     ) -> Query:
         """The query of some items; for the arguments see :class:`Query`."""
-        own: dict[str, Any] = {}
-        if self.num_grades is not None:
-            own["num_grades"] = self.num_grades
+        own: Any = {} if self.num_grades is None else {"num_grades": self.num_grades}
         return self.kind(query_id, items, rows, annotator, **own)
 
     def fits(self, query: Query) -> bool:

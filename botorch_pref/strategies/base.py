@@ -667,13 +667,15 @@ class UtilityStrategy(Strategy):
 
     def _model(self) -> PreferenceGP:
         """The model on a box, with open duels answered as it expects."""
-        return self.learner.model(expected_answers(self._open.values(), self.learner.utilities))
+        return self.learner.model(self._expected())
 
     def _posterior(self, pending: bool = True) -> TablePosterior:
         """The posterior of the table, with open duels answered as it expects if these count."""
-        open_queries = self._open.values() if pending else ()
-        expected = expected_answers(open_queries, self.learner.utilities)
-        return self.learner.posterior(expected, self._shortlist())
+        return self.learner.posterior(self._expected() if pending else (), self._shortlist())
+
+    def _expected(self) -> list[Answered]:
+        """Open queries with the answers that the model expects."""
+        return expected_answers(self._open.values(), self.learner.utilities)
 
     def _shortlist(self) -> Tensor | None:
         """Sorted rows of the choices that are compared with each other; None for all."""

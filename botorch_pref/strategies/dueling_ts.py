@@ -16,7 +16,7 @@ from botorch_pref.acquisition.utils import difference_moments, moments_between
 from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihoods import BernoulliLikelihood, link_of
 from botorch_pref.randomness import derive_seed
-from botorch_pref.strategies.base import Pair, UtilityStrategy, expected_answers
+from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.utility import difference_table
 
 _OPPONENTS = 256
@@ -65,7 +65,7 @@ class DTS(UtilityStrategy):
         seed = self._seed("pair", annotator)
         if self.space.choices is not None:
             return self._rows(*self._draw_rows(seed))
-        pending = expected_answers(self._open.values(), self.learner.utilities)
+        pending = self._expected()
         model = self.learner.model(pending)
         drawn = self.learner.drawn_model(derive_seed(seed, "sample", 0), pending)
         path = ArmPath(DuelingThompsonSampling(drawn, seed=seed), 0)
