@@ -79,9 +79,17 @@ def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def moments_between(model: Model, X: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    r"""The same of ``... x n x d`` items with each of ``... x w x d`` ones, ``... x n x w``-dim.
+    r"""Posterior mean and variance of ``f(x) - f(x')`` for each item and each of others.
 
-    By one joint posterior, of not too many items; equal ones may have a variance.
+    By one joint posterior of all items; of equal ones the variance may be a rounding error.
+
+    Args:
+        model: A model with one output and a joint ``posterior``.
+        X: ``... x n x d``-dim items.
+        others: ``... x w x d``-dim items.
+
+    Returns:
+        The ``... x n x w``-dim mean and variance, in the units of the utility and squared.
 
     Raises:
         UnsupportedError: If the model makes several rows of an item.
