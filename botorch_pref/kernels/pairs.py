@@ -84,12 +84,12 @@ class DuelingKernel(PairKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """``... x n x m`` covariances of pairs, or ``... x n`` with ``diag``."""
-        same = same_inputs(x1, x2)
-        pairs1, sign1 = _ordered(x1)
-        pairs2, sign2 = (pairs1, sign1) if same else _ordered(x2)
+        (pairs1, sign1), (pairs2, sign2) = _ordered(x1), _ordered(x2)
+        same = x1 is x2 or (x1.shape == x2.shape and torch.equal(pairs1, pairs2))
         if not diag:
-            return self._full(pairs1, sign1, pairs2, sign2, **params)
-        if same or same_inputs(pairs1, pairs2):
+            covar = self._full(pairs1, pairs2, same, **params)
+            return sign1.unsqueeze(-1) * sign2.unsqueeze(-2) * covar
+        if same:
             return sign1 * sign2 * dueling_variance(self.base_kernel, *split_pair(pairs1), **params)
         k, (first, second) = self.base_kernel, split_pair(pairs2)
         near, far = (
@@ -99,12 +99,9 @@ class DuelingKernel(PairKernel):
         )
         return sign1 * sign2 * (near - far)
 
-    def _full(
-        self, pairs1: Tensor, sign1: Tensor, pairs2: Tensor, sign2: Tensor, **params: Any
-    ) -> Tensor:
-        """The ``... x n x m`` covariances of ordered pairs with their signs."""
+    def _full(self, pairs1: Tensor, pairs2: Tensor, same: bool, **params: Any) -> Tensor:
+        """The ``... x n x m`` covariances of ordered pairs."""
         items1 = torch.cat(split_pair(pairs1), dim=-2)  # shape: (..., 2n, d)
-        same = same_inputs(pairs1, pairs2)
         items2 = items1 if same else torch.cat(split_pair(pairs2), dim=-2)
         covar = to_dense(self.base_kernel(items1, items2, **params))
         # Distances come from a quadratic expansion, which takes an item for a near
@@ -120,7 +117,7 @@ class DuelingKernel(PairKernel):
             diagonal = dueling_variance(self.base_kernel, *split_pair(pairs1), **params)
             diagonal = diagonal.expand(covar.shape[:-1])
             covar = torch.diagonal_scatter(covar, diagonal, dim1=-2, dim2=-1)
-        return sign1.unsqueeze(-1) * sign2.unsqueeze(-2) * covar
+        return covar
 
 
 def _ordered(pairs: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,8 +145,3 @@ def split_pair(pairs: Tensor) -> tuple[Tensor, Tensor]:
         )
     first, second = pairs.split(columns // 2, dim=-1)
     return first, second
-
-
-def same_inputs(x1: Tensor, x2: Tensor) -> bool:
-    """Whether both arguments of a kernel are one and the same set of pairs."""
-    return x1 is x2 or (x1.shape == x2.shape and torch.equal(x1, x2))
