@@ -10,8 +10,8 @@ from botorch.exceptions.errors import BotorchError
 from botorch_pref.cli.domain import read_table
 from botorch_pref.cli.parser import UsageError, notice
 from botorch_pref.models.leaderboard import Leaderboard
+from botorch_pref.plotting.drawing import save_figure
 from botorch_pref.plotting.ranking import plot_ranking
-from botorch_pref.plotting.style import save_figure
 
 _PEOPLE = 10  # annotators in a report
 

@@ -13,8 +13,8 @@ from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
 from botorch_pref.cli.parser import INTERRUPTED, UsageError
+from botorch_pref.plotting.drawing import save_figure
 from botorch_pref.plotting.regret import plot_regret
-from botorch_pref.plotting.style import save_figure
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.catalyst import Catalyst
 from botorch_pref.problems.judges import LogisticJudge

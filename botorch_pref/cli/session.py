@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from botorch_pref.cli.domain import parse_bounds, read_choices
 from botorch_pref.cli.parser import INTERRUPTED, UsageError, notice
 from botorch_pref.exceptions import StudyFileWarning, UnsupportedError
-from botorch_pref.plotting.style import save_figure
+from botorch_pref.plotting.drawing import save_figure
 from botorch_pref.plotting.win_probabilities import plot_win_probabilities
 from botorch_pref.queries import Answer, Query
 from botorch_pref.space.search_space import SearchSpace
